@@ -1,0 +1,60 @@
+-- overview: what is in each trace.
+-- One row per (run, rank), also where it has no events, by run and rank.
+-- needs: events, traces
+-- run             VARCHAR      run that the trace belongs to
+-- rank            INTEGER      rank within the run
+-- events          BIGINT       number of slices
+-- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL where no slice has a time
+-- threads         BIGINT       number of threads that have host slices
+-- devices         BIGINT       number of devices that have kernels, copies or fills
+-- kernels         BIGINT       number of kernels
+-- device_busy_ns  BIGINT   ns  time in which a device had a kernel, copy or fill, summed over devices; overlaps counted once
+-- steps           BIGINT       number of profiler steps
+WITH busy AS (
+    SELECT run, rank, sum(greatest(end_ns - greatest(start_ns, covered_until_ns), 0)) AS device_busy_ns
+    FROM (
+        SELECT
+            run,
+            rank,
+            start_ns,
+            start_ns + dur_ns AS end_ns,
+            max(start_ns + dur_ns) OVER (
+                PARTITION BY run, rank, device
+                ORDER BY start_ns
+                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ) AS covered_until_ns
+        FROM events
+        WHERE kind IN ('kernel', 'memcpy', 'memset')
+    )
+    GROUP BY run, rank
+),
+slices AS (
+    SELECT
+        run,
+        rank,
+        count(*) AS events,
+        max(start_ns + coalesce(dur_ns, 0)) FILTER (WHERE kind <> 'profiler')
+        - min(start_ns) FILTER (WHERE kind <> 'profiler') AS span_ns,
+        count(DISTINCT thread) FILTER (
+            WHERE kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
+        ) AS threads,
+        count(DISTINCT device) FILTER (WHERE kind IN ('kernel', 'memcpy', 'memset')) AS devices,
+        count(*) FILTER (WHERE kind = 'kernel') AS kernels,
+        count(DISTINCT step) AS steps
+    FROM events
+    GROUP BY run, rank
+)
+SELECT
+    traces.run,
+    traces.rank,
+    coalesce(slices.events, 0) AS events,
+    slices.span_ns,
+    coalesce(slices.threads, 0) AS threads,
+    coalesce(slices.devices, 0) AS devices,
+    coalesce(slices.kernels, 0) AS kernels,
+    coalesce(try_cast(busy.device_busy_ns AS BIGINT), 0) AS device_busy_ns,
+    coalesce(slices.steps, 0) AS steps
+FROM traces
+LEFT JOIN slices ON traces.run = slices.run AND traces.rank = slices.rank
+LEFT JOIN busy ON traces.run = busy.run AND traces.rank = busy.rank
+ORDER BY traces.run, traces.rank

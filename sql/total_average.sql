@@ -1,0 +1,35 @@
+-- total_average: the sums of all rows of key_averages, as torch's total_average().
+-- One row per (run, rank) that has events, by run and rank.
+-- Inclusive times and bytes count once per nesting level, as in torch; self times and bytes count once.
+-- In a bare shell read `sql/_key_events.sql` first.
+-- needs: events, traces
+-- run                VARCHAR         run that the trace belongs to
+-- rank               INTEGER         rank within the run
+-- name               VARCHAR         always Total
+-- calls              BIGINT          number of slices, duplicates left out
+-- cpu_ns             BIGINT   ns     sum of durations on the host
+-- self_cpu_ns        BIGINT   ns     host time, each thread's counted once
+-- device_ns          BIGINT   ns     device time launched inside host slices, and the time of device slices
+-- self_device_ns     BIGINT   ns     device time launched by host slices themselves, and the time of device slices
+-- cpu_bytes          BIGINT   bytes  host memory allocated minus freed inside the slices; NULL where not recorded
+-- self_cpu_bytes     BIGINT   bytes  cpu_bytes minus that of children; NULL where not recorded
+-- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL where not recorded
+-- self_device_bytes  BIGINT   bytes  device_bytes minus that of children; NULL where not recorded
+-- torch_flops        BIGINT   FLOP   what torch's with_flops gives; NULL where it gives nothing
+SELECT
+    run,
+    rank,
+    'Total' AS name,
+    count(*) AS calls,
+    try_cast(sum(cpu_ns) AS BIGINT) AS cpu_ns,
+    try_cast(coalesce(sum(self_cpu_ns), 0) AS BIGINT) AS self_cpu_ns,
+    try_cast(sum(device_ns) AS BIGINT) AS device_ns,
+    try_cast(sum(self_device_ns) AS BIGINT) AS self_device_ns,
+    try_cast(sum(cpu_bytes) AS BIGINT) AS cpu_bytes,
+    try_cast(sum(self_cpu_bytes) AS BIGINT) AS self_cpu_bytes,
+    try_cast(sum(device_bytes) AS BIGINT) AS device_bytes,
+    try_cast(sum(self_device_bytes) AS BIGINT) AS self_device_bytes,
+    try_cast(sum(torch_flops) AS BIGINT) AS torch_flops
+FROM key_events(events, traces)
+GROUP BY run, rank
+ORDER BY run, rank
