@@ -1,0 +1,108 @@
+"""The header of each answer and what the answer does are one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from profframe import answers, schema
+
+ANSWERS = answers.catalogue()
+
+
+def empty(*tables: str) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name in tables:
+        connection.register(name, schema.TABLES[name].arrow.empty_table())
+    return connection
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
+class TestHeader:
+    def test_result_has_the_declared_columns(self, answer: answers.Answer) -> None:
+        with empty(*schema.TABLES) as connection:
+            relation = answers.run(connection, answer)
+            found = list(zip(relation.columns, map(str, relation.types), strict=True))
+            assert found == [(column.name, column.type) for column in answer.columns]
+            assert relation.fetchall() == []
+
+    def test_starts_with_run_and_rank(self, answer: answers.Answer) -> None:
+        assert [(c.name, c.type) for c in answer.columns[:2]] == [
+            ("run", "VARCHAR"),
+            ("rank", "INTEGER"),
+        ]
+
+    def test_units_follow_from_names(self, answer: answers.Answer) -> None:
+        for column in answer.columns:
+            unit = next(
+                (
+                    unit
+                    for pattern, unit in (
+                        (r".*_ns", "ns"), (r".*_bytes", "bytes"), (r"(.*_)?share", "0..1"), (r".*flops", "FLOP"),
+                    )
+                    if re.fullmatch(pattern, column.name)
+                ),
+                None,
+            )  # fmt: skip
+            assert column.unit == unit, column.name
+
+    def test_needs_are_enough(self, answer: answers.Answer) -> None:
+        with empty(*answer.needs) as connection:
+            answers.run(connection, answer)
+
+    def test_every_need_is_used(self, answer: answers.Answer) -> None:
+        for missing in answer.needs:
+            others = [need for need in answer.needs if need != missing]
+            with empty(*others) as connection, pytest.raises(answers.UnknownNameError):
+                answers.run(connection, answer)
+
+    def test_every_variable_is_a_parameter_with_its_default(self, answer: answers.Answer) -> None:
+        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), (\w+)\)", answer.sql))
+        declared = {(p.name, str(p.default).lower()) for p in answer.parameters}
+        assert used == declared
+        assert answer.sql.count("getvariable") == len(
+            re.findall(r"coalesce\(getvariable\('", answer.sql)
+        )
+
+    def test_is_one_ordered_select(self, answer: answers.Answer) -> None:
+        (statement,) = duckdb.extract_statements(answer.sql)
+        assert statement.type == duckdb.StatementType.SELECT
+        last_clause = answer.sql.rindex("\nORDER BY ")
+        assert "\nSELECT" not in answer.sql[last_clause:]
+
+    def test_kind_lists_are_the_schemas(self, answer: answers.Answer) -> None:
+        known = {frozenset(schema.HOST_KINDS), frozenset(schema.DEVICE_KINDS)}
+        for words in re.findall(r"kind IN \(([^)]*)\)", answer.sql):
+            assert frozenset(re.findall(r"\w+", words)) in known
+
+    def test_lines_are_readable(self, answer: answers.Answer) -> None:
+        assert answer.sentence.endswith(".")
+        assert answer.grain.startswith("One row per ")
+        assert max(map(len, answer.sql.splitlines())) <= 130
+
+
+def test_columns_are_fixed() -> None:
+    columns = {answer.name: " ".join(c.name for c in answer.columns[2:]) for answer in ANSWERS}
+    sums = (
+        "calls cpu_ns self_cpu_ns device_ns self_device_ns cpu_bytes self_cpu_bytes "
+        "device_bytes self_device_bytes torch_flops"
+    )
+    assert columns == {
+        "kernels": "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share",
+        "key_averages": f"name kind device_type input_dims stack overload_name {sums}",
+        "memory_peak": "device_type device allocated_bytes reserved_bytes time_ns op_id op_name",
+        "overview": "events span_ns threads devices kernels device_busy_ns steps",
+        "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
+        "steps": "step start_ns dur_ns",
+        "total_average": f"name {sums}",
+    }
+
+
+def test_page_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "answers.md"
+    assert page.read_text(encoding="utf-8") == answers.markdown(), (
+        "run: python -m profframe.answers > docs/answers.md"
+    )

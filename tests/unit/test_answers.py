@@ -1,0 +1,231 @@
+"""Finding, parsing and running answers, and the errors on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from profframe import answers, schema
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
+
+HEADER = """\
+-- slow: slices of at least a given duration.
+-- One row per slice.
+-- Zero counts.
+-- needs: events
+-- parameter at_least_ns  BIGINT = 10      shortest duration
+-- parameter factor       DOUBLE = 0.5     a ratio
+-- parameter word         VARCHAR = 'mm'   a name
+-- parameter flag         BOOLEAN = false  a switch
+-- name    VARCHAR      name of the slice
+-- dur_ns  BIGINT   ns  its duration
+"""
+SELECT = """\
+SELECT name, dur_ns FROM events WHERE dur_ns >= coalesce(getvariable('at_least_ns'), 10) ORDER BY 1
+"""
+
+
+@pytest.fixture
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for name, table in schema.TABLES.items():
+            connection.register(name, table.arrow.empty_table())
+        connection.execute("DROP VIEW events")
+        connection.execute(
+            "CREATE TABLE events AS SELECT * FROM (VALUES ('a', 5::BIGINT), ('b', 10), ('c', 15)) t(name, dur_ns)"
+        )
+        yield connection
+
+
+def file(directory: Path, text: str, name: str = "slow.sql") -> Path:
+    path = directory / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+class TestHeader:
+    def test_all_parts(self) -> None:
+        answer = answers.parse(HEADER + SELECT, "slow")
+        assert answer.sentence == "slices of at least a given duration."
+        assert answer.grain == "One row per slice."
+        assert answer.notes == ("Zero counts.",)
+        assert answer.needs == ("events",)
+        assert answer.columns == (
+            answers.AnswerColumn("name", "VARCHAR", None, "name of the slice"),
+            answers.AnswerColumn("dur_ns", "BIGINT", "ns", "its duration"),
+        )
+        assert [(p.name, p.type, p.default) for p in answer.parameters] == [
+            ("at_least_ns", "BIGINT", 10),
+            ("factor", "DOUBLE", 0.5),
+            ("word", "VARCHAR", "mm"),
+            ("flag", "BOOLEAN", False),
+        ]
+
+    @pytest.mark.parametrize("sql", ["", "SELECT 1", "-- other: a comment.\nSELECT 1", "-- hm\n"])
+    def test_none(self, sql: str) -> None:
+        assert answers.parse(sql, "slow") == answers.Answer("slow", sql)
+
+    @pytest.mark.parametrize(
+        ("line", "instead", "message"),
+        [
+            ("-- needs: events\n", "", "slow.sql: the header has no line '-- needs: TABLE, ...'"),
+            ("One row per slice", "Slices", "slow.sql, line 2: the header needs the grain"),
+            ("name    VARCHAR", "name    TEXT   ", "slow.sql, line 9: expected '-- COLUMN  TYPE"),
+            ("BIGINT   ns  its duration", "BIGINT", "slow.sql, line 10: expected '-- COLUMN"),
+            ("factor       DOUBLE", "factor       FLOAT ", "slow.sql, line 6: expected '-- param"),
+            ("= 10 ", "= x  ", "slow.sql, line 5: the default x is no BIGINT"),
+        ],
+    )
+    def test_broken(self, line: str, instead: str, message: str) -> None:
+        assert line in HEADER
+        with pytest.raises(AnswerError) as error:
+            answers.parse(HEADER.replace(line, instead) + SELECT, "slow")
+        assert str(error.value).startswith(message)
+
+    def test_without_columns(self) -> None:
+        with pytest.raises(AnswerError, match="declares no output column"):
+            answers.parse("-- slow: x.\n-- One row per y.\n-- needs: events\nSELECT 1", "slow")
+
+
+class TestFind:
+    def test_by_name(self) -> None:
+        assert answers.find("kernels").name == "kernels"
+
+    def test_nearest_name(self) -> None:
+        with pytest.raises(UnknownNameError, match="did you mean 'self_times'"):
+            answers.find("self_time")
+
+    def test_macros_are_no_answers(self) -> None:
+        with pytest.raises(UnknownNameError):
+            answers.find("_key_events")
+
+    @pytest.mark.parametrize("kind", [str, Path])
+    def test_by_path(self, tmp_path: Path, kind: type) -> None:
+        assert answers.find(kind(file(tmp_path, HEADER + SELECT))).needs == ("events",)
+
+    def test_missing_file(self, tmp_path: Path) -> None:
+        with pytest.raises(AnswerError, match=r"none\.sql: cannot read the answer: No such file"):
+            answers.find(tmp_path / "none.sql")
+
+    def test_not_text(self, tmp_path: Path) -> None:
+        path = tmp_path / "bytes.sql"
+        path.write_bytes(b"SELECT '\xff'")
+        with pytest.raises(AnswerError, match="is not UTF-8 text"):
+            answers.find(path)
+
+
+class TestParameters:
+    @pytest.mark.parametrize(
+        ("given", "names"),
+        [({}, "bc"), ({"at_least_ns": 5}, "abc"), ({"at_least_ns": "15"}, "c"), ({"at_least_ns": None}, "bc")],
+    )  # fmt: skip
+    def test_values(
+        self, connection: duckdb.DuckDBPyConnection, given: dict[str, object], names: str
+    ) -> None:
+        answer = answers.parse(HEADER + SELECT, "slow")
+        rows = answers.run(connection, answer, given).fetchall()
+        assert "".join(name for name, _ in rows) == names
+
+    def test_a_value_holds_for_one_run(self, connection: duckdb.DuckDBPyConnection) -> None:
+        answer = answers.parse(HEADER + SELECT, "slow")
+        first = answers.run(connection, answer, {"at_least_ns": 15})
+        second = answers.run(connection, answer)
+        assert len(first.fetchall()) == 1
+        assert len(second.fetchall()) == 2
+
+    @pytest.mark.parametrize(
+        ("name", "value"),
+        [
+            ("at_least_ns", "many"),
+            ("at_least_ns", 1.5),
+            ("at_least_ns", True),
+            ("at_least_ns", 2**63),
+            ("factor", "half"),
+            ("factor", True),
+            ("word", 3),
+            ("flag", 1),
+            ("flag", "yes"),
+        ],
+    )
+    def test_wrong_type(
+        self, connection: duckdb.DuckDBPyConnection, name: str, value: object
+    ) -> None:
+        answer = answers.parse(HEADER + SELECT, "slow")
+        with pytest.raises(ParameterError, match=rf"parameter '{name}' is [A-Z]+, got"):
+            answers.run(connection, answer, {name: value})
+
+    @pytest.mark.parametrize("word", ["it's", '"; DROP TABLE events; --', "line\nline", ""])
+    def test_text_is_never_sql(self, connection: duckdb.DuckDBPyConnection, word: str) -> None:
+        answer = answers.parse(HEADER + SELECT, "slow")
+        answers.prepare(connection, answer, {"word": word, "flag": "true", "factor": "2"})
+        row = connection.sql(
+            "SELECT getvariable('word'), getvariable('flag'), getvariable('factor')"
+        )
+        assert row.fetchall() == [(word, True, 2.0)]
+
+    def test_unknown(self, connection: duckdb.DuckDBPyConnection) -> None:
+        with pytest.raises(ParameterError) as error:
+            answers.run(connection, answers.find("key_averages"), {"group_by_shape": True})
+        assert str(error.value) == (
+            "answer 'key_averages': no parameter named 'group_by_shape'; did you mean "
+            "'group_by_input_shape'? (known: group_by_input_shape, group_by_overload_name, "
+            "group_by_stack_n)"
+        )
+
+    def test_none_taken(self, connection: duckdb.DuckDBPyConnection) -> None:
+        with pytest.raises(ParameterError, match="answer 'steps' takes no parameters, got 'n'"):
+            answers.run(connection, answers.find("steps"), {"n": 1})
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("sql", "words"),
+        [
+            ("SELECT nam FROM events", ["query: ", '"nam"', '"name"']),
+            ("SELECT e.durns FROM events AS e", ['"durns"', '"dur_ns"']),
+            ("SELECT * FROM event", ["event does not exist", '"events"']),
+        ],
+    )
+    def test_mistyped_name(
+        self, connection: duckdb.DuckDBPyConnection, sql: str, words: list[str]
+    ) -> None:
+        with pytest.raises(UnknownNameError) as error:
+            answers.query(connection, sql)
+        assert "\n" not in str(error.value)
+        assert all(word in str(error.value) for word in words)
+
+    @pytest.mark.parametrize(
+        ("sql", "message"),
+        [
+            ("SELECT a frm b c", "query: Parser Error: syntax error"),
+            ("SELECT CAST(name AS INTEGER) FROM events", "query: Conversion Error: "),
+            ("DROP TABLE events", "query: needs exactly one SELECT, found DROP"),
+            ("SELECT 1; SELECT 2", "query: needs exactly one SELECT, found SELECT, SELECT"),
+            (" -- nothing", "query: needs exactly one SELECT, found no statement"),
+        ],
+    )
+    def test_refused(self, connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> None:
+        with pytest.raises(AnswerError) as error:
+            answers.query(connection, sql)
+        assert str(error.value).startswith(message)
+        assert "\n" not in str(error.value)
+
+    def test_result_is_not_what_the_header_says(
+        self, connection: duckdb.DuckDBPyConnection
+    ) -> None:
+        answer = answers.parse(HEADER + "SELECT name, 1.5::DOUBLE AS dur_ns FROM events", "slow")
+        with pytest.raises(AnswerError, match=r"declares .*dur_ns BIGINT.* has .*dur_ns DOUBLE"):
+            answers.run(connection, answer)
+
+    def test_without_a_header_nothing_is_checked(
+        self, connection: duckdb.DuckDBPyConnection
+    ) -> None:
+        assert answers.run(connection, answers.parse("SELECT 1.5 AS x", "x")).columns == ["x"]
+
+
+def test_page_names_every_answer() -> None:
+    page = answers.markdown()
+    assert all(f"\n## {answer.name}\n" in page for answer in answers.catalogue())
