@@ -1,0 +1,119 @@
+"""Schema-typed tables from a few words per row.
+
+A reader's tables, ready for the facts::
+
+    >>> from tests.builders import event, tables
+    >>> source = tables(
+    ...     event("aten::linear", 0, 100),
+    ...     event("aten::addmm", 10, 90),
+    ...     event("cudaLaunchKernel", 20, 30, category="cuda_runtime", correlation=7),
+    ...     event("sgemm", 50, 250, category="kernel", thread=1, correlation=7, device=0, stream=7),
+    ...     memory=[{"time_ns": 15, "bytes": 512, "device_type": "CPU"}],
+    ... )
+    >>> source["events"]["name"].to_pylist()
+    ['aten::linear', 'aten::addmm', 'cudaLaunchKernel', 'sgemm']
+
+Tables as they are in a store, with any columns given and the rest NULL::
+
+    >>> from tests.builders import table
+    >>> stored = table("events", [{"rank": 3, "kind": "host_op", "self_ns": 5}])
+    >>> stored.schema.equals(schema.EVENTS.arrow), stored["rank"].to_pylist()
+    (True, [3])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from profframe import schema
+
+Row = Mapping[str, object]
+
+KEYS: Final = ("run", "rank")
+FACT_COLUMNS: Final = frozenset(
+    {
+        "kind", "step", "parent_id", "depth", "root_id", "preorder", "last_descendant_id",
+        "self_ns", "merged_into", "launch_id", "op_id", "device_ns", "self_device_ns",
+        "cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes", "torch_flops",
+    }
+)  # fmt: skip
+"""Columns that the facts add, and that no reader gives."""
+
+
+def event(
+    name: str | None,
+    start: int | None,
+    end: int | None,
+    *,
+    category: str | None = "cpu_op",
+    thread: int = 0,
+    **columns: object,
+) -> dict[str, object]:
+    """One slice; ``columns`` are any other columns of the reader's ``events``, ``ev_idx`` too."""
+    dur = None if start is None or end is None else end - start
+    row = {"name": name, "start_ns": start, "dur_ns": dur, "category": category, "thread": thread}
+    return row | columns
+
+
+def tables(
+    *events: Row,
+    memory: Sequence[Row] = (),
+    threads: Sequence[Row] = (),
+    header: Row | None = None,
+    **others: Sequence[Row],
+) -> dict[str, pa.Table]:
+    """The tables of one trace as a reader gives them: no ``run``, no ``rank``, no facts.
+
+    ``pid`` is ``"1"`` and ``tid`` the number of the thread unless the rows say otherwise;
+    ``threads`` has a row per thread that is used; ``header`` is the row of ``traces``.
+    """
+    slices = [
+        {"event_id": i, "pid": "1", "tid": str(row.get("thread", 0))} | dict(row)
+        for i, row in enumerate(events)
+    ]
+    given = {row["thread"]: row for row in threads}
+    used = {row.get("thread", 0): row for row in (*slices, *memory)}
+    lines = [
+        {"thread": n, "pid": used.get(n, {}).get("pid", "1"), "tid": str(n)} | dict(given.get(n, {}))
+        for n in sorted({*used, *given}, key=str)
+    ]
+    rows = {"events": slices, "memory": memory, "threads": lines, "traces": [header or {}]}
+    return {name: _reader_table(name, (rows | others).get(name, ())) for name in schema.TABLES}
+
+
+def table(name: str, rows: Iterable[Row]) -> pa.Table:
+    """A table with every column of the schema; what a row leaves out is NULL, 0 or ``""``.
+
+    ``event_id`` counts up and ``run`` is ``"run"`` unless the rows say otherwise.
+    """
+    full = [{"run": "run", "rank": 0, "event_id": i} | dict(row) for i, row in enumerate(rows)]
+    return _typed(schema.TABLES[name].arrow, full)
+
+
+def _reader_table(name: str, rows: Sequence[Row]) -> pa.Table:
+    dropped = {*KEYS, *(FACT_COLUMNS if name == "events" else ())}
+    dropped |= {"op_id"} if name == "memory" else set()
+    fields = [field for field in schema.TABLES[name].arrow if field.name not in dropped]
+    if name == "events":
+        fields.append(pa.field("ev_idx", pa.int64()))
+    known = {field.name for field in fields}
+    if unknown := {key for row in rows for key in row} - known:
+        raise KeyError(f"{name} as read has no column {', '.join(sorted(unknown))}")
+    return _typed(pa.schema(fields), rows)
+
+
+def _typed(columns: pa.Schema, rows: Sequence[Row]) -> pa.Table:
+    arrays = [
+        pa.array([row.get(field.name, _missing(field)) for row in rows], field.type)
+        for field in columns
+    ]
+    return pa.table(arrays, schema=columns)
+
+
+def _missing(field: pa.Field) -> object:
+    if field.nullable:
+        return None
+    return 0 if pa.types.is_integer(field.type) else ""
