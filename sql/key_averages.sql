@@ -26,28 +26,49 @@
 -- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL where not recorded
 -- self_device_bytes  BIGINT   bytes  device_bytes minus that of their children; NULL where not recorded
 -- torch_flops        BIGINT   FLOP   what torch's with_flops gives; NULL where it gives nothing
+WITH keys AS (
+    SELECT
+        run,
+        rank,
+        name,
+        kind,
+        on_device,
+        CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN input_dims END AS input_dims,
+        stack,
+        CASE WHEN coalesce(getvariable('group_by_overload_name'), false) THEN overload_name END AS overload_name,
+        min((start_ns, -dur_ns, event_id)) AS first_occurrence,
+        sum(calls) AS calls,
+        sum(cpu_ns) AS cpu_ns,
+        coalesce(sum(self_cpu_ns), 0) AS self_cpu_ns,
+        coalesce(sum(device_ns), 0) AS device_ns,
+        coalesce(sum(self_device_ns), 0) AS self_device_ns,
+        sum(cpu_bytes) AS cpu_bytes,
+        sum(self_cpu_bytes) AS self_cpu_bytes,
+        sum(device_bytes) AS device_bytes,
+        sum(self_device_bytes) AS self_device_bytes,
+        sum(torch_flops) AS torch_flops
+    FROM key_events(events, coalesce(getvariable('group_by_stack_n'), 0))
+    GROUP BY ALL
+)
 SELECT
-    run,
-    rank,
-    name,
-    kind,
-    device_type,
-    CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN input_dims END AS input_dims,
-    CASE
-        WHEN coalesce(getvariable('group_by_stack_n'), 0) > 0
-            THEN array_to_string(string_split(stack, ';')[1:coalesce(getvariable('group_by_stack_n'), 0)], ';')
-    END AS stack,
-    CASE WHEN coalesce(getvariable('group_by_overload_name'), false) THEN overload_name END AS overload_name,
-    count(*) AS calls,
-    try_cast(sum(cpu_ns) AS BIGINT) AS cpu_ns,
-    try_cast(coalesce(sum(self_cpu_ns), 0) AS BIGINT) AS self_cpu_ns,
-    try_cast(sum(device_ns) AS BIGINT) AS device_ns,
-    try_cast(sum(self_device_ns) AS BIGINT) AS self_device_ns,
-    try_cast(sum(cpu_bytes) AS BIGINT) AS cpu_bytes,
-    try_cast(sum(self_cpu_bytes) AS BIGINT) AS self_cpu_bytes,
-    try_cast(sum(device_bytes) AS BIGINT) AS device_bytes,
-    try_cast(sum(self_device_bytes) AS BIGINT) AS self_device_bytes,
-    try_cast(sum(torch_flops) AS BIGINT) AS torch_flops
-FROM key_events(events, traces)
-GROUP BY ALL
-ORDER BY run, rank, min((start_ns, -dur_ns, event_id))
+    keys.run,
+    keys.rank,
+    keys.name,
+    keys.kind,
+    CASE WHEN keys.on_device THEN coalesce(traces.device_type, 'CUDA') ELSE 'CPU' END AS device_type,
+    keys.input_dims,
+    keys.stack,
+    keys.overload_name,
+    keys.calls::BIGINT AS calls,
+    try_cast(keys.cpu_ns AS BIGINT) AS cpu_ns,
+    try_cast(keys.self_cpu_ns AS BIGINT) AS self_cpu_ns,
+    try_cast(keys.device_ns AS BIGINT) AS device_ns,
+    try_cast(keys.self_device_ns AS BIGINT) AS self_device_ns,
+    try_cast(keys.cpu_bytes AS BIGINT) AS cpu_bytes,
+    try_cast(keys.self_cpu_bytes AS BIGINT) AS self_cpu_bytes,
+    try_cast(keys.device_bytes AS BIGINT) AS device_bytes,
+    try_cast(keys.self_device_bytes AS BIGINT) AS self_device_bytes,
+    try_cast(keys.torch_flops AS BIGINT) AS torch_flops
+FROM keys
+LEFT JOIN traces ON keys.run = traces.run AND keys.rank = traces.rank
+ORDER BY keys.run, keys.rank, keys.first_occurrence

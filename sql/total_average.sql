@@ -2,7 +2,7 @@
 -- One row per (run, rank) that has events, by run and rank.
 -- Inclusive times and bytes count once per nesting level, as in torch; self times and bytes count once.
 -- In a bare shell read `sql/_key_events.sql` first.
--- needs: events, traces
+-- needs: events
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         always Total
@@ -20,16 +20,16 @@ SELECT
     run,
     rank,
     'Total' AS name,
-    count(*) AS calls,
+    sum(calls)::BIGINT AS calls,
     try_cast(sum(cpu_ns) AS BIGINT) AS cpu_ns,
     try_cast(coalesce(sum(self_cpu_ns), 0) AS BIGINT) AS self_cpu_ns,
-    try_cast(sum(device_ns) AS BIGINT) AS device_ns,
-    try_cast(sum(self_device_ns) AS BIGINT) AS self_device_ns,
+    try_cast(coalesce(sum(device_ns), 0) AS BIGINT) AS device_ns,
+    try_cast(coalesce(sum(self_device_ns), 0) AS BIGINT) AS self_device_ns,
     try_cast(sum(cpu_bytes) AS BIGINT) AS cpu_bytes,
     try_cast(sum(self_cpu_bytes) AS BIGINT) AS self_cpu_bytes,
     try_cast(sum(device_bytes) AS BIGINT) AS device_bytes,
     try_cast(sum(self_device_bytes) AS BIGINT) AS self_device_bytes,
     try_cast(sum(torch_flops) AS BIGINT) AS torch_flops
-FROM key_events(events, traces)
+FROM key_events(events, 0)
 GROUP BY run, rank
 ORDER BY run, rank
