@@ -1,10 +1,10 @@
 """Golden cases of every answer: events in, rows out, typed by hand.
 
 A case is a Markdown file ``cases/<answer>/<case>.md``: a title, a table per input table, optionally
-``parameters``, and the expected ``rows``. An empty cell is NULL, a cell in double quotes is JSON text,
-and ``2/3`` is the double nearest to it. Columns that are not written are NULL in the input (``run`` is
-r, ``rank`` and ``thread`` 0, ``event_id`` the row's number) and not compared in the result. Without a
-table ``traces`` there is one per (run, rank) of the events.
+``parameters``, and the expected ``rows``. An empty cell is NULL, a cell in double quotes is JSON
+text, and ``2/3`` is the double nearest to it. Columns that are not written are NULL in the input
+(``run`` is r, ``rank`` and ``thread`` 0, ``event_id`` the row's number) and not compared in the
+result. Without a table ``traces`` there is one per (run, rank) of the events.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from profframe import answers, schema
+from profframe.errors import UnknownNameError
 
 ANSWERS = answers.catalogue()
 
@@ -41,12 +42,15 @@ class TestHeader:
                 (
                     unit
                     for pattern, unit in (
-                        (r".*_ns", "ns"), (r".*_bytes", "bytes"), (r"(.*_)?share", "0..1"), (r".*flops", "FLOP"),
+                        (r".*_ns", "ns"),
+                        (r".*_bytes", "bytes"),
+                        (r"(.*_)?share", "0..1"),
+                        (r".*flops", "FLOP"),
                     )
                     if re.fullmatch(pattern, column.name)
                 ),
                 None,
-            )  # fmt: skip
+            )
             assert column.unit == unit, column.name
 
     def test_needs_are_enough(self, answer: answers.Answer) -> None:
@@ -56,7 +60,7 @@ class TestHeader:
     def test_every_need_is_used(self, answer: answers.Answer) -> None:
         for missing in answer.needs:
             others = [need for need in answer.needs if need != missing]
-            with empty(*others) as connection, pytest.raises(answers.UnknownNameError):
+            with empty(*others) as connection, pytest.raises(UnknownNameError):
                 answers.run(connection, answer)
 
     def test_every_variable_is_a_parameter_with_its_default(self, answer: answers.Answer) -> None:

@@ -35,7 +35,8 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             connection.register(name, table.arrow.empty_table())
         connection.execute("DROP VIEW events")
         connection.execute(
-            "CREATE TABLE events AS SELECT * FROM (VALUES ('a', 5::BIGINT), ('b', 10), ('c', 15)) t(name, dur_ns)"
+            "CREATE TABLE events AS "
+            "SELECT * FROM (VALUES ('a', 5::BIGINT), ('b', 10), ('c', 15)) t(name, dur_ns)"
         )
         yield connection
 
@@ -120,8 +121,13 @@ class TestFind:
 class TestParameters:
     @pytest.mark.parametrize(
         ("given", "names"),
-        [({}, "bc"), ({"at_least_ns": 5}, "abc"), ({"at_least_ns": "15"}, "c"), ({"at_least_ns": None}, "bc")],
-    )  # fmt: skip
+        [
+            ({}, "bc"),
+            ({"at_least_ns": 5}, "abc"),
+            ({"at_least_ns": "15"}, "c"),
+            ({"at_least_ns": None}, "bc"),
+        ],
+    )
     def test_values(
         self, connection: duckdb.DuckDBPyConnection, given: dict[str, object], names: str
     ) -> None:
@@ -219,6 +225,10 @@ class TestErrors:
         answer = answers.parse(HEADER + "SELECT name, 1.5::DOUBLE AS dur_ns FROM events", "slow")
         with pytest.raises(AnswerError, match=r"declares .*dur_ns BIGINT.* has .*dur_ns DOUBLE"):
             answers.run(connection, answer)
+
+    @pytest.mark.parametrize("end", [";", ";\n-- the end", "\n\n"])
+    def test_any_end_will_do(self, connection: duckdb.DuckDBPyConnection, end: str) -> None:
+        assert answers.query(connection, "SELECT 1" + end).fetchall() == [(1,)]
 
     def test_without_a_header_nothing_is_checked(
         self, connection: duckdb.DuckDBPyConnection
