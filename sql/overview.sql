@@ -4,7 +4,7 @@
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices
--- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL where no slice has a time
+-- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL where no time is known, or beyond BIGINT
 -- threads         BIGINT       number of threads that have host slices
 -- devices         BIGINT       number of devices that have kernels, copies or fills
 -- kernels         BIGINT       number of kernels
@@ -33,8 +33,8 @@ slices AS (
         run,
         rank,
         count(*) AS events,
-        max(start_ns + coalesce(dur_ns, 0)) FILTER (WHERE kind <> 'profiler')
-        - min(start_ns) FILTER (WHERE kind <> 'profiler') AS span_ns,
+        max(start_ns + coalesce(dur_ns, 0)) FILTER (WHERE kind <> 'profiler') AS end_ns,
+        min(start_ns) FILTER (WHERE kind <> 'profiler') AS start_ns,
         count(DISTINCT thread) FILTER (
             WHERE kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
         ) AS threads,
@@ -48,7 +48,7 @@ SELECT
     traces.run,
     traces.rank,
     coalesce(slices.events, 0) AS events,
-    slices.span_ns,
+    try_cast(slices.end_ns::HUGEINT - slices.start_ns AS BIGINT) AS span_ns,
     coalesce(slices.threads, 0) AS threads,
     coalesce(slices.devices, 0) AS devices,
     coalesce(slices.kernels, 0) AS kernels,
