@@ -4,7 +4,7 @@
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices
--- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL where no time is known, or beyond BIGINT
+-- span_ns         BIGINT   ns  first start to last end, the profiler's own span left out; NULL where none is known, or beyond BIGINT
 -- threads         BIGINT       number of threads that have host slices
 -- devices         BIGINT       number of devices that have kernels, copies or fills
 -- kernels         BIGINT       number of kernels
@@ -52,7 +52,7 @@ SELECT
     coalesce(slices.threads, 0) AS threads,
     coalesce(slices.devices, 0) AS devices,
     coalesce(slices.kernels, 0) AS kernels,
-    coalesce(try_cast(busy.device_busy_ns AS BIGINT), 0) AS device_busy_ns,
+    try_cast(coalesce(busy.device_busy_ns, 0) AS BIGINT) AS device_busy_ns,
     coalesce(slices.steps, 0) AS steps
 FROM traces
 LEFT JOIN slices ON traces.run = slices.run AND traces.rank = slices.rank
