@@ -4,7 +4,7 @@
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
 -- events          BIGINT       number of slices
--- span_ns         BIGINT   ns  first start to last end, the profiler's own span left out; NULL where none is known, or beyond BIGINT
+-- span_ns         BIGINT   ns  first start to last end, without the profiler's own span; NULL where unknown, or beyond BIGINT
 -- threads         BIGINT       number of threads that have host slices
 -- devices         BIGINT       number of devices that have kernels, copies or fills
 -- kernels         BIGINT       number of kernels
