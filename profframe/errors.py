@@ -1,0 +1,69 @@
+"""Every error that profframe raises on purpose.
+
+::
+
+    ProfframeError            base: str(error) is one line that says what, where, and what to do
+      SourceError             something that was given to be read
+        NotATraceError        readable, but not a trace of a known format
+        NoTraceFoundError     a path, glob or directory with nothing to read in it
+      StoreError              a Parquet store that cannot be read or written
+        StoreVersionError     written with a schema version that this release does not know
+      AnswerError             a question that cannot be answered
+        UnknownNameError      no answer, table or column of that name; suggests the nearest
+        ParameterError        a parameter that the answer or method does not take
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ProfframeError(Exception):
+    """Base of every error that profframe raises on purpose."""
+
+
+class SourceError(ProfframeError):
+    """A source could not be read; the message names the file and the place in it."""
+
+
+class NotATraceError(SourceError):
+    """The source was read, but it is not a trace of a known format."""
+
+
+class NoTraceFoundError(SourceError):
+    """A path, glob or directory led to nothing that could be read."""
+
+
+class StoreError(ProfframeError):
+    """A Parquet store could not be read or written."""
+
+
+class StoreVersionError(StoreError):
+    """The store was written with a schema version that this release does not know."""
+
+
+class AnswerError(ProfframeError):
+    """A question could not be answered."""
+
+
+class ParameterError(AnswerError):
+    """A parameter is unknown or has a value that cannot be used."""
+
+
+class UnknownNameError(AnswerError):
+    """No such answer, table or column."""
+
+    @classmethod
+    def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownNameError:
+        """Name what is missing and the nearest known names.
+
+        Examples
+        --------
+        >>> print(UnknownNameError.among("answer", "self_time", ["self_times", "kernels"]))
+        no answer named 'self_time'; did you mean 'self_times'? (known: kernels, self_times)
+        """
+        names = sorted(known)
+        near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        return cls(f"no {what} named {name!r}{hint} (known: {', '.join(names)})")

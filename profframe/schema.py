@@ -1,0 +1,345 @@
+"""The tables, written once: every column with its type, unit, meaning of NULL and one line of doc.
+
+Everything else that needs a column list takes it from here: the Arrow schemas, the docs page
+(``python -m profframe.schema > docs/tables.md``), and the checks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+import pyarrow as pa
+
+SCHEMA_VERSION: Final = 1
+"""Version of the tables below; a store of another version is refused."""
+
+TEXT: Final = pa.string()
+"""Text that seldom repeats."""
+NAME: Final = pa.dictionary(pa.int32(), pa.string())
+"""Repeated text: dictionary-encoded in Arrow, plain String in a frame handed to a user."""
+INT32: Final = pa.int32()
+INT64: Final = pa.int64()
+DOUBLE: Final = pa.float64()
+BOOL: Final = pa.bool_()
+
+KINDS: Final = (
+    "host_op", "annotation", "python", "runtime", "driver", "kernel", "memcpy", "memset", "sync",
+    "device_annotation", "overhead", "profiler", "other",
+)  # fmt: skip
+"""What a slice is, whatever word its source has for it."""
+HOST_KINDS: Final = ("host_op", "annotation", "python", "runtime", "driver", "overhead", "other")
+"""Kinds that nest on a host thread and have a self time there."""
+DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
+"""Kinds that keep a device busy; their self time is their duration."""
+LAUNCH_KINDS: Final = ("runtime", "driver")
+"""Kinds that put work on a device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: ``null`` says what NULL means there, or None where there is never a NULL."""
+
+    name: str
+    type: pa.DataType
+    doc: str
+    unit: str | None = None
+    null: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: its grain is what one row stands for."""
+
+    name: str
+    grain: str
+    doc: str
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in their order."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of the table."""
+        return pa.schema(
+            [pa.field(c.name, c.type, nullable=c.null is not None) for c in self.columns]
+        )
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+
+_KEY = (
+    Column("run", NAME, "Run that the trace belongs to."),
+    Column("rank", INT32, "Rank within the run."),
+)
+_UNKNOWN = "the source does not say"
+_NOT_HOST = "not a host slice that nests"
+
+EVENTS = Table(
+    "events",
+    "one row per slice: host op, annotation, Python frame, runtime call, kernel, copy, ...",
+    "Everything that has a start and a duration, with the facts about it.",
+    (
+        *_KEY,
+        Column("event_id", INT64, "Number of the slice in the source's order: 0-based, dense within (run, rank)."),
+        Column("kind", NAME, "One of: " + " ".join(KINDS) + "."),
+        Column("category", NAME, "The source's own word for what it is.", null="the source has none"),
+        Column("name", NAME, "Name as the source has it.", null="the source has none"),
+        Column("start_ns", INT64, "Start, on the clock that `traces.clock` names.", "ns", "the source has no usable time"),
+        Column("dur_ns", INT64, "Duration.", "ns", "never ended, or the source's value was impossible"),
+        Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
+        Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
+        Column("thread", INT32, "Number of the (pid, tid) within the rank; `threads` has its names."),
+        Column("device", INT32, "Index of the device that the slice ran on.", null="a host slice"),
+        Column("stream", INT32, "Stream or queue of the device.", null="a host slice, or no stream"),
+        Column("correlation", INT64, "Number that a launch and what it launched share.", null=_UNKNOWN),
+        Column("external_id", INT64, "The profiler's own number of the op; unreliable across launches.", null=_UNKNOWN),
+        Column("sequence_nr", INT64, "Autograd sequence number, shared by a forward op and its backward.", null=_UNKNOWN),
+        Column("fwd_thread", INT64, "Thread id of the forward op, in the profiler's numbering.", null=_UNKNOWN),
+        Column("scope", INT32, "RecordScope: 0 function, 1 backward function, 7 user scope.", null=_UNKNOWN),
+        Column("step", INT64, "N of the `ProfilerStep#N` that the slice started in; a device slice has its launch's.", null="in no step"),
+        Column("overload_name", NAME, "Overload of the operator.", null=_UNKNOWN),
+        Column("is_async", BOOL, "The slice did not end on the thread it began on, or never ended.", null=_UNKNOWN),
+        Column("is_remote", BOOL, "Ran on another node (RPC).", null=_UNKNOWN),
+        Column("is_legacy", BOOL, "Recorded by the profiler before Kineto.", null=_UNKNOWN),
+        Column("node_id", INT64, "Node that it ran on (RPC).", null=_UNKNOWN),
+        Column("python_id", INT64, "The profiler's number of a Python frame.", null="not a Python frame"),
+        Column("python_parent_id", INT64, "`python_id` of the calling frame.", null="not a Python frame, or the outermost"),
+        Column("python_module_id", INT64, "Number of the nn.Module instance.", null="not a module call"),
+        Column("module_hierarchy", NAME, "Path of modules around the op.", null=_UNKNOWN),
+        Column("input_dims", NAME, "Input shapes: JSON text without spaces.", null=_UNKNOWN),
+        Column("input_types", NAME, "Input dtypes: JSON text without spaces.", null=_UNKNOWN),
+        Column("input_strides", NAME, "Input strides: JSON text without spaces.", null=_UNKNOWN),
+        Column("concrete_inputs", NAME, "Values of scalar inputs: JSON text without spaces.", null=_UNKNOWN),
+        Column("stack", NAME, "Source frames joined by `;`, innermost first.", null=_UNKNOWN),
+        Column("python_stack", NAME, "Frames around the slice, from Python slices, joined by `;`.", null="not derived"),
+        Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
+        Column("parent_id", INT64, "`event_id` of the slice around it on its thread.", null=_NOT_HOST + ", or a root"),
+        Column("depth", INT32, "Number of slices around it on its thread.", null=_NOT_HOST),
+        Column("root_id", INT64, "`event_id` of its outermost ancestor; its own for a root.", null=_NOT_HOST),
+        Column("preorder", INT64, "Place in depth-first order over all threads of the rank: 0-based, dense.", null=_NOT_HOST),
+        Column("last_descendant_id", INT64, "`event_id` of its last descendant in `preorder`; its own for a leaf.", null=_NOT_HOST),
+        Column("self_ns", INT64, "Host: duration minus direct children. Device: duration.", "ns", "has no self time"),
+        Column("merged_into", INT64, "`event_id` of the surviving duplicate around it.", null="not a duplicate"),
+        Column("launch_id", INT64, "`event_id` of the call that launched this device slice.", null="a host slice, or launch not in the trace"),
+        Column("op_id", INT64, "`event_id` of the innermost host op around the launch.", null="a host slice, or no op known"),
+        Column("device_ns", INT64, "Host: device time launched inside it. Device: duration.", "ns", "has no device time"),
+        Column("self_device_ns", INT64, "Host: device time that it launched itself. Device: duration.", "ns", "has no device time"),
+        Column("cpu_bytes", INT64, "Host memory allocated minus freed inside it, on any thread.", "bytes", "not a host slice, or no memory recorded"),
+        Column("self_cpu_bytes", INT64, "`cpu_bytes` minus direct children.", "bytes", "not a host slice, or no memory recorded"),
+        Column("device_bytes", INT64, "Device memory allocated minus freed inside it, on any thread.", "bytes", "not a host slice, or no memory recorded"),
+        Column("self_device_bytes", INT64, "`device_bytes` minus direct children.", "bytes", "not a host slice, or no memory recorded"),
+        Column("torch_flops", INT64, "What torch's `with_flops` gives for the op.", "FLOP", "not recorded, or torch has no formula"),
+    ),
+)  # fmt: skip
+
+MEMORY = Table(
+    "memory",
+    "one row per allocation or free",
+    "Allocator records.",
+    (
+        *_KEY,
+        Column("time_ns", INT64, "When.", "ns", "the source has no usable time"),
+        Column("address", INT64, "Address of the block.", null=_UNKNOWN),
+        Column("bytes", INT64, "Bytes allocated; negative for a free.", "bytes", _UNKNOWN),
+        Column("device_type", NAME, "CPU, CUDA, ...", null=_UNKNOWN),
+        Column("device", INT32, "Index of the device.", null="host memory"),
+        Column("total_allocated_bytes", INT64, "Allocated on the device after the record.", "bytes", _UNKNOWN),
+        Column("total_reserved_bytes", INT64, "Reserved on the device after the record.", "bytes", _UNKNOWN),
+        Column("thread", INT32, "Thread of the record, as in `threads`."),
+        Column("op_id", INT64, "`event_id` of the innermost host op around the record.", null="inside no event"),
+    ),
+)  # fmt: skip
+
+FLOWS = Table(
+    "flows",
+    "one row per flow event: an end or a step of an arrow",
+    "Arrows between slices, as the source has them.",
+    (
+        *_KEY,
+        Column("flow_id", TEXT, "Number or text that the ends of an arrow share.", null=_UNKNOWN),
+        Column("category", NAME, "The source's word.", null="the source has none"),
+        Column("name", NAME, "Name as the source has it.", null="the source has none"),
+        Column("phase", NAME, "s start, t step, f end."),
+        Column("time_ns", INT64, "When.", "ns", "the source has no usable time"),
+        Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
+        Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
+        Column("thread", INT32, "Thread, as in `threads`."),
+        Column("binding_point", NAME, "Which slice the end is bound to: e the enclosing one.", null="the next slice"),
+        Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
+    ),
+)  # fmt: skip
+
+COUNTERS = Table(
+    "counters",
+    "one row per value of a counter event",
+    "Sampled values.",
+    (
+        *_KEY,
+        Column("category", NAME, "The source's word.", null="the source has none"),
+        Column("name", NAME, "Name of the counter.", null="the source has none"),
+        Column("series", NAME, "Which of the counter's values.", null="the event has no value"),
+        Column("value", DOUBLE, "The value, in the source's unit.", null="not a number"),
+        Column("time_ns", INT64, "When.", "ns", "the source has no usable time"),
+        Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
+        Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
+        Column("thread", INT32, "Thread, as in `threads`."),
+        Column("counter_id", TEXT, "Id that tells counters of one name apart.", null="the source has none"),
+        Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
+    ),
+)  # fmt: skip
+
+INSTANTS = Table(
+    "instants",
+    "one row per event without a duration, and per event of a phase that has no table of its own",
+    "Marks in time, object and async events, unknown phases.",
+    (
+        *_KEY,
+        Column("phase", NAME, "The source's phase.", null="the source has none"),
+        Column("category", NAME, "The source's word.", null="the source has none"),
+        Column("name", NAME, "Name as the source has it.", null="the source has none"),
+        Column("scope", NAME, "g global, p process, t thread.", null=_UNKNOWN),
+        Column("time_ns", INT64, "When.", "ns", "the source has no usable time"),
+        Column("dur_ns", INT64, "Duration, of the few phases that have one.", "ns", "none"),
+        Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
+        Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
+        Column("thread", INT32, "Thread, as in `threads`."),
+        Column("instant_id", TEXT, "Id of an object or async event.", null="the source has none"),
+        Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
+    ),
+)  # fmt: skip
+
+THREADS = Table(
+    "threads",
+    "one row per (pid, tid)",
+    "Threads, streams and whatever else the source puts on a line of its own.",
+    (
+        *_KEY,
+        Column("thread", INT32, "Number of the (pid, tid): 0-based, dense within (run, rank)."),
+        Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
+        Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
+        Column("process_name", TEXT, "Name of the process.", null=_UNKNOWN),
+        Column("process_labels", TEXT, "Labels of the process.", null=_UNKNOWN),
+        Column("process_sort_index", INT64, "Where a viewer shows the process.", null=_UNKNOWN),
+        Column("thread_name", TEXT, "Name of the thread.", null=_UNKNOWN),
+        Column("thread_sort_index", INT64, "Where a viewer shows the thread.", null=_UNKNOWN),
+    ),
+)  # fmt: skip
+
+TRACES = Table(
+    "traces",
+    "one row per (run, rank)",
+    "What was loaded, and what its header says.",
+    (
+        *_KEY,
+        Column("source", TEXT, "Path that it was read from."),
+        Column("format", NAME, "Format of the source."),
+        Column("clock", NAME, "utc: since the Unix epoch; relative: since an origin of its own; unknown: an origin that the source lost."),
+        Column("base_ns", INT64, "Origin that was added to the source's times.", "ns", "the source has none"),
+        Column("start_ns", INT64, "Earliest time in the trace.", "ns", "no event has a time"),
+        Column("end_ns", INT64, "Latest time in the trace.", "ns", "no event has a time"),
+        Column("schema_version", INT32, "Version of these tables."),
+        Column("rank_source", NAME, "Where the rank is from: argument, distributedInfo, path, assumed."),
+        Column("world_size", INT32, "Number of ranks of the job.", null=_UNKNOWN),
+        Column("backend", TEXT, "Communication backend.", null=_UNKNOWN),
+        Column("device_type", NAME, "Type of the devices in it: CUDA (also ROCm), MTIA, XPU, ...", null="no device slices"),
+        Column("device_properties", TEXT, "Devices, as JSON text.", null=_UNKNOWN),
+        Column("profiler_flags", TEXT, "Options of the profiler, as JSON text.", null=_UNKNOWN),
+        Column("metadata", TEXT, "Everything else in the header, as JSON text.", null="nothing"),
+        Column("source_events", INT64, "Number of events in the source."),
+        Column("accounted", TEXT, "JSON object: table, `metadata` or `dropped` -> source events there; adds up to `source_events`."),
+    ),
+)  # fmt: skip
+
+QUALITY = Table(
+    "quality",
+    "one row per check that found something",
+    "What was repaired, dropped or doubtful. Nothing is lost in silence.",
+    (
+        *_KEY,
+        Column("check", NAME, "Name of the check."),
+        Column("events", INT64, "Number of events concerned."),
+        Column("example_event_id", INT64, "One of them.", null="not about a row of `events`"),
+        Column("action", TEXT, "What was done."),
+        Column("detail", TEXT, "Where, and the values found.", null="nothing more to say"),
+    ),
+)  # fmt: skip
+
+TABLES: Final[Mapping[str, Table]] = MappingProxyType(
+    {t.name: t for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, TRACES, QUALITY)}
+)
+
+
+FACT_COLUMNS: Final = frozenset(
+    "kind step parent_id depth root_id preorder last_descendant_id self_ns merged_into launch_id op_id "
+    "device_ns self_device_ns cpu_bytes self_cpu_bytes device_bytes self_device_bytes torch_flops".split()
+)
+"""Columns that a fact adds, not a reader."""
+READER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {t.name: tuple(n for n in t.names[2:] if n not in FACT_COLUMNS) for t in TABLES.values()}
+)
+"""Columns of each table that a reader gives: all but run, rank and the facts."""
+
+
+def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
+    """The table in the order and the types of the schema, with its run and rank.
+
+    Examples
+    --------
+    >>> rows = pa.table({"check": ["truncated"], "events": [1], "action": ["kept"]})
+    >>> conform("quality", rows, "nightly", 3).select(["run", "rank", "check"]).to_pylist()
+    [{'run': 'nightly', 'rank': 3, 'check': 'truncated'}]
+    """
+    count = rows.num_rows
+    given = {column: rows[column] for column in rows.column_names}
+    run_codes = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, INT32), count), pa.array([run]))
+    given |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
+    arrays = []
+    for column in TABLES[name]:
+        values = given.get(column.name)
+        if values is None:
+            values = pa.nulls(count, column.type)
+        arrays.append(values if values.type == column.type else values.cast(column.type))
+    return pa.Table.from_arrays(arrays, schema=TABLES[name].arrow)
+
+
+def type_word(type_: pa.DataType) -> str:
+    """SQL word for a column's type, as DuckDB shows it."""
+    if pa.types.is_dictionary(type_) or pa.types.is_string(type_):
+        return "VARCHAR"
+    return {INT32: "INTEGER", INT64: "BIGINT", DOUBLE: "DOUBLE", BOOL: "BOOLEAN"}[type_]
+
+
+def markdown() -> str:
+    """The page ``docs/tables.md``."""
+    lines = [
+        "# Tables",
+        "",
+        "Generated by `python -m profframe.schema > docs/tables.md`; do not edit.",
+        "",
+        f"Schema version {SCHEMA_VERSION}. Keys are `(run, rank, event_id)`. Time is int64 nanoseconds. "
+        "Missing is NULL. A name ends in its unit.",
+        "",
+        "A subtree is one range query: the rows whose `preorder` lies between that of a slice and that of its "
+        "`last_descendant_id`.",
+    ]
+    for table in TABLES.values():
+        lines += ["", f"## {table.name}", "", f"{table.doc} Grain: {table.grain}.", ""]
+        lines += ["| column | type | unit | NULL means | what it is |", "|---|---|---|---|---|"]
+        lines += [
+            f"| `{c.name}` | {type_word(c.type)} | {c.unit or ''} | {c.null or '*never NULL*'} | {c.doc} |"
+            for c in table
+        ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(markdown())
