@@ -1,0 +1,325 @@
+"""From sources to a Trace: which files, which run and rank each is, and the cache."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from profframe import schema, store
+from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
+from profframe.facts import add_facts
+from profframe.readers import RawTrace, read
+from profframe.trace import Trace
+
+if TYPE_CHECKING:
+    from profframe.facts.kinds import Rule
+
+Source = str | os.PathLike[str]
+Progress = Callable[[int, int], None]
+
+_RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
+_SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt))+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """One trace with its name."""
+
+    path: Path
+    raw: RawTrace
+    run: str
+    rank: int
+    rank_source: str
+
+    @property
+    def start_ns(self) -> int:
+        """Start, for the order of the cycles of one run."""
+        return self.raw.tables["traces"]["start_ns"][0].as_py() or 0
+
+
+def load(
+    source: Source | Sequence[Source],
+    run: str | None = None,
+    rank: int | None = None,
+    cache: Source | None = None,
+    *,
+    kinds: Sequence[Rule] | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Load traces, or open a store.
+
+    Parameters
+    ----------
+    source
+        A trace file (Chrome trace JSON, plain, gzip or zstd: known by content), a glob, a directory of
+        traces (not recursive; a glob with ``**`` is), a list of these, or a Parquet store.
+    run, rank
+        Names for what is loaded; by default from the trace itself and its path.
+    cache
+        Directory that keeps what was loaded as a store, so that the next load of the same content
+        opens in milliseconds.
+    kinds
+        Classifier that replaces `profframe.facts.kinds.RULES`.
+    progress
+        Called with the bytes that are read and all bytes.
+
+    Returns
+    -------
+    Trace
+        All of them in one; ``.quality`` says what was repaired, dropped or skipped.
+
+    Raises
+    ------
+    NoTraceFoundError
+        When the path leads nowhere, or to a directory without traces.
+    NotATraceError
+        When a file is not a trace.
+    SourceError
+        When a file cannot be read.
+
+    Examples
+    --------
+    >>> trace = load("examples/cpu_training.json.gz")
+    >>> trace.self_times().columns[:4]
+    ['run', 'rank', 'name', 'kind']
+    """
+    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < 1 << 31):
+        raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
+    if run is not None and not isinstance(run, str):
+        raise ParameterError(f"run must be text, not {run!r}")
+    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    if len(sources) == 1 and store.is_store(Path(sources[0])):
+        _refuse_names(run, rank)
+        return Trace.from_store(Path(sources[0]))
+    found = _find(sources)
+    if cache is None:
+        return Trace.from_tables(_tables(found, run, rank, kinds, progress))
+    kept = _Cache(Path(cache)).store_of(found.paths, run, rank, kinds)
+    if not store.is_store(kept):
+        store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
+        store.write(_tables(found, run, rank, kinds, progress), store_as)
+        try:
+            store_as.rename(kept)
+        except OSError:  # another process was faster
+            shutil.rmtree(store_as)
+    return Trace.from_store(kept)
+
+
+def _refuse_names(run: str | None, rank: int | None) -> None:
+    if run is not None or rank is not None:
+        raise ParameterError("run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Files to read; those that only a directory led to may be no traces."""
+
+    paths: tuple[Path, ...]
+    optional: frozenset[Path]
+
+
+def _find(sources: Iterable[Source]) -> _Found:
+    paths: list[Path] = []
+    optional: set[Path] = set()
+    for source in sources:
+        path = Path(source)
+        if path.is_dir():
+            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+            if not inside:
+                raise NoTraceFoundError(f"{path}: the directory holds no files; give a trace, or a glob with ** to search below it")
+            optional.update(inside)
+            paths += inside
+        elif path.exists():
+            paths.append(path)
+        elif glob.has_magic(str(path)):
+            matched = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+            if not matched:
+                raise NoTraceFoundError(f"{path}: no file matches the pattern")
+            optional.update(matched)
+            paths += matched
+        else:
+            raise NoTraceFoundError(f"{path}: no such file or directory")
+    if not paths:
+        raise NoTraceFoundError("nothing to load: the list of sources is empty")
+    unique = tuple(dict.fromkeys(paths))
+    return _Found(unique, frozenset(optional))
+
+
+def _tables(
+    found: _Found,
+    run: str | None,
+    rank: int | None,
+    kinds: Sequence[Rule] | None,
+    progress: Progress | None,
+) -> dict[str, pa.Table]:
+    """Read, add facts, name, and put together."""
+    total = _Total(found.paths, progress)
+    traces: list[_Named] = []
+    skipped: list[str] = []
+    for path in found.paths:
+        try:
+            raw = read(path, total.of(path))
+        except NotATraceError as error:
+            if path not in found.optional:
+                raise
+            skipped.append(str(error))
+            continue
+        raw = replace(raw, tables=dict(add_facts(raw.tables, kinds)))
+        traces.append(_name(path, raw, run, rank))
+    if not traces:
+        raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {skipped[0]}")
+    return _concatenate(_cycles(traces), skipped)
+
+
+class _Total:
+    """Progress over several files, out of that of each."""
+
+    def __init__(self, paths: Sequence[Path], progress: Progress | None) -> None:
+        self._progress = progress
+        self._before: dict[Path, int] = {}
+        self._all = 0
+        for path in paths:
+            self._before[path] = self._all
+            self._all += path.stat().st_size
+
+    def of(self, path: Path) -> Progress | None:
+        """What to call while `path` is read."""
+        progress = self._progress
+        if progress is None:
+            return None
+        return lambda done, _: progress(self._before[path] + done, self._all)
+
+
+def _name(path: Path, raw: RawTrace, run: str | None, rank: int | None) -> _Named:
+    """Run and rank: the argument, else what the trace says, else what its path says."""
+    file, folder, above = path.name, *_folders(path)
+    in_file, in_folder = _RANK.search(file), _RANK.search(folder)
+    if rank is not None:
+        rank_source = "argument"
+    elif raw.header.rank is not None:
+        rank, rank_source = raw.header.rank, "distributedInfo"
+    elif found := in_file or in_folder:
+        rank, rank_source = int(found.group(1)), "path"
+    else:
+        rank, rank_source = 0, "assumed"
+    if run is None:
+        is_rank_folder = in_folder is not None and in_folder.group() == folder
+        named = above if is_rank_folder else folder
+        run = named if rank_source != "assumed" and named else _SUFFIX.sub("", file)
+    return _Named(path, raw, run or file, rank, rank_source)
+
+
+def _folders(path: Path) -> tuple[str, str]:
+    parent = path.absolute().parent
+    return parent.name, parent.parent.name
+
+
+def _cycles(traces: Sequence[_Named]) -> list[_Named]:
+    """Traces that share run and rank are cycles of one run: the later ones' run gets .1, .2, by start."""
+    taken = {(t.run, t.rank) for t in traces}
+    groups: dict[tuple[str, int], list[_Named]] = {}
+    for trace in traces:
+        groups.setdefault((trace.run, trace.rank), []).append(trace)
+    named: list[_Named] = []
+    for (run, rank), cycles in groups.items():
+        number = 0
+        first, *later = sorted(cycles, key=lambda t: t.start_ns)
+        named.append(first)
+        for cycle in later:
+            number += 1
+            while (f"{run}.{number}", rank) in taken:
+                number += 1
+            taken.add((f"{run}.{number}", rank))
+            named.append(_renamed(cycle, f"{run}.{number}"))
+    return named
+
+
+def _renamed(trace: _Named, run: str) -> _Named:
+    quality = trace.raw.tables["quality"]
+    note = pa.table(
+        {
+            "check": ["same_run_and_rank"],
+            "events": [trace.raw.tables["events"].num_rows],
+            "action": [f"taken as a later cycle: the run became {run!r}"],
+            "detail": [f"{trace.path} is also run {trace.run!r}, rank {trace.rank}"],
+        }
+    )
+    joined = pa.concat_tables([quality, note], promote_options="default")
+    raw = replace(trace.raw, tables={**trace.raw.tables, "quality": joined})
+    return replace(trace, raw=raw, run=run)
+
+
+def _concatenate(traces: Sequence[_Named], skipped: Sequence[str]) -> dict[str, pa.Table]:
+    """The tables of all traces; what a directory held besides is listed with the first."""
+    parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
+    for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
+        source = {"source": [str(trace.path)], "rank_source": [trace.rank_source]}
+        for name in schema.TABLES:
+            rows = trace.raw.tables[name]
+            if name == "traces":
+                for column, value in source.items():
+                    rows = rows.append_column(column, pa.array(value))
+            parts[name].append(schema.conform(name, rows, trace.run, trace.rank))
+    if skipped:
+        first = traces[0]
+        note = pa.table(
+            {
+                "check": ["skipped_file"] * len(skipped),
+                "events": [0] * len(skipped),
+                "action": ["not loaded"] * len(skipped),
+                "detail": list(skipped),
+            }
+        )
+        parts["quality"].append(schema.conform("quality", note, first.run, first.rank))
+    return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
+
+
+class _Cache:
+    """Stores kept by the content of what they were made from, and by what it was to be called."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def store_of(
+        self, paths: Sequence[Path], run: str | None, rank: int | None, kinds: Sequence[Rule] | None
+    ) -> Path:
+        """Where the store for these files is, or is to be."""
+        key = hashlib.blake2b(digest_size=16)
+        key.update(repr((schema.SCHEMA_VERSION, run, rank, kinds)).encode())
+        for path in paths:
+            key.update(f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape"))
+        return self._directory / f"store-{key.hexdigest()}"
+
+    def _content(self, path: Path) -> str:
+        """Hash of the file's content; a file that has not changed since is not read again."""
+        stat = path.stat()
+        seen = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        name = hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).hexdigest()
+        note = self._directory / "seen" / f"{name}.json"
+        try:
+            known = json.loads(note.read_text())
+            if known["seen"] == seen:
+                return str(known["content"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
+        note.parent.mkdir(parents=True, exist_ok=True)
+        draft = note.with_suffix(f".{uuid.uuid4().hex}")
+        draft.write_text(json.dumps({"seen": seen, "content": content}))
+        draft.replace(note)
+        return content

@@ -1,0 +1,371 @@
+"""Broken JSON made whole: every repair named and counted.
+
+Profilers wrote all of these. The text of a sound element is passed on as it is; only an element that
+does not parse is taken apart.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+REPAIRS: Final = {
+    "invalid_utf8": "bytes that are no UTF-8 became U+FFFD",
+    "control_byte": "raw control bytes in text were escaped",
+    "lone_surrogate": "half a surrogate pair became U+FFFD",
+    "raw_backslash": "backslashes that begin no escape were taken literally",
+    "raw_quote": "unescaped quotes inside text were escaped",
+    "non_finite_number": "became null",
+    "hex_number": "became the decimal number",
+    "odd_number": "was written as a JSON number",
+    "bare_word": "became null",
+    "missing_value": "became null",
+    "dropped_junk": "text between elements was dropped",
+    "not_an_event": "dropped: an element that is no object",
+    "unreadable_event": "dropped: an element that could not be repaired",
+    "truncated": "what the file holds up to there was kept",
+    "unreadable_header": "dropped: what is around the events could not be repaired",
+    "trailing_text": "text after the JSON document was dropped",
+}
+"""What can be wrong with the text, and what is done about it."""
+
+DROPS: Final = ("not_an_event", "unreadable_event")
+"""Checks of `REPAIRS` that drop a whole element."""
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
+_BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
+_HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
+_ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_NON_FINITE: Final = re.compile(r"[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?)\Z", re.IGNORECASE)
+_ESCAPE: Final = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)")
+_SURROGATE: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+_CONTROL: Final = re.compile(r"[\x00-\x1f]")
+_BAD_BYTE: Final = re.compile("[\udc80-\udcff]+")
+_JUNK_END: Final = re.compile(r"[{\[\]\"]")
+_AFTER_TEXT: Final = {
+    "key": re.compile(r"\s*:"),
+    "member": re.compile(r'\s*(?:\}|,\s*(?:\}|"(?:[^"\\]|\\.)*"\s*:)|\Z|,\s*\Z|,\s*"[^"]*\Z)'),
+    "item": re.compile(r'\s*(?:\]|,\s*[\[{"\d\-\]tfnNI]|\Z|,\s*\Z)'),
+}
+"""What may stand behind the quote that ends a text, by where the text is."""
+
+
+def _space_end(text: str, position: int) -> int:
+    return _SPACE.match(text, position).end()  # type: ignore[union-attr]
+
+
+def _separators_end(text: str, position: int) -> int:
+    return _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(word)
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+class _Incomplete(Exception):
+    """The text ended inside an element."""
+
+
+class _Broken(Exception):
+    """An element that ends without being closed: another begins at ``position``."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+@dataclass(slots=True)
+class Repaired:
+    """Elements of a JSON array, each as sound JSON text.
+
+    ``end`` is where reading stopped: behind the closing bracket if ``closed``, at the start of an element that
+    the text does not hold whole if ``incomplete``, else at the text's end.
+    """
+
+    elements: list[str]
+    end: int
+    closed: bool
+    incomplete: bool
+    found: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+
+
+def repair(text: str) -> Repaired:
+    """Read the inside of a JSON array (without its opening bracket) and mend what is broken.
+
+    Parameters
+    ----------
+    text
+        Decoded with ``surrogateescape``, so that bytes that are no UTF-8 are still there.
+
+    Examples
+    --------
+    >>> fixed = repair('{"stream": 0x10}, {"busy": NaN}]')
+    >>> fixed.elements, dict(fixed.found), fixed.closed
+    (['{"stream":16}', '{"busy":null}'], {'hex_number': 1, 'non_finite_number': 1}, True)
+    """
+    return _Repairer(text).elements()
+
+
+def read_document(text: str) -> tuple[object, Counter[str]]:
+    """One whole JSON value, mended where it must be.
+
+    Examples
+    --------
+    >>> read_document('{"version": N/A, "empty": , }')
+    ({'version': None, 'empty': None}, Counter({'bare_word': 1, 'missing_value': 1}))
+    """
+    repairer = _Repairer(text)
+    start = _space_end(text, 0)
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        try:
+            fixed, end = repairer.value(start)
+        except (_Incomplete, _Broken, RecursionError):
+            repairer.note("unreadable_header", start)
+            return {}, repairer.found
+        value = json.loads(fixed)
+    if text[end:].strip():
+        repairer.note("trailing_text", end)
+    return value, repairer.found
+
+
+class _Repairer:
+    """A tolerant reader of one text; it writes sound JSON and counts what it mended."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.found: Counter[str] = Counter()
+        self.first: dict[str, int] = {}
+
+    def note(self, check: str, position: int) -> None:
+        self.found[check] += 1
+        self.first.setdefault(check, position)
+
+    def elements(self) -> Repaired:
+        text, out, position = self.text, [], 0
+        closed = incomplete = False
+        while True:
+            position = _separators_end(text, position)
+            if position >= len(text):
+                break
+            if text[position] == "]":
+                position, closed = position + 1, True
+                break
+            try:
+                fixed, end = self._element(position)
+            except _Incomplete:
+                incomplete = True
+                break
+            if fixed is not None:
+                out.append(fixed)
+            position = end
+        return Repaired(out, position, closed, incomplete, self.found, self.first)
+
+    def _element(self, position: int) -> tuple[str | None, int]:
+        """The sound text of the element there, or None for one that is dropped, and its end."""
+        text = self.text
+        if text[position] != "{":
+            return None, self._not_an_object(position)
+        try:
+            _, end = _DECODER.raw_decode(text, position)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            sound = text[position:end]
+            if not _BAD_BYTE.search(sound) and not any(
+                m.group(1) for m in _SURROGATE.finditer(sound)
+            ):
+                return sound, end
+        before = (self.found.copy(), dict(self.first))
+        try:
+            return self.value(position)
+        except RecursionError:
+            self.found, self.first = before
+            self.note("unreadable_event", position)
+            return None, self._skip(position)
+        except _Broken as broken:
+            self.found, self.first = before
+            self.note("unreadable_event", position)
+            return None, broken.position
+        except _Incomplete:
+            self.found, self.first = before
+            raise
+
+    def _not_an_object(self, position: int) -> int:
+        text = self.text
+        try:
+            if text[position] in "}:":
+                raise ValueError(text[position])
+            _, end = self.value(position, "item")
+        except ValueError:
+            self.note("dropped_junk", position)
+            found = _JUNK_END.search(text, position + 1)
+            return found.start() if found else len(text)
+        self.note("not_an_event", position)
+        return end
+
+    def _skip(self, position: int) -> int:
+        """Behind an element nested too deep to read: brackets are counted, texts are passed over."""
+        depth = 0
+        for token in re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]').finditer(self.text, position):
+            if token.group() in "{[":
+                depth += 1
+            elif token.group() in "}]":
+                depth -= 1
+                if depth == 0:
+                    return token.end()
+        raise _Incomplete
+
+    def value(self, position: int, where: str = "member") -> tuple[str, int]:
+        if position >= len(self.text):
+            raise _Incomplete
+        first = self.text[position]
+        if first == "{":
+            return self._object(position)
+        if first == "[":
+            return self._array(position)
+        if first == '"':
+            return self._string(position, where)
+        return self._bare(position)
+
+    def _space(self, position: int) -> int:
+        end = _space_end(self.text, position)
+        if end >= len(self.text):
+            raise _Incomplete
+        return end
+
+    def _separators(self, position: int) -> int:
+        end = _separators_end(self.text, position)
+        if end >= len(self.text):
+            raise _Incomplete
+        return end
+
+    def _object(self, position: int) -> tuple[str, int]:
+        out: list[str] = []
+        position += 1
+        while True:
+            position = self._separators(position)
+            if self.text[position] == "}":
+                return "{" + ",".join(out) + "}", position + 1
+            if self.text[position] == "{":
+                raise _Broken(position)
+            if self.text[position] != '"':
+                position = self._drop_junk(position)
+                continue
+            key, position = self._string(position, "key")
+            position = self._space(position)
+            if self.text[position] == ":":
+                position = self._space(position + 1)
+            if self.text[position] in ",}]":
+                self.note("missing_value", position)
+                out.append(key + ":null")
+                if self.text[position] == "]":
+                    position += 1
+                continue
+            fixed, position = self.value(position, "member")
+            out.append(key + ":" + fixed)
+
+    def _array(self, position: int) -> tuple[str, int]:
+        out: list[str] = []
+        position += 1
+        while True:
+            position = self._separators(position)
+            if self.text[position] == "]":
+                return "[" + ",".join(out) + "]", position + 1
+            if self.text[position] in "}:":
+                position = self._drop_junk(position)
+                continue
+            fixed, position = self.value(position, "item")
+            out.append(fixed)
+
+    def _drop_junk(self, position: int) -> int:
+        self.note("dropped_junk", position)
+        return position + 1
+
+    def _bare(self, position: int) -> tuple[str, int]:
+        match = _BARE.match(self.text, position)
+        if match is None:
+            return "null", self._drop_junk(position)
+        if match.end() >= len(self.text):
+            raise _Incomplete
+        return self._bare_value(match.group(), position), match.end()
+
+    def _bare_value(self, word: str, position: int) -> str:
+        if word in ("true", "false", "null") or _NUMBER.match(word):
+            return word
+        if _NON_FINITE.match(word):
+            self.note("non_finite_number", position)
+            return "null"
+        if found := _HEX.match(word):
+            self.note("hex_number", position)
+            return str(int(found.group(1), 16))
+        if _ODD.match(word):
+            self.note("odd_number", position)
+            return _plain_number(word)
+        self.note("bare_word", position)
+        return "null"
+
+    def _string(self, position: int, where: str) -> tuple[str, int]:
+        """The text that starts there; a quote ends it only where what follows it makes sense."""
+        text, after = self.text, _AFTER_TEXT[where]
+        quotes: list[int] = []
+        search = position + 1
+        while True:
+            quote = text.find('"', search)
+            if quote < 0:
+                raise _Incomplete
+            backslashes = quote - len(text[position + 1 : quote].rstrip("\\")) - position - 1
+            if after.match(text, quote + 1) and (
+                backslashes % 2 == 0 or self._has_raw_backslash(position + 1, quote)
+            ):
+                break
+            if backslashes % 2 == 0:
+                quotes.append(quote)
+            search = quote + 1
+        return '"' + self._content(position + 1, quote, quotes) + '"', quote + 1
+
+    def _has_raw_backslash(self, start: int, end: int) -> bool:
+        return any(m.group(1) for m in _ESCAPE.finditer(self.text, start, end))
+
+    def _content(self, start: int, end: int, quotes: list[int]) -> str:
+        content = self.text[start:end]
+        if quotes:
+            self.note("raw_quote", quotes[0])
+        if self._has_raw_backslash(start, end):
+            self.note("raw_backslash", start)
+            content = content.replace("\\", "\\\\").replace('"', '\\"')
+        elif quotes:
+            content = re.sub(r'(\\.)|"', lambda m: m.group(1) or '\\"', content, flags=re.DOTALL)
+        if _CONTROL.search(content):
+            self.note("control_byte", start)
+            content = _CONTROL.sub(lambda m: f"\\u{ord(m.group()):04x}", content)
+        if _BAD_BYTE.search(content):
+            self.note("invalid_utf8", start)
+            content = _BAD_BYTE.sub("\ufffd", content)
+        if any(m.group(1) for m in _SURROGATE.finditer(content)):
+            self.note("lone_surrogate", start)
+            content = _SURROGATE.sub(
+                lambda m: "\\ufffd" if m.group(1) else m.group(), content
+            )
+        return content
+
+
+def _plain_number(word: str) -> str:
+    """A number that JSON does not allow, as one that it does: no sign +, no leading zeros, digits on both sides."""
+    sign = "-" if word.startswith("-") else ""
+    mantissa, exponent, power = word.lstrip("+-").lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    number = sign + (whole.lstrip("0") or "0") + ("." + fraction if fraction else "")
+    return number + exponent + power

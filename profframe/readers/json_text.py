@@ -1,0 +1,289 @@
+"""One long array of objects in a stream of JSON text, as pieces that a native parser can take in parallel.
+
+The document is an array, or an object with the array as one of its members. Nothing here knows what the
+objects mean. A cut falls only where text could go from one element to the next, and a wrong cut does no
+harm: the piece before it does not parse, and what does not parse is read again, element by element.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final, Generic, TypeVar
+
+from profframe.readers.json_repair import Repaired, read_document, repair
+
+Rows = TypeVar("Rows")
+
+PIECE: Final = 128 << 10
+"""Bytes of a piece: it parses inside a processor's cache, and damage costs one piece."""
+WAVE: Final = 4 << 20
+"""Bytes of the pieces that are parsed as one table."""
+
+_CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
+_NEXT: Final = re.compile(r"\}\s*,\s*(\{\s*\")")
+_TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
+_LONGEST: Final = 4 << 20
+"""Bytes after which an element that does not end is given up."""
+
+
+class NoArrayError(ValueError):
+    """The text is no JSON, or holds no such array; str() says which."""
+
+
+@dataclass(slots=True)
+class Wave:
+    """Consecutive pieces; ``bounds`` are the offsets of each in ``text``, ``start`` is its byte in the stream."""
+
+    text: bytes
+    bounds: list[tuple[int, int]]
+    start: int
+
+    def span(self, first: int, behind: int) -> tuple[bytes, int]:
+        """Text of the pieces from `first` up to `behind` with what separates them, and its byte in the stream."""
+        begin = self.bounds[first][0]
+        return self.text[begin : self.bounds[behind - 1][1] + 1], self.start + begin
+
+    def arrays(self) -> tuple[bytes, list[int]]:
+        """All pieces, each as the text of an array of its own, and where each begins."""
+        parts: list[bytes] = []
+        offsets = [0]
+        for begin, end in self.bounds:
+            parts += (b"[", self.text[begin:end], b"]")
+            offsets.append(offsets[-1] + end - begin + 2)
+        return b"".join(parts), offsets
+
+
+@dataclass(slots=True)
+class Parsed(Generic[Rows]):
+    """What the parser made of one wave: rows, or None for a piece that needs repair."""
+
+    wave: Wave
+    runs: list[tuple[int, int, Rows | None]]
+    """(first piece, one behind the last, rows): in order, without gaps."""
+
+
+@dataclass(slots=True)
+class Document:
+    """What is around the array, known when its elements are read."""
+
+    header: dict[str, object] = field(default_factory=dict)
+    found: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+    """Repairs: how many of each, and the byte of the first."""
+    is_array: bool = False
+
+    def note(self, found: Counter[str], first: dict[str, int], start: int) -> None:
+        """Take over the repairs of one piece that began at byte `start`."""
+        self.found.update(found)
+        for check, position in first.items():
+            self.first.setdefault(check, start + position)
+
+
+Parser = Callable[[Wave], Parsed[Rows]]
+ArrayParser = Callable[[bytes], "Rows | None"]
+
+
+class ArrayReader(Generic[Rows]):
+    """Reads the elements of one array in a stream of blocks, in order, parsing on several threads.
+
+    Parameters
+    ----------
+    blocks
+        The text.
+    key
+        Member that holds the array, where the document is an object.
+    parse
+        Makes rows of a wave's sound pieces; runs on the pool's threads.
+    parse_array
+        Makes rows of one array's text, or None where it does not parse.
+    threads
+        Size of the pool.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterator[bytes],
+        key: str,
+        parse: Parser[Rows],
+        parse_array: ArrayParser[Rows],
+        threads: int,
+    ) -> None:
+        self._blocks = blocks
+        self._key = key
+        self._parse = parse
+        self._parse_array = parse_array
+        self._threads = threads
+        self._rest: tuple[bytes, int] = (b"", 0)
+        self._held = b""
+        self.document = Document()
+
+    def rows(self) -> Iterator[Rows]:
+        """The elements, wave by wave; `document` is complete behind the last.
+
+        Raises
+        ------
+        NoArrayError
+            When the text holds no such array.
+        """
+        head, text, start = self._find_array()
+        tail: list[bytes] = []
+        with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
+            yield from self._in_order(self._submit(pool, text, start), tail)
+        tail += self._blocks
+        self._read_header(head, b"".join(tail))
+
+    def _find_array(self) -> tuple[bytes, bytes, int]:
+        """What is before the array, the first text inside it, and that text's byte in the stream."""
+        text = bytearray()
+        for block in self._blocks:
+            seen = max(0, len(text) - 64)
+            text += block
+            if (inside := _array_start(text, self._key, seen)) is not None:
+                self.document.is_array = text[:inside].strip() == b"["
+                return bytes(text[:inside]), bytes(text[inside:]), inside
+        raise NoArrayError(_why_no_array(bytes(text), self._key))
+
+    def _submit(
+        self, pool: ThreadPoolExecutor, text: bytes, start: int
+    ) -> Iterator[Parsed[Rows]]:
+        """Parsed waves in order, a few ahead of the one that is taken."""
+        ahead: list[Future[Parsed[Rows]]] = []
+        for wave in self._waves(text, start):
+            ahead.append(pool.submit(self._parse, wave))
+            if len(ahead) > self._threads:
+                yield ahead.pop(0).result()
+        for future in ahead:
+            yield future.result()
+
+    def _waves(self, text: bytes, start: int) -> Iterator[Wave]:
+        searched = PIECE
+        while True:
+            bounds, searched = _cut(text, searched)
+            if bounds:
+                end = bounds[-1][1] + 1
+                for first in range(0, len(bounds), WAVE // PIECE):
+                    yield Wave(text, bounds[first : first + WAVE // PIECE], start)
+                text, start, searched = text[end:], start + end, max(PIECE, searched - end)
+            block = next(self._blocks, b"")
+            if not block:
+                yield Wave(text, [(0, len(text))], start)
+                return
+            text += block
+
+    def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
+        """Rows in the order of the text; what did not parse is repaired, with the text after it where needed."""
+        held, start, closed = b"", 0, False
+        for parsed in waves:
+            for first, behind, rows in parsed.runs:
+                text, begin = parsed.wave.span(first, behind)
+                if closed:
+                    tail.append(text)
+                elif rows is not None and not held:
+                    yield rows
+                else:
+                    start = start if held else begin
+                    fixed, used = self._repair(held + text, start)
+                    yield from self._rows_of(fixed.elements, start)
+                    held, start, closed = (held + text)[used:], start + used, fixed.closed
+                    if closed:
+                        tail.append(held)
+                    elif not fixed.incomplete:
+                        held = b""
+        if not closed:
+            self.document.found["truncated"] = 1 if held.strip() else 0
+            self.document.first["truncated"] = start
+
+    def _repair(self, text: bytes, start: int) -> tuple[Repaired, int]:
+        """The sound elements of the text, and how many of its bytes they and what was dropped took."""
+        decoded = text.decode("utf-8", "surrogateescape")
+        fixed = repair(decoded)
+        if fixed.incomplete and len(decoded) - fixed.end > _LONGEST:
+            resume = _NEXT.search(decoded, fixed.end)
+            if resume is not None:
+                fixed.found["unreadable_event"] += 1
+                fixed.first.setdefault("unreadable_event", fixed.end)
+                fixed.end = resume.start(1)
+        self.document.note(fixed.found, fixed.first, start)
+        return fixed, len(decoded[: fixed.end].encode("utf-8", "surrogateescape"))
+
+    def _rows_of(self, elements: list[str], start: int) -> Iterator[Rows]:
+        """Rows of mended elements; one that still does not parse is found by halving, and dropped."""
+        if not elements:
+            return
+        rows = self._parse_array(("[" + ",".join(elements) + "]").encode())
+        if rows is not None:
+            yield rows
+        elif len(elements) == 1:
+            self.document.note(Counter(unreadable_event=1), {"unreadable_event": 0}, start)
+        else:
+            middle = len(elements) // 2
+            yield from self._rows_of(elements[:middle], start)
+            yield from self._rows_of(elements[middle:], start)
+
+    def _read_header(self, head: bytes, tail: bytes) -> None:
+        text = (head + b"]" + tail).decode("utf-8", "surrogateescape")
+        if "truncated" in self.document.found and not self.document.is_array:
+            text += "}"
+        header, found = read_document(text)
+        self.document.found.update(found)
+        if isinstance(header, dict):
+            self.document.header = {k: v for k, v in header.items() if k != self._key}
+
+
+def _cut(text: bytes, searched: int) -> tuple[list[tuple[int, int]], int]:
+    """Bounds of the pieces that end in `text`, about `PIECE` long, and how far there is no further cut."""
+    bounds: list[tuple[int, int]] = []
+    begin = 0
+    while searched < len(text):
+        match = _CUT.search(text, searched)
+        if match is None:
+            return bounds, max(searched, len(text) - 64)
+        bounds.append((begin, match.start(1)))
+        begin = match.end(1)
+        searched = begin + PIECE
+    return bounds, searched
+
+
+def _array_start(text: bytearray, key: str, seen: int) -> int | None:
+    """Offset behind the bracket that opens the array, or None where it is not in the text after `seen`."""
+    opening = re.match(rb"[ \t\r\n]*\[", text)
+    if opening is not None:
+        return opening.end()
+    member = re.compile(rb'"' + re.escape(key.encode()) + rb'"\s*:\s*\[')
+    candidates = [m.end() for m in member.finditer(text, seen)]
+    if not candidates:
+        return None
+    return next((c for c in candidates if _depth(text, c - 1) == 1), candidates[0])
+
+
+def _depth(text: bytearray, position: int) -> int:
+    """Brackets open at a place of sound text."""
+    depth = 0
+    for token in _TOKEN.finditer(text, 0, position):
+        if token.group() in (b"{", b"["):
+            depth += 1
+        elif token.group() in (b"}", b"]"):
+            depth -= 1
+    return depth
+
+
+def _why_no_array(text: bytes, key: str) -> str:
+    if not text.strip():
+        return "the file is empty"
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        return "the JSON is nested too deep"
+    except ValueError as error:
+        where = getattr(error, "pos", getattr(error, "start", 0))
+        return f"it is not JSON: {getattr(error, 'msg', error)} at byte {where}"
+    if not isinstance(value, dict):
+        return f"the JSON is a {type(value).__name__}, not an object or an array of events"
+    if key in value:
+        return f"its {key!r} is not an array"
+    return f"the JSON object has no {key!r}"
