@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profframe import answers
+from profframe.answers import find, run
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)))
 """Device, start, duration."""
@@ -41,6 +41,6 @@ def test_union_of_intervals(intervals: list[tuple[int, int, int]]) -> None:
     with duckdb.connect() as connection:
         connection.register("events", events)
         connection.register("traces", traces)
-        relation = answers.run(connection, answers.find("overview"))
+        relation = run(connection, find("overview"))
         ((busy,),) = relation.project("device_busy_ns").fetchall()
     assert busy == busy_by_hand(intervals)

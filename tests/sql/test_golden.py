@@ -19,7 +19,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from profframe import answers, schema
+from profframe import schema
+from profframe.answers import Answer, catalogue, find, run
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))
 Rows = list[dict[str, object]]
@@ -29,7 +30,7 @@ Rows = list[dict[str, object]]
 class Case:
     """One golden case."""
 
-    answer: answers.Answer
+    answer: Answer
     tables: Mapping[str, Rows]
     parameters: Mapping[str, object]
     columns: tuple[str, ...]
@@ -37,7 +38,7 @@ class Case:
 
 
 def read_case(path: Path) -> Case:
-    answer = answers.find(path.parent.name)
+    answer = find(path.parent.name)
     sections = {}
     for section in path.read_text(encoding="utf-8").split("\n## ")[1:]:
         name, _, body = section.partition("\n")
@@ -95,7 +96,7 @@ def connect(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
 
 def result(case: Case, tables: Mapping[str, Rows]) -> list[tuple[object, ...]]:
     with connect(tables) as connection:
-        relation = answers.run(connection, case.answer, case.parameters)
+        relation = run(connection, case.answer, case.parameters)
         return [
             tuple(row[name] for name in case.columns)
             for row in (
@@ -133,4 +134,4 @@ class TestGolden:
 
 
 def test_every_answer_has_a_case() -> None:
-    assert {path.parent.name for path in CASES} == {answer.name for answer in answers.catalogue()}
+    assert {path.parent.name for path in CASES} == {answer.name for answer in catalogue()}

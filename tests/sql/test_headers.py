@@ -8,10 +8,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from profframe import answers, schema
+from profframe import schema
+from profframe.answers import Answer, catalogue, markdown, run
 from profframe.errors import UnknownNameError
 
-ANSWERS = answers.catalogue()
+ANSWERS = catalogue()
 
 
 def empty(*tables: str) -> duckdb.DuckDBPyConnection:
@@ -23,20 +24,20 @@ def empty(*tables: str) -> duckdb.DuckDBPyConnection:
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
 class TestHeader:
-    def test_result_has_the_declared_columns(self, answer: answers.Answer) -> None:
+    def test_result_has_the_declared_columns(self, answer: Answer) -> None:
         with empty(*schema.TABLES) as connection:
-            relation = answers.run(connection, answer)
+            relation = run(connection, answer)
             found = list(zip(relation.columns, map(str, relation.types), strict=True))
             assert found == [(column.name, column.type) for column in answer.columns]
             assert relation.fetchall() == []
 
-    def test_starts_with_run_and_rank(self, answer: answers.Answer) -> None:
+    def test_starts_with_run_and_rank(self, answer: Answer) -> None:
         assert [(c.name, c.type) for c in answer.columns[:2]] == [
             ("run", "VARCHAR"),
             ("rank", "INTEGER"),
         ]
 
-    def test_units_follow_from_names(self, answer: answers.Answer) -> None:
+    def test_units_follow_from_names(self, answer: Answer) -> None:
         for column in answer.columns:
             unit = next(
                 (
@@ -53,17 +54,17 @@ class TestHeader:
             )
             assert column.unit == unit, column.name
 
-    def test_needs_are_enough(self, answer: answers.Answer) -> None:
+    def test_needs_are_enough(self, answer: Answer) -> None:
         with empty(*answer.needs) as connection:
-            answers.run(connection, answer)
+            run(connection, answer)
 
-    def test_every_need_is_used(self, answer: answers.Answer) -> None:
+    def test_every_need_is_used(self, answer: Answer) -> None:
         for missing in answer.needs:
             others = [need for need in answer.needs if need != missing]
             with empty(*others) as connection, pytest.raises(UnknownNameError):
-                answers.run(connection, answer)
+                run(connection, answer)
 
-    def test_every_variable_is_a_parameter_with_its_default(self, answer: answers.Answer) -> None:
+    def test_every_variable_is_a_parameter_with_its_default(self, answer: Answer) -> None:
         used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), (\w+)\)", answer.sql))
         declared = {(p.name, str(p.default).lower()) for p in answer.parameters}
         assert used == declared
@@ -71,18 +72,18 @@ class TestHeader:
             re.findall(r"coalesce\(getvariable\('", answer.sql)
         )
 
-    def test_is_one_ordered_select(self, answer: answers.Answer) -> None:
+    def test_is_one_ordered_select(self, answer: Answer) -> None:
         (statement,) = duckdb.extract_statements(answer.sql)
         assert statement.type == duckdb.StatementType.SELECT
         last_clause = answer.sql.rindex("\nORDER BY ")
         assert "\nSELECT" not in answer.sql[last_clause:]
 
-    def test_kind_lists_are_the_schemas(self, answer: answers.Answer) -> None:
+    def test_kind_lists_are_the_schemas(self, answer: Answer) -> None:
         known = {frozenset(schema.HOST_KINDS), frozenset(schema.DEVICE_KINDS)}
         for words in re.findall(r"kind IN \(([^)]*)\)", answer.sql):
             assert frozenset(re.findall(r"\w+", words)) in known
 
-    def test_lines_are_readable(self, answer: answers.Answer) -> None:
+    def test_lines_are_readable(self, answer: Answer) -> None:
         assert answer.sentence.endswith(".")
         assert answer.grain.startswith("One row per ")
         assert max(map(len, answer.sql.splitlines())) <= 130
@@ -107,6 +108,6 @@ def test_columns_are_fixed() -> None:
 
 def test_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "answers.md"
-    assert page.read_text(encoding="utf-8") == answers.markdown(), (
+    assert page.read_text(encoding="utf-8") == markdown(), (
         "run: python -m profframe.answers > docs/answers.md"
     )

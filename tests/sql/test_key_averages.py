@@ -1,4 +1,4 @@
-"""``key_averages`` against torch's steps in plain Python: filter, nest, remove duplicates, add up."""
+"""``key_averages`` against torch written out in plain Python: filter, nest, merge, add up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profframe import answers, schema
+from profframe import schema
+from profframe.answers import find, run
 
 INTERNAL = "aten::is_leaf"
 
@@ -112,6 +113,6 @@ def test_as_torch_does(drawn: list[Op]) -> None:
     with duckdb.connect() as connection:
         connection.register("events", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
         connection.register("traces", schema.TRACES.arrow.empty_table())
-        relation = answers.run(connection, answers.find("key_averages"))
+        relation = run(connection, find("key_averages"))
         found = relation.project("name, calls, cpu_ns, self_cpu_ns").fetchall()
     assert {name: tuple(sums) for name, *sums in found} == averages_by_hand([root])

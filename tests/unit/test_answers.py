@@ -8,7 +8,18 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from profframe import answers, schema
+from profframe import schema
+from profframe.answers import (
+    Answer,
+    AnswerColumn,
+    catalogue,
+    find,
+    markdown,
+    parse,
+    prepare,
+    query,
+    run,
+)
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 HEADER = """\
@@ -49,14 +60,14 @@ def file(directory: Path, text: str, name: str = "slow.sql") -> Path:
 
 class TestHeader:
     def test_all_parts(self) -> None:
-        answer = answers.parse(HEADER + SELECT, "slow")
+        answer = parse(HEADER + SELECT, "slow")
         assert answer.sentence == "slices of at least a given duration."
         assert answer.grain == "One row per slice."
         assert answer.notes == ("Zero counts.",)
         assert answer.needs == ("events",)
         assert answer.columns == (
-            answers.AnswerColumn("name", "VARCHAR", None, "name of the slice"),
-            answers.AnswerColumn("dur_ns", "BIGINT", "ns", "its duration"),
+            AnswerColumn("name", "VARCHAR", None, "name of the slice"),
+            AnswerColumn("dur_ns", "BIGINT", "ns", "its duration"),
         )
         assert [(p.name, p.type, p.default) for p in answer.parameters] == [
             ("at_least_ns", "BIGINT", 10),
@@ -67,7 +78,7 @@ class TestHeader:
 
     @pytest.mark.parametrize("sql", ["", "SELECT 1", "-- other: a comment.\nSELECT 1", "-- hm\n"])
     def test_none(self, sql: str) -> None:
-        assert answers.parse(sql, "slow") == answers.Answer("slow", sql)
+        assert parse(sql, "slow") == Answer("slow", sql)
 
     @pytest.mark.parametrize(
         ("line", "instead", "message"),
@@ -83,39 +94,39 @@ class TestHeader:
     def test_broken(self, line: str, instead: str, message: str) -> None:
         assert line in HEADER
         with pytest.raises(AnswerError) as error:
-            answers.parse(HEADER.replace(line, instead) + SELECT, "slow")
+            parse(HEADER.replace(line, instead) + SELECT, "slow")
         assert str(error.value).startswith(message)
 
     def test_without_columns(self) -> None:
         with pytest.raises(AnswerError, match="declares no output column"):
-            answers.parse("-- slow: x.\n-- One row per y.\n-- needs: events\nSELECT 1", "slow")
+            parse("-- slow: x.\n-- One row per y.\n-- needs: events\nSELECT 1", "slow")
 
 
 class TestFind:
     def test_by_name(self) -> None:
-        assert answers.find("kernels").name == "kernels"
+        assert find("kernels").name == "kernels"
 
     def test_nearest_name(self) -> None:
         with pytest.raises(UnknownNameError, match="did you mean 'self_times'"):
-            answers.find("self_time")
+            find("self_time")
 
     def test_macros_are_no_answers(self) -> None:
         with pytest.raises(UnknownNameError):
-            answers.find("_key_events")
+            find("_key_events")
 
     @pytest.mark.parametrize("kind", [str, Path])
     def test_by_path(self, tmp_path: Path, kind: type) -> None:
-        assert answers.find(kind(file(tmp_path, HEADER + SELECT))).needs == ("events",)
+        assert find(kind(file(tmp_path, HEADER + SELECT))).needs == ("events",)
 
     def test_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(AnswerError, match=r"none\.sql: cannot read the answer: No such file"):
-            answers.find(tmp_path / "none.sql")
+            find(tmp_path / "none.sql")
 
     def test_not_text(self, tmp_path: Path) -> None:
         path = tmp_path / "bytes.sql"
         path.write_bytes(b"SELECT '\xff'")
         with pytest.raises(AnswerError, match="is not UTF-8 text"):
-            answers.find(path)
+            find(path)
 
 
 class TestParameters:
@@ -131,14 +142,14 @@ class TestParameters:
     def test_values(
         self, connection: duckdb.DuckDBPyConnection, given: dict[str, object], names: str
     ) -> None:
-        answer = answers.parse(HEADER + SELECT, "slow")
-        rows = answers.run(connection, answer, given).fetchall()
+        answer = parse(HEADER + SELECT, "slow")
+        rows = run(connection, answer, given).fetchall()
         assert "".join(name for name, _ in rows) == names
 
     def test_a_value_holds_for_one_run(self, connection: duckdb.DuckDBPyConnection) -> None:
-        answer = answers.parse(HEADER + SELECT, "slow")
-        first = answers.run(connection, answer, {"at_least_ns": 15})
-        second = answers.run(connection, answer)
+        answer = parse(HEADER + SELECT, "slow")
+        first = run(connection, answer, {"at_least_ns": 15})
+        second = run(connection, answer)
         assert len(first.fetchall()) == 1
         assert len(second.fetchall()) == 2
 
@@ -159,14 +170,14 @@ class TestParameters:
     def test_wrong_type(
         self, connection: duckdb.DuckDBPyConnection, name: str, value: object
     ) -> None:
-        answer = answers.parse(HEADER + SELECT, "slow")
+        answer = parse(HEADER + SELECT, "slow")
         with pytest.raises(ParameterError, match=rf"parameter '{name}' is [A-Z]+, got"):
-            answers.run(connection, answer, {name: value})
+            run(connection, answer, {name: value})
 
     @pytest.mark.parametrize("word", ["it's", '"; DROP TABLE events; --', "line\nline", ""])
     def test_text_is_never_sql(self, connection: duckdb.DuckDBPyConnection, word: str) -> None:
-        answer = answers.parse(HEADER + SELECT, "slow")
-        answers.prepare(connection, answer, {"word": word, "flag": "true", "factor": "2"})
+        answer = parse(HEADER + SELECT, "slow")
+        prepare(connection, answer, {"word": word, "flag": "true", "factor": "2"})
         row = connection.sql(
             "SELECT getvariable('word'), getvariable('flag'), getvariable('factor')"
         )
@@ -174,7 +185,7 @@ class TestParameters:
 
     def test_unknown(self, connection: duckdb.DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError) as error:
-            answers.run(connection, answers.find("key_averages"), {"group_by_shape": True})
+            run(connection, find("key_averages"), {"group_by_shape": True})
         assert str(error.value) == (
             "answer 'key_averages': no parameter named 'group_by_shape'; did you mean "
             "'group_by_input_shape'? (known: group_by_input_shape, group_by_overload_name, "
@@ -183,7 +194,7 @@ class TestParameters:
 
     def test_none_taken(self, connection: duckdb.DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError, match="answer 'steps' takes no parameters, got 'n'"):
-            answers.run(connection, answers.find("steps"), {"n": 1})
+            run(connection, find("steps"), {"n": 1})
 
 
 class TestErrors:
@@ -199,7 +210,7 @@ class TestErrors:
         self, connection: duckdb.DuckDBPyConnection, sql: str, words: list[str]
     ) -> None:
         with pytest.raises(UnknownNameError) as error:
-            answers.query(connection, sql)
+            query(connection, sql)
         assert "\n" not in str(error.value)
         assert all(word in str(error.value) for word in words)
 
@@ -215,27 +226,27 @@ class TestErrors:
     )
     def test_refused(self, connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> None:
         with pytest.raises(AnswerError) as error:
-            answers.query(connection, sql)
+            query(connection, sql)
         assert str(error.value).startswith(message)
         assert "\n" not in str(error.value)
 
     def test_result_is_not_what_the_header_says(
         self, connection: duckdb.DuckDBPyConnection
     ) -> None:
-        answer = answers.parse(HEADER + "SELECT name, 1.5::DOUBLE AS dur_ns FROM events", "slow")
+        answer = parse(HEADER + "SELECT name, 1.5::DOUBLE AS dur_ns FROM events", "slow")
         with pytest.raises(AnswerError, match=r"declares .*dur_ns BIGINT.* has .*dur_ns DOUBLE"):
-            answers.run(connection, answer)
+            run(connection, answer)
 
     @pytest.mark.parametrize("end", [";", ";\n-- the end", "\n\n"])
     def test_any_end_will_do(self, connection: duckdb.DuckDBPyConnection, end: str) -> None:
-        assert answers.query(connection, "SELECT 1" + end).fetchall() == [(1,)]
+        assert query(connection, "SELECT 1" + end).fetchall() == [(1,)]
 
     def test_without_a_header_nothing_is_checked(
         self, connection: duckdb.DuckDBPyConnection
     ) -> None:
-        assert answers.run(connection, answers.parse("SELECT 1.5 AS x", "x")).columns == ["x"]
+        assert run(connection, parse("SELECT 1.5 AS x", "x")).columns == ["x"]
 
 
 def test_page_names_every_answer() -> None:
-    page = answers.markdown()
-    assert all(f"\n## {answer.name}\n" in page for answer in answers.catalogue())
+    page = markdown()
+    assert all(f"\n## {answer.name}\n" in page for answer in catalogue())
