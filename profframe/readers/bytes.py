@@ -12,7 +12,7 @@ from typing import Final
 
 from profframe.errors import SourceError
 
-BLOCK: Final = 8 << 20
+BLOCK: Final = 4 << 20
 """Bytes that are read, and at most given out, at once."""
 
 Progress = Callable[[int, int], None]
@@ -104,7 +104,7 @@ class ByteSource:
         stream = pa.CompressedInputStream(pa.PythonFile(_Readable(first, raw), mode="r"), "zstd")
         while True:
             try:
-                out = stream.read(BLOCK >> 3)  # what a damaged stream still gives is lost by the read
+                out = stream.read(BLOCK >> 2)  # what a damaged stream still gives is lost by the read
             except OSError as error:
                 self.damage = f"the zstd stream is damaged or ends early: {error}"
                 return

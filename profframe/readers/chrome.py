@@ -100,7 +100,7 @@ _LOOK: Final = r"""
            CASE WHEN contains(t, 'nan') OR contains(t, 'NaN') OR contains(t, 'NAN')
                      OR contains(t, 'inf') OR contains(t, 'Inf') OR contains(t, 'INF')
                 THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]') ELSE false END,
-           contains(t, '"external id"') OR contains(t, '"Input dims"')
+           contains(t, 'external id') OR contains(t, 'Input dims')
     FROM (SELECT t, json_keys(t, '$[*]') AS keys FROM pieces)"""
 """Of each piece: the keys of its events, elements without a key, numbers that JSON does not know, old spellings."""
 
