@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TRACES = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
+
+hypothesis.settings.register_profile(
+    "profframe",
+    deadline=None,
+    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "50")),
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("profframe")
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The repository's root."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def example() -> Path:
+    """The example trace of a training run."""
+    return ROOT / "examples" / "cpu_training.json.gz"
+
+
+@pytest.fixture(scope="session")
+def traces() -> Path:
+    """The folder of real traces from public repositories, with its ``index.csv``."""
+    if not (TRACES / "index.csv").is_file():
+        pytest.skip(f"no real traces: PROFFRAME_TRACES names no folder with index.csv ({TRACES})")
+    return TRACES
+
+
+def chrome_traces() -> list[Path]:
+    """Every Chrome trace of the index, in its order."""
+    if not (TRACES / "index.csv").is_file():
+        return []
+    with (TRACES / "index.csv").open(newline="") as index:
+        rows = csv.DictReader(index)
+        return [TRACES / row["path"] for row in rows if row["kind"].startswith("chrome-trace-json")]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that takes ``chrome_trace`` runs once for each real trace; ids are numbers."""
+    if "chrome_trace" in metafunc.fixturenames:
+        found = chrome_traces()
+        absent = pytest.param(
+            None,
+            marks=pytest.mark.skip(f"no real traces: PROFFRAME_TRACES has no index.csv ({TRACES})"),
+        )
+        ids = [str(number) for number in range(len(found))] or ["absent"]
+        metafunc.parametrize("chrome_trace", found or [absent], ids=ids)

@@ -1,0 +1,149 @@
+"""Imports run one way, heavy ones come late, and a format's words stay in its reader."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "profframe"
+
+ROOMS = (
+    "errors",
+    "schema",
+    "intervals",
+    "readers",
+    "facts",
+    "selection",
+    "store",
+    "answers",
+    "show",
+    "trace",
+    "loading",
+    "export",
+    "batch",
+    "cli",
+)
+"""In reading order: a room imports from itself and from those before it."""
+
+HEAVY = ("duckdb", "numpy", "polars", "pyarrow", "torch")
+
+FORMAT_WORDS = re.compile(
+    r"\b(ph|traceEvents|baseTimeNanoseconds|Ev Idx|External id|Input Dims"
+    r"|cpu_op|user_annotation|gpu_user_annotation|python_function|cpu_instant_event|cuda_runtime"
+    r"|cuda_driver|gpu_memcpy|gpu_memset|ac2g|CUPTI_ACTIVITY_KIND_\w+)\b"
+)
+"""Words of source formats."""
+
+MAY_NAME_FORMAT_WORDS = {
+    "readers/chrome.py": "the reader of this format",
+    "facts/kinds.py": "the classifier: a table from the source's words to ours",
+}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def module_id(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def room(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Full names of what a module imports from the package, also inside functions."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """String constants that are no docstrings."""
+    prose = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_id)
+def test_imports_run_one_way(path: Path) -> None:
+    if room(path) in ("__init__", "__main__"):
+        return
+    allowed = ROOMS[: ROOMS.index(room(path)) + 1]
+    names = [name.split(".") for name in imported(ast.parse(path.read_text()))]
+    ours = {parts[1] for parts in names if parts[0] == "profframe" and len(parts) > 1}
+    assert ours - {*allowed, "__version__"} == set()
+
+
+def test_every_room_is_in_the_order() -> None:
+    assert {room(path) for path in modules()} - {"__init__", "__main__"} <= set(ROOMS)
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_id)
+def test_words_of_a_format_stay_in_its_reader(path: Path) -> None:
+    if module_id(path) in MAY_NAME_FORMAT_WORDS:
+        return
+    found = {
+        word for text in texts(ast.parse(path.read_text())) for word in FORMAT_WORDS.findall(text)
+    }
+    assert found == set()
+
+
+def test_sql_names_no_words_of_a_format() -> None:
+    files = sorted((PACKAGE.parent / "sql").glob("*.sql"))
+    found = {(file.name, word) for file in files for word in FORMAT_WORDS.findall(file.read_text())}
+    assert files
+    assert found == set()
+
+
+def run_fresh(code: str) -> str:
+    """What ``code`` prints in an interpreter of its own."""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import profframe",
+        "from profframe import ProfframeError",
+        "dir(__import__('profframe'))",
+        "import profframe.errors",
+    ],
+)
+def test_import_is_light(statement: str) -> None:
+    code = f"import sys\n{statement}\nprint(sorted({set(HEAVY)!r} & set(sys.modules)))"
+    assert run_fresh(code).strip() == "[]"
+
+
+def test_nothing_imports_torch() -> None:
+    names = [
+        "profframe." + ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
+        for path in modules()
+    ]
+    names = [name.removesuffix(".__init__") for name in names if not name.endswith("__main__")]
+    imports = "\n".join(f"import {name}" for name in names)
+    code = f"import sys\n{imports}\nprint('torch' in sys.modules)"
+    assert run_fresh(code).strip() == "False"
+
+
+@pytest.mark.parametrize("path", modules(), ids=module_id)
+def test_nothing_prints_below_the_command_line(path: Path) -> None:
+    if room(path) == "cli":
+        return
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    assert [c.lineno for c in calls if isinstance(c.func, ast.Name) and c.func.id == "print"] == []

@@ -1,0 +1,78 @@
+"""The schema's promises about itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profframe import schema
+from profframe.schema import Column, Table
+
+COLUMNS = [
+    pytest.param(column, id=f"{table.name}.{column.name}")
+    for table in schema.TABLES.values()
+    for column in table
+]
+TABLES = [pytest.param(table, id=name) for name, table in schema.TABLES.items()]
+
+
+def test_the_page_of_tables_is_current(root: Path) -> None:
+    page = (root / "docs" / "tables.md").read_text()
+    assert page == schema.markdown(), "run: python -m profframe.schema > docs/tables.md"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_column_has_a_line_of_doc(column: Column) -> None:
+    assert column.doc.strip() == column.doc
+    assert column.doc.endswith(".")
+    assert "\n" not in column.doc
+    assert "|" not in f"{column.doc}{column.null}{column.unit}", "it would break the page's table"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_unit_is_the_end_of_the_name(column: Column) -> None:
+    ends = {"ns": "ns", "bytes": "bytes", "flops": "FLOP"}
+    last = column.name.rpartition("_")[2]
+    assert column.unit == ends.get(last)
+    if column.unit is not None:
+        assert column.type == schema.INT64
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_type_is_one_that_every_engine_reads(column: Column) -> None:
+    assert column.type in {
+        schema.TEXT,
+        schema.NAME,
+        schema.INT32,
+        schema.INT64,
+        schema.DOUBLE,
+        schema.BOOL,
+    }
+    assert schema.type_word(column.type) in {"VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN"}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_table_starts_with_its_key_and_names_are_unique(table: Table) -> None:
+    assert table.names[:2] == ("run", "rank")
+    assert len(set(table.names)) == len(table.names)
+    assert table.grain.startswith("one row per ")
+    assert table.doc.endswith(".")
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_arrow_schema_knows_what_may_be_missing(table: Table) -> None:
+    assert table.arrow.names == list(table.names)
+    assert [f.nullable for f in table.arrow] == [c.null is not None for c in table]
+    assert table.arrow.empty_table().num_rows == 0
+
+
+def test_kinds_of_one_place_do_not_overlap() -> None:
+    assert set(schema.HOST_KINDS) | set(schema.DEVICE_KINDS) <= set(schema.KINDS)
+    assert not set(schema.HOST_KINDS) & set(schema.DEVICE_KINDS)
+    assert set(schema.LAUNCH_KINDS) <= set(schema.HOST_KINDS)
+
+
+def test_tables_cannot_be_changed() -> None:
+    with pytest.raises(TypeError):
+        schema.TABLES["more"] = schema.EVENTS  # type: ignore[index]
