@@ -94,7 +94,9 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    if rank is not None and (isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < 1 << 31):
+    if rank is not None and (
+        isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < 1 << 31
+    ):
         raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
     if run is not None and not isinstance(run, str):
         raise ParameterError(f"run must be text, not {run!r}")
@@ -118,7 +120,9 @@ def load(
 
 def _refuse_names(run: str | None, rank: int | None) -> None:
     if run is not None or rank is not None:
-        raise ParameterError("run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store")
+        raise ParameterError(
+            "run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +141,17 @@ def _find(sources: Iterable[Source]) -> _Found:
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not inside:
-                raise NoTraceFoundError(f"{path}: the directory holds no files; give a trace, or a glob with ** to search below it")
+                raise NoTraceFoundError(
+                    f"{path}: the directory holds no files; give a trace, or a glob with ** to search below it"
+                )
             optional.update(inside)
             paths += inside
         elif path.exists():
             paths.append(path)
         elif glob.has_magic(str(path)):
-            matched = sorted(Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file())
+            matched = sorted(
+                Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()
+            )
             if not matched:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             optional.update(matched)
@@ -298,7 +306,9 @@ class _Cache:
         key = hashlib.blake2b(digest_size=16)
         key.update(repr((schema.SCHEMA_VERSION, run, rank, kinds)).encode())
         for path in paths:
-            key.update(f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape"))
+            key.update(
+                f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape")
+            )
         return self._directory / f"store-{key.hexdigest()}"
 
     def _content(self, path: Path) -> str:
@@ -315,7 +325,9 @@ class _Cache:
             pass
         try:
             with path.open("rb") as file:
-                content = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+                content = hashlib.file_digest(
+                    file, lambda: hashlib.blake2b(digest_size=16)
+                ).hexdigest()
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
         note.parent.mkdir(parents=True, exist_ok=True)

@@ -277,8 +277,7 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
 
 
 FACT_COLUMNS: Final = frozenset(
-    "kind step parent_id depth root_id preorder last_descendant_id self_ns merged_into launch_id op_id "
-    "device_ns self_device_ns cpu_bytes self_cpu_bytes device_bytes self_device_bytes torch_flops".split()
+    ["kind", "step", "parent_id", "depth", "root_id", "preorder", "last_descendant_id", "self_ns", "merged_into", "launch_id", "op_id", "device_ns", "self_device_ns", "cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes", "torch_flops"]
 )
 """Columns that a fact adds, not a reader."""
 READER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -298,7 +297,9 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     """
     count = rows.num_rows
     given = {column: rows[column] for column in rows.column_names}
-    run_codes = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, INT32), count), pa.array([run]))
+    run_codes = pa.DictionaryArray.from_arrays(
+        pa.repeat(pa.scalar(0, INT32), count), pa.array([run])
+    )
     given |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
     arrays = []
     for column in TABLES[name]:

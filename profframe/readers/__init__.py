@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from profframe.readers.assembly import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress
+from profframe.readers.rows import Header, RawTrace
 
 __all__ = ["Header", "RawTrace", "read"]
 

@@ -104,14 +104,15 @@ class ByteSource:
         stream = pa.CompressedInputStream(pa.PythonFile(_Readable(first, raw), mode="r"), "zstd")
         while True:
             try:
-                out = stream.read(BLOCK >> 2)  # what a damaged stream still gives is lost by the read
+                out = stream.read(
+                    BLOCK >> 2
+                )  # what a damaged stream still gives is lost by the read
             except OSError as error:
                 self.damage = f"the zstd stream is damaged or ends early: {error}"
                 return
             if not out:
                 return
             yield out
-
 
 
 class _Readable:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,20 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.errors import NotATraceError
-from profframe.readers.assembly import (
-    Batch,
-    Header,
-    Quality,
-    RawTrace,
-    Table,
-    assemble,
-    earliest,
-    gather,
-    split,
-)
+from profframe.readers.assembly import assemble
 from profframe.readers.bytes import ByteSource
 from profframe.readers.json_repair import DROPS, REPAIRS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError, Parsed, Wave
+from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest, split
 
 _EVENTS_KEY: Final = "traceEvents"
 _KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
@@ -91,7 +81,9 @@ def _from_text(type_: str, keys: tuple[str, ...]) -> dict[str, str]:
 
 _EVENT_TYPE: Final = json.dumps([_from_text("VARCHAR", _KEYS) | {"args": "JSON"}])
 _ARGS_TYPE: Final = json.dumps(
-    _from_text("BIGINT", _INTEGER_ARGS) | _from_text("VARCHAR", _TEXT_ARGS) | {"finished": "BOOLEAN"}
+    _from_text("BIGINT", _INTEGER_ARGS)
+    | _from_text("VARCHAR", _TEXT_ARGS)
+    | {"finished": "BOOLEAN"}
 )
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
 
@@ -127,7 +119,7 @@ def _select(other_keys: bool, old_args: bool) -> str:
         external_id = f'coalesce({external_id}, o."external id")'
         input_dims = f'coalesce({input_dims}, o."Input dims")'
         old = f", from_json(args, '{_OLD_ARGS_TYPE}') AS o"
-    on_device = f"(cat IN {_DEVICE_CATEGORIES!r} OR a.\"Stream Id\" IS NOT NULL)"
+    on_device = f'(cat IN {_DEVICE_CATEGORIES!r} OR a."Stream Id" IS NOT NULL)'
     return f"""
     SELECT {_DESTINATION} AS destination, ph AS phase, cat AS category, name, pid, tid,
            TRY_CAST({_nanoseconds("ts")} AS BIGINT) AS time_ns,
@@ -148,8 +140,10 @@ def _select(other_keys: bool, old_args: bool) -> str:
            {input_dims} AS input_dims, a."Input type" AS input_types,
            a."Input Strides" AS input_strides, a."Concrete Inputs" AS concrete_inputs,
            a."Call stack" AS stack,
-           a.Addr AS address, a.Bytes AS bytes, a."Device Type" AS device_type,
-           a."Device Id" AS memory_device, a."Total Allocated" AS total_allocated_bytes,
+           a.Addr AS address, a.Bytes AS bytes,
+           {list(_ALLOCATOR_DEVICES)!r}[a."Device Type" + 1] AS device_type,
+           CASE WHEN a."Device Type" > 0 THEN a."Device Id" END AS memory_device,
+           a."Total Allocated" AS total_allocated_bytes,
            a."Total Reserved" AS total_reserved_bytes
     FROM (SELECT *, from_json(args, '{_ARGS_TYPE}') AS a{old}
           FROM ({_WITH_OTHER_KEYS if other_keys else _EVENTS}))"""
@@ -178,7 +172,9 @@ class _Parser:
         rows = self._rows(pieces, strict=True)
         if rows is not None:
             return Parsed(wave, [(0, count, rows)])
-        return Parsed(wave, _runs([self._rows(pieces.slice(i, 1), strict=True) for i in range(count)]))
+        return Parsed(
+            wave, _runs([self._rows(pieces.slice(i, 1), strict=True) for i in range(count)])
+        )
 
     def array(self, text: bytes) -> Batch | None:
         """Rows of one array of mended events, or None where it does not parse."""
@@ -347,6 +343,8 @@ def _device_type(batches: list[Batch]) -> str | None:
         for table in (Table.EVENTS, Table.FLOWS):
             if table in batch:
                 categories.update(
-                    c for c in batch[table]["category"].chunk(0).dictionary.to_pylist() if c is not None
+                    c
+                    for c in batch[table]["category"].chunk(0).dictionary.to_pylist()
+                    if c is not None
                 )
     return next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)

@@ -356,9 +356,7 @@ class _Repairer:
             content = _BAD_BYTE.sub("\ufffd", content)
         if any(m.group(1) for m in _SURROGATE.finditer(content)):
             self.note("lone_surrogate", start)
-            content = _SURROGATE.sub(
-                lambda m: "\\ufffd" if m.group(1) else m.group(), content
-            )
+            content = _SURROGATE.sub(lambda m: "\\ufffd" if m.group(1) else m.group(), content)
         return content
 
 

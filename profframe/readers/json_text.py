@@ -148,9 +148,7 @@ class ArrayReader(Generic[Rows]):
                 return bytes(text[:inside]), bytes(text[inside:]), inside
         raise NoArrayError(_why_no_array(bytes(text), self._key))
 
-    def _submit(
-        self, pool: ThreadPoolExecutor, text: bytes, start: int
-    ) -> Iterator[Parsed[Rows]]:
+    def _submit(self, pool: ThreadPoolExecutor, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
         """Parsed waves in order, a few ahead of the one that is taken."""
         ahead: list[Future[Parsed[Rows]]] = []
         for wave in self._waves(text, start):
