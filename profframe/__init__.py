@@ -1,0 +1,62 @@
+"""Columnar analytics for PyTorch profiler traces.
+
+>>> import profframe
+>>> trace = profframe.load("examples/cpu_training.json.gz")  # doctest: +SKIP
+>>> trace.self_times()  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from profframe.errors import (
+    AnswerError,
+    NotATraceError,
+    NoTraceFoundError,
+    ParameterError,
+    ProfframeError,
+    SourceError,
+    StoreError,
+    StoreVersionError,
+    UnknownNameError,
+)
+
+if TYPE_CHECKING:
+    from profframe.loading import load
+    from profframe.trace import Trace, answers
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AnswerError",
+    "NoTraceFoundError",
+    "NotATraceError",
+    "ParameterError",
+    "ProfframeError",
+    "SourceError",
+    "StoreError",
+    "StoreVersionError",
+    "Trace",
+    "UnknownNameError",
+    "__version__",
+    "answers",
+    "load",
+]
+
+_HOMES: Final = {
+    "Trace": "profframe.trace",
+    "answers": "profframe.trace",
+    "load": "profframe.loading",
+}
+"""Where the names are whose modules take long to import."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,368 @@
+"""The command line: verbs that bind arguments to functions, and exceptions to exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import click
+
+from profframe import __version__
+from profframe.errors import ParameterError, ProfframeError, UnknownNameError
+from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+    from rich.progress import Progress, TaskID
+
+    from profframe.trace import Trace
+
+BAD_INPUT: Final = 1
+INTERRUPTED: Final = 130
+
+_QUIET_S: Final = 1.0
+"""Loading that takes less shows no progress."""
+_ENDINGS: Final[Mapping[str, str]] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
+
+
+class _Verbs(click.Group):
+    """Verbs; what starts with none of them is a trace to show."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {*self.commands, "--version", "-h", "--help"}
+        return super().parse_args(ctx, ["show", *args] if args and args[0] not in own else args)
+
+
+_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
+_form = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", *_ENDINGS.values()]),
+    help="Default: by the ending of FILE, else a table.",
+)
+_output = click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def verbs() -> None:
+    """Where the time of a PyTorch program went.
+
+    A TRACE is a trace file, a glob, a folder of traces, or a store. Without a verb it is shown:
+    `profframe trace.json`. A file that is named like a verb needs its folder: `./info`.
+    """
+
+
+@verbs.command()
+@_sources
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
+)
+@click.option("--rank", type=int, help="Only this rank.")
+@click.option("--step", type=int, help="Only this profiler step.")
+def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: int | None) -> None:
+    """Show overview, self times, kernels and quality notes."""
+    from profframe.answers import find
+    from profframe.show import terminal
+
+    columns = [column.name for column in find("self_times").columns]
+    if sort not in columns:
+        raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
+    trace = _load(sources)
+    try:
+        trace = trace.filter(ranks=rank, steps=step)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
+    found = trace.summary()
+    width = _width()
+    parts = [terminal.summary(found, " ".join(sources))]
+    if found.overview.height > 1:
+        parts.append(terminal.table(found.overview.head(top), width, "Traces"))
+    self_times = trace.self_times().sort(
+        sort, descending=True, nulls_last=True, maintain_order=True
+    )
+    for title, rows in (("Self time", self_times), ("Kernels", trace.kernels())):
+        if rows.height:
+            parts.append(terminal.ranking(rows, top, width, title))
+    if found.quality.height:
+        parts.append(terminal.notes(found.quality, width))
+    _print(*parts)
+
+
+@verbs.command()
+@_sources
+@click.option("-o", "--output", required=True, type=Path, metavar="STORE", help="Folder to write.")
+@click.option("--run", help="Name of the run, in place of the trace's own.")
+@click.option("--rank", type=click.IntRange(0), help="Rank, in place of the trace's own.")
+def convert(sources: tuple[str, ...], output: Path, run: str | None, rank: int | None) -> None:
+    """Write traces into a Parquet store; a (run, rank) that it has already is replaced."""
+    trace = _load(sources, run, rank)
+    trace.to_parquet(output)
+    click.echo(f"{visible(str(output))}: {trace.summary().title}", err=True)
+
+
+@verbs.command()
+@click.argument("name", required=False)
+@click.argument("sources", metavar="[TRACE...]", nargs=-1)
+@click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
+@_form
+@_output
+def answer(
+    name: str | None,
+    sources: tuple[str, ...],
+    parameters: tuple[str, ...],
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Ask a question: NAME is one of the catalogue, or a path that ends in .sql.
+
+    Alone: the list of questions. With a NAME alone: its columns and parameters.
+    """
+    from profframe.trace import answers
+
+    form = _checked_form(form, output)
+    if name is None:
+        _emit(answers(), form, output)
+        return
+    given = dict(map(_parameter, parameters))
+    _check(name, given)
+    if not sources:
+        _emit(_columns(name), form, output)
+        return
+    trace = _load(sources)
+    _emit(trace.answer(name, **given), form, output, trace.traces)
+
+
+@verbs.command()
+@click.argument("source")
+@click.argument("query")
+@_form
+@_output
+def sql(source: str, query: str, form: str | None, output: Path | None) -> None:
+    """Run one SELECT over the tables of SOURCE: events, memory, flows, ..."""
+    form = _checked_form(form, output)
+    trace = _load((source,))
+    _emit(trace.sql(query), form, output, trace.traces)
+
+
+@verbs.command()
+@_sources
+def info(sources: tuple[str, ...]) -> None:
+    """Show what is inside: where it is from, runs, ranks, tables, threads, quality notes."""
+    from profframe.show import terminal
+
+    trace = _load(sources)
+    found, width = trace.summary(), _width()
+    parts = [
+        terminal.summary(found, " ".join(sources)),
+        *terminal.headers(found.traces),
+        terminal.table(_row_counts(trace), width, "Tables"),
+        terminal.table(terminal.without_empty(trace.threads), width, "Threads"),
+    ]
+    if found.quality.height:
+        parts.append(terminal.notes(found.quality, width))
+    _print(*parts)
+
+
+def main() -> NoReturn:
+    """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and turn an exception into one line of error and an exit code.
+
+    Parameters
+    ----------
+    arguments
+        What follows the program's name.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    try:
+        code = verbs.main([*arguments], prog_name="profframe", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except ProfframeError as error:
+        return _complain(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return _complain(f"{where}{error.strerror or error}")
+    except Exception as error:
+        if "PROFFRAME_DEBUG" in os.environ:
+            raise
+        name = type(error).__name__
+        return _complain(
+            f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)"
+        )
+    return code if isinstance(code, int) else 0
+
+
+def _complain(message: str) -> int:
+    click.echo(f"error: {visible(message)}", err=True)
+    return BAD_INPUT
+
+
+def _load(sources: Sequence[str], run: str | None = None, rank: int | None = None) -> Trace:
+    from profframe.loading import load
+
+    with closing(_Bar()) as bar:
+        return load([*sources], run=run, rank=rank, progress=bar)
+
+
+class _Bar:
+    """Progress of loading, on a terminal, where it takes a while."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    def __call__(self, done: int, total: int) -> None:
+        if self._shown is None:
+            if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
+                return
+            from rich.progress import Progress
+
+            from profframe.show.terminal import console
+
+            progress = Progress(console=console(error=True), transient=True)
+            self._shown = progress, progress.add_task("loading")
+            progress.start()
+        progress, task = self._shown
+        progress.update(task, completed=done, total=total)
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._shown is not None:
+            self._shown[0].stop()
+
+
+def _row_counts(trace: Trace) -> pl.DataFrame:
+    from profframe.schema import TABLES
+
+    counts = [f"SELECT '{t}' AS table_name, count(*) AS rows FROM {t}" for t in TABLES]  # noqa: S608
+    return trace.sql(" UNION ALL ".join(counts))
+
+
+def _parameter(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals:
+        raise click.UsageError(f"-p needs KEY=VALUE, got {given!r}")
+    return key, value
+
+
+def _check(name: str, parameters: Mapping[str, str]) -> None:
+    """Find out what is wrong with a question before a large trace is loaded for it."""
+    import duckdb
+
+    from profframe.answers import find, prepare
+
+    try:
+        with duckdb.connect() as connection:
+            prepare(connection, find(name), parameters)
+    except (UnknownNameError, ParameterError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _columns(name: str) -> pl.DataFrame:
+    """What an answer gives and takes."""
+    import polars as pl
+
+    from profframe.answers import find
+
+    found = find(name)
+    rows = [("column", c.name, c.type, c.unit, c.doc) for c in found.columns]
+    rows += [("parameter", p.name, p.type, f"={p.default}", p.doc) for p in found.parameters]
+    names = ("what", "name", "type", "unit", "meaning")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")
+
+
+def _checked_form(form: str | None, output: Path | None) -> str:
+    chosen = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
+    if chosen == "parquet" and output is None:
+        raise click.UsageError("--format parquet needs -o FILE")
+    return chosen
+
+
+def _emit(
+    frame: pl.DataFrame, form: str, output: Path | None, traces: pl.DataFrame | None = None
+) -> None:
+    """Write a frame in a form, to a file or to stdout."""
+    if form == "table" and output is None:
+        from profframe.show import terminal
+
+        since = frame if traces is None else terminal.since_start(frame, traces)
+        _print(terminal.table(since, _width()))
+        return
+    data = _encoded(frame, form, traces)
+    if output is None:
+        stdout = click.get_binary_stream("stdout")
+        stdout.write(data)
+        stdout.flush()
+    else:
+        output.write_bytes(data)
+
+
+def _encoded(frame: pl.DataFrame, form: str, traces: pl.DataFrame | None) -> bytes:
+    if form == "json":
+        return frame.write_json().encode() + b"\n"
+    if form == "csv":
+        return _flat(frame).write_csv().encode()
+    if form == "parquet":
+        file = io.BytesIO()
+        frame.write_parquet(file)
+        return file.getvalue()
+    from profframe.show import terminal
+
+    since = frame if traces is None else terminal.since_start(frame, traces)
+    return terminal.text(terminal.table(since, None)).encode()
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with lists and structs as JSON text, which CSV has no form for."""
+    import polars as pl
+
+    return frame.with_columns(
+        pl.Series(column.name, [json.dumps(value, default=str) for value in column.to_list()])
+        for column in frame
+        if column.dtype.is_nested()
+    )
+
+
+def _width() -> int | None:
+    """Columns of the terminal; None where the output goes elsewhere."""
+    from profframe.show.terminal import console
+
+    return console().width if sys.stdout.isatty() else None
+
+
+def _print(*parts: RenderableType) -> None:
+    """Print the parts with a line between them."""
+    from profframe.show import terminal
+
+    width = _width()
+    for number, part in enumerate(parts):
+        if number:
+            click.echo()
+        if width is None:
+            click.echo(terminal.text(part), nl=False)
+        else:
+            terminal.console().print(part)

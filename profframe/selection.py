@@ -1,0 +1,241 @@
+"""Which rows of each table a trace holds, written once as SQL that DuckDB and polars both read."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, SupportsIndex
+
+from profframe import schema
+from profframe.errors import ParameterError, UnknownNameError
+
+Text = str | Iterable[str]
+Numbers = SupportsIndex | Iterable[SupportsIndex]
+Integers = range | tuple[int, ...]
+"""What `integers` makes of them."""
+Window = tuple[str, int, int, int | None]
+"""Run, rank, start and end of a step; the end is None where it never ended."""
+
+TIME: Final[Mapping[str, str]] = MappingProxyType(
+    {"events": "start_ns"} | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")
+)
+"""Column by which the rows of a timed table are selected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Conditions by table; a row is selected if all of its table's conditions are true.
+
+    Examples
+    --------
+    >>> chosen = Selection().runs(("a",)).time(0, 9)
+    >>> chosen.where("memory")
+    "(run IN ('a')) AND (time_ns >= 0) AND (time_ns < 9)"
+    >>> chosen.where("threads")
+    "(run IN ('a'))"
+    >>> Selection().where("events") is None
+    True
+    """
+
+    conditions: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: dict.fromkeys(schema.TABLES, ())
+    )
+
+    def where(self, table: str) -> str | None:
+        """The condition of a table's rows, or None for all of them."""
+        return " AND ".join(f"({condition})" for condition in self.conditions[table]) or None
+
+    def runs(self, runs: tuple[str, ...]) -> Selection:
+        """Only these runs."""
+        condition = among("run", runs)
+        return self._and(lambda _: condition)
+
+    def ranks(self, ranks: Integers) -> Selection:
+        """Only these ranks."""
+        condition = numbers("rank", ranks)
+        return self._and(lambda _: condition)
+
+    def kinds(self, kinds: tuple[str, ...]) -> Selection:
+        """Only events of these kinds; other tables stay whole."""
+        condition = among("kind", kinds)
+        return self._and(lambda table: condition if table == "events" else None)
+
+    def steps(self, steps: Integers, windows: Iterable[Window]) -> Selection:
+        """Only events of these steps, and what other tables have within the steps' windows."""
+        step = numbers("step", steps)
+        known = tuple(windows)
+        return self._and(
+            lambda table: step if table == "events" else _within(known, TIME.get(table))
+        )
+
+    def time(self, start_ns: int | None, end_ns: int | None) -> Selection:
+        """Only what starts within ``[start_ns, end_ns)``."""
+        lowest = None if start_ns is None else integer("start_ns", start_ns)
+        highest = None if end_ns is None else integer("end_ns", end_ns)
+        later = self._and(lambda table: _timed(table, ">=", lowest))
+        return later._and(lambda table: _timed(table, "<", highest))  # noqa: SLF001 - its own kind
+
+    def of_traces(self) -> Selection:
+        """The part of it that is about whole traces: runs and ranks."""
+        return Selection(dict.fromkeys(schema.TABLES, self.conditions["traces"]))
+
+    def _and(self, condition: Callable[[str], str | None]) -> Selection:
+        return Selection(
+            {
+                table: had if (added := condition(table)) is None else (*had, added)
+                for table, had in self.conditions.items()
+            }
+        )
+
+
+def literal(text: str) -> str:
+    """A text as an SQL literal.
+
+    Examples
+    --------
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def among(column: str, values: Iterable[str]) -> str:
+    """SQL: the column is one of the texts."""
+    literals = ", ".join(map(literal, values))
+    return f"{column} IN ({literals})" if literals else "FALSE"
+
+
+def numbers(column: str, values: Integers) -> str:
+    """SQL: the column is one of the numbers; a range needs no list, however long it is."""
+    if isinstance(values, range):
+        start, stop = max(values.start, -(2**63)), min(values.stop, 2**63 - 1)
+        return f"{column} >= {start} AND {column} < {stop}"
+    return f"{column} IN ({', '.join(map(str, values))})" if values else "FALSE"
+
+
+def integers(parameter: str, values: Numbers) -> Integers:
+    """One integer or several; a range without gaps stays one.
+
+    Examples
+    --------
+    >>> integers("ranks", 3), integers("ranks", range(2))
+    ((3,), range(0, 2))
+    """
+    if isinstance(values, range) and values.step == 1:
+        return values
+    several = values if isinstance(values, Iterable) else (values,)
+    return tuple(integer(parameter, value) for value in several)
+
+
+def integer(parameter: str, value: object) -> int:
+    """An integer of 64 bits, of any integer type."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        number = None
+    if number is None or not -(2**63) <= number < 2**63:
+        raise ParameterError(f"{parameter}: needs integers of 64 bits, got {value!r}")
+    return number
+
+
+def texts(parameter: str, values: Text) -> tuple[str, ...]:
+    """One text or several, as a tuple.
+
+    Examples
+    --------
+    >>> texts("runs", "a"), texts("runs", ["a", "b"])
+    (('a',), ('a', 'b'))
+    """
+    several = (values,) if isinstance(values, str) or not isinstance(values, Iterable) else values
+    chosen = tuple(several)
+    for value in chosen:
+        if not isinstance(value, str):
+            raise ParameterError(f"{parameter}: needs text, got {value!r}")
+    return chosen
+
+
+def check_texts(what: str, chosen: Iterable[str], known: Iterable[str]) -> None:
+    """Raise an error for a text that is not known.
+
+    Raises
+    ------
+    UnknownNameError
+        It names the text and the nearest known one.
+    """
+    there = set(known)
+    for text in chosen:
+        if text not in there:
+            raise UnknownNameError.among(what, text, there)
+
+
+def check_numbers(what: str, chosen: Integers, known: Iterable[int]) -> None:
+    """Raise an error for a number that is not known, or for a range with no known number in it.
+
+    Raises
+    ------
+    UnknownNameError
+        It names the number and those that are known.
+
+    Examples
+    --------
+    >>> check_numbers("step", range(2, 100), [1, 2, 3])
+    >>> check_numbers("step", (7,), [1, 2, 3])
+    Traceback (most recent call last):
+    profframe.errors.UnknownNameError: no step 7; there is step 1-3
+    """
+    there = set(known)
+    if isinstance(chosen, range):
+        none = bool(chosen) and not any(number in chosen for number in there)
+        missing = f"from {chosen.start} to {chosen.stop - 1}" if none else ""
+    else:
+        missing = spans(set(chosen) - there)
+    if missing:
+        found = f"there is {what} {spans(there)}" if there else f"there is no {what} at all"
+        raise UnknownNameError(f"no {what} {missing}; {found}")
+
+
+def spans(values: Iterable[int]) -> str:
+    """Integers in few words.
+
+    Examples
+    --------
+    >>> spans([0, 1, 2, 5])
+    '0-2, 5'
+    """
+    ends: list[list[int]] = []
+    for value in sorted(set(values)):
+        if ends and value == ends[-1][1] + 1:
+            ends[-1][1] = value
+        else:
+            ends.append([value, value])
+    return ", ".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ends)
+
+
+def _timed(table: str, comparison: str, value: int | None) -> str | None:
+    time = TIME.get(table)
+    return None if time is None or value is None else f"{time} {comparison} {value}"
+
+
+def _within(windows: Iterable[Window], time: str | None) -> str | None:
+    """SQL: the time lies in a window of the row's own run and rank."""
+    if time is None:
+        return None
+    by_trace: dict[tuple[str, int], list[str]] = {}
+    for run, rank, start, end in windows:
+        closed = "" if end is None else f" AND {time} < {end}"
+        by_trace.setdefault((run, rank), []).append(f"({time} >= {start}{closed})")
+    return _any(
+        f"(run = {literal(run)} AND rank = {rank} AND {_any(within)})"
+        for (run, rank), within in by_trace.items()
+    )
+
+
+def _any(conditions: Iterable[str]) -> str:
+    """SQL: one of the conditions is true; a balanced tree, for parsers that recurse."""
+    several = list(conditions)
+    if len(several) <= 1:
+        return several[0] if several else "FALSE"
+    middle = len(several) // 2
+    return f"({_any(several[:middle])} OR {_any(several[middle:])})"

@@ -1,0 +1,94 @@
+"""What is inside a trace, as a few labelled lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from profframe.selection import spans
+from profframe.show import units
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_LONGEST_NAME = 60
+_MOST_RUNS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The frames that tell what is inside."""
+
+    overview: pl.DataFrame
+    kinds: pl.DataFrame
+    steps: pl.DataFrame
+    traces: pl.DataFrame
+    quality: pl.DataFrame
+
+    @property
+    def title(self) -> str:
+        """Runs, ranks, events and span in one line."""
+        ranks = self.overview.height
+        span = self.overview["span_ns"].max()
+        parts = [
+            units.plural(self.overview["run"].n_unique(), "run"),
+            units.plural(ranks, "rank" if self.overview["run"].n_unique() <= 1 else "trace"),
+            units.plural(int(self.overview["events"].sum()), "event"),
+            *([units.duration(span).strip()] if isinstance(span, int) else []),
+        ]
+        return ", ".join(parts)
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Label and text of each further line; what a trace has none of is left out."""
+        found = (
+            ("runs", self._runs()),
+            ("events", _joined(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
+            ("devices", self._devices()),
+            ("steps", spans(self.steps["step"].drop_nulls())),
+            ("quality", self._quality()),
+        )
+        return tuple((label, text) for label, text in found if text)
+
+    def _runs(self) -> str:
+        ranks: dict[str, list[int]] = {}
+        for run, rank in self.overview.select("run", "rank").iter_rows():
+            ranks.setdefault(run, []).append(rank)
+        named = [
+            f"{short(run)} (rank{'s' if len(of_run) > 1 else ''} {spans(of_run)})"
+            for run, of_run in ranks.items()
+        ]
+        rest = len(named) - _MOST_RUNS
+        return _joined([*named[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
+
+    def _devices(self) -> str:
+        number = int(self.overview["devices"].sum())
+        types = sorted(self.traces["device_type"].drop_nulls().unique())
+        return f"{number:,} {' + '.join(map(units.visible, types))}".strip() if number else ""
+
+    def _quality(self) -> str:
+        counts = self.quality.group_by("check", maintain_order=True).agg(events=_sum("events"))
+        return _joined(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
+
+    def __str__(self) -> str:
+        width = max((len(label) for label, _ in self.lines), default=0)
+        return "\n".join(
+            [f"Trace: {self.title}", *(f"  {label:<{width}}  {text}" for label, text in self.lines)]
+        )
+
+
+def short(name: str) -> str:
+    """A name in quotes, cut if it is long."""
+    text = units.visible(name)
+    return f"'{text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + '...'}'"
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+def _sum(column: str) -> pl.Expr:
+    import polars as pl
+
+    return pl.col(column).sum()

@@ -1,0 +1,293 @@
+"""Frames as tables for a terminal, in human units."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rich.cells import cell_len
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from profframe.show import units
+from profframe.show.summary import Summary
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_NARROWEST: Final = 28
+"""Text is cut to this before a column is left out."""
+_GAP: Final = 2
+_UNLIMITED: Final = 1_000_000
+_KEYS: Final = ("run", "rank")
+_MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
+_NUMBERS_AS_NAMES: Final = frozenset({"rank", "device", "stream", "thread", "step", "scope"})
+"""Integers that name something: they take no separators."""
+_ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
+    ("_ns", units.duration, ""),
+    ("_bytes", units.size, ""),
+    ("share", units.share, "%"),
+)
+"""Ending of a column's name, how its values are shown, and what stands in the ending's place."""
+
+
+def heading(column: str) -> str:
+    """Name of a column without the unit that its values carry.
+
+    Examples
+    --------
+    >>> heading("self_ns"), heading("self_share"), heading("share"), heading("top_op")
+    ('self', 'self %', '%', 'top op')
+    """
+    for ending, _, instead in _ENDINGS:
+        if column.endswith(ending):
+            column = column.removesuffix(ending) + instead
+    return column.replace("_", " ")
+
+
+def cell(column: str, value: object) -> str:
+    """One value in human units.
+
+    Examples
+    --------
+    >>> cell("self_ns", 1_500_000), cell("calls", 12345), cell("rank", 1024), cell("name", None)
+    ('1.500 ms', '12,345', '1024', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return units.visible(str(value))
+    if not math.isfinite(value):
+        return str(value)
+    for ending, show, _ in _ENDINGS:
+        if column.endswith(ending):
+            return show(value)
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    named = column in _NUMBERS_AS_NAMES or column.endswith("_id")
+    return str(value) if named else units.count(value)
+
+
+def table(frame: pl.DataFrame, width: int | None, title: str = "") -> RenderableType:
+    """A frame as a table; columns that do not fit are named below it.
+
+    Parameters
+    ----------
+    frame
+        The rows to show.
+    width
+        Columns of the terminal; None where lines may be of any length.
+    title
+        What stands above the table.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    cells = {name: [cell(name, value) for value in frame[name]] for name in frame.columns}
+    texts = {name for name in frame.columns if not frame.schema[name].is_numeric()}
+    widths = _widths(cells, texts, width)
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name, columns in widths.items():
+        grid.add_column(
+            Text(heading(name)),
+            justify="left" if name in texts else "right",
+            width=columns,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    for row in zip(*(cells[name] for name in widths), strict=True):
+        grid.add_row(*map(Text, row))
+    parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
+    parts.append(grid if frame.height else Text("no rows", style="dim"))
+    if len(widths) < len(cells):
+        left_out = ", ".join(name for name in cells if name not in widths)
+        parts.append(Text(f"not shown, for want of width: {left_out}", style="dim"))
+    return Group(*parts)
+
+
+def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
+    """The first rows of an answer that has its largest first, shares beside what they share in.
+
+    Parameters
+    ----------
+    frame
+        The answer.
+    top
+        Number of rows.
+    width
+        Columns of the terminal; None where lines may be of any length.
+    title
+        What the rows are.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
+    first = _without_single_trace(frame).head(top)
+    names = list(first.columns)
+    for share, of in (("self_share", "self_ns"), ("share", "total_ns")):
+        if share in names:
+            names.remove(share)
+            names.insert(names.index(of) + 1, share)
+    return table(first.select(names), width, title + more)
+
+
+def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
+    """What the checks found.
+
+    Parameters
+    ----------
+    quality
+        The table `quality`.
+    width
+        Columns of the terminal; None where lines may be of any length.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    lines = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
+    lines.add_column(no_wrap=True)
+    lines.add_column(justify="right", no_wrap=True)
+    lines.add_column(overflow="fold", max_width=None if width is None else width)
+    single = quality.select(_KEYS).n_unique() == 1
+    for row in quality.iter_rows(named=True):
+        where = "" if single else f" [{row['run']}, rank {row['rank']}]"
+        said = row["action"] if row["detail"] is None else f"{row['action']}: {row['detail']}"
+        lines.add_row(
+            Text(units.visible(row["check"])),
+            Text(units.count(row["events"])),
+            Text(units.visible(said + where)),
+        )
+    return Group(Text("Quality", style="bold cyan"), lines)
+
+
+def summary(found: Summary, name: str) -> RenderableType:
+    """What is inside a trace.
+
+    Parameters
+    ----------
+    found
+        What is inside.
+    name
+        What was loaded.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    lines = _lines()
+    for label, text in found.lines:
+        lines.add_row(label, Text(text))
+    return Group(Text(f"{units.visible(name)}: {found.title}", style="bold"), lines)
+
+
+def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
+    """What each trace's header says, a line for each thing that is known.
+
+    Parameters
+    ----------
+    traces
+        The table `traces`.
+
+    Yields
+    ------
+    rich.console.RenderableType
+        What `rich` prints, one for each (run, rank).
+    """
+    for row in traces.iter_rows(named=True):
+        lines = _lines()
+        for name, value in row.items():
+            if value is not None and name not in _KEYS:
+                lines.add_row(name, Text(units.visible(str(value))))
+        title = f"{units.visible(row['run'])}, rank {row['rank']}"
+        yield Group(Text(title, style="bold cyan"), lines)
+
+
+def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
+    """Moments as time since the start of their trace, which is what a person can read.
+
+    Parameters
+    ----------
+    frame
+        Rows with or without moments (``start_ns``, ``time_ns``, ``end_ns``).
+    traces
+        The table `traces`.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same rows; as they are where it is not known which trace they are of.
+    """
+    import polars as pl
+
+    moments = [n for n in _MOMENTS if n in frame.columns and frame.schema[n].is_integer()]
+    starts = traces.select(*_KEYS, pl.col("start_ns").alias("_start"))
+    if set(_KEYS) <= set(frame.columns):
+        placed = frame.join(starts, on=_KEYS, how="left", maintain_order="left")
+    elif traces.height == 1:
+        placed = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
+    else:
+        return frame.with_columns(pl.col(moments).cast(pl.String))
+    return placed.with_columns(pl.col(moments) - pl.col("_start").fill_null(0)).drop("_start")
+
+
+def without_empty(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame without the columns that have no value in any row."""
+    return frame.select(column for column in frame if column.null_count() < frame.height)
+
+
+def console(*, error: bool = False) -> Console:
+    """A console that takes no markup from the text of a trace and paints no numbers in it."""
+    return Console(stderr=error, markup=False, highlight=False, emoji=False)
+
+
+def text(part: RenderableType) -> str:
+    """What `rich` would print, as plain text of any width."""
+    file = io.StringIO()
+    Console(file=file, width=_UNLIMITED, markup=False, highlight=False, emoji=False).print(part)
+    return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
+
+
+def _lines() -> Table:
+    """Labels and texts."""
+    lines = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
+    return lines
+
+
+def _without_single_trace(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame without run and rank where they are the same in all rows."""
+    return frame.drop(_KEYS) if frame.select(_KEYS).n_unique() <= 1 else frame
+
+
+def _widths(cells: Mapping[str, list[str]], texts: set[str], width: int | None) -> dict[str, int]:
+    """Widths of the columns that fit, from the left; only text is cut."""
+    needed = {name: max(map(cell_len, [heading(name), *values])) for name, values in cells.items()}
+    if width is None:
+        return needed
+    shown: dict[str, int] = {}
+    used = 0
+    for name, columns in needed.items():
+        least = min(columns, _NARROWEST) if name in texts else columns
+        if shown and used + least > width:
+            break
+        shown[name] = min(least, width)
+        used += least + _GAP
+    spare = max(width - used + _GAP, 0)
+    for name in sorted(shown, key=needed.__getitem__):
+        if name in texts:
+            wider = min(needed[name] - shown[name], spare)
+            shown[name] += wider
+            spare -= wider
+    return shown

@@ -1,0 +1,89 @@
+"""Numbers and names for people: units, separators, and no byte that a terminal would act on."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNSAFE: Final = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control bytes, line breaks, characters that reorder the text around them, lone surrogates."""
+
+
+def duration(ns: float) -> str:
+    """A duration in s, ms or us with three decimals; of one width, so that a column lines up.
+
+    Examples
+    --------
+    >>> duration(1_234), duration(-5_678_901), duration(2_000_000_000)
+    ('1.234 us', '-5.679 ms', '2.000 s ')
+    """
+    size = abs(ns)
+    if size >= 999_999_500:
+        return f"{ns / 1e9:,.3f} s "
+    if size >= 999_999.5:
+        return f"{ns / 1e6:.3f} ms"
+    return f"{ns / 1e3:.3f} us"
+
+
+def size(number: float) -> str:
+    """Bytes in steps of 1024.
+
+    Examples
+    --------
+    >>> size(512), size(-1536), size(3 << 30)
+    ('512 B  ', '-1.50 KiB', '3.00 GiB')
+    """
+    if abs(number) < 1024:
+        return f"{number:.0f} B  "
+    value = float(number)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if abs(value) < 1023.995:
+            return f"{value:.2f} {unit}"
+    return f"{value / 1024:,.2f} PiB"
+
+
+def share(part: float) -> str:
+    """A share from 0 to 1, as percent.
+
+    Examples
+    --------
+    >>> share(0.1234)
+    '12.3 %'
+    """
+    return f"{100 * part:.1f} %"
+
+
+def count(number: int) -> str:
+    """A number with separators.
+
+    Examples
+    --------
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return f"{number:,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """A number and its noun.
+
+    Examples
+    --------
+    >>> plural(1, "rank"), plural(2000, "rank")
+    ('1 rank', '2,000 ranks')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def visible(text: str) -> str:
+    r"""Text with what a terminal would act on written as an escape.
+
+    Examples
+    --------
+    >>> visible("a\x1b[31mb\n")
+    'a\\x1b[31mb\\n'
+    """
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)

@@ -1,0 +1,487 @@
+"""`Trace`: the tables of one or many traces, frozen, and the questions to ask them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema, store
+from profframe.answers import catalogue, find, query, run
+from profframe.errors import AnswerError, StoreError, UnknownNameError
+from profframe.selection import (
+    TIME,
+    Integers,
+    Numbers,
+    Selection,
+    Text,
+    Window,
+    check_numbers,
+    check_texts,
+    integers,
+    numbers,
+    texts,
+)
+from profframe.show import notebook
+from profframe.show.summary import Summary
+
+_KINDS = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC, kind"
+_SELECTED_BY = ("run", "rank", "kind", "step", *sorted({*TIME.values()}))
+
+
+class Source(Protocol):
+    """Where the rows of a trace are: in memory or in a store."""
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        """SQL of a relation with all rows of a table."""
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """All rows of a table, text as plain String."""
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        """All rows of a table, as Arrow in the schema's types."""
+
+    def split(self) -> tuple[Source, ...]:
+        """Sources of fewer rows each, where that saves memory."""
+
+    def check(self) -> None:
+        """Raise a StoreError if the rows can no longer be read."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Memory:
+    """Arrow tables."""
+
+    tables: Mapping[str, pa.Table]
+    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        connection.register(f"_{table}", self.tables[table])
+        return f"_{table}"
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        if table not in self.frames:
+            self.frames[table] = _plain(self.tables[table])
+        return self.frames[table].lazy()
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        yield self.tables[table]
+
+    def split(self) -> tuple[Source, ...]:
+        return (self,)
+
+    def check(self) -> None:
+        pass
+
+
+class Trace:
+    """Events of any number of runs and ranks, with the facts about them; nothing in it changes.
+
+    Made by `profframe.load`. Its tables are polars DataFrames, its answers come from the files of
+    ``sql/``.
+
+    Examples
+    --------
+    >>> from profframe.schema import TABLES
+    >>> empty = {name: table.arrow.empty_table() for name, table in TABLES.items()}
+    >>> trace = Trace.from_tables(empty)
+    >>> trace.self_times().height
+    0
+    """
+
+    __slots__ = ("_selection", "_source")
+    _selection: Selection
+    _source: Source
+
+    def __init__(self, source: Source, selection: Selection | None = None) -> None:
+        object.__setattr__(self, "_source", source)
+        object.__setattr__(self, "_selection", selection or Selection())
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Trace is frozen: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[type[Trace], tuple[Source, Selection]]:
+        return Trace, (self._source, self._selection)
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, pa.Table]) -> Trace:
+        """Make a trace of tables in memory.
+
+        Parameters
+        ----------
+        tables
+            Every table of `profframe.schema.TABLES`, in the schema's columns and types.
+
+        Returns
+        -------
+        Trace
+            A trace on the very tables; nothing is copied.
+        """
+        return cls(_Memory({name: tables[name] for name in schema.TABLES}))
+
+    @classmethod
+    def from_store(cls, path: str | PathLike[str]) -> Trace:
+        """Open a store; its tables are read when a question needs them.
+
+        Parameters
+        ----------
+        path
+            Folder that `to_parquet` or ``profframe convert`` wrote.
+
+        Returns
+        -------
+        Trace
+            A trace on the files of the store.
+
+        Raises
+        ------
+        StoreError
+            There is no store, or it is damaged.
+        StoreVersionError
+            It has a schema version that this release does not know.
+        """
+        return cls(store.scan(path))
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """One row per slice, with the facts about it."""
+        return self._rows("events")
+
+    @property
+    def memory(self) -> pl.DataFrame:
+        """One row per allocation or free."""
+        return self._rows("memory")
+
+    @property
+    def flows(self) -> pl.DataFrame:
+        """One row per end or step of an arrow."""
+        return self._rows("flows")
+
+    @property
+    def counters(self) -> pl.DataFrame:
+        """One row per value of a counter event."""
+        return self._rows("counters")
+
+    @property
+    def instants(self) -> pl.DataFrame:
+        """One row per event without a duration, and per event that has no table of its own."""
+        return self._rows("instants")
+
+    @property
+    def threads(self) -> pl.DataFrame:
+        """One row per (pid, tid), with its names."""
+        return self._rows("threads")
+
+    @property
+    def traces(self) -> pl.DataFrame:
+        """One row per (run, rank): what was loaded, and what its header says."""
+        return self._rows("traces")
+
+    @property
+    def quality(self) -> pl.DataFrame:
+        """One row per check that found something: what was repaired, dropped or doubtful."""
+        return self._rows("quality")
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """Every table as Arrow, in the schema's types; a store is read whole."""
+        return {name: self._table(name) for name in schema.TABLES}
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """One table as a LazyFrame; of a store, only what a query needs is read.
+
+        Parameters
+        ----------
+        table
+            Name of a table of the schema.
+
+        Returns
+        -------
+        polars.LazyFrame
+            Its rows, text as plain String.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such table; the message suggests the nearest.
+        """
+        if table not in schema.TABLES:
+            raise UnknownNameError.among("table", table, schema.TABLES)
+        rows, where = self._source.scan(table), self._selection.where(table)
+        return rows if where is None else rows.filter(pl.sql_expr(where))
+
+    def self_times(self) -> pl.DataFrame:
+        """Where the time went, by name and kind."""
+        return self.answer("self_times")
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+    ) -> pl.DataFrame:
+        """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups."""
+        return self.answer(
+            "key_averages",
+            group_by_input_shape=group_by_input_shape,
+            group_by_stack_n=group_by_stack_n,
+            group_by_overload_name=group_by_overload_name,
+        )
+
+    def total_average(self) -> pl.DataFrame:
+        """All of `key_averages` in one row per (run, rank)."""
+        return self.answer("total_average")
+
+    def kernels(self) -> pl.DataFrame:
+        """Device time by kernel name, and the op that each kernel works for most."""
+        return self.answer("kernels")
+
+    def steps(self) -> pl.DataFrame:
+        """When each profiler step ran."""
+        return self.answer("steps")
+
+    def memory_peak(self) -> pl.DataFrame:
+        """When the most memory was allocated on each device, and by which op."""
+        return self.answer("memory_peak")
+
+    def overview(self) -> pl.DataFrame:
+        """What is in each (run, rank)."""
+        return self.answer("overview")
+
+    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+        """Run an answer of the catalogue, or an SQL file of your own.
+
+        Parameters
+        ----------
+        answer
+            Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file.
+        **parameters
+            Values for the parameters that the answer declares.
+
+        Returns
+        -------
+        polars.DataFrame
+            The columns that the answer's header declares.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such answer; the message suggests the nearest.
+        ParameterError
+            The answer has no such parameter, or the value is of another type.
+        AnswerError
+            The SQL cannot be run.
+        """
+        found = find(answer if isinstance(answer, str) else Path(answer))
+        with self._connection() as connection:
+            return _frame(run(connection, found, parameters))
+
+    def sql(self, text: str) -> pl.DataFrame:
+        """Run one SELECT over the tables by name: ``events``, ``memory``, ...
+
+        Parameters
+        ----------
+        text
+            DuckDB SQL.
+
+        Returns
+        -------
+        polars.DataFrame
+            Its rows.
+
+        Raises
+        ------
+        UnknownNameError
+            A table or column is not there; the message suggests the nearest.
+        AnswerError
+            It is not one SELECT, or DuckDB refused it.
+        """
+        with self._connection() as connection:
+            return _frame(query(connection, text))
+
+    def filter(
+        self,
+        *,
+        steps: Numbers | None = None,
+        ranks: Numbers | None = None,
+        runs: Text | None = None,
+        kinds: Text | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> Trace:
+        """Keep some of the rows, with their facts as they are; what is given must all hold.
+
+        Parameters
+        ----------
+        steps
+            Number or numbers of profiler steps: events of these steps, and what the other timed
+            tables have within the steps' windows. A range may reach beyond those that there are.
+        ranks, runs
+            Rank or ranks, run or runs; of every table. Here too a range may reach beyond.
+        kinds
+            Kind or kinds of events; the other tables stay whole.
+        start_ns, end_ns
+            Keep what starts within ``[start_ns, end_ns)``, on the clock of ``traces.clock``.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data; nothing is copied. It can be filtered further.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such run, rank, kind or step; the message says which there are.
+        ParameterError
+            A value is of the wrong type.
+        """
+        selection = self._selection
+        if runs is not None:
+            some_runs = texts("runs", runs)
+            check_texts("run", some_runs, self.traces["run"])
+            selection = selection.runs(some_runs)
+        if ranks is not None:
+            some_ranks = integers("ranks", ranks)
+            check_numbers("rank", some_ranks, self.traces["rank"])
+            selection = selection.ranks(some_ranks)
+        if kinds is not None:
+            some_kinds = texts("kinds", kinds)
+            self._check_kinds(some_kinds)
+            selection = selection.kinds(some_kinds)
+        if steps is not None:
+            some_steps = integers("steps", steps)
+            selection = selection.steps(some_steps, self._windows(some_steps, selection))
+        return Trace(self._source, selection.time(start_ns, end_ns))
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write every (run, rank) into a Parquet store; one that is there already is replaced.
+
+        Parameters
+        ----------
+        path
+            The store; made if it does not exist.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written; what was in it is still there.
+        """
+        for part in self._source.split():
+            store.write(Trace(part, self._selection).tables, path)
+
+    def __repr__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return notebook.trace_html(self.summary())
+
+    def _rows(self, table: str) -> pl.DataFrame:
+        try:
+            return self.scan(table).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            self._source.check()
+            raise StoreError(f"table {table!r} cannot be read: {error}") from error
+
+    def _table(self, table: str) -> pa.Table:
+        where = self._selection.where(table)
+        parts = self._source.parts(table)
+        return pa.concat_tables(
+            parts if where is None else (_chosen(part, where) for part in parts)
+        )
+
+    @contextmanager
+    def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection with a view per table, for one question."""
+        with duckdb.connect() as connection:
+            connection.execute("SET enable_progress_bar = false")
+            try:
+                for table in schema.TABLES:
+                    relation = self._source.relation(connection, table)
+                    where = self._selection.where(table) or "TRUE"
+                    connection.execute(f"CREATE VIEW {table} AS FROM {relation} WHERE {where}")
+                yield connection
+            except (duckdb.Error, AnswerError):
+                self._source.check()
+                raise
+
+    def summary(self) -> Summary:
+        """What is inside, in a few labelled lines; the text of ``repr``."""
+        return Summary(
+            overview=self.overview(),
+            kinds=self.sql(_KINDS),
+            steps=self.steps(),
+            traces=self.traces,
+            quality=self.quality,
+        )
+
+    def _check_kinds(self, kinds: tuple[str, ...]) -> None:
+        if not set(kinds) <= set(schema.KINDS):
+            found = self.sql("SELECT DISTINCT kind FROM events")["kind"]
+            check_texts("kind", kinds, {*schema.KINDS, *found})
+
+    def _windows(self, steps: Integers, selection: Selection) -> list[Window]:
+        """Windows of the steps that are asked for, in the traces that are selected."""
+        found = Trace(self._source, selection.of_traces()).steps().drop_nulls(["step", "start_ns"])
+        check_numbers("step", steps, found["step"])
+        end = pl.col("start_ns") + pl.col("dur_ns")
+        return (
+            found.filter(pl.sql_expr(numbers("step", steps)))
+            .select("run", "rank", "start_ns", end.alias("end_ns"))
+            .rows()
+        )
+
+
+def answers() -> pl.DataFrame:
+    """List the answers that come with profframe.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT``, of each.
+
+    Examples
+    --------
+    >>> answers().columns
+    ['name', 'sentence', 'parameters']
+    """
+    found = catalogue()
+    return pl.DataFrame(
+        {
+            "name": [answer.name for answer in found],
+            "sentence": [answer.sentence for answer in found],
+            "parameters": [
+                ", ".join(f"{p.name}={p.default}" for p in answer.parameters) for answer in found
+            ],
+        }
+    )
+
+
+def _plain(table: pa.Table) -> pl.DataFrame:
+    """The table as a DataFrame, dictionaries as plain String."""
+    return pl.DataFrame(table).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+
+
+def _chosen(table: pa.Table, where: str) -> pa.Table:
+    columns = [name for name in _SELECTED_BY if name in table.column_names]
+    mask = _plain(table.select(columns)).select(pl.sql_expr(where).fill_null(False).alias("chosen"))
+    return table.filter(mask["chosen"].to_arrow())
+
+
+def _frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    """The rows of a query, DuckDB's 128-bit sums as Int64 where they fit."""
+    frame = _plain(relation.to_arrow_table())
+    wide = [n for n, t in zip(relation.columns, relation.types, strict=True) if t == "HUGEINT"]
+    try:
+        return frame.with_columns(pl.col(wide).cast(pl.Int64))
+    except pl.exceptions.InvalidOperationError:
+        return frame.with_columns(pl.col(wide).cast(pl.Int128))
