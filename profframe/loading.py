@@ -45,7 +45,8 @@ class _Named:
     @property
     def start_ns(self) -> int:
         """Start, for the order of the cycles of one run."""
-        return self.raw.tables["traces"]["start_ns"][0].as_py() or 0
+        start: int | None = self.raw.tables["traces"]["start_ns"][0].as_py()
+        return start or 0
 
 
 def load(
@@ -62,8 +63,8 @@ def load(
     Parameters
     ----------
     source
-        A trace file (Chrome trace JSON, plain, gzip or zstd: known by content), a glob, a directory of
-        traces (not recursive; a glob with ``**`` is), a list of these, or a Parquet store.
+        A trace file (Chrome trace JSON, plain, gzip or zstd: known by content), a glob, a directory
+        of traces (not recursive; a glob with ``**`` is), a list of these, or a Parquet store.
     run, rank
         Names for what is loaded; by default from the trace itself and its path.
     cache
@@ -94,9 +95,7 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    if rank is not None and (
-        isinstance(rank, bool) or not isinstance(rank, int) or not 0 <= rank < 1 << 31
-    ):
+    if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
         raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
     if run is not None and not isinstance(run, str):
         raise ParameterError(f"run must be text, not {run!r}")
@@ -142,16 +141,16 @@ def _find(sources: Iterable[Source]) -> _Found:
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not inside:
                 raise NoTraceFoundError(
-                    f"{path}: the directory holds no files; give a trace, or a glob with ** to search below it"
+                    f"{path}: the directory holds no files; give a trace, or a glob with ** to "
+                    "search below it"
                 )
             optional.update(inside)
             paths += inside
         elif path.exists():
             paths.append(path)
         elif glob.has_magic(str(path)):
-            matched = sorted(
-                Path(p) for p in glob.glob(str(path), recursive=True) if Path(p).is_file()
-            )
+            names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
+            matched = sorted(p for p in map(Path, names) if p.is_file())
             if not matched:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             optional.update(matched)
@@ -234,7 +233,7 @@ def _folders(path: Path) -> tuple[str, str]:
 
 
 def _cycles(traces: Sequence[_Named]) -> list[_Named]:
-    """Traces that share run and rank are cycles of one run: the later ones' run gets .1, .2, by start."""
+    """Traces that share run and rank are cycles of one run: by start, the later are .1, .2."""
     taken = {(t.run, t.rank) for t in traces}
     groups: dict[tuple[str, int], list[_Named]] = {}
     for trace in traces:

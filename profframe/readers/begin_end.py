@@ -28,8 +28,8 @@ def pair(
 ) -> tuple[pa.Table, pa.Table]:
     """Slices, and the end events that no begin event belongs to.
 
-    A begin event takes the duration up to its end event, and that one's arguments behind its own. One
-    without an end stays, without a duration.
+    A begin event takes the duration up to its end event, and that one's arguments behind its own.
+    One without an end stays, without a duration.
     """
     phase = rows["phase"]
     if not {"B", "E"} & set(phase.chunk(0).dictionary.to_pylist()):
@@ -91,7 +91,8 @@ def match_begin_end(
 
 
 def _is_first(group: Ints) -> Flags:
-    return np.diff(group, prepend=-1) != 0
+    first: Flags = np.diff(group, prepend=-1) != 0
+    return first
 
 
 def _within_groups(total: Ints, step: Ints, group: Ints) -> Ints:

@@ -27,7 +27,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 class ByteSource:
     """One file, read once from front to back.
 
-    ``damage`` says, once the blocks are read, why the stream ended early; it is None for a sound one.
+    ``damage`` says, once the blocks are read, why the stream ended early; None for a sound one.
     """
 
     path: Path
@@ -77,7 +77,7 @@ class ByteSource:
         while True:
             try:
                 out = member.decompress(data, max_length=BLOCK)
-            except (isal_zlib.error, zlib.error) as error:
+            except zlib.error as error:
                 self.damage = f"the gzip stream is damaged: {error}"
                 return
             if out:

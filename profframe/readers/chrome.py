@@ -1,7 +1,8 @@
 """Chrome trace JSON, as Kineto and others write it, straight into the tables.
 
-The words of the format (``ph``, ``cat``, ``args`` and what is in it) are written in this module alone.
-DuckDB parses the events, a few megabytes at a time and on all cores; no event becomes a Python object.
+The words of the format (``ph``, ``cat``, ``args`` and what is in it) are written in this module
+alone. DuckDB parses the events, a few megabytes at a time and on all cores; no event becomes a
+Python object.
 """
 
 from __future__ import annotations
@@ -27,15 +28,14 @@ _EVENTS_KEY: Final = "traceEvents"
 _KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
 """Keys of an event that have a column; any other is put among its arguments."""
 _INTEGER_ARGS: Final = (
-    "External id", "correlation", "device", "stream", "Stream Id", "Sequence number", "Fwd thread id",
-    "Ev Idx", "Python id", "Python parent id", "Python module id", "Addr", "Bytes", "Device Type",
-    "Device Id", "Total Allocated", "Total Reserved",
+    "External id", "correlation", "device", "stream", "Stream Id", "Sequence number",
+    "Fwd thread id", "Ev Idx", "Python id", "Python parent id", "Python module id", "Addr",
+    "Bytes", "Device Type", "Device Id", "Total Allocated", "Total Reserved",
 )  # fmt: skip
 _TEXT_ARGS: Final = (
-    "Module Hierarchy", "Input Dims", "Input type", "Input Strides", "Concrete Inputs", "Call stack",
+    "Module Hierarchy", "Input Dims", "Input type", "Input Strides", "Concrete Inputs",
+    "Call stack",
 )  # fmt: skip
-_OLD_ARGS: Final = ("external id", "Input dims")
-"""Spellings until 2021; DuckDB folds case, so one structure cannot hold them beside the new ones."""
 
 _DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
@@ -49,7 +49,7 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"privateuse1_"), "PRIVATEUSEONE"),
     (re.compile("(?:" + "|".join(_DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
-"""First category that is found names the devices of the trace; ROCm calls itself CUDA, as torch does."""
+"""The first that is found names the devices of the trace; ROCm calls itself CUDA, as torch does."""
 _ALLOCATOR_DEVICES: Final = (
     "CPU", "CUDA", "MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "VULKAN",
     "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
@@ -86,15 +86,17 @@ _ARGS_TYPE: Final = json.dumps(
     | {"finished": "BOOLEAN"}
 )
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
+"""Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
 
 _LOOK: Final = r"""
     SELECT list_distinct(flatten(keys)), list_contains(keys, []),
            CASE WHEN contains(t, 'nan') OR contains(t, 'NaN') OR contains(t, 'NAN')
                      OR contains(t, 'inf') OR contains(t, 'Inf') OR contains(t, 'INF')
-                THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]') ELSE false END,
+                THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')
+                ELSE false END,
            contains(t, 'external id') OR contains(t, 'Input dims')
     FROM (SELECT t, json_keys(t, '$[*]') AS keys FROM pieces)"""
-"""Of each piece: the keys of its events, elements without a key, numbers that JSON does not know, old spellings."""
+"""Of each piece: keys of its events, elements without a key, numbers not of JSON, old spellings."""
 
 _OTHER_KEYS: Final = f"""
     array_to_string(list_transform(
@@ -126,14 +128,17 @@ def _select(other_keys: bool, old_args: bool) -> str:
            TRY_CAST({_nanoseconds("dur")} AS BIGINT) AS dur_ns,
            ts IS NOT NULL AND TRY_CAST({_nanoseconds("ts")} AS BIGINT) IS NULL AS bad_time,
            dur IS NOT NULL AND TRY_CAST({_nanoseconds("dur")} AS BIGINT) IS NULL AS bad_dur,
-           {_nanoseconds("ts")} % 1 <> 0 OR coalesce({_nanoseconds("dur")} % 1 <> 0, false) AS rounded,
+           {_nanoseconds("ts")} % 1 <> 0
+               OR coalesce({_nanoseconds("dur")} % 1 <> 0, false) AS rounded,
            id, s AS mark_scope, bp AS binding_point, args,
            CASE WHEN {on_device} THEN coalesce(a.device, TRY_CAST(pid AS INTEGER)) END AS device,
            CASE WHEN {on_device}
-                THEN coalesce(a.stream, a."Stream Id", TRY_CAST(regexp_extract(tid, '\\d+$') AS INTEGER))
+                THEN coalesce(a.stream, a."Stream Id",
+                              TRY_CAST(regexp_extract(tid, '\\d+$') AS INTEGER))
                 END AS stream,
            a.correlation, {external_id} AS external_id,
-           a."Sequence number" AS sequence_nr, a."Fwd thread id" AS fwd_thread, a."Ev Idx" AS ev_idx,
+           CASE WHEN a."Sequence number" >= 0 THEN a."Sequence number" END AS sequence_nr,
+           a."Fwd thread id" AS fwd_thread, a."Ev Idx" AS ev_idx,
            CASE WHEN NOT a.finished THEN true END AS is_async,
            a."Python id" AS python_id, a."Python parent id" AS python_parent_id,
            a."Python module id" AS python_module_id, a."Module Hierarchy" AS module_hierarchy,
@@ -313,7 +318,7 @@ def _clock(base_ns: int | None, batches: list[Batch], is_kineto: bool) -> str:
 
 
 def _distributed(value: object) -> dict[str, Any]:
-    """The distributed job, in any of the shapes that were written: an object, a list of them, or JSON text."""
+    """The distributed job, in any shape that was written: an object, a list of them, JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

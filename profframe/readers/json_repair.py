@@ -1,7 +1,7 @@
 """Broken JSON made whole: every repair named and counted.
 
-Profilers wrote all of these. The text of a sound element is passed on as it is; only an element that
-does not parse is taken apart.
+Profilers wrote all of these. The text of a sound element is passed on as it is; only an element
+that does not parse is taken apart.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ REPAIRS: Final = {
     "unreadable_event": "dropped: an element that could not be repaired",
     "truncated": "what the file holds up to there was kept",
     "unreadable_header": "dropped: what is around the events could not be repaired",
+    "unreadable_trailer": "dropped: what is behind the events could not be repaired",
     "trailing_text": "text after the JSON document was dropped",
 }
 """What can be wrong with the text, and what is done about it."""
@@ -72,11 +73,11 @@ def _refuse_constant(word: str) -> None:
 _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
-class _Incomplete(Exception):
+class _IncompleteError(Exception):
     """The text ended inside an element."""
 
 
-class _Broken(Exception):
+class _BrokenError(Exception):
     """An element that ends without being closed: another begins at ``position``."""
 
     def __init__(self, position: int) -> None:
@@ -88,8 +89,8 @@ class _Broken(Exception):
 class Repaired:
     """Elements of a JSON array, each as sound JSON text.
 
-    ``end`` is where reading stopped: behind the closing bracket if ``closed``, at the start of an element that
-    the text does not hold whole if ``incomplete``, else at the text's end.
+    ``end`` is where reading stopped: behind the closing bracket if ``closed``, at the start of an
+    element that the text does not hold whole if ``incomplete``, else at the text's end.
     """
 
     elements: list[str]
@@ -132,7 +133,7 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
     except (ValueError, RecursionError):
         try:
             fixed, end = repairer.value(start)
-        except (_Incomplete, _Broken, RecursionError):
+        except (_IncompleteError, _BrokenError, RecursionError):
             repairer.note("unreadable_header", start)
             return {}, repairer.found
         value = json.loads(fixed)
@@ -165,7 +166,7 @@ class _Repairer:
                 break
             try:
                 fixed, end = self._element(position)
-            except _Incomplete:
+            except _IncompleteError:
                 incomplete = True
                 break
             if fixed is not None:
@@ -195,29 +196,25 @@ class _Repairer:
             self.found, self.first = before
             self.note("unreadable_event", position)
             return None, self._skip(position)
-        except _Broken as broken:
+        except _BrokenError as broken:
             self.found, self.first = before
             self.note("unreadable_event", position)
             return None, broken.position
-        except _Incomplete:
+        except _IncompleteError:
             self.found, self.first = before
             raise
 
     def _not_an_object(self, position: int) -> int:
-        text = self.text
-        try:
-            if text[position] in "}:":
-                raise ValueError(text[position])
-            _, end = self.value(position, "item")
-        except ValueError:
+        if self.text[position] in "}:":
             self.note("dropped_junk", position)
-            found = _JUNK_END.search(text, position + 1)
-            return found.start() if found else len(text)
+            found = _JUNK_END.search(self.text, position + 1)
+            return found.start() if found else len(self.text)
+        _, end = self.value(position, "item")
         self.note("not_an_event", position)
         return end
 
     def _skip(self, position: int) -> int:
-        """Behind an element nested too deep to read: brackets are counted, texts are passed over."""
+        """Behind an element nested too deep to read: only brackets outside text are counted."""
         depth = 0
         for token in re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]').finditer(self.text, position):
             if token.group() in "{[":
@@ -226,11 +223,11 @@ class _Repairer:
                 depth -= 1
                 if depth == 0:
                     return token.end()
-        raise _Incomplete
+        raise _IncompleteError
 
     def value(self, position: int, where: str = "member") -> tuple[str, int]:
         if position >= len(self.text):
-            raise _Incomplete
+            raise _IncompleteError
         first = self.text[position]
         if first == "{":
             return self._object(position)
@@ -243,13 +240,13 @@ class _Repairer:
     def _space(self, position: int) -> int:
         end = _space_end(self.text, position)
         if end >= len(self.text):
-            raise _Incomplete
+            raise _IncompleteError
         return end
 
     def _separators(self, position: int) -> int:
         end = _separators_end(self.text, position)
         if end >= len(self.text):
-            raise _Incomplete
+            raise _IncompleteError
         return end
 
     def _object(self, position: int) -> tuple[str, int]:
@@ -260,7 +257,7 @@ class _Repairer:
             if self.text[position] == "}":
                 return "{" + ",".join(out) + "}", position + 1
             if self.text[position] == "{":
-                raise _Broken(position)
+                raise _BrokenError(position)
             if self.text[position] != '"':
                 position = self._drop_junk(position)
                 continue
@@ -299,7 +296,7 @@ class _Repairer:
         if match is None:
             return "null", self._drop_junk(position)
         if match.end() >= len(self.text):
-            raise _Incomplete
+            raise _IncompleteError
         return self._bare_value(match.group(), position), match.end()
 
     def _bare_value(self, word: str, position: int) -> str:
@@ -325,7 +322,7 @@ class _Repairer:
         while True:
             quote = text.find('"', search)
             if quote < 0:
-                raise _Incomplete
+                raise _IncompleteError
             backslashes = quote - len(text[position + 1 : quote].rstrip("\\")) - position - 1
             if after.match(text, quote + 1) and (
                 backslashes % 2 == 0 or self._has_raw_backslash(position + 1, quote)
@@ -361,7 +358,7 @@ class _Repairer:
 
 
 def _plain_number(word: str) -> str:
-    """A number that JSON does not allow, as one that it does: no sign +, no leading zeros, digits on both sides."""
+    """A number that JSON does not allow (+1, 007, 5., .5), as one that it does."""
     sign = "-" if word.startswith("-") else ""
     mantissa, exponent, power = word.lstrip("+-").lower().partition("e")
     whole, _, fraction = mantissa.partition(".")

@@ -1,8 +1,9 @@
-"""One long array of objects in a stream of JSON text, as pieces that a native parser can take in parallel.
+"""One long array of objects in a stream of JSON text, as pieces that parse in parallel.
 
-The document is an array, or an object with the array as one of its members. Nothing here knows what the
-objects mean. A cut falls only where text could go from one element to the next, and a wrong cut does no
-harm: the piece before it does not parse, and what does not parse is read again, element by element.
+The document is an array, or an object with the array as one of its members. Nothing here knows what
+the objects mean. A cut falls only where text could go from one element to the next, and a wrong cut
+does no harm: the piece before it does not parse, and what does not parse is read again, element by
+element.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ class NoArrayError(ValueError):
 
 @dataclass(slots=True)
 class Wave:
-    """Consecutive pieces; ``bounds`` are the offsets of each in ``text``, ``start`` is its byte in the stream."""
+    """Consecutive pieces: the offsets of each in ``text``, which begins at byte ``start``."""
 
     text: bytes
     bounds: list[tuple[int, int]]
     start: int
 
     def span(self, first: int, behind: int) -> tuple[bytes, int]:
-        """Text of the pieces from `first` up to `behind` with what separates them, and its byte in the stream."""
+        """Text of the pieces from `first` up to `behind`, commas and all, and its first byte."""
         begin = self.bounds[first][0]
         return self.text[begin : self.bounds[behind - 1][1] + 1], self.start + begin
 
@@ -118,8 +119,6 @@ class ArrayReader(Generic[Rows]):
         self._parse = parse
         self._parse_array = parse_array
         self._threads = threads
-        self._rest: tuple[bytes, int] = (b"", 0)
-        self._held = b""
         self.document = Document()
 
     def rows(self) -> Iterator[Rows]:
@@ -138,15 +137,20 @@ class ArrayReader(Generic[Rows]):
         self._read_header(head, b"".join(tail))
 
     def _find_array(self) -> tuple[bytes, bytes, int]:
-        """What is before the array, the first text inside it, and that text's byte in the stream."""
+        """What is before the array, the first text inside it, and the first byte of that."""
         text = bytearray()
         for block in self._blocks:
             seen = max(0, len(text) - 64)
             text += block
-            if (inside := _array_start(text, self._key, seen)) is not None:
-                self.document.is_array = text[:inside].strip() == b"["
-                return bytes(text[:inside]), bytes(text[inside:]), inside
-        raise NoArrayError(_why_no_array(bytes(text), self._key))
+            inside = _array_start(text, self._key, seen)
+            if inside is not None:
+                break
+        else:
+            inside = _misplaced_array_start(text, self._key)
+        if inside is None:
+            raise NoArrayError(_why_no_array(bytes(text), self._key))
+        self.document.is_array = text[:inside].strip() == b"["
+        return bytes(text[:inside]), bytes(text[inside:]), inside
 
     def _submit(self, pool: ThreadPoolExecutor, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
         """Parsed waves in order, a few ahead of the one that is taken."""
@@ -174,30 +178,30 @@ class ArrayReader(Generic[Rows]):
             text += block
 
     def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
-        """Rows in the order of the text; what did not parse is repaired, with the text after it where needed."""
+        """Rows in the order of the text; what did not parse is repaired first."""
         held, start, closed = b"", 0, False
         for parsed in waves:
             for first, behind, rows in parsed.runs:
+                if rows is not None and not held and not closed:
+                    yield rows
+                    continue
                 text, begin = parsed.wave.span(first, behind)
                 if closed:
                     tail.append(text)
-                elif rows is not None and not held:
-                    yield rows
-                else:
-                    start = start if held else begin
-                    fixed, used = self._repair(held + text, start)
-                    yield from self._rows_of(fixed.elements, start)
-                    held, start, closed = (held + text)[used:], start + used, fixed.closed
-                    if closed:
-                        tail.append(held)
-                    elif not fixed.incomplete:
-                        held = b""
+                    continue
+                held, start = held + text, start if held else begin
+                fixed, used = self._repair(held, start)
+                yield from self._rows_of(fixed.elements, start)
+                closed = fixed.closed
+                held, start = held[used:] if closed or fixed.incomplete else b"", start + used
+                if closed:
+                    tail.append(held)
         if not closed:
             self.document.found["truncated"] = 1 if held.strip() else 0
             self.document.first["truncated"] = start
 
     def _repair(self, text: bytes, start: int) -> tuple[Repaired, int]:
-        """The sound elements of the text, and how many of its bytes they and what was dropped took."""
+        """The sound elements of the text, and how many of its bytes were used."""
         decoded = text.decode("utf-8", "surrogateescape")
         fixed = repair(decoded)
         if fixed.incomplete and len(decoded) - fixed.end > _LONGEST:
@@ -210,7 +214,7 @@ class ArrayReader(Generic[Rows]):
         return fixed, len(decoded[: fixed.end].encode("utf-8", "surrogateescape"))
 
     def _rows_of(self, elements: list[str], start: int) -> Iterator[Rows]:
-        """Rows of mended elements; one that still does not parse is found by halving, and dropped."""
+        """Rows of mended elements; one that does not parse even so is found by halving."""
         if not elements:
             return
         rows = self._parse_array(("[" + ",".join(elements) + "]").encode())
@@ -224,17 +228,22 @@ class ArrayReader(Generic[Rows]):
             yield from self._rows_of(elements[middle:], start)
 
     def _read_header(self, head: bytes, tail: bytes) -> None:
-        text = (head + b"]" + tail).decode("utf-8", "surrogateescape")
-        if "truncated" in self.document.found and not self.document.is_array:
-            text += "}"
-        header, found = read_document(text)
+        """What is before the array counts even where what is behind it cannot be read."""
+        before = head.decode("utf-8", "surrogateescape")
+        end = "]" if self.document.is_array else "]}"
+        behind = "]" + tail.decode("utf-8", "surrogateescape")
+        truncated = "truncated" in self.document.found
+        header, found = read_document(before + (end if truncated else behind))
+        if "unreadable_header" in found and not truncated:
+            header, found = read_document(before + end)
+            found["unreadable_trailer"] = 1
         self.document.found.update(found)
         if isinstance(header, dict):
             self.document.header = {k: v for k, v in header.items() if k != self._key}
 
 
 def _cut(text: bytes, searched: int) -> tuple[list[tuple[int, int]], int]:
-    """Bounds of the pieces that end in `text`, about `PIECE` long, and how far there is no further cut."""
+    """Bounds of the pieces that end in `text`, about `PIECE` long, and where to search on."""
     bounds: list[tuple[int, int]] = []
     begin = 0
     while searched < len(text):
@@ -248,15 +257,22 @@ def _cut(text: bytes, searched: int) -> tuple[list[tuple[int, int]], int]:
 
 
 def _array_start(text: bytearray, key: str, seen: int) -> int | None:
-    """Offset behind the bracket that opens the array, or None where it is not in the text after `seen`."""
+    """Offset behind the bracket that opens the array, or None: it is not in the text yet."""
     opening = re.match(rb"[ \t\r\n]*\[", text)
     if opening is not None:
         return opening.end()
-    member = re.compile(rb'"' + re.escape(key.encode()) + rb'"\s*:\s*\[')
-    candidates = [m.end() for m in member.finditer(text, seen)]
-    if not candidates:
-        return None
-    return next((c for c in candidates if _depth(text, c - 1) == 1), candidates[0])
+    ends = (m.end() for m in _member(key).finditer(text, seen))
+    return next((end for end in ends if _depth(text, end - 1) == 1), None)
+
+
+def _misplaced_array_start(text: bytearray, key: str) -> int | None:
+    """Where the array seems to open in a document whose quotes and brackets do not add up."""
+    found = _member(key).search(text)
+    return found.end() if found else None
+
+
+def _member(key: str) -> re.Pattern[bytes]:
+    return re.compile(rb'"' + re.escape(key.encode()) + rb'"\s*:\s*\[')
 
 
 def _depth(text: bytearray, position: int) -> int:
@@ -281,7 +297,7 @@ def _why_no_array(text: bytes, key: str) -> str:
         where = getattr(error, "pos", getattr(error, "start", 0))
         return f"it is not JSON: {getattr(error, 'msg', error)} at byte {where}"
     if not isinstance(value, dict):
-        return f"the JSON is a {type(value).__name__}, not an object or an array of events"
+        return f"the JSON is of type {type(value).__name__}, not an object or an array of events"
     if key in value:
         return f"its {key!r} is not an array"
     return f"the JSON object has no {key!r}"

@@ -195,7 +195,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class RawTrace:
-    """The tables of one trace, without run and rank and without facts; `header` has what names it."""
+    """The tables of one trace, without run, rank and facts; `header` has what names it."""
 
     tables: dict[str, pa.Table]
     header: Header
