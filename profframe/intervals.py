@@ -1,0 +1,310 @@
+"""Array kernels for intervals on a line: nesting, stabbing, sums over windows.
+
+Everything here works on int64 arrays and knows no column names. An interval has a ``start`` and an
+``end`` with ``start <= end`` and belongs to a ``group`` (a thread, a process); intervals of
+different groups never meet. Results are row numbers of the arrays that were passed; -1 is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+Scalar = TypeVar("Scalar", bound=np.generic)
+
+_KEY_BITS: Final = 62
+_ROUNDS: Final = 8  # of pointer doubling: by then a handful of rows in a thousand is left
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """How intervals nest; one entry per row of the input, in the input's order.
+
+    Attributes
+    ----------
+    parent : Ints
+        Row of the interval around it, or -1.
+    root : Ints
+        Row of its outermost ancestor; its own for a root.
+    last : Ints
+        Row of its last descendant in preorder; its own for a leaf.
+    preorder : Ints
+        Place in depth-first order over all groups; a subtree is contiguous.
+    depth : Ints
+        Number of ancestors.
+    crossing : Mask
+        It starts before its previous sibling has ended, so the two overlap and neither is
+        inside the other.
+    """
+
+    parent: Ints
+    root: Ints
+    last: Ints
+    preorder: Ints
+    depth: Ints
+    crossing: Mask
+
+
+def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest:
+    """Find which interval is inside which.
+
+    Rows are taken by (group, start, longest first, ``tie``, row). The parent of a row is the
+    nearest earlier one of its group that ends no earlier, and that ends later where the row has no
+    length. This is what a stack does that pops while ``start >= top.end or end > top.end``: of
+    partly overlapping intervals neither is inside the other, equal ones nest in their order, and
+    one without length is never a parent.
+
+    Whatever lies between a row and its parent ends before the row does, so the parent is around
+    that as well: the order of the rows is a preorder.
+
+    Parameters
+    ----------
+    group, start, end : Ints
+        The intervals, in any order.
+    tie : Ints, optional
+        Order of intervals that have the same group, start and end.
+
+    Returns
+    -------
+    Forest
+        One entry per row.
+
+    Examples
+    --------
+    >>> start, end = np.array([0, 10, 12, 30]), np.array([50, 20, 15, 40])
+    >>> forest = nest(np.zeros(4, np.int64), start, end)
+    >>> forest.parent.tolist(), forest.depth.tolist(), forest.last.tolist()
+    ([-1, 0, 1, 0], [0, 1, 2, 1], [3, 2, 2, 3])
+    """
+    (key,) = _keys((group, start))
+    rows = _order(key, end, tie)
+    group, start, end = group[rows], start[rows], end[rows]
+    parent = _parents(group, start, end)
+    depth = _depths(parent)
+    last, before = _last_and_sibling_before(parent, depth)
+    crossing = (before >= 0) & (end[before] > start) & (group[before] == group)
+    is_root = parent < 0
+    root = np.maximum.accumulate(np.where(is_root, np.arange(rows.size), 0))
+    return Forest(
+        parent=_scatter(rows, np.where(is_root, -1, rows[parent])),
+        root=_scatter(rows, rows[root]),
+        last=_scatter(rows, rows[last]),
+        preorder=_scatter(rows, np.arange(rows.size)),
+        depth=_scatter(rows, depth),
+        crossing=_scatter(rows, crossing),
+    )
+
+
+def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
+    """Find the innermost interval around each point, both ends included.
+
+    Innermost is the one that starts last; of those, the one that ends first.
+
+    Parameters
+    ----------
+    group, start, end : Ints
+        The intervals, in any order.
+    at_group, at : Ints
+        The points: the group to look in, and where.
+
+    Returns
+    -------
+    Ints
+        Row of an interval for each point, or -1.
+
+    Examples
+    --------
+    >>> group, start, end = np.array([0, 0]), np.array([0, 10]), np.array([50, 20])
+    >>> stab(group, start, end, np.array([0, 0, 0, 1]), np.array([15, 20, 21, 15])).tolist()
+    [1, 1, 0, -1]
+    """
+    found = np.full(at.size, -1, np.int64)
+    if not start.size or not at.size:
+        return found
+    key, at_key = _keys((group, start), (at_group, at))
+    rows = _order(key, end, None)
+    group, end = group[rows], end[rows]
+    parent = _parents(group, start[rows], end)
+    place = np.searchsorted(key[rows], at_key, side="right") - 1
+    looking = np.flatnonzero((place >= 0) & (group[place] == at_group))
+    place = place[looking]
+    while looking.size:
+        inside = end[place] >= at[looking]
+        found[looking[inside]] = rows[place[inside]]
+        place = parent[place]
+        outward = ~inside & (place >= 0)
+        looking, place = looking[outward], place[outward]
+    return found
+
+
+def window_sums(at: Ints, values: Sequence[Ints], start: Ints, end: Ints) -> list[Ints]:
+    """Sum, for each window, the values at the points in it, both ends included.
+
+    Parameters
+    ----------
+    at : Ints
+        The points, in any order.
+    values : sequence of Ints
+        What to sum: arrays with one value per point.
+    start, end : Ints
+        The windows.
+
+    Returns
+    -------
+    list of Ints
+        One array per array of ``values``, with one sum per window.
+
+    Examples
+    --------
+    >>> points, bytes_ = np.array([5, 1, 9]), np.array([50, 10, 90])
+    >>> [sums.tolist() for sums in window_sums(points, [bytes_], np.array([1, 6]), np.array([5, 8]))]
+    [[60, 0]]
+    """
+    order = np.argsort(at, kind="stable")
+    at = at[order]
+    first = np.searchsorted(at, start, side="left")
+    past = np.searchsorted(at, end, side="right")
+    totals = (np.concatenate(([0], np.cumsum(of[order], dtype=np.int64))) for of in values)
+    return [total[past] - total[first] for total in totals]
+
+
+def child_sums(parent: Ints, values: Ints) -> Ints:
+    """Sum the values of each row's direct children.
+
+    Examples
+    --------
+    >>> child_sums(np.array([-1, 0, 0]), np.array([9, 2, 3])).tolist()
+    [5, 0, 0]
+    """
+    sums = np.zeros(parent.size + 1, np.int64)
+    np.add.at(sums, parent, values)  # -1 is the spare last place
+    return sums[:-1]
+
+
+def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
+    """Sum the values of each row and all its descendants.
+
+    Examples
+    --------
+    >>> preorder, last = np.array([0, 1, 2]), np.array([2, 1, 2])
+    >>> subtree_sums(preorder, last, np.array([9, 2, 3])).tolist()
+    [14, 2, 3]
+    """
+    total = np.zeros(preorder.size + 1, np.int64)
+    total[preorder + 1] = values
+    np.cumsum(total, out=total)
+    return total[preorder[last] + 1] - total[preorder]
+
+
+def _keys(*places: tuple[Ints, Ints]) -> list[Ints]:
+    """One number per (group, time), in the order of the pairs, comparable across ``places``."""
+    times = [time for _, time in places if time.size]
+    if not times:
+        return [time for _, time in places]
+    low = min(int(time.min()) for time in times)
+    span = max(int(time.max()) for time in times) - low
+    groups = 1 + max(int(group.max()) for group, _ in places if group.size)
+    bits = span.bit_length()
+    if bits + groups.bit_length() <= _KEY_BITS:
+        return [(group.astype(np.int64) << bits) | (time - low) for group, time in places]
+    distinct = np.unique(np.concatenate(times))  # times too far apart to share 64 bits with a group
+    return [
+        group.astype(np.int64) * distinct.size + np.searchsorted(distinct, time)
+        for group, time in places
+    ]
+
+
+def _order(key: Ints, end: Ints, tie: Ints | None) -> Ints:
+    """Rows by (key, longest first, tie, row). Few keys are equal, so only those are sorted by more."""
+    rows = np.argsort(key)
+    ordered = key[rows]
+    equal = ordered[1:] == ordered[:-1]
+    tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
+    some = rows[tied]
+    then = (some, -end[some]) if tie is None else (some, tie[some], -end[some])
+    rows[tied] = some[np.lexsort((*then, key[some]))]
+    return rows
+
+
+def _parents(group: Ints, start: Ints, end: Ints) -> Ints:
+    """Place of the parent of each place of rows in order, by pointer doubling.
+
+    Everything between a place and its candidate is known to end too early, for the place and for
+    all that end no earlier; so a place whose candidate fails may take over the candidate's own.
+    """
+    size = start.size
+    need = end + (end == start)
+    reach = np.append(end, np.iinfo(np.int64).max)  # place -1 is beyond every root: never fails
+    parent = np.arange(-1, size)
+    parent[:-1][np.append(True, group[1:] != group[:-1])[:size]] = -1
+    parent[-1] = -1
+    failing = np.flatnonzero(reach[parent[:-1]] < need)
+    for _ in range(_ROUNDS):
+        further = parent[parent[failing]]
+        parent[failing] = further
+        failing = failing[reach[further] < need[failing]]
+    _walk(parent, reach, need, failing)
+    return parent[:-1]
+
+
+def _walk(parent: Ints, reach: Ints, need: Ints, failing: Ints) -> None:
+    """Finish what is left one by one, as a stack would: each climbs from the place before it.
+
+    Doubling shortens long rows of siblings, not a climb out of a deep chain, which many places
+    would climb side by side. Here a place that one has climbed past is never met again.
+    """
+    parents, reaches, needs = memoryview(parent), memoryview(reach), memoryview(need)
+    for place in failing.tolist():
+        needed, candidate = needs[place], place - 1
+        while reaches[candidate] < needed:
+            candidate = parents[candidate]
+        parents[place] = candidate
+
+
+def _depths(parent: Ints) -> Ints:
+    """Number of ancestors, by pointer doubling."""
+    depth = (parent >= 0).astype(np.int64)
+    ancestor = parent.copy()
+    climbing = np.flatnonzero(ancestor >= 0)
+    while climbing.size:
+        at = ancestor[climbing]
+        depth[climbing] += depth[at]
+        ancestor[climbing] = ancestor[at]
+        climbing = climbing[ancestor[climbing] >= 0]
+    return depth
+
+
+def _last_and_sibling_before(parent: Ints, depth: Ints) -> tuple[Ints, Ints]:
+    """For places in preorder: last place of the subtree, and the sibling before (roots: any root).
+
+    Between a place and the next, every subtree from the depth of the one to that of the other
+    ends. On one depth the subtrees follow each other, so the k-th to begin is the k-th to end.
+    """
+    size = depth.size
+    closing = np.append(depth[:-1] - depth[1:] + 1, depth[-1:] + 1)
+    ends_at = np.repeat(np.arange(size), closing)
+    outward = np.arange(ends_at.size) - np.repeat(np.cumsum(closing) - closing, closing)
+    begins = _by_depth(depth)
+    last = np.empty(size, np.int64)
+    last[begins] = ends_at[_by_depth(depth[ends_at] - outward)]
+    before = np.full(size, -1, np.int64)
+    siblings = parent[begins[1:]] == parent[begins[:-1]]
+    before[begins[1:][siblings]] = begins[:-1][siblings]
+    return last, before
+
+
+def _by_depth(depth: Ints) -> Ints:
+    """Stable order by depth, which is small: 16 bits are sorted by radix."""
+    return np.argsort(depth.astype(np.min_scalar_type(depth.max(initial=0))), kind="stable")
+
+
+def _scatter(rows: Ints, values: NDArray[Scalar]) -> NDArray[Scalar]:
+    out = np.empty_like(values)
+    out[rows] = values
+    return out
