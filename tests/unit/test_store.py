@@ -1,0 +1,325 @@
+"""The Parquet store: layout, identity, atomic replacement, and what is wrong with damaged ones."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from profframe import schema, store
+from profframe.errors import StoreError, StoreVersionError
+from tests.builders import table
+
+RUNS = [
+    "a",
+    "",
+    ".",
+    "..",
+    ".hidden",
+    "a/b",
+    "../../etc",
+    "2024-01-01",
+    "naïve 名前",
+    "x" * 300,
+    "~",
+]
+
+
+def one(run: str = "run", rank: int = 0, names: tuple[str, ...] = ("mm",)) -> dict[str, pa.Table]:
+    """All tables of one small trace."""
+    key = {"run": run, "rank": rank}
+    rows = {
+        "events": [key | {"kind": "host_op", "name": name, "self_ns": 5} for name in names],
+        "traces": [key | {"source": "t.json", "schema_version": 1}],
+    }
+    return {name: table(name, rows.get(name, [])) for name in schema.TABLES}
+
+
+def both(first: Mapping[str, pa.Table], second: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    return {name: pa.concat_tables([first[name], second[name]]) for name in schema.TABLES}
+
+
+def stored(path: Path) -> dict[str, list[dict[str, object]]]:
+    found = store.scan(path)
+    return {n: pa.concat_tables(found.parts(n)).to_pylist() for n in schema.TABLES}
+
+
+def plain(tables: Mapping[str, pa.Table]) -> dict[str, list[dict[str, object]]]:
+    return {name: rows.to_pylist() for name, rows in tables.items()}
+
+
+def test_layout_is_one_folder_per_run_and_rank(tmp_path: Path) -> None:
+    store.write(both(one("a/b", 3), one("c", 12)), tmp_path)
+
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("**/*.parquet"))
+
+    folders = ("run=a%2Fb/rank=3", "run=c/rank=12")
+    assert found == sorted(f"{f}/{t}.parquet" for f in folders for t in schema.TABLES)
+
+
+def test_files_say_the_schema_version_and_hold_plain_text(tmp_path: Path) -> None:
+    store.write(one(), tmp_path)
+    file = pq.ParquetFile(tmp_path / "run=run/rank=0/events.parquet")
+
+    assert file.metadata.metadata[store.VERSION_KEY] == str(schema.SCHEMA_VERSION).encode()
+    assert file.schema_arrow.field("name").type == pa.string()
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+@pytest.mark.parametrize("run", RUNS)
+def test_any_run_name_is_one_safe_component(run: str, tmp_path: Path) -> None:
+    component = store.component(run)
+
+    assert "/" not in component
+    assert len(f"run={component}".encode()) < 255
+    assert len(run) > 200 or unquote(component) == run
+    store.write(one(run), tmp_path / "store")
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+    assert stored(tmp_path / "store")["traces"][0]["run"] == run
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_short_run_names_can_be_read_back(run: str) -> None:
+    component = store.component(run)
+
+    assert "~" in component or unquote(component) == run
+
+
+def test_long_run_names_do_not_meet(tmp_path: Path) -> None:
+    store.write(one("x" * 300, names=("a",)), tmp_path)
+    store.write(one("x" * 301, names=("b",)), tmp_path)
+
+    assert len(stored(tmp_path)["traces"]) == 2
+
+
+def test_ranks_come_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    for rank in (10, 2, 0):
+        store.write(one(rank=rank), tmp_path)
+
+    assert [row["rank"] for row in stored(tmp_path)["events"]] == [0, 2, 10]
+
+
+def test_rows_that_are_mixed_are_sorted_out_in_their_order(tmp_path: Path) -> None:
+    rows = [{"rank": i % 2, "event_id": i, "name": str(i)} for i in range(6)]
+    tables = both(one(rank=0), one(rank=1)) | {"events": table("events", rows)}
+
+    store.write(tables, tmp_path)
+
+    assert [row["event_id"] for row in stored(tmp_path)["events"]] == [0, 2, 4, 1, 3, 5]
+
+
+def test_rows_without_a_trace_are_not_lost_in_silence(tmp_path: Path) -> None:
+    tables = one() | {"events": table("events", [{"run": "other", "rank": 7}])}
+
+    with pytest.raises(StoreError, match="run 'other', rank 7 has rows but no row in `traces`"):
+        store.write(tables, tmp_path)
+
+
+COLUMNS = {
+    schema.INT32: st.integers(-(2**31), 2**31 - 1),
+    schema.INT64: st.integers(-(2**63), 2**63 - 1),
+    schema.DOUBLE: st.floats(allow_nan=False),
+    schema.BOOL: st.booleans(),
+    schema.TEXT: st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    schema.NAME: st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+}
+
+
+def row(name: str) -> st.SearchStrategy[dict[str, object]]:
+    return st.fixed_dictionaries(
+        {
+            column.name: COLUMNS[column.type]
+            if column.null is None
+            else st.none() | COLUMNS[column.type]
+            for column in schema.TABLES[name]
+            if column.name not in {"run", "rank"}
+        }
+    )
+
+
+@given(st.data())
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_what_is_written_is_read_back(data: st.DataObject) -> None:
+    tables = {n: table(n, data.draw(st.lists(row(n), max_size=3), n)) for n in schema.TABLES}
+    tables |= {"traces": table("traces", [data.draw(row("traces"))])}
+
+    with tempfile.TemporaryDirectory() as folder:
+        store.write(tables, folder)
+        read = {name: next(store.scan(folder).parts(name)) for name in schema.TABLES}
+
+    assert plain(read) == plain(tables)
+    assert all(read[name].schema.equals(schema.TABLES[name].arrow) for name in schema.TABLES)
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_an_existing_rank_is_replaced_and_nothing_is_left_over(
+    can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not can_exchange:
+        monkeypatch.setattr(store, "_exchange", lambda *_: False)
+    store.write(both(one(rank=0), one(rank=1)), tmp_path)
+    store.write(one(rank=0, names=("new", "newer")), tmp_path)
+
+    assert [row["name"] for row in stored(tmp_path)["events"]] == ["new", "newer", "mm"]
+    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == [
+        "rank=0",
+        "rank=1",
+        "run=run",
+    ]
+
+
+def killed_writer(path: Path, at: str, can_exchange: bool) -> None:
+    """Replace rank 0 in another process, which kills itself at a call of a function."""
+    code = f"""
+        import os, signal, sys
+        from pathlib import Path
+        sys.path[:0] = {sys.path!r}
+        from profframe import store
+        from tests.unit.test_store import one
+
+        def dies(*_, **__):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        if not {can_exchange}:
+            store._exchange = lambda *_: False
+        {at}
+        store.write(one(names=("new",)), {str(path)!r})
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert done.returncode == -signal.SIGKILL
+
+
+NTH_RENAME = """
+calls = iter(range(9))
+rename = Path.rename
+Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "can_exchange", "expected"),
+    [
+        ("store.pq.ParquetWriter.write_table = dies", True, "mm"),
+        ("store._publish = dies", True, "mm"),
+        ("store._exchange = dies", True, "mm"),
+        ("store.shutil.rmtree = dies", True, "new"),
+        (NTH_RENAME.format(1), False, "mm"),
+        (NTH_RENAME.format(2), False, "mm"),
+        ("store.shutil.rmtree = dies", False, "mm"),
+    ],
+)
+def test_a_killed_writer_leaves_the_old_or_the_new(
+    at: str, can_exchange: bool, expected: str, tmp_path: Path
+) -> None:
+    store.write(one(), tmp_path)
+    killed_writer(tmp_path, textwrap.indent(at, " " * 8).strip(), can_exchange)
+
+    assert [row["name"] for row in stored(tmp_path)["events"]] == [expected]
+    store.write(one(names=("next",)), tmp_path)
+    assert [row["name"] for row in stored(tmp_path)["events"]] == ["next"]
+
+
+def test_leftovers_of_long_ago_are_removed_and_young_ones_kept(tmp_path: Path) -> None:
+    for name, age_s in ((".tmp-old", 2 * 24 * 3600), (".tmp-young", 60)):
+        (tmp_path / name).mkdir()
+        past = (tmp_path / name).stat().st_mtime - age_s
+        os.utime(tmp_path / name, (past, past))
+
+    store.write(one(), tmp_path)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-young", "run=run"]
+
+
+def test_a_failed_writer_says_so_and_leaves_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.write(one(), tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store, "_publish", full)
+
+    with pytest.raises(StoreError, match="cannot write the store: No space left on device"):
+        store.write(one(names=("new",)), tmp_path)
+    assert [row["name"] for row in stored(tmp_path)["events"]] == ["mm"]
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_file_in_the_place_of_the_store_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreError, match=r"file: cannot write the store: File exists"):
+        store.write(one(), tmp_path / "file")
+
+
+def test_parts_of_a_store_and_packs_are_stores(tmp_path: Path) -> None:
+    store.write(both(one(rank=0), one(rank=1)), tmp_path / "store")
+    shutil.copytree(tmp_path / "store/run=run/rank=1", tmp_path / "packed/pack-7")
+
+    for part in ("store", "store/run=run", "store/run=run/rank=1", "packed"):
+        assert store.is_store(tmp_path / part)
+        assert {row["rank"] for row in stored(tmp_path / part)["events"]} >= {1}
+
+
+def test_other_folders_are_no_stores(tmp_path: Path) -> None:
+    (tmp_path / "date=2024").mkdir()
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "date=2024" / "x.parquet")
+
+    assert not store.is_store(tmp_path)
+    assert not store.is_store(tmp_path / "date=2024" / "x.parquet")
+    with pytest.raises(StoreError, match="not a profframe store"):
+        store.scan(tmp_path)
+    with pytest.raises(StoreError, match="no such folder"):
+        store.scan(tmp_path / "missing")
+
+
+def rewrite(path: Path, version: str | None) -> None:
+    metadata = None if version is None else {store.VERSION_KEY: version}
+    pq.write_table(pq.read_table(path, partitioning=None).replace_schema_metadata(metadata), path)
+
+
+def test_another_schema_version_is_refused(tmp_path: Path) -> None:
+    store.write(one(), tmp_path)
+    rewrite(tmp_path / "run=run/rank=0/traces.parquet", "99")
+
+    with pytest.raises(StoreVersionError) as error:
+        store.scan(tmp_path)
+
+    assert all(part in str(error.value) for part in (str(tmp_path), "version 99", "version 1;"))
+    assert "convert the traces again" in str(error.value)
+
+
+def test_parquet_of_somebody_else_in_a_stores_layout_is_refused(tmp_path: Path) -> None:
+    store.write(one(), tmp_path)
+    rewrite(tmp_path / "run=run/rank=0/traces.parquet", None)
+
+    with pytest.raises(StoreError, match="not of profframe"):
+        store.scan(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["traces", "events"])
+def test_missing_and_damaged_files_are_named(name: str, tmp_path: Path) -> None:
+    store.write(both(one(rank=0), one(rank=1)), tmp_path)
+    file = tmp_path / "run=run/rank=0" / f"{name}.parquet"
+    whole = file.read_bytes()
+
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreError, match=rf"rank=0/{name}.parquet: cannot be read"):
+        store.scan(tmp_path).check()
+    file.unlink()
+    with pytest.raises(StoreError, match=rf"rank=0/{name}.parquet: missing from the store|cannot"):
+        store.scan(tmp_path)
