@@ -1,0 +1,95 @@
+"""What README and docstrings show is run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+
+MODULES = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    for path in (ROOT / "profframe").rglob("*.py")
+    if path.stem != "__main__"
+)
+
+
+def blocks(language: str) -> list[str]:
+    """Code blocks of the README in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, example: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like the repository's root, with nothing in it but the example trace."""
+    (tmp_path / "examples").mkdir()
+    shutil.copy(example, tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_python_blocks() -> None:
+    namespace: dict[str, object] = {}
+    for block in blocks("python"):
+        exec(compile(block, "README.md", "exec"), namespace)  # noqa: S102
+
+
+@pytest.mark.usefixtures("folder")
+def test_python_and_sql_of_the_readme_run() -> None:
+    run_python_blocks()
+    with duckdb.connect() as connection:
+        for block in blocks("sql"):
+            rows = connection.sql(block) if block else None
+            assert rows is not None
+            assert len(rows.fetchall()) > 0
+
+
+def test_command_lines_of_the_readme_run(folder: Path) -> None:
+    lines = [line for block in blocks("sh") for line in block.splitlines()]
+    commands = [shlex.split(line) for line in lines if line.startswith("profframe ")]
+    assert commands
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr if done.returncode else "") == (0, ""), command
+
+
+def test_set_up_commands_of_the_readme_are_what_ci_calls() -> None:
+    shown = re.findall(r"^bash (scripts/\w+)$", "\n".join(blocks("sh")), re.MULTILINE)
+    assert shown == ["scripts/demo", "scripts/test"]
+    calls = (ROOT / ".ci" / "run").read_text()
+    assert all(f"\nbash {script}" in calls for script in shown)
+
+
+@pytest.mark.parametrize(
+    "page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())
+    assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_in_docstrings_run(
+    name: str, tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(root / "examples")
+    (tmp_path / "sql").symlink_to(root / "sql")
+    monkeypatch.chdir(tmp_path)
+    found = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert found.failed == 0
