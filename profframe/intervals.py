@@ -19,7 +19,7 @@ Mask = NDArray[np.bool_]
 Scalar = TypeVar("Scalar", bound=np.generic)
 
 _KEY_BITS: Final = 62
-_ROUNDS: Final = 8  # of pointer doubling: by then a handful of rows in a thousand is left
+_ROUNDS: Final = 6  # of pointer doubling: by then a handful of rows in a thousand is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,8 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
     rows = _order(key, end, tie)
     group, start, end = group[rows], start[rows], end[rows]
     parent = _parents(group, start, end)
-    depth = _depths(parent)
-    last, before = _last_and_sibling_before(parent, depth)
+    last = _last_descendants(parent)
+    before = _siblings_before(parent, last)
     crossing = (before >= 0) & (end[before] > start) & (group[before] == group)
     is_root = parent < 0
     root = np.maximum.accumulate(np.where(is_root, np.arange(rows.size), 0))
@@ -96,7 +96,7 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
         root=_scatter(rows, rows[root]),
         last=_scatter(rows, rows[last]),
         preorder=_scatter(rows, np.arange(rows.size)),
-        depth=_scatter(rows, depth),
+        depth=_scatter(rows, _depths(last)),
         crossing=_scatter(rows, crossing),
     )
 
@@ -163,7 +163,10 @@ def window_sums(at: Ints, values: Sequence[Ints], start: Ints, end: Ints) -> lis
     Examples
     --------
     >>> points, bytes_ = np.array([5, 1, 9]), np.array([50, 10, 90])
-    >>> [sums.tolist() for sums in window_sums(points, [bytes_], np.array([1, 6]), np.array([5, 8]))]
+    >>> [
+    ...     sums.tolist()
+    ...     for sums in window_sums(points, [bytes_], np.array([1, 6]), np.array([5, 8]))
+    ... ]
     [[60, 0]]
     """
     order = np.argsort(at, kind="stable")
@@ -221,7 +224,7 @@ def _keys(*places: tuple[Ints, Ints]) -> list[Ints]:
 
 
 def _order(key: Ints, end: Ints, tie: Ints | None) -> Ints:
-    """Rows by (key, longest first, tie, row). Few keys are equal, so only those are sorted by more."""
+    """Rows by (key, longest first, tie, row); only rows with equal keys are sorted by more."""
     rows = np.argsort(key)
     ordered = key[rows]
     equal = ordered[1:] == ordered[:-1]
@@ -259,7 +262,7 @@ def _walk(parent: Ints, reach: Ints, need: Ints, failing: Ints) -> None:
     Doubling shortens long rows of siblings, not a climb out of a deep chain, which many places
     would climb side by side. Here a place that one has climbed past is never met again.
     """
-    parents, reaches, needs = memoryview(parent), memoryview(reach), memoryview(need)
+    parents, reaches, needs = parent.data, reach.data, need.data
     for place in failing.tolist():
         needed, candidate = needs[place], place - 1
         while reaches[candidate] < needed:
@@ -267,41 +270,34 @@ def _walk(parent: Ints, reach: Ints, need: Ints, failing: Ints) -> None:
         parents[place] = candidate
 
 
-def _depths(parent: Ints) -> Ints:
-    """Number of ancestors, by pointer doubling."""
-    depth = (parent >= 0).astype(np.int64)
-    ancestor = parent.copy()
-    climbing = np.flatnonzero(ancestor >= 0)
-    while climbing.size:
-        at = ancestor[climbing]
-        depth[climbing] += depth[at]
-        ancestor[climbing] = ancestor[at]
-        climbing = climbing[ancestor[climbing] >= 0]
+def _last_descendants(parent: Ints) -> Ints:
+    """For places in preorder: the last place of the subtree, along the last children."""
+    size = parent.size
+    last = np.arange(size + 1)
+    last[parent] = np.arange(size)  # of equal indices the last one counts: the last child
+    last = last[:size]
+    inner = np.flatnonzero(last != np.arange(size))
+    while inner.size:
+        further = last[last[inner]]
+        inner, further = inner[further != last[inner]], further[further != last[inner]]
+        last[inner] = further
+    return last
+
+
+def _depths(last: Ints) -> Ints:
+    """For places in preorder: how many subtrees have begun before and not ended."""
+    ended = np.cumsum(np.bincount(last, minlength=last.size), dtype=np.int64)
+    depth: Ints = np.arange(last.size) - np.append(0, ended[:-1])[: last.size]
     return depth
 
 
-def _last_and_sibling_before(parent: Ints, depth: Ints) -> tuple[Ints, Ints]:
-    """For places in preorder: last place of the subtree, and the sibling before (roots: any root).
-
-    Between a place and the next, every subtree from the depth of the one to that of the other
-    ends. On one depth the subtrees follow each other, so the k-th to begin is the k-th to end.
-    """
-    size = depth.size
-    closing = np.append(depth[:-1] - depth[1:] + 1, depth[-1:] + 1)
-    ends_at = np.repeat(np.arange(size), closing)
-    outward = np.arange(ends_at.size) - np.repeat(np.cumsum(closing) - closing, closing)
-    begins = _by_depth(depth)
-    last = np.empty(size, np.int64)
-    last[begins] = ends_at[_by_depth(depth[ends_at] - outward)]
-    before = np.full(size, -1, np.int64)
-    siblings = parent[begins[1:]] == parent[begins[:-1]]
-    before[begins[1:][siblings]] = begins[:-1][siblings]
-    return last, before
-
-
-def _by_depth(depth: Ints) -> Ints:
-    """Stable order by depth, which is small: 16 bits are sorted by radix."""
-    return np.argsort(depth.astype(np.min_scalar_type(depth.max(initial=0))), kind="stable")
+def _siblings_before(parent: Ints, last: Ints) -> Ints:
+    """For places in preorder: the child of the same parent before, or -1; of a root, the root."""
+    before = np.full(parent.size, -1, np.int64)
+    place = np.flatnonzero(last + 1 < parent.size)
+    place = place[parent[last[place] + 1] == parent[place]]
+    before[last[place] + 1] = place
+    return before
 
 
 def _scatter(rows: Ints, values: NDArray[Scalar]) -> NDArray[Scalar]:

@@ -77,7 +77,8 @@ def tables(
     given = {row["thread"]: row for row in threads}
     used = {row.get("thread", 0): row for row in (*slices, *memory)}
     lines = [
-        {"thread": n, "pid": used.get(n, {}).get("pid", "1"), "tid": str(n)} | dict(given.get(n, {}))
+        {"thread": n, "pid": used.get(n, {}).get("pid", "1"), "tid": str(n)}
+        | dict(given.get(n, {}))
         for n in sorted({*used, *given}, key=str)
     ]
     rows = {"events": slices, "memory": memory, "threads": lines, "traces": [header or {}]}
