@@ -1,0 +1,63 @@
+"""The capture scripts run, and what they write shows nothing of the machine."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import json
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ABSOLUTE_PATH = re.compile(r'"(?:[A-Z]:\\|/)[^"]+"')
+
+
+def text_of(trace: Path) -> str:
+    return gzip.decompress(trace.read_bytes()).decode()
+
+
+def captured(output: Path, *options: str) -> str:
+    small = ("--steps", "1", "--layers", "1", "--width", "8", "--batch", "2", "--length", "4")
+    command = [sys.executable, "-m", "examples.capture_cpu_training", str(output)]
+    subprocess.run([*command, *small, *options], cwd=ROOT, check=True, capture_output=True)
+    return text_of(output)
+
+
+@pytest.mark.parametrize("options", [(), ("--stack",)], ids=["plain", "stack"])
+def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = captured(tmp_path / "trace.json.gz", *options)
+    names = {event["name"] for event in json.loads(text)["traceEvents"]}
+    assert {"ProfilerStep#1", "forward", "backward", "[memory]"} <= names
+    assert socket.gethostname() not in text
+    assert ABSOLUTE_PATH.findall(text) == []
+
+
+@pytest.mark.parametrize("trace", sorted(ROOT.glob("examples/*.json.gz")), ids=lambda p: p.name)
+def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
+    text = text_of(trace)
+    assert trace.stat().st_size < 300_000
+    assert re.findall(r'"host_name": "([^"]*)"', text) == ["example"]
+    assert ABSOLUTE_PATH.findall(text) == []
+
+
+def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.chdir(ROOT)
+    neutral = importlib.import_module("examples.neutral")
+    assert neutral.trim_paths(f"{ROOT / 'train.py'}(3): step") == "train.py(3): step"
+
+
+def test_cuda_capture_says_what_it_needs(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a CUDA device")
+    command = [sys.executable, "-m", "examples.capture_cuda", str(tmp_path / "cuda.json.gz")]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no CUDA device" in done.stderr
