@@ -314,9 +314,9 @@ def _emit(
         return
     data = _encoded(frame, form, traces)
     if output is None:
-        stdout = click.get_binary_stream("stdout")
-        stdout.write(data)
-        stdout.flush()
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
     else:
         output.write_bytes(data)
 

@@ -473,7 +473,7 @@ def _plain(table: pa.Table) -> pl.DataFrame:
 
 def _chosen(table: pa.Table, where: str) -> pa.Table:
     columns = [name for name in _SELECTED_BY if name in table.column_names]
-    mask = _plain(table.select(columns)).select(pl.sql_expr(where).fill_null(False).alias("chosen"))
+    mask = _plain(table.select(columns)).with_columns(chosen=pl.sql_expr(where).fill_null(False))
     return table.filter(mask["chosen"].to_arrow())
 
 
