@@ -14,7 +14,7 @@ from rich.text import Text
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMAND = ("profframe", "examples/cpu_training.json.gz", "--top", "8")
-WIDTH = 112
+WIDTH = 100
 
 
 def on_a_terminal(command: tuple[str, ...]) -> str:
