@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
     from profframe.trace import Trace
 
+    _Human = Callable[[int | None], RenderableType]
+
 BAD_INPUT: Final = 1
 INTERRUPTED: Final = 130
 
+_MOST_THREADS: Final = 40
+_THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 _QUIET_S: Final = 1.0
 """Loading that takes less shows no progress."""
 _ENDINGS: Final[Mapping[str, str]] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
@@ -71,7 +75,10 @@ def verbs() -> None:
 @click.option("--rank", type=int, help="Only this rank.")
 @click.option("--step", type=int, help="Only this profiler step.")
 def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: int | None) -> None:
-    """Show overview, self times, kernels and quality notes."""
+    """Show where the time went (the default).
+
+    Overview, self times, kernels where there are any, and quality notes.
+    """
     from profframe.answers import find
     from profframe.show import terminal
 
@@ -85,9 +92,10 @@ def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: 
         raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
     found = trace.summary()
     width = _width()
-    parts = [terminal.summary(found, " ".join(sources))]
-    if found.overview.height > 1:
-        parts.append(terminal.table(found.overview.head(top), width, "Traces"))
+    parts = [
+        terminal.summary(found, " ".join(sources)),
+        terminal.ranking(found.overview, top, width, "Overview"),
+    ]
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
@@ -105,7 +113,10 @@ def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: 
 @click.option("--run", help="Name of the run, in place of the trace's own.")
 @click.option("--rank", type=click.IntRange(0), help="Rank, in place of the trace's own.")
 def convert(sources: tuple[str, ...], output: Path, run: str | None, rank: int | None) -> None:
-    """Write traces into a Parquet store; a (run, rank) that it has already is replaced."""
+    """Write traces into a Parquet store.
+
+    A (run, rank) that the store has already is replaced.
+    """
     trace = _load(sources, run, rank)
     trace.to_parquet(output)
     click.echo(f"{visible(str(output))}: {trace.summary().title}", err=True)
@@ -124,23 +135,27 @@ def answer(
     form: str | None,
     output: Path | None,
 ) -> None:
-    """Ask a question: NAME is one of the catalogue, or a path that ends in .sql.
+    """Ask a question of the catalogue.
 
-    Alone: the list of questions. With a NAME alone: its columns and parameters.
+    NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
+    NAME alone: its columns and parameters.
     """
     from profframe.trace import answers
 
     form = _checked_form(form, output)
     if name is None:
-        _emit(answers(), form, output)
+        listed = answers()
+        _emit(listed, form, output, _sentences(listed))
         return
     given = dict(map(_parameter, parameters))
     _check(name, given)
     if not sources:
-        _emit(_columns(name), form, output)
+        columns = _columns(name)
+        _emit(columns, form, output, _sentences(columns))
         return
     trace = _load(sources)
-    _emit(trace.answer(name, **given), form, output, trace.traces)
+    rows = trace.answer(name, **given)
+    _emit(rows, form, output, _rows(rows, trace))
 
 
 @verbs.command()
@@ -149,16 +164,23 @@ def answer(
 @_form
 @_output
 def sql(source: str, query: str, form: str | None, output: Path | None) -> None:
-    """Run one SELECT over the tables of SOURCE: events, memory, flows, ..."""
+    """Run one SELECT over the tables.
+
+    They are: events, memory, flows, counters, instants, threads, traces, quality.
+    """
     form = _checked_form(form, output)
     trace = _load((source,))
-    _emit(trace.sql(query), form, output, trace.traces)
+    rows = trace.sql(query)
+    _emit(rows, form, output, _rows(rows, trace))
 
 
 @verbs.command()
 @_sources
 def info(sources: tuple[str, ...]) -> None:
-    """Show what is inside: where it is from, runs, ranks, tables, threads, quality notes."""
+    """Show what is inside.
+
+    Runs, ranks, what each trace's header says, tables, threads, and quality notes.
+    """
     from profframe.show import terminal
 
     trace = _load(sources)
@@ -167,7 +189,7 @@ def info(sources: tuple[str, ...]) -> None:
         terminal.summary(found, " ".join(sources)),
         *terminal.headers(found.traces),
         terminal.table(_row_counts(trace), width, "Tables"),
-        terminal.table(terminal.without_empty(trace.threads), width, "Threads"),
+        terminal.ranking(trace.threads.select(_THREAD), _MOST_THREADS, width, "Threads"),
     ]
     if found.quality.height:
         parts.append(terminal.notes(found.quality, width))
@@ -302,17 +324,12 @@ def _checked_form(form: str | None, output: Path | None) -> str:
     return chosen
 
 
-def _emit(
-    frame: pl.DataFrame, form: str, output: Path | None, traces: pl.DataFrame | None = None
-) -> None:
+def _emit(frame: pl.DataFrame, form: str, output: Path | None, human: _Human) -> None:
     """Write a frame in a form, to a file or to stdout."""
     if form == "table" and output is None:
-        from profframe.show import terminal
-
-        since = frame if traces is None else terminal.since_start(frame, traces)
-        _print(terminal.table(since, _width()))
+        _print(human(_width()))
         return
-    data = _encoded(frame, form, traces)
+    data = _encoded(frame, form, human)
     if output is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
@@ -321,19 +338,40 @@ def _emit(
         output.write_bytes(data)
 
 
-def _encoded(frame: pl.DataFrame, form: str, traces: pl.DataFrame | None) -> bytes:
+def _encoded(frame: pl.DataFrame, form: str, human: _Human) -> bytes:
     if form == "json":
-        return frame.write_json().encode() + b"\n"
+        return _without_bytes(frame).write_json().encode() + b"\n"
     if form == "csv":
-        return _flat(frame).write_csv().encode()
+        return _flat(_without_bytes(frame)).write_csv().encode()
     if form == "parquet":
         file = io.BytesIO()
         frame.write_parquet(file)
         return file.getvalue()
     from profframe.show import terminal
 
-    since = frame if traces is None else terminal.since_start(frame, traces)
-    return terminal.text(terminal.table(since, None)).encode()
+    return terminal.text(human(None)).encode()
+
+
+def _rows(frame: pl.DataFrame, trace: Trace) -> _Human:
+    """How people see the rows of a query; on a terminal without the columns that say nothing."""
+    from profframe.show import terminal
+
+    rows = terminal.since_start(frame, trace.traces)
+    return lambda width: terminal.table(terminal.compact(rows) if width else rows, width)
+
+
+def _sentences(frame: pl.DataFrame) -> _Human:
+    """How people see documentation."""
+    from profframe.show import terminal
+
+    return lambda _: terminal.prose(frame)
+
+
+def _without_bytes(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with bytes as hexadecimal digits."""
+    import polars as pl
+
+    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
 
 
 def _flat(frame: pl.DataFrame) -> pl.DataFrame:

@@ -479,7 +479,13 @@ def _chosen(table: pa.Table, where: str) -> pa.Table:
 
 def _frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
     """The rows of a query, DuckDB's 128-bit sums as Int64 where they fit."""
-    frame = _plain(relation.to_arrow_table())
+    try:
+        frame = _plain(relation.to_arrow_table())
+    except pl.exceptions.PolarsError as error:
+        types = ", ".join(map(str, relation.types))
+        raise AnswerError(
+            f"polars lacks a type among those of the result ({types}); cast it: x::VARCHAR"
+        ) from error
     wide = [n for n, t in zip(relation.columns, relation.types, strict=True) if t == "HUGEINT"]
     try:
         return frame.with_columns(pl.col(wide).cast(pl.Int64))

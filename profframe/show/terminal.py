@@ -24,6 +24,9 @@ _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
 _KEYS: Final = ("run", "rank")
 _MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
+_BESIDE: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
+"""Columns of an answer that stand right of another one in a ranking."""
+_MOST_HEADERS: Final = 8
 _NUMBERS_AS_NAMES: Final = frozenset({"rank", "device", "stream", "thread", "step", "scope"})
 """Integers that name something: they take no separators."""
 _ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
@@ -88,7 +91,7 @@ def table(frame: pl.DataFrame, width: int | None, title: str = "") -> Renderable
     rich.console.RenderableType
         What `rich` prints.
     """
-    cells = {name: [cell(name, value) for value in frame[name]] for name in frame.columns}
+    cells = {name: [cell(name, value) for value in frame[name].to_list()] for name in frame.columns}
     texts = {name for name in frame.columns if not frame.schema[name].is_numeric()}
     widths = _widths(cells, texts, width)
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
@@ -111,7 +114,7 @@ def table(frame: pl.DataFrame, width: int | None, title: str = "") -> Renderable
 
 
 def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
-    """The first rows of an answer that has its largest first, shares beside what they share in.
+    """The first rows of an answer that has its largest first, what matters most to the left.
 
     Parameters
     ----------
@@ -130,12 +133,12 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
         What `rich` prints.
     """
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
-    first = _without_single_trace(frame).head(top)
+    first = _without_constant_keys(frame).head(top)
     names = list(first.columns)
-    for share, of in (("self_share", "self_ns"), ("share", "total_ns")):
-        if share in names:
-            names.remove(share)
-            names.insert(names.index(of) + 1, share)
+    for name, left in _BESIDE:
+        if name in names:
+            names.remove(name)
+            names.insert(names.index(left) + 1, name)
     return table(first.select(names), width, title + more)
 
 
@@ -202,15 +205,41 @@ def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
     Yields
     ------
     rich.console.RenderableType
-        What `rich` prints, one for each (run, rank).
+        What `rich` prints, one for each of the first (run, rank).
     """
-    for row in traces.iter_rows(named=True):
+    for row in traces.head(_MOST_HEADERS).iter_rows(named=True):
         lines = _lines()
         for name, value in row.items():
             if value is not None and name not in _KEYS:
-                lines.add_row(name, Text(units.visible(str(value))))
+                moment = name in _MOMENTS and row["clock"] == "utc"
+                text = units.moment(value) if moment else units.visible(str(value))
+                lines.add_row(heading(name) if moment else name, Text(text))
         title = f"{units.visible(row['run'])}, rank {row['rank']}"
         yield Group(Text(title, style="bold cyan"), lines)
+    if traces.height > _MOST_HEADERS:
+        yield Text(f"and {traces.height - _MOST_HEADERS:,} more", style="dim")
+
+
+def prose(frame: pl.DataFrame) -> RenderableType:
+    """A frame of sentences, which are wrapped and not cut.
+
+    Parameters
+    ----------
+    frame
+        Text; its first column is never wrapped.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for name in frame.columns:
+        first = name == frame.columns[0]
+        grid.add_column(heading(name), no_wrap=first, overflow="fold")
+    for row in frame.iter_rows():
+        grid.add_row(*(Text(units.visible(value or "")) for value in row))
+    return grid
 
 
 def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
@@ -230,9 +259,11 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     """
     import polars as pl
 
-    moments = [n for n in _MOMENTS if n in frame.columns and frame.schema[n].is_integer()]
+    moments = [n for n in _MOMENTS if frame.schema.get(n) == pl.Int64]
     starts = traces.select(*_KEYS, pl.col("start_ns").alias("_start"))
-    if set(_KEYS) <= set(frame.columns):
+    if not moments:
+        return frame
+    if all(frame.schema.get(key) == traces.schema[key] for key in _KEYS):
         placed = frame.join(starts, on=_KEYS, how="left", maintain_order="left")
     elif traces.height == 1:
         placed = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
@@ -241,9 +272,10 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     return placed.with_columns(pl.col(moments) - pl.col("_start").fill_null(0)).drop("_start")
 
 
-def without_empty(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame without the columns that have no value in any row."""
-    return frame.select(column for column in frame if column.null_count() < frame.height)
+def compact(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame without columns that say nothing: all NULL, or the one run and rank there is."""
+    full = frame.select(column for column in frame if column.null_count() < frame.height)
+    return _without_constant_keys(full if frame.height else frame)
 
 
 def console(*, error: bool = False) -> Console:
@@ -266,9 +298,11 @@ def _lines() -> Table:
     return lines
 
 
-def _without_single_trace(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame without run and rank where they are the same in all rows."""
-    return frame.drop(_KEYS) if frame.select(_KEYS).n_unique() <= 1 else frame
+def _without_constant_keys(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame without the run, or run and rank, where they are the same in all rows."""
+    if not set(_KEYS) <= set(frame.columns) or frame["run"].n_unique() > 1:
+        return frame
+    return frame.drop("run") if frame["rank"].n_unique() > 1 else frame.drop(_KEYS)
 
 
 def _widths(cells: Mapping[str, list[str]], texts: set[str], width: int | None) -> dict[str, int]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSAFE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -25,6 +27,18 @@ def duration(ns: float) -> str:
     if size >= 999_999.5:
         return f"{ns / 1e6:.3f} ms"
     return f"{ns / 1e3:.3f} us"
+
+
+def moment(ns: int) -> str:
+    """A time since the Unix epoch as a date, to the nanosecond.
+
+    Examples
+    --------
+    >>> moment(1_700_000_000_123_456_789)
+    '2023-11-14 22:13:20.123456789 UTC'
+    """
+    seconds, rest = divmod(ns, 10**9)
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%d %H:%M:%S}.{rest:09} UTC"
 
 
 def size(number: float) -> str:
