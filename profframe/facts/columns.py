@@ -1,0 +1,106 @@
+"""Arrow columns to narrow NumPy arrays and back: what the facts share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+
+if TYPE_CHECKING:
+    from profframe.intervals import Ints, Mask
+
+Tables: TypeAlias = Mapping[str, pa.Table]
+"""The tables of one trace, by the names of ``schema.TABLES``."""
+Fact: TypeAlias = Callable[[Tables], Tables]
+"""Takes the tables and gives them back with more columns, and notes in ``quality``."""
+
+_LAST = np.iinfo(np.int64).max
+
+
+def numbers(table: pa.Table, name: str, missing: int = 0) -> Ints:
+    """Column of integers, with ``missing`` where it is NULL."""
+    column = table[name]
+    filled = column.fill_null(missing) if column.null_count else column
+    values: Ints = filled.to_numpy().astype(np.int64, copy=False)
+    return values
+
+
+def present(table: pa.Table, *names: str) -> Mask:
+    """Rows where none of the columns is NULL."""
+    mask: Mask = np.ones(table.num_rows, np.bool_)
+    for name in names:
+        if table[name].null_count:
+            mask &= table[name].is_valid().to_numpy()
+    return mask
+
+
+def flags(table: pa.Table, name: str) -> Mask:
+    """Column of booleans; NULL is false."""
+    mask: Mask = table[name].fill_null(False).to_numpy()
+    return mask
+
+
+def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
+    """Dictionary-encoded column as numbers of its distinct texts; -1 is NULL."""
+    column = table[name].unify_dictionaries()
+    texts: list[str] = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+    parts = [chunk.indices.fill_null(-1).to_numpy() for chunk in column.chunks]
+    codes: Ints = np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64)
+    return codes, texts
+
+
+def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
+    """Rows of ``events`` whose kind is one of these."""
+    codes, texts = words(events, "kind")
+    mask: Mask = np.array([text in kinds for text in texts], np.bool_)[codes]
+    return mask
+
+
+def source_order(events: pa.Table) -> Ints:
+    """The profiler's own order of the rows, where it gave one; the others come after."""
+    return numbers(events, "ev_idx", missing=_LAST)
+
+
+def ids(rows: Ints) -> pa.Array:
+    """Row numbers as event ids; -1 is NULL."""
+    return pa.array(rows, pa.int64(), mask=rows < 0)
+
+
+def column(name: str, values: Ints, known: Mask) -> pa.Array:
+    """Integers of the type that ``events`` has for them, NULL where not ``known``."""
+    return pa.array(values, schema.EVENTS.arrow.field(name).type, mask=~known)
+
+
+def with_columns(tables: Tables, name: str, **columns: pa.Array) -> Tables:
+    """Tables in which one has more columns."""
+    table = tables[name]
+    for column_name, values in columns.items():
+        table = table.append_column(column_name, values)
+    return {**tables, name: table}
+
+
+def with_note(tables: Tables, check: str, rows: Ints, action: str, detail: str) -> Tables:
+    """Tables with a row more in ``quality``, if the check found ``rows`` of ``events``."""
+    if not rows.size:
+        return tables
+    quality = tables["quality"]
+    found = {
+        "check": check,
+        "events": rows.size,
+        "example_event_id": int(rows[0]),
+        "action": action,
+        "detail": detail,
+    }
+    note = pa.Table.from_pylist([found], schema=quality.schema)
+    return {**tables, "quality": pa.concat_tables([quality, note])}
+
+
+def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:
+    """Rows whose text is one of these."""
+    mask: Mask = pc.is_in(column_, value_set=pa.array(texts)).to_numpy()
+    return mask

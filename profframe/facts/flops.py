@@ -1,0 +1,107 @@
+"""Floating-point operations, by torch's own formulas (``with_flops``)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from profframe.facts.columns import Tables, column, is_kind, with_columns, words
+
+Shape: TypeAlias = Sequence[int]
+Formula: TypeAlias = Callable[[Sequence[Shape], Sequence[str]], int]
+"""Takes the input shapes and the concrete values of the inputs of an op."""
+
+
+def flops(tables: Tables) -> Tables:
+    """Add ``torch_flops``: what torch gives where the profile was taken with ``with_flops``.
+
+    Examples
+    --------
+    >>> FORMULAS["aten::mm"]([[8, 16], [16, 4]], [])
+    1024
+    """
+    events = tables["events"]
+    counted = np.full(events.num_rows, -1, np.int64)
+    if _recorded(tables):
+        names, name_texts = words(events, "name")
+        formula = np.array([text in FORMULAS for text in name_texts] + [False], np.bool_)
+        rows = np.flatnonzero(formula[names] & is_kind(events, ("host_op",)))
+        dims, dim_texts = words(events, "input_dims")
+        values, value_texts = words(events, "concrete_inputs")
+        of_rows = np.stack([names[rows], dims[rows], values[rows]], axis=1)
+        distinct, which = np.unique(of_rows, axis=0, return_inverse=True)
+        found = [
+            _count(name_texts[name], _text(dim_texts, dim), _text(value_texts, value))
+            for name, dim, value in distinct.tolist()
+        ]
+        counted[rows] = np.array(found, np.int64)[which] if rows.size else -1
+    values_column = column("torch_flops", counted, counted >= 0)
+    return with_columns(tables, "events", torch_flops=values_column)
+
+
+def _recorded(tables: Tables) -> bool:
+    flags = tables["traces"]["profiler_flags"].to_pylist()
+    return any(json.loads(text).get("with_flops") for text in flags if text)
+
+
+def _text(texts: Sequence[str], code: int) -> str:
+    return texts[code] if code >= 0 else "[]"
+
+
+def _count(name: str, dims: str, values: str) -> int:
+    """Torch's number; 0, as torch has it, where the inputs do not fit the formula."""
+    try:
+        return FORMULAS[name](json.loads(dims), json.loads(values))
+    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+        return 0
+
+
+def _matmul(first: Shape, second: Shape) -> int:
+    return 2 * math.prod(first) // first[-1] * math.prod(second)
+
+
+def _batched(first: Shape, second: Shape) -> int:
+    return _matmul(first, second) // first[0]
+
+
+def _elements(shapes: Sequence[Shape]) -> int:
+    return math.prod(shapes[0])
+
+
+def _conv2d(shapes: Sequence[Shape], values: Sequence[str]) -> int:
+    (batch, channels, *image), (out_channels, _, *kernel) = shapes[0], shapes[1]
+    stride, padding, dilation = (_pair(text) for text in values[3:6])
+    groups = int(values[6])
+    out = [
+        (size + 2 * pad - spread * (width - 1) - 1) // step + 1
+        for size, pad, spread, width, step in zip(
+            image, padding, dilation, kernel, stride, strict=True
+        )
+    ]
+    work = math.prod(out) * math.prod(kernel) * channels * out_channels
+    return 2 * batch * work // groups
+
+
+def _pair(text: str) -> Shape:
+    """A list of two; torch counts nothing for ``padding="same"``."""
+    first, second = json.loads(text)
+    return first, second
+
+
+FORMULAS: Final[Mapping[str, Formula]] = MappingProxyType(
+    {
+        "aten::mm": lambda shapes, _: _matmul(shapes[0], shapes[1]),
+        "aten::addmm": lambda shapes, _: _matmul(shapes[1], shapes[2]),
+        "aten::bmm": lambda shapes, _: _batched(shapes[0], shapes[1]),
+        "aten::baddbmm": lambda shapes, _: _batched(shapes[1], shapes[2]),
+        "aten::conv2d": _conv2d,
+        "aten::add": lambda shapes, _: _elements(shapes),
+        "aten::mul": lambda shapes, _: _elements(shapes),
+    }
+)
+"""Name of the op -> its formula."""

@@ -1,0 +1,146 @@
+"""What every slice is: its ``kind``, whatever word its source has for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import Tables, with_columns, words
+from profframe.intervals import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A slice that fits all three patterns has this kind.
+
+    A pattern is a regular expression for the whole text; None fits anything, also a missing text.
+
+    Attributes
+    ----------
+    kind : str
+        One of ``schema.KINDS``.
+    category : str, optional
+        Pattern for the source's category.
+    name : str, optional
+        Pattern for the name.
+    process : str, optional
+        Pattern for the name of the process.
+    """
+
+    kind: str
+    category: str | None = None
+    name: str | None = None
+    process: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in schema.KINDS:
+            raise ValueError(f"{self.kind!r} is not a kind; kinds are {', '.join(schema.KINDS)}")
+
+
+Classifier: TypeAlias = Sequence[Rule]
+"""Rules in order: the first that fits decides. What fits none is ``other``."""
+
+_ASCEND_DEVICE = r"Ascend Hardware.*"
+_ACCELERATORS = r"(cuda|hip|xpu|mtia|privateuse1|glow)"
+
+RULES: Final[tuple[Rule, ...]] = (
+    # PyTorch; capitalised words until 2021.
+    Rule("host_op", category=r"cpu_op|Operator"),
+    Rule("annotation", category=r"user_annotation"),
+    Rule("python", category=r"python_function"),
+    Rule("runtime", category=rf"{_ACCELERATORS}_runtime|Runtime"),
+    Rule("driver", category=rf"{_ACCELERATORS}_driver"),
+    Rule("memcpy", category=r"gpu_memcpy|Memcpy"),
+    Rule("memset", category=r"gpu_memset|Memset"),
+    Rule("sync", category=rf"{_ACCELERATORS}_sync"),
+    Rule("device_annotation", category=r"gpu_user_annotation|mtia_insight"),
+    # MTIA puts all that its queues do in one category.
+    Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
+    Rule("memcpy", category=r"mtia_ccp_events", name=r"dma_request"),
+    Rule("kernel", category=r"kernel|concurrent_kernel|Kernel|hpu_op|mtia_ccp_events"),
+    Rule("overhead", category=r"overhead"),
+    Rule("profiler", category=r"Trace"),
+    # Ascend: host queue; slices without a category, named by the process that they are in.
+    Rule("runtime", category=r"enqueue|dequeue"),
+    Rule("sync", category=r"", name=r"(NOTIFY|EVENT)_(RECORD|WAIT).*", process=_ASCEND_DEVICE),
+    Rule("memcpy", category=r"", name=r"(MEMCPY|SDMA)_.*", process=_ASCEND_DEVICE),
+    Rule("kernel", category=r"", process=_ASCEND_DEVICE),
+    Rule("runtime", category=r"", process=r"CANN"),
+)
+"""The rules that are used unless others are given."""
+
+
+def kinds(tables: Tables, classifier: Classifier = RULES) -> Tables:
+    """Add ``kind``.
+
+    Rules are applied to the distinct combinations of category and process, and to the distinct
+    names only of those where a name can matter.
+
+    Examples
+    --------
+    >>> from profframe.facts.kinds import RULES, Rule
+    >>> mine = (Rule("annotation", category="cpu_op", name="my_lib::.*"), *RULES)
+    """
+    events = tables["events"]
+    categories, category_texts = words(events, "category")
+    names, name_texts = words(events, "name")
+    processes, process_texts = _processes(tables)
+    combination = (categories + 1) * (len(process_texts) + 1) + processes + 1
+    codes = np.empty(events.num_rows, np.int8)
+    for rows in _groups(combination):
+        category = _text(category_texts, categories[rows[0]])
+        process = _text(process_texts, processes[rows[0]])
+        possible = [rule for rule in classifier if _fits(rule, category, process)]
+        if not possible or possible[0].name is None:
+            codes[rows] = _code(possible, None)
+            continue
+        distinct, which = np.unique(names[rows], return_inverse=True)
+        found = [_code(possible, _text(name_texts, name)) for name in distinct]
+        codes[rows] = np.array(found, np.int8)[which]
+    kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), list(schema.KINDS))
+    return with_columns(tables, "events", kind=kind)
+
+
+def _fits(rule: Rule, category: str | None, process: str | None) -> bool:
+    return _matches(rule.category, category) and _matches(rule.process, process)
+
+
+def _code(possible: Sequence[Rule], name: str | None) -> int:
+    kind = next((rule.kind for rule in possible if _matches(rule.name, name)), "other")
+    return schema.KINDS.index(kind)
+
+
+def _matches(pattern: str | None, text: str | None) -> bool:
+    """A missing text is as an empty one."""
+    return pattern is None or re.fullmatch(pattern, text or "", re.DOTALL) is not None
+
+
+def _processes(tables: Tables) -> tuple[Ints, list[str]]:
+    """For every slice, the number of its process's name; -1 where it has none."""
+    threads = tables["threads"]
+    texts = sorted({text for text in threads["process_name"].to_pylist() if text is not None})
+    number = {text: i for i, text in enumerate(texts)}
+    of_thread = dict(
+        zip(threads["thread"].to_pylist(), threads["process_name"].to_pylist(), strict=True)
+    )
+    thread = tables["events"]["thread"].to_numpy()
+    size = 1 + max([*of_thread, int(thread.max(initial=0))])
+    lookup = np.array([number.get(of_thread.get(i) or "", -1) for i in range(size)], np.int64)
+    return lookup[thread], texts
+
+
+def _groups(combination: Ints) -> Iterator[Ints]:
+    """Rows of each distinct value."""
+    order = np.argsort(combination, kind="stable")
+    bounds = np.flatnonzero(np.diff(combination[order])) + 1
+    return (rows for rows in np.split(order, bounds) if rows.size)
+
+
+def _text(texts: Sequence[str], code: int) -> str | None:
+    return texts[code] if code >= 0 else None

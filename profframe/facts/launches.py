@@ -1,0 +1,160 @@
+"""Which call put a slice on a device, which op made the call, and how much device time that is."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profframe import schema
+from profframe.facts.columns import (
+    Tables,
+    column,
+    ids,
+    is_kind,
+    numbers,
+    present,
+    with_columns,
+    with_note,
+    words,
+)
+from profframe.intervals import Ints, Mask, subtree_sums
+
+_ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
+
+
+def launches(tables: Tables) -> Tables:
+    """Add ``launch_id op_id device_ns self_device_ns``.
+
+    A slice on a device belongs to the runtime or driver call with its correlation, and so to the
+    innermost host op around that call; to the op of its External id only where there is no call.
+    A busy slice counts once, at its op, else at its call; ``device_ns`` of a host slice is the
+    sum over all that is inside it.
+    """
+    events = tables["events"]
+    device = np.flatnonzero(is_kind(events, _ON_DEVICE))
+    launch = np.full(events.num_rows, -1, np.int64)
+    launch[device] = _launches(tables, device)
+    op = _ops_around(tables, launch)
+    without = device[launch[device] < 0]
+    op[without] = _ops_by_external_id(tables, without)
+
+    busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
+    dur = np.where(busy, numbers(events, "dur_ns"), 0)
+    credited = np.where(op >= 0, op, launch)
+    own = dur.copy()
+    attached = np.flatnonzero(busy & (credited >= 0))
+    np.add.at(own, credited[attached], dur[attached])
+    inclusive = own.copy()
+    nests = present(events, "preorder")
+    rows = np.flatnonzero(nests)
+    place = np.cumsum(nests) - 1
+    last = place[numbers(events, "last_descendant_id")[rows]]
+    inclusive[rows] = subtree_sums(numbers(events, "preorder")[rows], last, own[rows])
+
+    known = nests | busy | (own > 0)
+    with_facts = with_columns(
+        tables,
+        "events",
+        launch_id=ids(launch),
+        op_id=ids(op),
+        device_ns=column("device_ns", inclusive, known),
+        self_device_ns=column("self_device_ns", own, known),
+    )
+    return _with_notes(with_facts, launch, op)
+
+
+def _launches(tables: Tables, device: Ints) -> Ints:
+    """Row of the call with the correlation of each device slice; of several the innermost.
+
+    Correlations are unique in a process. Where several processes make calls, a slice whose own
+    process is one of them is joined in that process only.
+    """
+    events = tables["events"]
+    correlation = numbers(events, "correlation")
+    process, _ = words(events, "pid")
+    calls = np.flatnonzero(is_kind(events, schema.LAUNCH_KINDS) & (correlation != 0))
+    start = numbers(events, "start_ns")
+    calls = calls[np.lexsort((calls, -numbers(events, "dur_ns")[calls], start[calls]))]
+    anywhere = _last_equal(correlation[calls], calls, correlation[device])
+    processes = np.unique(process[calls])
+    if processes.size < 2:
+        return anywhere
+    distinct = np.unique(correlation)
+    key = process * distinct.size + np.searchsorted(distinct, correlation)
+    within = _last_equal(key[calls], calls, key[device])
+    found = np.where(np.isin(process[device], processes), within, anywhere)
+    found[correlation[device] == 0] = -1
+    return found
+
+
+def _last_equal(keys: Ints, values: Ints, wanted: Ints) -> Ints:
+    """For each wanted key the last value that has it, or -1."""
+    if not keys.size:
+        return np.full(wanted.size, -1, np.int64)
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], wanted, side="right") - 1
+    at = order[place]
+    return np.where((place >= 0) & (keys[at] == wanted), values[at], -1)
+
+
+def _ops_around(tables: Tables, launch: Ints) -> Ints:
+    """For each slice with a launch, the innermost host op around it."""
+    events = tables["events"]
+    parent = numbers(events, "parent_id", missing=-1)
+    is_op = is_kind(events, ("host_op",))
+    op = launch.copy()
+    rows = np.flatnonzero(op >= 0)
+    while (rows := rows[~is_op[op[rows]]]).size:
+        op[rows] = parent[op[rows]]
+        rows = rows[op[rows] >= 0]
+    return op
+
+
+def _ops_by_external_id(tables: Tables, rows: Ints) -> Ints:
+    """Host op, else annotation, that is the only one with the External id of each row.
+
+    A sync's External id is its own correlation, so it tells nothing.
+    """
+    events = tables["events"]
+    external = numbers(events, "external_id")
+    wanted = np.where(is_kind(events, ("sync",))[rows], 0, external[rows])
+    if not wanted.any():
+        return np.full(rows.size, -1, np.int64)
+    found = np.full(rows.size, -1, np.int64)
+    open_ = wanted != 0
+    for kind in ("host_op", "annotation"):
+        named = np.flatnonzero(is_kind(events, (kind,)) & (external != 0))
+        number, first, count = np.unique(external[named], return_index=True, return_counts=True)
+        at = _last_equal(number, np.arange(number.size), wanted)
+        known = open_ & (at >= 0)
+        unique = known & (np.append(count, 0)[at] == 1)
+        found[unique] = named[first[at[unique]]]
+        open_ &= ~known
+    return found
+
+
+def _with_notes(tables: Tables, launch: Ints, op: Ints) -> Tables:
+    events = tables["events"]
+    busy = is_kind(events, schema.DEVICE_KINDS)
+    lost = busy & (numbers(events, "correlation") != 0) & (launch < 0)
+    tables = with_note(
+        tables,
+        "kernel_without_launch",
+        np.flatnonzero(lost),
+        "kept, launch_id NULL",
+        "device slices whose correlation no call of their process has",
+    )
+    return with_note(
+        tables,
+        "external_id_mismatch",
+        np.flatnonzero(_mismatch(tables, launch, op)),
+        "op_id is the op around the launch",
+        "device slices whose external_id is not that of the op around their launch",
+    )
+
+
+def _mismatch(tables: Tables, launch: Ints, op: Ints) -> Mask:
+    events = tables["events"]
+    external, known = numbers(events, "external_id"), present(events, "external_id")
+    joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
+    mismatch: Mask = joined & known & known[op] & (external[op] != external)
+    return mismatch

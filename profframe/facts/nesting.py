@@ -1,0 +1,65 @@
+"""Which host slice is inside which on its thread, and the time that is its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profframe import schema
+from profframe.facts.columns import (
+    Tables,
+    column,
+    flags,
+    ids,
+    is_kind,
+    numbers,
+    present,
+    source_order,
+    with_columns,
+    with_note,
+)
+from profframe.intervals import Ints, Mask, child_sums, nest
+
+
+def nesting(tables: Tables) -> Tables:
+    """Add ``parent_id depth root_id preorder last_descendant_id self_ns``.
+
+    What nests is every synchronous host slice with a start and a duration, by thread, as torch
+    does it (see :func:`profframe.intervals.nest`); ties by the profiler's own order, then the
+    source's. Slices that overlap the one before them without being inside it are counted in
+    ``quality`` as ``crossing_slices``.
+    """
+    events = tables["events"]
+    timed = present(events, "start_ns", "dur_ns")
+    nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
+    rows = np.flatnonzero(nests)
+    start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")
+    thread = numbers(events, "thread")[rows]
+    forest = nest(thread, start, start + dur[rows], source_order(events)[rows])
+
+    own = dur.copy()
+    own[rows] -= child_sums(forest.parent, dur[rows])
+    busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
+    tables = with_columns(
+        tables,
+        "events",
+        parent_id=ids(_spread(nests, np.where(forest.parent < 0, -1, rows[forest.parent]))),
+        depth=column("depth", _spread(nests, forest.depth), nests),
+        root_id=ids(_spread(nests, rows[forest.root])),
+        preorder=ids(_spread(nests, forest.preorder)),
+        last_descendant_id=ids(_spread(nests, rows[forest.last])),
+        self_ns=column("self_ns", own, nests | busy),
+    )
+    return with_note(
+        tables,
+        "crossing_slices",
+        rows[forest.crossing],
+        "nested as torch does: the earlier slice is not the parent of the later one",
+        "slices of one thread that start before the sibling before them has ended",
+    )
+
+
+def _spread(nests: Mask, values: Ints) -> Ints:
+    """Values of the nesting rows on all rows; -1 elsewhere."""
+    out = np.full(nests.size, -1, np.int64)
+    out[nests] = values
+    return out

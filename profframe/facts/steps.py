@@ -1,0 +1,51 @@
+"""Which profiler step a slice belongs to."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from profframe import schema
+from profframe.facts.columns import (
+    Tables,
+    column,
+    is_kind,
+    numbers,
+    present,
+    with_columns,
+    words,
+)
+from profframe.intervals import stab
+
+_STEP = re.compile(r"ProfilerStep#(\d{1,18})")
+_MARKS = ("annotation", "host_op")
+
+
+def steps(tables: Tables) -> Tables:
+    """Add ``step``.
+
+    A host slice is in the step that it starts in, on any thread of the process; a step is open
+    from its start until before its end, and of several the one that started last counts. A device
+    slice is in the step of its launch.
+    """
+    events = tables["events"]
+    name, texts = words(events, "name")
+    matches = [_STEP.fullmatch(text) for text in texts]
+    number = np.array([int(m[1]) if m else -1 for m in matches] + [-1], np.int64)[name]
+    start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
+    process, _ = words(events, "pid")
+
+    is_mark = (number >= 0) & (dur > 0) & present(events, "start_ns", "dur_ns")
+    marks = np.flatnonzero(is_mark & is_kind(events, _MARKS))
+    rows = np.flatnonzero(is_kind(events, schema.HOST_KINDS) & present(events, "start_ns"))
+    last_inside = start[marks] + dur[marks] - 1
+    group = process + 1
+    found = stab(group[marks], start[marks], last_inside, group[rows], start[rows])
+    step = np.full(events.num_rows, -1, np.int64)
+    step[rows] = np.append(number[marks], -1)[found]
+
+    launch = numbers(events, "launch_id", missing=-1)
+    launched = np.flatnonzero(launch >= 0)
+    step[launched] = step[launch[launched]]
+    return with_columns(tables, "events", step=column("step", step, step >= 0))
