@@ -1,0 +1,360 @@
+"""The command line as people use it: what it prints, where, and its exit code."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe import cli, schema
+from profframe.trace import Trace
+from tests.builders import table
+
+EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
+MODULE = [sys.executable, "-m", "profframe"]
+HOSTILE = "[red]a[/red]\x1b[31m\nb\u202e 名前 '\"<b>"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store of two ranks with a hostile name, kernels and quality notes."""
+    events: list[dict[str, object]] = [
+        {"rank": rank, "kind": kind, "name": f"{HOSTILE} {kind}", "self_ns": 10**6 * (rank + 1)}
+        | {"event_id": i, "start_ns": 10**18 + i, "dur_ns": 10**6, "device": device}
+        for rank in (0, 1)
+        for i, (kind, device) in enumerate([("host_op", None), ("kernel", 0)])
+    ]
+    step: dict[str, object] = {
+        "rank": 1,
+        "event_id": 2,
+        "kind": "annotation",
+        "name": "ProfilerStep#4",
+        "step": 4,
+    }
+    step |= {"start_ns": 10**18, "dur_ns": 10**9}
+    rows: Mapping[str, list[dict[str, object]]] = {
+        "events": [*events, step],
+        "traces": [
+            {"rank": rank, "clock": "utc", "start_ns": 10**18, "device_type": "CUDA"}
+            for rank in (0, 1)
+        ],
+        "quality": [{"check": "truncated", "events": 3, "action": f"kept {HOSTILE}"}],
+    }
+    path = tmp_path_factory.mktemp("cli") / "store"
+    tables = {name: table(name, rows.get(name, [])) for name in schema.TABLES}
+    Trace.from_tables(tables).to_parquet(path)
+    return str(path)
+
+
+Output = tuple[int, str, str]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Output:
+    code = cli.run(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_a_trace_is_shown_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, EXAMPLE)
+
+    assert (code, err) == (0, "")
+    assert "Overview" in out
+    assert re.search(r"^Self time \(top 10 of \d+\)$", out, re.MULTILINE)
+    assert "Kernels" not in out
+    assert run(capsys, "show", EXAMPLE)[1] == out
+
+
+def test_ranks_kernels_and_quality_are_shown_where_there_are_any(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, store)
+
+    assert (code, err) == (0, "")
+    assert [line for line in out.splitlines() if line[:1].isupper()] == [
+        "Overview",
+        "Self time",
+        "Kernels",
+        "Quality",
+    ]
+    assert "2 ranks" in out
+    assert "1.000 ms" in out
+
+
+def test_names_do_nothing_to_the_terminal(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for verb in ((), ("info",), ("answer", "self_times"), ("answer", "kernels")):
+        out = run(capsys, *verb, store)[1]
+        assert not set(out) & set("\x1b\u202e")
+    assert r"[red]a[/red]\x1b[31m\nb\u202e 名前" in out
+
+
+def test_rows_are_chosen_and_sorted(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    top = run(capsys, EXAMPLE, "--top", "3", "--sort", "calls")[1]
+    calls = [int(m) for m in re.findall(r"host_op +(\d+) ", top)]
+    assert calls == sorted(calls, reverse=True)
+    assert len(calls) == 3
+    assert "1 rank," in run(capsys, store, "--rank", "1")[1]
+    assert "steps" in run(capsys, store, "--step", "4")[1]
+
+
+def test_convert_keeps_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(
+        capsys, "convert", EXAMPLE, "-o", str(tmp_path), "--run", "r", "--rank", "3"
+    )
+
+    assert (code, out) == (0, "")
+    assert "1 run, 1 rank" in err
+    assert (tmp_path / "run=r" / "rank=3" / "events.parquet").is_file()
+    converted = profframe.load(tmp_path).self_times().drop("run", "rank")
+    assert converted.equals(profframe.load(EXAMPLE).self_times().drop("run", "rank"))
+
+
+def test_answers_are_listed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
+    listed = run(capsys, "answer")[1]
+    described = run(capsys, "answer", "key_averages")[1]
+
+    assert all(name in listed for name in profframe.answers()["name"])
+    assert all(word in described for word in ("group_by_stack_n", "=0", "INTEGER", "self_cpu_ns"))
+    names = json.loads(run(capsys, "answer", "--format", "json")[1])
+    assert [row["name"] for row in names] == profframe.answers()["name"].to_list()
+
+
+def test_csv_and_json_are_the_rows(store: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    expected = profframe.load(store).self_times()
+
+    assert cli.run(["answer", "self_times", store, "--format", "csv"]) == 0
+    csv = pl.read_csv(io.BytesIO(capfdbinary.readouterr().out), schema=expected.schema)
+    assert cli.run(["answer", "self_times", store, "--format", "json"]) == 0
+    rows = json.loads(capfdbinary.readouterr().out)
+
+    assert csv.equals(expected)
+    assert rows == expected.to_dicts()
+
+
+def test_json_has_no_words_that_json_lacks(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    query = "SELECT 'nan'::DOUBLE AS a, 'inf'::DOUBLE AS b, [1, NULL] AS c, 'x'::BLOB AS d"
+
+    rows = run(capsys, "sql", store, query, "--format", "json")[1]
+    csv = run(capsys, "sql", store, query, "--format", "csv")[1]
+
+    assert json.loads(rows) == [{"a": None, "b": None, "c": [1, None], "d": "78"}]
+    assert csv == 'a,b,c,d\nNaN,inf,"[1, null]",78\n'
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "parquet", "table"])
+def test_a_file_is_written_in_the_form_of_its_ending(
+    form: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / f"rows.{form}"
+
+    code, out, err = run(capsys, "answer", "kernels", store, "-o", str(file))
+
+    assert (code, out, err) == (0, "", "")
+    assert file.stat().st_size
+    if form == "parquet":
+        assert pl.read_parquet(file).equals(profframe.load(store).kernels())
+
+
+def test_parameters_are_given_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("answer", "key_averages", EXAMPLE, "-p", "group_by_input_shape=true")
+
+    rows = json.loads(run(capsys, *asked, "--format", "json")[1])
+
+    assert rows == profframe.load(EXAMPLE).key_averages(group_by_input_shape=True).to_dicts()
+
+
+def test_moments_are_since_the_start(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert " 0.000 us" in run(capsys, "answer", "steps", store)[1]
+    sole = run(capsys, "sql", store, "SELECT max(start_ns) AS start_ns FROM events")[1]
+    assert str(10**18 + 1) in sole
+
+
+def test_info_shows_what_is_inside(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = run(capsys, "info", store)[1]
+
+    assert all(
+        word in out for word in ("2 ranks", "Tables", "Threads", "Quality", "events", "CUDA")
+    )
+    assert "2001-09-09 01:46:40.000000000 UTC" in out
+
+
+def test_a_file_named_like_a_verb_needs_its_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "info").write_bytes(Path(EXAMPLE).read_bytes())
+    monkeypatch.chdir(tmp_path)
+
+    assert run(capsys, "./info")[0] == 0
+    assert run(capsys, "info", "info")[0] == 0
+    assert run(capsys, "info")[0] == 2
+
+
+WRONG_USAGE = [
+    (),
+    ("--no-such-option",),
+    ("{store}", "--top", "0"),
+    ("{store}", "--top", "x"),
+    ("{store}", "--sort", "self"),
+    ("convert", "{store}"),
+    ("answer", "self_time", "{store}"),
+    ("answer", "self_time"),
+    ("answer", "self_times", "{store}", "--format", "parquet"),
+    ("answer", "self_times", "{store}", "--format", "xml"),
+    ("answer", "key_averages", "{store}", "-p", "group_by_stack_n"),
+    ("answer", "key_averages", "{store}", "-p", "group_by_stack_n=many"),
+    ("answer", "key_averages", "{store}", "-p", "group_by_stak_n=1"),
+    ("sql", "{store}"),
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG_USAGE, ids=range(len(WRONG_USAGE)))
+def test_wrong_usage_is_2(
+    arguments: tuple[str, ...], store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(capsys, *(argument.format(store=store) for argument in arguments))
+
+    assert (code, out) == (2, "")
+    assert "Usage: profframe" in err
+
+
+def test_a_mistyped_name_suggests_the_nearest(
+    store: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "'self_times'" in run(capsys, "answer", "self_time", store)[2]
+    assert "'self_ns'" in run(capsys, store, "--sort", "self_n")[2]
+    assert "group_by_stack_n" in run(capsys, "answer", "key_averages", "-p", "group_by_stak_n=1")[2]
+
+
+BAD_INPUT = {
+    "missing": (("{tmp}/missing.json",), "missing.json"),
+    "empty": (("{tmp}/empty",), "empty"),
+    "no trace": (("{tmp}/text",), "text"),
+    "line break in its name": (("{tmp}/a\nb",), r"a\nb"),
+    "empty folder": (("{tmp}/folder",), "folder"),
+    "damaged store": (("{tmp}/damaged",), "traces.parquet"),
+    "bad SQL": (("sql", "{store}", "SELEC 1"), "syntax error"),
+    "unknown column": (("sql", "{store}", "SELECT dur FROM events"), "dur_ns"),
+    "unknown rank": (("{store}", "--rank", "7"), "no rank 7; there is rank 0-1"),
+    "unknown step": (("{store}", "--step", "7"), "no step 7; there is step 4"),
+    "unwritable": (("convert", "{store}", "-o", "{tmp}/text/store"), "text"),
+    "unwritable file": (("answer", "-o", "{tmp}/no/such.csv"), "such.csv"),
+    "missing sql file": (("sql", "{tmp}/missing", "SELECT 1"), "missing"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "named"), BAD_INPUT.values(), ids=BAD_INPUT)
+def test_bad_input_is_1_and_one_line(
+    arguments: tuple[str, ...],
+    named: str,
+    store: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty").touch()
+    (tmp_path / "text").write_text("no trace at all")
+    (tmp_path / "a\nb").write_text("no trace at all")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "damaged" / "run=a" / "rank=0").mkdir(parents=True)
+    for name in schema.TABLES:
+        (tmp_path / "damaged" / "run=a" / "rank=0" / f"{name}.parquet").touch()
+
+    code, out, err = run(capsys, *(a.format(store=store, tmp=tmp_path) for a in arguments))
+
+    assert (code, out) == (1, "")
+    assert re.fullmatch(r"error: .+\n", err)
+    assert named in err
+
+
+def test_what_nobody_thought_of_is_one_line_too(
+    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(Trace, "self_times", fail)
+
+    assert run(capsys, store)[2].startswith(r"error: internal: RuntimeError: two\nlines")
+    monkeypatch.setenv("PROFFRAME_DEBUG", "1")
+    with pytest.raises(RuntimeError):
+        run(capsys, store)
+
+
+def test_an_interrupt_is_130(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trace, "self_times", interrupt)
+
+    assert cli.run([store]) == 130
+
+
+def test_progress_is_for_terminals_and_for_what_takes_a_while() -> None:
+    code = "import sys; from profframe import cli; cli._QUIET_S = 0; cli.run(sys.argv[1:])"
+    patient = [sys.executable, "-c", code, EXAMPLE]
+
+    assert "loading" in on_terminal(80, patient)
+    assert "loading" not in on_terminal(80, [*MODULE, EXAMPLE])
+    piped = subprocess.run(patient, check=True, capture_output=True, text=True)
+    assert piped.stderr == ""
+
+
+def test_module_and_version() -> None:
+    done = subprocess.run([*MODULE, "--version"], check=True, capture_output=True, text=True)
+
+    assert done.stdout == f"profframe {profframe.__version__}\n"
+
+
+def test_a_reader_that_goes_away_is_no_error(store: str) -> None:
+    query = "SELECT range FROM range(1000000)"
+    command = [*MODULE, "sql", store, query, "--format", "csv"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
+
+
+def on_terminal(columns: int, command: list[str]) -> str:
+    """What a terminal of some width is sent."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        environment = {k: v for k, v in os.environ.items() if k not in {"COLUMNS", "NO_COLOR"}}
+        os.execve(sys.executable, command, environment | {"TERM": "xterm"})  # noqa: S606
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    sent = b""
+    while True:
+        try:
+            sent += os.read(terminal, 65536)
+        except OSError:  # the program has ended
+            break
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return re.sub(r"\x1b\[[0-9;]*m", "", sent.decode()).replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 140])
+def test_tables_fit_the_terminal(columns: int, store: str) -> None:
+    from rich.cells import cell_len
+
+    for arguments in ((store,), ("info", store), ("sql", store, "FROM events"), ("answer",)):
+        lines = on_terminal(columns, [*MODULE, *arguments]).splitlines()
+        assert max(map(cell_len, lines)) <= columns
+    assert any("sentence" in line for line in lines)
+    shown = on_terminal(columns, [*MODULE, "sql", store, "FROM events"])
+    assert ("not shown, for want of width" in shown) == (columns < 140)

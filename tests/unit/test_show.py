@@ -1,0 +1,154 @@
+"""What a notebook and a prompt show of a trace."""
+
+from __future__ import annotations
+
+import io
+from html.parser import HTMLParser
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profframe import schema
+from profframe.selection import spans
+from profframe.show import terminal, units
+from profframe.trace import Trace
+from tests.builders import table
+
+HOSTILE = "<script>alert('x')</script>\x1b[31m&\n\""
+
+
+def trace_of(runs: list[str], quality: str = "truncated") -> Trace:
+    rows: dict[str, list[dict[str, object]]] = {
+        "events": [
+            {"run": run, "kind": kind, "start_ns": 5, "dur_ns": 2_500_000, "device": device}
+            for run in runs
+            for kind, device in (("host_op", None), ("kernel", 0), ("kernel", 0))
+        ],
+        "traces": [{"run": run, "device_type": "CUDA"} for run in runs],
+        "quality": [
+            {"run": run, "check": quality, "events": 3, "action": quality, "detail": quality}
+            for run in runs
+        ],
+    }
+    return Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+
+
+def test_repr_says_what_is_inside_in_a_few_lines() -> None:
+    assert repr(trace_of(["a"])).splitlines() == [
+        "Trace: 1 run, 1 rank, 3 events, 2.500 ms",
+        "  runs     'a' (rank 0)",
+        "  events   kernel 2, host_op 1",
+        "  devices  1 CUDA",
+        "  quality  truncated 3",
+    ]
+
+
+def test_repr_of_many_runs_and_of_nothing_is_short() -> None:
+    many = repr(trace_of([f"run{i}" for i in range(100)]))
+    nothing = repr(Trace.from_tables({name: table(name, []) for name in schema.TABLES}))
+
+    assert len(many.splitlines()) == 5
+    assert "and 95 more" in many
+    assert nothing == "Trace: 0 runs, 0 ranks, 0 events"
+
+
+class Tags(HTMLParser):
+    """Tags and text of a page."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.open.append(tag)
+        assert {name for name, _ in attrs} <= {"style"}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20) | st.just(HOSTILE)
+)
+def test_html_is_whole_and_holds_no_tag_from_a_trace(name: str) -> None:
+    page = Tags(trace_of([name, "b"], name)._repr_html_())
+
+    assert page.tags <= {"div", "strong", "table", "thead", "tbody", "tr", "th", "td", "p"}
+    assert page.open == []
+    assert units.visible(name) in page.text
+
+
+def test_html_shows_each_trace_and_a_limited_number() -> None:
+    page = trace_of([f"run{i}" for i in range(20)])._repr_html_()
+
+    assert "2.500 ms" in page
+    assert "and 12 more" in page
+
+
+@given(st.text())
+def test_visible_text_has_nothing_that_acts(text: str) -> None:
+    shown = units.visible(text)
+
+    assert shown.isprintable() or not set(shown) & set("\x1b\x07\n\r\x9b\u202e\u2028\ud800")
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("ns", "shown"),
+    [
+        (0, "0.000 us"),
+        (1, "0.001 us"),
+        (999_999, "999.999 us"),
+        (1_000_000, "1.000 ms"),
+        (999_999_499, "999.999 ms"),
+        (999_999_500, "1.000 s "),
+        (3_600 * 10**9, "3,600.000 s "),
+    ],
+)
+def test_durations_have_a_unit_that_suits(ns: int, shown: str) -> None:
+    assert units.duration(ns) == shown
+    assert units.duration(-ns).lstrip("-") == shown
+
+
+@given(st.integers(0, 2**62))
+def test_durations_are_never_a_thousand_of_a_smaller_unit(ns: int) -> None:
+    shown = units.duration(ns)
+
+    assert shown.endswith("s ") or not shown.startswith("1000.000")
+
+
+@given(st.lists(st.integers(-5, 20)))
+def test_spans_name_every_number_once(numbers: list[int]) -> None:
+    named = [part.strip() for part in spans(numbers).split(",") if part.strip()]
+
+    assert len(named) == sum(n - 1 not in numbers for n in set(numbers))
+
+
+@given(
+    st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=50), min_size=1),
+    st.integers(20, 200),
+)
+def test_no_line_is_wider_than_the_terminal(names: list[str], width: int) -> None:
+    from rich.cells import cell_len
+    from rich.console import Console
+
+    frame = pl.DataFrame({"name": names, "kind": names, "self_ns": range(len(names))})
+    file = io.StringIO()
+    Console(file=file, width=width).print(terminal.table(frame, width))
+
+    assert max(map(cell_len, file.getvalue().splitlines())) <= width
+
+
+def test_piped_names_are_whole() -> None:
+    name = "void " + "kernel" * 200
+
+    assert name in terminal.text(terminal.table(pl.DataFrame({"name": [name]}), None))
