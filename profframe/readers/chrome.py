@@ -11,11 +11,13 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from profframe.errors import NotATraceError
 from profframe.readers.assembly import assemble
@@ -70,16 +72,19 @@ _DESTINATION: Final = f"""
          ELSE {Table.INSTANTS} END::UTINYINT"""
 
 
-def _nanoseconds(column: str) -> str:
-    """Exact: microseconds are read as decimals, from numbers and from text alike."""
-    return f"(TRY_CAST({column} AS DECIMAL(28, 6)) * 1000::DECIMAL(10, 0))"
-
-
 def _from_text(type_: str, keys: tuple[str, ...]) -> dict[str, str]:
     return dict.fromkeys(keys, type_)
 
 
-_EVENT_TYPE: Final = json.dumps([_from_text("VARCHAR", _KEYS) | {"args": "JSON"}])
+_EVENT_TYPE: Final = json.dumps(
+    [
+        _from_text("VARCHAR", _KEYS)
+        | _from_text("DECIMAL(28, 6)", ("ts", "dur"))
+        | _from_text("JSON", ("args",))
+    ]
+)
+"""The decimals make DuckDB keep the text of every number; else all would go through a double."""
+_TIME_TEXT_TYPE: Final = json.dumps([_from_text("VARCHAR", ("ts", "dur"))])
 _ARGS_TYPE: Final = json.dumps(
     _from_text("BIGINT", _INTEGER_ARGS)
     | _from_text("VARCHAR", _TEXT_ARGS)
@@ -109,27 +114,33 @@ _WITH_OTHER_KEYS: Final = f"""
                 WHEN args[1] = '{{' THEN args[:-2] || ',' || other || '}}'
                 ELSE '{{"args":' || args || ',' || other || '}}' END AS args
     FROM (SELECT * EXCLUDE (m), {_OTHER_KEYS} AS other
-          FROM (SELECT unnest(from_json(t, '{_EVENT_TYPE}'), max_depth := 2),
-                       unnest(from_json(t, '["MAP(VARCHAR, JSON)"]')) AS m FROM pieces))"""
-_EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}'), max_depth := 2) FROM pieces"
+          FROM (SELECT {{events}}, unnest(from_json(t, '["MAP(VARCHAR, JSON)"]')) AS m
+                FROM pieces))"""
+_EVENTS: Final = f"unnest(from_json(t, '{_EVENT_TYPE}'), max_depth := 2)"
+_TIME_TEXTS: Final = f"unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text"
 
 
-def _select(other_keys: bool, old_args: bool) -> str:
-    """The query that makes the rows of a wave, in the columns that `assembly` takes."""
+def _select(other_keys: bool, old_args: bool, time_texts: bool) -> str:
+    """The query that makes the rows of a wave, in the columns that `rows` takes."""
+    events = f"{_EVENTS}, {_TIME_TEXTS}" if time_texts else _EVENTS
+    if other_keys:
+        source = _WITH_OTHER_KEYS.replace("{events}", events)
+    else:
+        source = f"SELECT {events} FROM pieces"
     external_id, input_dims, old = 'a."External id"', 'a."Input Dims"', ""
     if old_args:
         external_id = f'coalesce({external_id}, o."external id")'
         input_dims = f'coalesce({input_dims}, o."Input dims")'
         old = f", from_json(args, '{_OLD_ARGS_TYPE}') AS o"
     on_device = f'(cat IN {_DEVICE_CATEGORIES!r} OR a."Stream Id" IS NOT NULL)'
+    lost_time = " OR time_text.ts IS NOT NULL AND ts IS NULL" if time_texts else ""
+    lost_dur = " OR time_text.dur IS NOT NULL AND dur IS NULL" if time_texts else ""
     return f"""
     SELECT {_DESTINATION} AS destination, ph AS phase, cat AS category, name, pid, tid,
-           TRY_CAST({_nanoseconds("ts")} AS BIGINT) AS time_ns,
-           TRY_CAST({_nanoseconds("dur")} AS BIGINT) AS dur_ns,
-           ts IS NOT NULL AND TRY_CAST({_nanoseconds("ts")} AS BIGINT) IS NULL AS bad_time,
-           dur IS NOT NULL AND TRY_CAST({_nanoseconds("dur")} AS BIGINT) IS NULL AS bad_dur,
-           {_nanoseconds("ts")} % 1 <> 0
-               OR coalesce({_nanoseconds("dur")} % 1 <> 0, false) AS rounded,
+           TRY_CAST(ts_ns AS BIGINT) AS time_ns, TRY_CAST(raw_dur_ns AS BIGINT) AS dur_ns,
+           ts IS NOT NULL AND TRY_CAST(ts_ns AS BIGINT) IS NULL{lost_time} AS bad_time,
+           dur IS NOT NULL AND TRY_CAST(raw_dur_ns AS BIGINT) IS NULL{lost_dur} AS bad_dur,
+           coalesce(ts_ns % 1 <> 0, false) OR coalesce(raw_dur_ns % 1 <> 0, false) AS rounded,
            id, s AS mark_scope, bp AS binding_point, args,
            CASE WHEN {on_device} THEN coalesce(a.device, TRY_CAST(pid AS INTEGER)) END AS device,
            CASE WHEN {on_device}
@@ -150,8 +161,17 @@ def _select(other_keys: bool, old_args: bool) -> str:
            CASE WHEN a."Device Type" > 0 THEN a."Device Id" END AS memory_device,
            a."Total Allocated" AS total_allocated_bytes,
            a."Total Reserved" AS total_reserved_bytes
-    FROM (SELECT *, from_json(args, '{_ARGS_TYPE}') AS a{old}
-          FROM ({_WITH_OTHER_KEYS if other_keys else _EVENTS}))"""
+    FROM (SELECT *, from_json(args, '{_ARGS_TYPE}') AS a{old},
+                 ts * 1000::DECIMAL(10, 0) AS ts_ns, dur * 1000::DECIMAL(10, 0) AS raw_dur_ns
+          FROM ({source}))"""
+
+
+def _has_unread_times(rows: pa.Table) -> bool:
+    """Whether a time is missing that should be there: it was missing, or was no number."""
+    marks = pc.not_equal(rows["destination"], Table.THREADS.value)
+    no_time = pc.and_(marks, pc.is_null(rows["time_ns"]))
+    no_dur = pc.and_(pc.equal(rows["phase"], "X"), pc.is_null(rows["dur_ns"]))
+    return bool(pc.any(pc.or_kleene(no_time, no_dur)).as_py())
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +212,10 @@ class _Parser:
                 look = _look(cursor)
                 if strict and not look.sound:
                     return None
-                rows = cursor.sql(_select(look.other_keys, look.old_args)).to_arrow_table()
+                select = partial(_select, look.other_keys, look.old_args)
+                rows = cursor.sql(select(time_texts=False)).to_arrow_table()
+                if _has_unread_times(rows):
+                    rows = cursor.sql(select(time_texts=True)).to_arrow_table()
             except (duckdb.Error, UnicodeDecodeError):
                 return None
         return split(rows)
