@@ -224,7 +224,7 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
         if count := _count(found):
             at = _first(found)
             value = duration[at].as_py()
-            detail = f"event {at}: {value} ns" if value is not None else None
+            detail = f"event {at}" + (f": {value} ns" if value is not None else "")
             quality.note(check, count, action, detail, at)
     if _count(impossible) + _count(negative):
         rows = _replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))

@@ -108,12 +108,12 @@ _OTHER_KEYS: Final = f"""
         list_filter(map_entries(m), lambda e: e.key NOT IN {_KEYS!r}),
         lambda e: to_json(e.key)::VARCHAR || ':' || coalesce(e.value, 'null')), ',')"""
 _WITH_OTHER_KEYS: Final = f"""
-    SELECT * EXCLUDE (args, other),
-           CASE WHEN other = '' THEN args
-                WHEN coalesce(args, '{{}}') = '{{}}' THEN '{{' || other || '}}'
-                WHEN args[1] = '{{' THEN args[:-2] || ',' || other || '}}'
-                ELSE '{{"args":' || args || ',' || other || '}}' END AS args
-    FROM (SELECT * EXCLUDE (m), {_OTHER_KEYS} AS other
+    SELECT * EXCLUDE (args, given, other),
+           CASE WHEN other = '' THEN given
+                WHEN coalesce(given, '{{}}') = '{{}}' THEN '{{' || other || '}}'
+                WHEN given[1] = '{{' THEN given[:-2] || ',' || other || '}}'
+                ELSE '{{"args":' || given || ',' || other || '}}' END AS args
+    FROM (SELECT * EXCLUDE (m), args::VARCHAR AS given, {_OTHER_KEYS} AS other
           FROM (SELECT {{events}}, unnest(from_json(t, '["MAP(VARCHAR, JSON)"]')) AS m
                 FROM pieces))"""
 _EVENTS: Final = f"unnest(from_json(t, '{_EVENT_TYPE}'), max_depth := 2)"
@@ -293,7 +293,7 @@ def _quality(document: Document, source: ByteSource) -> Quality:
     quality = Quality()
     for check, count in document.found.items():
         place = document.first.get(check)
-        details = [f"first at byte {place:,}"] if place is not None else ["in the header"]
+        details = [f"first at byte {place:,}" if place is not None else "outside the events"]
         if check == "truncated" and source.damage:
             details.append(source.damage)
         quality.note(check, count, REPAIRS[check], "; ".join(details))

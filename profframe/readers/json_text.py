@@ -44,6 +44,11 @@ class Wave:
     bounds: list[tuple[int, int]]
     start: int
 
+    @property
+    def end(self) -> int:
+        """Byte of the stream behind the last piece."""
+        return self.start + self.bounds[-1][1]
+
     def span(self, first: int, behind: int) -> tuple[bytes, int]:
         """Text of the pieces from `first` up to `behind`, commas and all, and its first byte."""
         begin = self.bounds[first][0]
@@ -179,8 +184,9 @@ class ArrayReader(Generic[Rows]):
 
     def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
         """Rows in the order of the text; what did not parse is repaired first."""
-        held, start, closed = b"", 0, False
+        held, start, closed, end = b"", 0, False, 0
         for parsed in waves:
+            end = parsed.wave.end
             for first, behind, rows in parsed.runs:
                 if rows is not None and not held and not closed:
                     yield rows
@@ -198,7 +204,7 @@ class ArrayReader(Generic[Rows]):
                     tail.append(held)
         if not closed:
             self.document.found["truncated"] = 1 if held.strip() else 0
-            self.document.first["truncated"] = start
+            self.document.first["truncated"] = start if held.strip() else end
 
     def _repair(self, text: bytes, start: int) -> tuple[Repaired, int]:
         """The sound elements of the text, and how many of its bytes were used."""
@@ -290,14 +296,18 @@ def _why_no_array(text: bytes, key: str) -> str:
     if not text.strip():
         return "the file is empty"
     try:
-        value = json.loads(text)
-    except RecursionError:
-        return "the JSON is nested too deep"
-    except ValueError as error:
-        where = getattr(error, "pos", getattr(error, "start", 0))
-        return f"it is not JSON: {getattr(error, 'msg', error)} at byte {where}"
-    if not isinstance(value, dict):
-        return f"the JSON is of type {type(value).__name__}, not an object or an array of events"
-    if key in value:
-        return f"its {key!r} is not an array"
-    return f"the JSON object has no {key!r}"
+        value = json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        return f"it is not JSON: {_fault(error)}"
+    if isinstance(value, dict):
+        return f"its {key!r} is not an array" if key in value else f"it has no {key!r}"
+    return f"the JSON is of type {type(value).__name__}, not an object or an array of events"
+
+
+def _fault(error: Exception) -> str:
+    """What the parser did not like, and where."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"{error.reason} at byte {error.start:,} (not UTF-8)"
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at line {error.lineno:,} column {error.colno:,}"
+    return "it is nested too deep"
