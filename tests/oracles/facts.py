@@ -1,0 +1,71 @@
+"""Duplicates as torch removes them, and launches looked up one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+Row = Mapping[str, object]
+
+
+def duplicates(parents: Sequence[int], names: Sequence[str]) -> list[int | None]:
+    """Remove what repeats its parent as its only child until nothing changes; survivor per row."""
+    parent = list(parents)
+    children = {i: [j for j, p in enumerate(parents) if p == i] for i in range(len(parents))}
+    alive = set(range(len(parents)))
+    removed = True
+    while removed:
+        removed = False
+        doomed = {
+            i
+            for i in alive
+            if parent[i] >= 0 and names[parent[i]] == names[i] and len(children[parent[i]]) == 1
+        }
+        for i in sorted(doomed):
+            children[parent[i]] = children[i]
+            for child in children[i]:
+                parent[child] = parent[i]
+            removed = True
+        alive -= doomed
+    return [None if i in alive else _survivor(parents, alive, i) for i in range(len(parents))]
+
+
+def _survivor(parents: Sequence[int], alive: set[int], row: int) -> int:
+    while row not in alive:
+        row = parents[row]
+    return row
+
+
+def launch(row: Row, events: Sequence[Row]) -> int | None:
+    """The call with the correlation of a device slice: of several the one that starts last."""
+    calls = [e for e in events if e["kind"] in {"runtime", "driver"}]
+    same = [e for e in calls if row["correlation"] and e["correlation"] == row["correlation"]]
+    if len({e["pid"] for e in calls}) > 1 and row["pid"] in {e["pid"] for e in calls}:
+        same = [e for e in same if e["pid"] == row["pid"]]
+    ordered = sorted(same, key=lambda e: (e["start_ns"], -_int(e["dur_ns"]), e["event_id"]))
+    return _int(ordered[-1]["event_id"]) if ordered else None
+
+
+def op_around(row: int | None, events: Sequence[Row]) -> int | None:
+    """The host op that a slice is, or the innermost around it."""
+    while row is not None and events[row]["kind"] != "host_op":
+        parent = events[row]["parent_id"]
+        row = None if parent is None else _int(parent)
+    return row
+
+
+def device_ns(events: Sequence[Row]) -> list[int | None]:
+    """Device time of every slice: its own, or the sum of what it and all inside it launched."""
+    busy = [e for e in events if e["kind"] in {"kernel", "memcpy", "memset"}]
+    total: list[int | None] = [None if e["preorder"] is None else 0 for e in events]
+    for slice_ in busy:
+        total[_int(slice_["event_id"])] = _int(slice_["dur_ns"])
+        row = slice_["op_id"] if slice_["op_id"] is not None else slice_["launch_id"]
+        while row is not None:
+            total[_int(row)] = (total[_int(row)] or 0) + _int(slice_["dur_ns"])
+            row = events[_int(row)]["parent_id"]
+    return total
+
+
+def _int(value: object) -> int:
+    assert isinstance(value, int)
+    return value

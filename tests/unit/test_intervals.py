@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from profframe import intervals
+from profframe.intervals import Forest, Ints, child_sums, nest, stab, subtree_sums, window_sums
+
+
+def of(*values: int) -> Ints:
+    return np.array(values, np.int64)
+
+
+def nested(*slices: tuple[int, int]) -> Forest:
+    start, end = (of(*ends) for ends in zip(*slices, strict=True))
+    return nest(np.zeros_like(start), start, end)
+
+
+def test_a_forest_of_two_trees() -> None:
+    forest = nested((0, 100), (10, 50), (20, 30), (60, 90), (100, 120), (105, 110))
+    assert forest.parent.tolist() == [-1, 0, 1, 0, -1, 4]
+    assert forest.depth.tolist() == [0, 1, 2, 1, 0, 1]
+    assert forest.root.tolist() == [0, 0, 0, 0, 4, 4]
+    assert forest.last.tolist() == [3, 2, 2, 3, 5, 5]
+    assert forest.preorder.tolist() == [0, 1, 2, 3, 4, 5]
+    assert not forest.crossing.any()
+
+
+def test_rows_may_come_in_any_order() -> None:
+    forest = nested((20, 30), (100, 120), (0, 100), (10, 50))
+    assert forest.parent.tolist() == [3, -1, -1, 2]
+    assert forest.preorder.tolist() == [2, 3, 0, 1]
+    assert forest.last.tolist() == [0, 1, 0, 0]
+
+
+def test_partly_overlapping_slices_are_siblings_that_cross() -> None:
+    forest = nested((0, 100), (10, 50), (40, 80), (45, 50))
+    assert forest.parent.tolist() == [-1, 0, 0, 2]
+    assert forest.crossing.tolist() == [False, False, True, False]
+
+
+def test_the_later_of_crossing_slices_takes_what_follows() -> None:
+    forest = nested((0, 2), (1, 3), (1, 2))  # torch's own example
+    assert forest.parent.tolist() == [-1, -1, 1]
+
+
+def test_equal_slices_nest_in_their_order() -> None:
+    assert nested((0, 9), (0, 9), (0, 9)).parent.tolist() == [-1, 0, 1]
+
+
+def test_a_tie_is_decided_by_the_given_order() -> None:
+    forest = nest(of(0, 0, 0), of(0, 0, 0), of(9, 9, 9), of(3, 1, 2))
+    assert forest.parent.tolist() == [2, -1, 1]
+
+
+def test_a_slice_that_starts_where_another_ends_is_not_inside() -> None:
+    assert nested((0, 10), (10, 20), (10, 10), (20, 20)).parent.tolist() == [-1, -1, 1, -1]
+
+
+def test_a_slice_without_length_is_never_a_parent() -> None:
+    assert nested((5, 5), (5, 5), (0, 9)).parent.tolist() == [2, 2, -1]
+
+
+def test_groups_never_meet() -> None:
+    forest = nest(of(1, 0, 1), of(0, 0, 5), of(10, 10, 6))
+    assert forest.parent.tolist() == [-1, -1, 0]
+    assert forest.preorder.tolist() == [1, 0, 2]
+
+
+def test_nothing_nests_in_nothing() -> None:
+    assert nest(of(), of(), of()).parent.size == 0
+
+
+def test_times_too_far_apart_for_one_key() -> None:
+    far = 2**62
+    forest = nest(of(0, 5, 5, 5), of(-far, 0, 1, far), of(far, far + 9, 2, far + 5))
+    assert forest.parent.tolist() == [-1, -1, 1, 1]
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 20])
+def test_the_walk_and_the_doubling_find_the_same(
+    rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intervals, "_ROUNDS", rounds)
+    chain, siblings = np.arange(300), np.arange(300) * 4 + 2000
+    start = np.concatenate([chain, siblings])
+    end = np.concatenate([1000 - chain, siblings + 3])
+    forest = nest(np.zeros(600, np.int64), start, end)
+    assert forest.parent.tolist() == [*range(-1, 299), *[-1] * 300]
+    assert forest.depth.tolist() == [*range(300), *[0] * 300]
+
+
+def test_stab_takes_the_innermost_ends_included() -> None:
+    start, end = of(0, 10, 40), of(50, 20, 60)
+    at = of(-1, 0, 9, 10, 20, 21, 45, 55, 60, 61)
+    found = stab(of(0, 0, 0), start, end, np.zeros_like(at), at)
+    assert found.tolist() == [-1, 0, 0, 1, 1, 0, 2, 2, 2, -1]
+
+
+def test_stab_looks_in_one_group() -> None:
+    assert stab(of(0, 2), of(0, 0), of(9, 9), of(0, 1, 2), of(5, 5, 5)).tolist() == [0, -1, 1]
+
+
+def test_stab_with_nothing_to_find_or_to_look_for() -> None:
+    assert stab(of(), of(), of(), of(0), of(5)).tolist() == [-1]
+    assert stab(of(0), of(0), of(9), of(), of()).tolist() == []
+
+
+def test_window_sums_include_both_ends() -> None:
+    at, first, second = of(5, 1, 9), of(50, 10, 90), of(-1, -2, -3)
+    sums = window_sums(at, [first, second], of(1, 2, 5, 10), of(5, 8, 9, 20))
+    assert [s.tolist() for s in sums] == [[60, 50, 140, 0], [-3, -1, -4, 0]]
+
+
+def test_sums_stay_exact_beyond_doubles() -> None:
+    big = 2**60 + 1
+    assert child_sums(of(-1, 0, 0), of(0, big, 1)).tolist() == [big + 1, 0, 0]
+    assert subtree_sums(of(0, 1, 2), of(2, 1, 2), of(1, big, 1)).tolist() == [big + 2, big, 1]
+    assert window_sums(of(0, 1), [of(big, 1)], of(0), of(1))[0].tolist() == [big + 1]
