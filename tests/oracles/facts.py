@@ -41,15 +41,15 @@ def launch(row: Row, events: Sequence[Row]) -> int | None:
     same = [e for e in calls if row["correlation"] and e["correlation"] == row["correlation"]]
     if len({e["pid"] for e in calls}) > 1 and row["pid"] in {e["pid"] for e in calls}:
         same = [e for e in same if e["pid"] == row["pid"]]
-    ordered = sorted(same, key=lambda e: (e["start_ns"], -_int(e["dur_ns"]), e["event_id"]))
-    return _int(ordered[-1]["event_id"]) if ordered else None
+    ordered = sorted(same, key=lambda e: (e["start_ns"], -integer(e["dur_ns"]), e["event_id"]))
+    return integer(ordered[-1]["event_id"]) if ordered else None
 
 
 def op_around(row: int | None, events: Sequence[Row]) -> int | None:
     """The host op that a slice is, or the innermost around it."""
     while row is not None and events[row]["kind"] != "host_op":
         parent = events[row]["parent_id"]
-        row = None if parent is None else _int(parent)
+        row = None if parent is None else integer(parent)
     return row
 
 
@@ -58,14 +58,25 @@ def device_ns(events: Sequence[Row]) -> list[int | None]:
     busy = [e for e in events if e["kind"] in {"kernel", "memcpy", "memset"}]
     total: list[int | None] = [None if e["preorder"] is None else 0 for e in events]
     for slice_ in busy:
-        total[_int(slice_["event_id"])] = _int(slice_["dur_ns"])
+        total[integer(slice_["event_id"])] = integer(slice_["dur_ns"])
         row = slice_["op_id"] if slice_["op_id"] is not None else slice_["launch_id"]
         while row is not None:
-            total[_int(row)] = (total[_int(row)] or 0) + _int(slice_["dur_ns"])
-            row = events[_int(row)]["parent_id"]
+            total[integer(row)] = (total[integer(row)] or 0) + integer(slice_["dur_ns"])
+            row = events[integer(row)]["parent_id"]
     return total
 
 
-def _int(value: object) -> int:
+def op_of_external_id(row: Row, events: Sequence[Row]) -> int | None:
+    """The only host op with the External id of a device slice, else the only annotation."""
+    if not row["external_id"] or row["kind"] == "sync":
+        return None
+    same = [e for e in events if e["external_id"] == row["external_id"]]
+    ops = [e for e in same if e["kind"] == "host_op"]
+    ops = ops or [e for e in same if e["kind"] == "annotation"]
+    return integer(ops[0]["event_id"]) if len(ops) == 1 else None
+
+
+def integer(value: object) -> int:
+    """The value of a column that is known to be there."""
     assert isinstance(value, int)
     return value

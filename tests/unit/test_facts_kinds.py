@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from profframe.facts import RULES, Rule, add_facts
+from profframe.facts.kinds import kinds
+from tests.builders import event, tables
+
+
+def kind_of(category: str | None, name: str = "x", process: str | None = "python 3") -> str:
+    source = tables(
+        event(name, 0, 1, category=category), threads=[{"thread": 0, "process_name": process}]
+    )
+    (kind,) = kinds(source)["events"]["kind"].to_pylist()
+    assert isinstance(kind, str)
+    return kind
+
+
+@pytest.mark.parametrize(
+    ("category", "kind"),
+    [
+        ("cpu_op", "host_op"),
+        ("Operator", "host_op"),
+        ("user_annotation", "annotation"),
+        ("python_function", "python"),
+        ("cuda_runtime", "runtime"),
+        ("Runtime", "runtime"),
+        ("mtia_runtime", "runtime"),
+        ("privateuse1_runtime", "runtime"),
+        ("cuda_driver", "driver"),
+        ("xpu_driver", "driver"),
+        ("kernel", "kernel"),
+        ("Kernel", "kernel"),
+        ("concurrent_kernel", "kernel"),
+        ("gpu_memcpy", "memcpy"),
+        ("Memcpy", "memcpy"),
+        ("gpu_memset", "memset"),
+        ("Memset", "memset"),
+        ("cuda_sync", "sync"),
+        ("gpu_user_annotation", "device_annotation"),
+        ("overhead", "overhead"),
+        ("Trace", "profiler"),
+        ("cuda_profiler_range", "other"),
+        ("PERF", "other"),
+        (None, "other"),
+    ],
+)
+def test_words_of_kineto(category: str | None, kind: str) -> None:
+    assert kind_of(category) == kind
+
+
+def test_a_category_is_matched_whole() -> None:
+    assert kind_of("my_kernel") == "other"
+    assert kind_of("kernels") == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("dma_request", "memcpy"), ("event_wait", "sync"), ("fc", "kernel")],
+)
+def test_mtia_names_tell_what_its_queues_do(name: str, kind: str) -> None:
+    assert kind_of("mtia_ccp_events", name, "MTIA 0") == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "process", "kind"),
+    [
+        ("MatMul", "Ascend Hardware", "kernel"),
+        ("NOTIFY_WAIT", "Ascend Hardware", "sync"),
+        ("MEMCPY_ASYNC", "Ascend Hardware", "memcpy"),
+        ("MatMul", "CANN", "runtime"),
+        ("Computing", "Overlap Analysis", "other"),
+        ("MatMul", None, "other"),
+    ],
+)
+def test_ascend_processes_tell_what_a_slice_without_category_is(
+    name: str, process: str | None, kind: str
+) -> None:
+    assert kind_of(None, name, process) == kind
+
+
+def test_a_category_without_a_process_is_enough() -> None:
+    assert kind_of("cpu_op", process=None) == "host_op"
+
+
+def test_own_rules_take_the_place_of_the_default_ones() -> None:
+    source = tables(event("mine::a", 0, 1), event("aten::mm", 1, 2), event(None, 2, 3))
+    mine = (Rule("annotation", name=r"mine::.*"), *RULES)
+    assert add_facts(source, mine)["events"]["kind"].to_pylist() == [
+        "annotation",
+        "host_op",
+        "host_op",
+    ]
+
+
+def test_a_rule_for_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="'gpu' is not a kind; kinds are host_op, "):
+        Rule("gpu")
+
+
+def test_chunks_with_dictionaries_of_their_own() -> None:
+    source = tables(event("a", 0, 1, category="kernel"))
+    other = tables(event("b", 0, 1, category="cpu_op"))
+    events = pa.concat_tables([source["events"], other["events"]])
+    assert kinds({**source, "events": events})["events"]["kind"].to_pylist() == [
+        "kernel",
+        "host_op",
+    ]

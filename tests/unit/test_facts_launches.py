@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+from typing import Any
+
+from profframe.facts import Tables, add_facts
+from tests.builders import Row, event, tables
+
+
+def call(start: int, end: int, correlation: int, **more: Any) -> Row:
+    fields: dict[str, Any] = {"category": "cuda_runtime", "correlation": correlation} | more
+    return event("cudaLaunchKernel", start, end, **fields)
+
+
+def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
+    fields: dict[str, Any] = {
+        "category": "kernel",
+        "thread": 9,
+        "pid": "0",
+        "correlation": correlation,
+    } | more
+    return event("sgemm", start, end, **fields)
+
+
+def facts(*events: Row) -> Tables:
+    return add_facts(tables(*events))
+
+
+def column(of: Tables, name: str) -> list[object]:
+    values: list[object] = of["events"][name].to_pylist()
+    return values
+
+
+def notes(of: Tables) -> dict[str, int]:
+    return {row["check"]: row["events"] for row in of["quality"].to_pylist()}
+
+
+def test_a_kernel_belongs_to_the_op_around_its_launch() -> None:
+    got = facts(
+        event("aten::linear", 0, 100),
+        event("aten::addmm", 10, 90),
+        call(20, 30, 7),
+        kernel(50, 250, 7),
+    )
+    assert column(got, "launch_id") == [None, None, None, 2]
+    assert column(got, "op_id") == [None, None, None, 1]
+    assert column(got, "device_ns") == [200, 200, 0, 200]
+    assert column(got, "self_device_ns") == [0, 200, 0, 200]
+
+
+def test_a_graph_launch_has_many_kernels() -> None:
+    got = facts(call(0, 10, 7), kernel(20, 30, 7), kernel(25, 45, 7), kernel(50, 51, 7))
+    assert column(got, "launch_id") == [None, 0, 0, 0]
+    assert column(got, "device_ns") == [31, 10, 20, 1]
+
+
+def test_of_nested_calls_the_inner_one_launched() -> None:
+    got = facts(call(0, 10, 7), call(2, 8, 7), kernel(20, 30, 7))
+    assert column(got, "launch_id")[2] == 1
+    assert column(got, "self_device_ns") == [0, 10, 10]
+    assert column(got, "device_ns") == [10, 10, 10]
+
+
+def test_an_op_around_the_call_is_found_through_python_frames() -> None:
+    got = facts(
+        event("aten::foo", 0, 100),
+        event("frame", 5, 95, category="python_function"),
+        call(10, 20, 7),
+        kernel(50, 60, 7),
+    )
+    assert column(got, "op_id")[3] == 0
+
+
+def test_zero_and_missing_correlations_join_nothing() -> None:
+    got = facts(call(0, 10, 0), kernel(20, 30, 0), kernel(20, 30, None))
+    assert column(got, "launch_id") == [None, None, None]
+    assert notes(got) == {}
+
+
+def test_a_kernel_whose_launch_was_cut_off_is_kept_and_counted() -> None:
+    got = facts(kernel(20, 30, 7))
+    assert column(got, "launch_id") == [None]
+    assert column(got, "device_ns") == [10]
+    assert notes(got) == {"kernel_without_launch": 1}
+
+
+def test_processes_with_the_same_correlations_are_joined_apart() -> None:
+    got = facts(
+        call(0, 10, 7, pid="100"),
+        call(5, 15, 7, pid="200", thread=1),
+        call(5, 15, 8, pid="200", thread=1),
+        kernel(20, 30, 7, pid="100"),
+        kernel(20, 30, 7, pid="200"),
+        kernel(20, 30, 8, pid="100"),
+        kernel(20, 30, 8, pid="0"),
+    )
+    assert column(got, "launch_id")[3:] == [0, 1, None, 2]
+
+
+def test_external_id_counts_only_without_a_launch() -> None:
+    got = facts(
+        event("aten::mm", 0, 50, external_id=1),
+        event("aten::add", 60, 90, external_id=2),
+        call(10, 20, 7),
+        kernel(30, 40, 7, external_id=2),
+        kernel(30, 40, 8, external_id=2),
+    )
+    assert column(got, "op_id")[3:] == [0, 1]
+    assert notes(got) == {"external_id_mismatch": 1, "kernel_without_launch": 1}
+
+
+def test_an_external_id_is_of_an_op_then_of_an_annotation_and_never_shared() -> None:
+    got = facts(
+        event("aten::mm", 0, 50, external_id=1),
+        event("region", 0, 60, category="user_annotation", external_id=1),
+        event("region", 60, 70, category="user_annotation", external_id=2),
+        event("aten::a", 70, 80, external_id=3),
+        event("aten::b", 80, 90, external_id=3),
+        kernel(0, 1, None, external_id=1),
+        kernel(0, 1, None, external_id=2),
+        kernel(0, 1, None, external_id=3),
+        event("Stream Sync", 0, 1, category="cuda_sync", external_id=1),
+        event("region", 0, 1, category="gpu_user_annotation", external_id=2),
+    )
+    assert column(got, "op_id")[5:] == [0, 2, None, None, 2]
+
+
+def test_syncs_and_device_annotations_cost_no_device_time() -> None:
+    got = facts(
+        call(0, 10, 7),
+        event("Stream Sync", 0, 9, category="cuda_sync", correlation=7),
+        event("region", 0, 9, category="gpu_user_annotation", correlation=7),
+    )
+    assert column(got, "launch_id") == [None, 0, 0]
+    assert column(got, "device_ns") == [0, None, None]
+
+
+def step_marks() -> list[Row]:
+    return [
+        event("ProfilerStep#3", 0, 100, category="user_annotation"),
+        event("ProfilerStep#4", 100, 200, category="user_annotation"),
+    ]
+
+
+def test_a_host_slice_is_in_the_step_that_it_starts_in() -> None:
+    got = facts(
+        *step_marks(),
+        event("a", 99, 150),
+        event("b", 100, 110, thread=5),
+        event("c", 200, 210),
+        event("d", 50, 60, thread=6, pid="2"),
+        event("never ended", 50, None),
+    )
+    assert column(got, "step") == [3, 4, 3, 4, None, None, 3]
+
+
+def test_a_device_slice_is_in_the_step_of_its_launch() -> None:
+    got = facts(*step_marks(), call(90, 95, 7), kernel(150, 160, 7), kernel(150, 160, 8))
+    assert column(got, "step")[2:] == [3, 3, None]
+
+
+def test_of_overlapping_steps_the_one_that_started_last_counts() -> None:
+    got = facts(
+        event("ProfilerStep#1", 0, 100),
+        event("ProfilerStep#2", 90, 200),
+        event("a", 95, 96, thread=1),
+    )
+    assert column(got, "step") == [1, 2, 2]
+
+
+def test_what_only_looks_like_a_step_is_none() -> None:
+    got = facts(
+        event("ProfilerStep#x", 0, 100),
+        event("ProfilerStep#5", 0, 100, category="gpu_user_annotation"),
+        event("a", 10, 20),
+    )
+    assert column(got, "step") == [None, None, None]

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+from profframe.facts import Tables, add_facts
+from tests.builders import Row, event, tables
+
+
+def record(time: int, size: int | None, device_type: str = "CPU", thread: int = 0) -> Row:
+    return {"time_ns": time, "bytes": size, "device_type": device_type, "thread": thread}
+
+
+def facts(*events: Row, memory: list[Row]) -> Tables:
+    return add_facts(tables(*events, memory=memory))
+
+
+def column(of: Tables, name: str, table: str = "events") -> list[object]:
+    values: list[object] = of[table][name].to_pylist()
+    return values
+
+
+def test_a_slice_counts_what_lies_in_it_and_what_is_its_own() -> None:
+    got = facts(
+        event("outer", 0, 100),
+        event("inner", 10, 50),
+        memory=[record(5, 1), record(10, 20), record(50, 300), record(51, -4000)],
+    )
+    assert column(got, "cpu_bytes") == [1 + 20 + 300 - 4000, 320]
+    assert column(got, "self_cpu_bytes") == [1 - 4000, 320]
+    assert column(got, "device_bytes") == [0, 0]
+
+
+def test_records_of_any_thread_count_and_two_devices_are_told_apart() -> None:
+    got = facts(
+        event("a", 0, 100),
+        memory=[
+            record(5, 1, thread=3),
+            record(6, 2, "IDEEP"),
+            record(7, 4, "CUDA", 3),
+            record(8, 8, "XPU"),
+            record(9, 16, "MPS"),
+            record(9, None),
+        ],
+    )
+    assert column(got, "cpu_bytes") == [3]
+    assert column(got, "device_bytes") == [12]
+
+
+def test_async_slices_count_but_own_nothing_and_device_slices_have_no_bytes() -> None:
+    got = facts(
+        event("a", 0, 100, is_async=True),
+        event("k", 0, 100, category="kernel"),
+        event("never ended", 0, None),
+        memory=[record(5, 7)],
+    )
+    assert column(got, "cpu_bytes") == [7, None, None]
+    assert column(got, "self_cpu_bytes") == [0, None, None]
+
+
+def test_no_records_no_bytes() -> None:
+    got = facts(event("a", 0, 100), memory=[])
+    for name in ("cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes"):
+        assert column(got, name) == [None]
+
+
+def test_the_op_of_a_record_is_looked_for_ever_further_out() -> None:
+    got = facts(
+        event("aten::empty", 0, 10),
+        event("frame", 2, 8, category="python_function"),
+        event("frame", 20, 30, category="python_function"),
+        event("early", 40, 60, thread=1),
+        event("late", 45, 60, thread=2, category="user_annotation"),
+        memory=[record(at, 1) for at in (5, 10, 25, 50, 35)],
+    )
+    assert column(got, "op_id", "memory") == [0, 0, 2, 4, None]
+
+
+def test_a_record_without_a_time_is_in_nothing() -> None:
+    got = facts(event("a", 0, 100), memory=[{**record(5, 7), "time_ns": None}])
+    assert column(got, "cpu_bytes") == [0]
+    assert column(got, "op_id", "memory") == [None]
