@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -34,16 +34,17 @@ MB: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Sizes:
-    """Megabytes of the traces, profiler steps of the live profile, repetitions."""
+    """Megabytes of the traces, steps of the live profile, slices to nest, repetitions."""
 
     cpu: int
     growth: tuple[int, ...]
     live_steps: int
+    slices: int
     rounds: int
 
 
-FULL: Final = Sizes(cpu=300, growth=(50, 300, 1000), live_steps=27, rounds=5)
-SMALL: Final = Sizes(cpu=5, growth=(2, 5), live_steps=2, rounds=1)
+FULL: Final = Sizes(cpu=300, growth=(50, 300, 1000), live_steps=27, slices=1_000_000, rounds=5)
+SMALL: Final = Sizes(cpu=5, growth=(2, 5), live_steps=2, slices=20_000, rounds=1)
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,15 @@ def importing(rounds: int) -> Iterator[Row]:
     yield Row(what, f"{1000 * ours:.0f} ms", f"{1000 * limit:.0f} ms", ours / limit, target=1)
 
 
+def nesting(slices: int, rounds: int) -> Iterator[Row]:
+    """Finding parents against a stack in plain Python, for traces of several shapes."""
+    printed = python("benchmarks.nesting", "--events", slices, "--runs", rounds)
+    for shape, ours, theirs, *_ in map(str.split, printed.splitlines()[1:]):
+        what = f"nesting of {slices / 1000:.0f}k slices / plain stack, {shape.replace('_', ' ')}"
+        figure = float(ours) / float(theirs)
+        yield Row(what, f"{float(ours):.2f} s", f"{float(theirs):.2f} s", figure, target=0.6)
+
+
 def rows(sizes: Sizes, cache: Path) -> Iterator[Row]:
     """All sections, one after the other."""
     yield from importing(sizes.rounds)
@@ -212,6 +222,7 @@ def rows(sizes: Sizes, cache: Path) -> Iterator[Row]:
         yield from parsers("GPU", gpu, sizes.rounds, (0.8, 0.3))
     else:
         print(f"no GPU trace: PROFFRAME_TRACES has no {GPU_TRACE} ({TRACES})")
+    yield from nesting(sizes.slices, sizes.rounds)
     yield from live(cache, sizes.live_steps, sizes.rounds)
     yield from store(cache, cpu, sizes.rounds)
     yield from growth(cache, sizes.growth, sizes.rounds)
@@ -234,9 +245,10 @@ def main() -> None:
     arguments = parser.parse_args()
 
     sizes = SMALL if arguments.small else FULL
-    rounds = arguments.n or sizes.rounds
-    sizes = Sizes(sizes.cpu, sizes.growth, sizes.live_steps, rounds)
-    print(f"medians of {rounds} on {os.cpu_count()} cores; each measurement in its own process")
+    sizes = replace(sizes, rounds=arguments.n or sizes.rounds)
+    print(
+        f"medians of {sizes.rounds} on {os.cpu_count()} cores; each measurement in its own process"
+    )
     print(f"{'figure':>9}  {'target':15}  {'ours':>9} | {'against':>9}  what")
     for row in rows(sizes, arguments.cache):
         print(line(row, judged=not arguments.small), flush=True)
