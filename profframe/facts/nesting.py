@@ -53,7 +53,7 @@ def nesting(tables: Tables) -> Tables:
         tables,
         "crossing_slices",
         rows[forest.crossing],
-        "nested as torch does: the earlier slice is not the parent of the later one",
+        "nested as torch does, as siblings: the parent's self_ns loses their overlap twice",
         "slices of one thread that start before the sibling before them has ended",
     )
 
