@@ -149,7 +149,7 @@ def main() -> None:
             for _ in range(options.runs)
         ]
         ours, stack = (statistics.median(of) for of in zip(*times, strict=True))
-        print(f"{shape.__name__:15}{ours:9.3f}{stack:9.3f}{ours / stack:8.2f}")
+        print(f"{shape.__name__:15}{ours:9.5f}{stack:9.5f}{ours / stack:8.2f}")
 
 
 if __name__ == "__main__":
