@@ -413,6 +413,10 @@ class Trace:
             except (duckdb.Error, AnswerError):
                 self._source.check()
                 raise
+            except RuntimeError as error:
+                if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+                    raise KeyboardInterrupt from error
+                raise
 
     def summary(self) -> Summary:
         """What is inside, in a few labelled lines; the text of ``repr``."""

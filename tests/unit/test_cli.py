@@ -302,6 +302,17 @@ def test_an_interrupt_is_130(store: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert cli.run([store]) == 130
 
 
+def test_what_duckdb_makes_of_an_interrupt_is_130(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("profframe.trace.query", interrupt)
+
+    assert cli.run(["sql", store, "SELECT 1"]) == 130
+
+
 def test_progress_is_for_terminals_and_for_what_takes_a_while() -> None:
     code = "import sys; from profframe import cli; cli._QUIET_S = 0; cli.run(sys.argv[1:])"
     patient = [sys.executable, "-c", code, EXAMPLE]
