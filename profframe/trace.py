@@ -14,7 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.answers import catalogue, find, query, run
+from profframe.answers import catalogue, find, run
+from profframe.answers import query as run_query
 from profframe.errors import AnswerError, StoreError, UnknownNameError
 from profframe.selection import (
     TIME,
@@ -286,12 +287,12 @@ class Trace:
         with self._connection() as connection:
             return _frame(run(connection, found, parameters))
 
-    def sql(self, text: str) -> pl.DataFrame:
+    def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the tables by name: ``events``, ``memory``, ...
 
         Parameters
         ----------
-        text
+        query
             DuckDB SQL.
 
         Returns
@@ -307,7 +308,7 @@ class Trace:
             It is not one SELECT, or DuckDB refused it.
         """
         with self._connection() as connection:
-            return _frame(query(connection, text))
+            return _frame(run_query(connection, query))
 
     def filter(
         self,

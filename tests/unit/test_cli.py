@@ -308,7 +308,7 @@ def test_what_duckdb_makes_of_an_interrupt_is_130(
     def interrupt(*_: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr("profframe.trace.query", interrupt)
+    monkeypatch.setattr("profframe.trace.run_query", interrupt)
 
     assert cli.run(["sql", store, "SELECT 1"]) == 130
 
