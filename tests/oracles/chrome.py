@@ -1,0 +1,406 @@
+"""A Chrome trace read the plain way: one dict per event, exact decimals, one stack per thread.
+
+Written from the format and from the documents of the tables, not from the reader: what the two
+agree on is not one mistake made twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from typing import Any, Final
+
+import pyarrow as pa
+
+from profframe import schema
+
+Row = dict[str, Any]
+
+TABLES: Final = ("events", "memory", "flows", "counters", "instants")
+KEYS: Final = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args"})
+"""Keys of an event that have a column; what has none is among the arguments."""
+LABELS: Final = {
+    "process_name": "name",
+    "process_labels": "labels",
+    "process_sort_index": "sort_index",
+    "thread_name": "name",
+    "thread_sort_index": "sort_index",
+}
+"""Metadata events that name a process or a thread, and the argument with the name."""
+DEVICE_TYPES: Final = (
+    "CPU", "CUDA", "MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "VULKAN",
+    "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
+)  # fmt: skip
+"""c10/core/DeviceType.h."""
+
+_DEVICE: Final = re.compile(
+    r"kernel|Kernel|concurrent_kernel|gpu_memcpy|Memcpy|gpu_memset|Memset|gpu_user_annotation"
+    r"|cuda_sync|cuda_event|mtia_ccp_events|hpu_op"
+)
+_ARGUMENTS: Final = {
+    "correlation": "correlation",
+    "fwd_thread": "Fwd thread id",
+    "ev_idx": "Ev Idx",
+    "python_id": "Python id",
+    "python_parent_id": "Python parent id",
+    "python_module_id": "Python module id",
+    "module_hierarchy": "Module Hierarchy",
+    "stack": "Call stack",
+}
+_CANONICAL: Final = {
+    "input_types": "Input type",
+    "input_strides": "Input Strides",
+    "concrete_inputs": "Concrete Inputs",
+}
+
+
+@dataclass(slots=True)
+class Plain:
+    """Rows of every table, in the order of the source; `found` is quality without its places."""
+
+    events: list[Row] = field(default_factory=list)
+    memory: list[Row] = field(default_factory=list)
+    flows: list[Row] = field(default_factory=list)
+    counters: list[Row] = field(default_factory=list)
+    instants: list[Row] = field(default_factory=list)
+    processes: dict[str | None, Row] = field(default_factory=dict)
+    threads: dict[tuple[str | None, str | None], Row] = field(default_factory=dict)
+    accounted: Counter[str] = field(default_factory=Counter)
+    found: Counter[str] = field(default_factory=Counter)
+    header: dict[str, Any] = field(default_factory=dict)
+    source_events: int = 0
+
+
+def read(text: str | bytes) -> Plain:
+    """All rows of a trace in sound JSON."""
+    document = json.loads(text, parse_float=Decimal)
+    events = document if isinstance(document, list) else document["traceEvents"]
+    plain = Plain(source_events=len(events))
+    if isinstance(document, dict):
+        plain.header = {key: value for key, value in document.items() if key != "traceEvents"}
+    base_ns = int(plain.header.get("baseTimeNanoseconds", 0))
+    for event in events:
+        _sort(event, base_ns, plain)
+    _pair(plain)
+    plain.accounted = Counter({name: n for name, n in plain.accounted.items() if n})
+    return plain
+
+
+def nanoseconds(microseconds: object) -> int | None:
+    """Exact: the time is a number or the text of one."""
+    if microseconds is None:
+        return None
+    try:
+        exact = Decimal(microseconds) * 1000  # type: ignore[arg-type]
+        return int(exact.to_integral_value(ROUND_HALF_UP))
+    except (InvalidOperation, ValueError, TypeError, OverflowError):
+        return None
+
+
+def text_of(value: object) -> str | None:
+    """A value of any JSON type as a name or an id."""
+    if value is None or isinstance(value, str):
+        return value
+    return canonical(value)
+
+
+def canonical(value: object) -> str:
+    """JSON text without spaces."""
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, list):
+        return "[" + ",".join(map(canonical, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{canonical(k)}:{canonical(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def parents(slices: Sequence[tuple[int, int]]) -> list[int]:
+    """Nest (start, end) with a stack, in the order given; -1 is a root.
+
+    Pops while ``start >= top.end or end > top.end``, as torch does.
+    """
+    stack: list[int] = []
+    found: list[int] = []
+    for i, (start, end) in enumerate(slices):
+        while stack and (start >= slices[stack[-1]][1] or end > slices[stack[-1]][1]):
+            stack.pop()
+        found.append(stack[-1] if stack else -1)
+        stack.append(i)
+    return found
+
+
+def nest(events: Iterable[Mapping[str, Any]]) -> dict[int, Row]:
+    """`parent_id`, `depth`, `root_id` and `self_ns` by event_id.
+
+    `events` are the host slices with a start and a duration that are not asynchronous.
+    """
+    threads: dict[tuple[object, object], list[Mapping[str, Any]]] = {}
+    for event in events:
+        threads.setdefault((event["pid"], event["tid"]), []).append(event)
+    facts: dict[int, Row] = {}
+    for slices in threads.values():
+        slices.sort(key=_torch_order)
+        spans = [(s["start_ns"], s["start_ns"] + s["dur_ns"]) for s in slices]
+        for mine, parent in zip(slices, parents(spans), strict=True):
+            around = facts[slices[parent]["event_id"]] if parent >= 0 else None
+            facts[mine["event_id"]] = {
+                "parent_id": slices[parent]["event_id"] if parent >= 0 else None,
+                "depth": around["depth"] + 1 if around else 0,
+                "root_id": around["root_id"] if around else mine["event_id"],
+                "self_ns": mine["dur_ns"],
+            }
+            if around:
+                around["self_ns"] -= mine["dur_ns"]
+    return facts
+
+
+def _torch_order(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    order = event["ev_idx"]
+    return (
+        event["start_ns"],
+        -event["dur_ns"],
+        order is None,
+        order or 0,
+        event["event_id"],
+    )
+
+
+def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
+    """Put one event where it belongs."""
+    phase, name = text_of(event.get("ph")), text_of(event.get("name"))
+    if phase == "M" and name in LABELS:
+        plain.accounted["metadata"] += 1
+        _label(event, name, plain)
+        return
+    args = event.get("args")
+    row: Row = {
+        "category": text_of(event.get("cat")),
+        "name": name,
+        "pid": text_of(event.get("pid")),
+        "tid": text_of(event.get("tid")),
+        "time_ns": nanoseconds(event.get("ts")),
+        "args": _all_args(event, args),
+    }
+    if row["time_ns"] is None:
+        plain.found["missing_time" if event.get("ts") is None else "impossible_time"] += 1
+    else:
+        row["time_ns"] += base_ns
+    if name == "[memory]" and phase in {"i", "I", "X"} and row["category"] in _MEMORY_WORDS:
+        plain.accounted["memory"] += 1
+        plain.memory.append(row | _allocation(args or {}))
+    elif phase in {"X", "B", "E"}:
+        plain.accounted["events"] += 1
+        plain.events.append(_slice(event, phase, row, plain))
+    elif phase in {"s", "t", "f"}:
+        plain.accounted["flows"] += 1
+        binding = text_of(event.get("bp"))
+        ids = {"flow_id": text_of(event.get("id")), "phase": phase, "binding_point": binding}
+        plain.flows.append(row | ids)
+    elif phase == "C":
+        plain.accounted["counters"] += 1
+        plain.counters += _samples(row | {"counter_id": text_of(event.get("id"))}, args)
+    else:
+        plain.accounted["instants"] += 1
+        mark = {"phase": phase, "scope": text_of(event.get("s"))}
+        lasts = {"dur_ns": nanoseconds(event.get("dur")), "instant_id": text_of(event.get("id"))}
+        plain.instants.append(row | mark | lasts)
+
+
+_MEMORY_WORDS: Final = {None, "cpu_instant_event"}
+
+
+def _all_args(event: Mapping[str, Any], args: Any) -> Any:
+    """The arguments, with whatever else the event has."""
+    if event.keys() <= KEYS:
+        return args
+    other = {key: value for key, value in event.items() if key not in KEYS}
+    if args is None or isinstance(args, dict):
+        return (args or {}) | other
+    return {"args": args} | other
+
+
+def _label(event: Mapping[str, Any], name: str, plain: Plain) -> None:
+    args = event.get("args")
+    value = args.get(LABELS[name]) if isinstance(args, dict) else None
+    if value is None:
+        return
+    pid, tid = text_of(event.get("pid")), text_of(event.get("tid"))
+    if name.startswith("process"):
+        plain.processes.setdefault(pid, {})[name] = value
+    else:
+        plain.threads.setdefault((pid, tid), {})[name] = value
+
+
+def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
+    args = event.get("args")
+    args = args if isinstance(args, dict) else {}
+    duration = nanoseconds(event.get("dur"))
+    row["start_ns"] = row.pop("time_ns")
+    row["phase"], row["dur_ns"] = phase, duration
+    if phase == "X":
+        if duration is None:
+            check = "missing_duration" if event.get("dur") is None else "impossible_duration"
+            plain.found[check] += 1
+        elif not 0 <= duration < 1 << 62:
+            plain.found["negative_duration" if duration < 0 else "impossible_duration"] += 1
+            row["dur_ns"] = None
+    row |= {column: args.get(key) for column, key in _ARGUMENTS.items()}
+    row |= {column: _shapes(args.get(key)) for column, key in _CANONICAL.items()}
+    row["input_dims"] = _shapes(args.get("Input Dims", args.get("Input dims")))
+    row["external_id"] = args.get("External id", args.get("external id"))
+    sequence_nr = args.get("Sequence number")
+    row["sequence_nr"] = sequence_nr if sequence_nr is not None and sequence_nr >= 0 else None
+    row["is_async"] = True if args.get("finished") is False else None
+    row["device"] = row["stream"] = None
+    if (row["category"] and _DEVICE.fullmatch(row["category"])) or "Stream Id" in args:
+        row["device"] = _index(args.get("device", row["pid"]))
+        digits = re.search(r"\d+\Z", row["tid"] or "")
+        row["stream"] = _index(args.get("stream", args.get("Stream Id", digits and digits.group())))
+    return row
+
+
+def _shapes(value: object) -> str | None:
+    return text_of(value)
+
+
+def _index(value: object) -> int | None:
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        return None
+    return number if 0 <= number < 1 << 31 else None
+
+
+def _allocation(args: Mapping[str, Any]) -> Row:
+    kind = args.get("Device Type")
+    return {
+        "address": args.get("Addr"),
+        "bytes": args.get("Bytes"),
+        "device_type": None if kind is None else DEVICE_TYPES[kind],
+        "device": _index(args.get("Device Id")) if kind else None,
+        "total_allocated_bytes": args.get("Total Allocated"),
+        "total_reserved_bytes": args.get("Total Reserved"),
+    }
+
+
+def _samples(row: Row, args: Any) -> list[Row]:
+    values = args if isinstance(args, dict) and args else {None: None}
+    return [row | {"series": series, "value": _number(v)} for series, v in values.items()]
+
+
+def _number(value: object) -> float | None:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+
+
+def _pair(plain: Plain) -> None:
+    """Begin events take the time up to their end event; the two count as slices."""
+    threads: dict[tuple[object, object], list[Row]] = {}
+    for row in plain.events:
+        if row["phase"] in {"B", "E"} and row["start_ns"] is not None:
+            threads.setdefault((row["pid"], row["tid"]), []).append(row)
+    matched: set[int] = set()
+    for rows in threads.values():
+        open_rows: list[Row] = []
+        for row in sorted(rows, key=lambda r: r["start_ns"]):
+            if row["phase"] == "B":
+                open_rows.append(row)
+            elif open_rows:
+                begin = open_rows.pop()
+                begin["dur_ns"] = row["start_ns"] - begin["start_ns"]
+                begin["args"] = _joined(begin["args"], row["args"])
+                matched |= {id(begin), id(row)}
+    slices: list[Row] = []
+    for row in plain.events:
+        if row["phase"] != "E":
+            slices.append(row)
+            if row["phase"] == "B" and id(row) not in matched:
+                plain.found["unmatched_begin"] += 1
+                row["dur_ns"] = None
+        elif id(row) not in matched:
+            plain.found["unmatched_end"] += 1
+            plain.accounted["events"] -= 1
+            plain.accounted["instants"] += 1
+            mark = {"time_ns": row["start_ns"], "scope": None, "instant_id": None}
+            plain.instants.append(row | mark)
+    for number, row in enumerate(slices):
+        row["event_id"] = number
+    plain.events = slices
+
+
+def _joined(first: Any, last: Any) -> Any:
+    """Arguments of both ends; of two with one name, the end's counts."""
+    if not last or not first:
+        return last or first
+    if isinstance(first, dict) and isinstance(last, dict):
+        return first | last
+    return [first, last]
+
+
+_NOT_PLAIN: Final = {"thread", "args"}
+
+
+def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -> list[str]:
+    """How tables, as read, differ from the plain rows: one line for each column that does.
+
+    `args` are compared as JSON values, of every `sample`-th row.
+    """
+    found: list[str] = []
+    for name in TABLES:
+        rows: list[Row] = getattr(plain, name)
+        if tables[name].num_rows != len(rows):
+            found.append(f"{name}: {tables[name].num_rows} rows, should be {len(rows)}")
+            continue
+        for column in schema.READER_COLUMNS[name]:
+            if column in _NOT_PLAIN:
+                continue
+            ours, theirs = values(tables[name][column]), [row.get(column) for row in rows]
+            if ours != theirs:
+                found.append(f"{name}.{column}: {_first_difference(ours, theirs)}")
+        if "args" in schema.TABLES[name].names:
+            texts = (
+                tables[name]["args"]
+                .take(pa.array(range(0, len(rows), sample), pa.int64()))
+                .to_pylist()
+            )
+            ours = [None if t is None else json.loads(t, parse_float=Decimal) for t in texts]
+            theirs = [row["args"] for row in rows[::sample]]
+            if ours != theirs:
+                found.append(f"{name}.args: {_first_difference(ours, theirs)}")
+        found += _thread_differences(tables["threads"], tables[name], name, plain)
+    return found
+
+
+def values(column: pa.ChunkedArray) -> list[Any]:
+    """The column as Python values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(pa.string())
+    python_values: list[Any] = column.to_pylist()
+    return python_values
+
+
+def _first_difference(ours: Sequence[object], theirs: Sequence[object]) -> str:
+    pairs = enumerate(zip(ours, theirs, strict=True))
+    count = sum(a != b for a, b in zip(ours, theirs, strict=True))
+    at, (a, b) = next((i, pair) for i, pair in pairs if pair[0] != pair[1])
+    return f"{count} rows, first at {at}: {a!r}, should be {b!r}"
+
+
+def _thread_differences(
+    threads: pa.Table, table: pa.Table, name: str, plain: Plain
+) -> Iterator[str]:
+    """`thread` stands for the (pid, tid) of the row."""
+    numbers = {row["thread"]: row for row in threads.to_pylist()}
+    if sorted(numbers) != list(range(threads.num_rows)):
+        yield f"threads: not dense: {sorted(numbers)}"
+    ids = [(numbers[n]["pid"], numbers[n]["tid"]) for n in values(table["thread"])]
+    theirs = [(row["pid"], row["tid"]) for row in getattr(plain, name)]
+    if ids != theirs:
+        yield f"{name}.thread: {_first_difference(ids, theirs)}"

@@ -1,0 +1,130 @@
+"""Every real Chrome trace, row by row against a reader that takes no short cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+import profframe
+from profframe import schema
+from tests.oracles import chrome
+
+BIG: Final = 10_000
+"""Rows from which on only a sample of the arguments is compared."""
+SAMPLE: Final = 53
+
+CERTAIN: Final = {
+    "crossing_slices",
+    "external_id_mismatch",
+    "kernel_without_launch",
+    "sub_nanosecond_time",
+    "unmatched_begin",
+    "unmatched_end",
+    "missing_time",
+}
+"""Notes that do not say that an event was dropped or changed."""
+
+
+def content(path: Path) -> bytes:
+    data = path.read_bytes()
+    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+
+
+def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path) -> None:
+    plain = chrome.read(content(chrome_trace))
+    tables = profframe.load(chrome_trace).tables
+
+    sample = SAMPLE if plain.source_events > BIG else 1
+    assert not chrome.differences(tables, plain, sample)
+    check_accounts(tables, plain)
+    check_labels(tables["threads"], plain)
+    check_nesting(tables["events"], plain)
+
+
+def check_accounts(tables: Mapping[str, pa.Table], plain: chrome.Plain) -> None:
+    (row,) = tables["traces"].to_pylist()
+    assert row["source_events"] == plain.source_events
+    assert json.loads(row["accounted"]) == plain.accounted
+    assert sum(plain.accounted.values()) == plain.source_events
+    found = dict(zip(*(tables["quality"][c].to_pylist() for c in ("check", "events")), strict=True))
+    assert found.keys() <= CERTAIN
+    assert {check: n for check, n in found.items() if check in plain.found} == plain.found
+
+
+def check_labels(threads: pa.Table, plain: chrome.Plain) -> None:
+    columns = schema.THREADS.names[5:]
+    for row in threads.to_pylist():
+        of_thread = plain.threads.get((row["pid"], row["tid"]), {})
+        labels = plain.processes.get(row["pid"], {}) | of_thread
+        assert {c: row[c] for c in columns if row[c] is not None} == labels
+
+
+def check_nesting(events: pa.Table, plain: chrome.Plain) -> None:
+    kinds = chrome.values(events["kind"])
+    nesting = chrome.nest(
+        row
+        for row, kind in zip(plain.events, kinds, strict=True)
+        if kind in schema.HOST_KINDS and row["dur_ns"] is not None and not row["is_async"]
+    )
+    rows: list[dict[str, Any]] = [
+        nesting.get(i, {"self_ns": row["dur_ns"] if kind in schema.DEVICE_KINDS else None})
+        for i, (row, kind) in enumerate(zip(plain.events, kinds, strict=True))
+    ]
+    for column in ("parent_id", "depth", "root_id", "self_ns"):
+        assert chrome.values(events[column]) == [row.get(column) for row in rows], column
+    check_sums(rows, plain)
+    check_preorder(events, nesting)
+
+
+def check_sums(rows: list[dict[str, Any]], plain: chrome.Plain) -> None:
+    """On each thread the self times add up to the roots."""
+    balance: dict[object, int] = {}
+    for i, row in enumerate(rows):
+        if "root_id" in row:
+            thread = plain.events[i]["pid"], plain.events[i]["tid"]
+            of_root = plain.events[i]["dur_ns"] if row["parent_id"] is None else 0
+            balance[thread] = balance.get(thread, 0) + row["self_ns"] - of_root
+    assert not any(balance.values())
+
+
+def check_preorder(events: pa.Table, nesting: Mapping[int, Mapping[str, Any]]) -> None:
+    """A subtree is the rows from its root to its last descendant in preorder."""
+    preorder, last = chrome.values(events["preorder"]), chrome.values(events["last_descendant_id"])
+    assert sorted(preorder[i] for i in nesting) == list(range(len(nesting)))
+    size = dict.fromkeys(nesting, 1)
+    for i in sorted(nesting, key=lambda i: -preorder[i]):
+        parent = nesting[i]["parent_id"]
+        assert preorder[last[i]] == preorder[i] + size[i] - 1
+        if parent is not None:
+            assert preorder[parent] < preorder[i]
+            size[parent] += size[i]
+
+
+def test_times_of_nineteen_digits_keep_every_digit(traces: Path) -> None:
+    (path,) = traces.rglob("ns_resolution_rank-0*")
+    events = json.loads(content(path), parse_float=str, parse_int=str)["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X"]
+    assert max(len(event["ts"].replace(".", "")) for event in slices) == 19
+    loaded = profframe.load(path).events
+    assert loaded["start_ns"].cast(str).to_list() == [without_point(e["ts"]) for e in slices]
+    assert loaded["dur_ns"].to_list() == [int(Decimal(e["dur"]) * 1000) for e in slices]
+
+
+def test_times_that_are_text_keep_every_digit(traces: Path) -> None:
+    path = min(traces.rglob("*Ascend*/**/trace_view.json.gz"))
+    slices = [event for event in json.loads(content(path)) if event["ph"] == "X"]
+    assert {type(event["ts"]) for event in slices} == {str}
+    loaded = profframe.load(path).events
+    assert loaded["start_ns"].cast(str).to_list() == [without_point(e["ts"]) for e in slices]
+
+
+def without_point(microseconds: str) -> str:
+    """Text of the nanoseconds, by moving characters alone."""
+    whole, _, decimals = microseconds.partition(".")
+    return whole + decimals.ljust(3, "0")
