@@ -253,16 +253,10 @@ def _cycles(traces: Sequence[_Named]) -> list[_Named]:
 
 
 def _renamed(trace: _Named, run: str) -> _Named:
-    quality = trace.raw.tables["quality"]
-    note = pa.table(
-        {
-            "check": ["same_run_and_rank"],
-            "events": [trace.raw.tables["events"].num_rows],
-            "action": [f"taken as a later cycle: the run became {run!r}"],
-            "detail": [f"{trace.path} is also run {trace.run!r}, rank {trace.rank}"],
-        }
-    )
-    joined = pa.concat_tables([quality, note], promote_options="default")
+    events = trace.raw.tables["events"].num_rows
+    detail = f"{trace.path} is run {trace.run!r}, rank {trace.rank} too"
+    note = schema.quality_rows(("same_run_and_rank", events, detail, None))
+    joined = pa.concat_tables([trace.raw.tables["quality"], note])
     raw = replace(trace.raw, tables={**trace.raw.tables, "quality": joined})
     return replace(trace, raw=raw, run=run)
 
@@ -278,17 +272,8 @@ def _concatenate(traces: Sequence[_Named], skipped: Sequence[str]) -> dict[str, 
                 for column, value in source.items():
                     rows = rows.append_column(column, pa.array(value))
             parts[name].append(schema.conform(name, rows, trace.run, trace.rank))
-    if skipped:
-        first = traces[0]
-        note = pa.table(
-            {
-                "check": ["skipped_file"] * len(skipped),
-                "events": [0] * len(skipped),
-                "action": ["not loaded"] * len(skipped),
-                "detail": list(skipped),
-            }
-        )
-        parts["quality"].append(schema.conform("quality", note, first.run, first.rank))
+    notes = schema.quality_rows(*(("skipped_file", 0, why, None) for why in skipped))
+    parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
     return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
 
 

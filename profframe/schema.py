@@ -263,11 +263,11 @@ QUALITY = Table(
     "What was repaired, dropped or doubtful. Nothing is lost in silence.",
     (
         *_KEY,
-        Column("check", NAME, "Name of the check."),
+        Column("check", NAME, "Name of the check; see below."),
         Column("events", INT64, "Number of events concerned."),
         Column("example_event_id", INT64, "One of them.", null="not about a row of `events`"),
         Column("action", TEXT, "What was done."),
-        Column("detail", TEXT, "Where, and the values found.", null="nothing more to say"),
+        Column("detail", TEXT, "What was found, where, and the values."),
     ),
 )  # fmt: skip
 
@@ -329,6 +329,82 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=TABLES[name].arrow)
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that can be found in a trace, and what is done about it."""
+
+    name: str
+    finds: str
+    action: str
+
+
+CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
+    {
+        c.name: c
+        for c in (
+            # The text of the source.
+            Check("invalid_utf8", "bytes in text that are no UTF-8", "became U+FFFD"),
+            Check("control_byte", "raw control bytes in text", "escaped"),
+            Check("lone_surrogate", "half a surrogate pair in text", "became U+FFFD"),
+            Check("raw_backslash", "backslashes that begin no escape, as in a Windows path", "taken literally"),
+            Check("raw_quote", "unescaped quotes inside text", "taken as part of the text"),
+            Check("non_finite_number", "NaN or infinity", "became null"),
+            Check("hex_number", "numbers in hexadecimal", "became decimal"),
+            Check("odd_number", "numbers that JSON does not allow: +1, 007, 5., .5", "read as what they mean"),
+            Check("bare_word", "words without quotes, as N/A", "became null"),
+            Check("missing_value", "keys without a value", "became null"),
+            Check("dropped_junk", "text that is part of no value", "dropped"),
+            Check("not_an_event", "elements among the events that are no objects", "dropped"),
+            Check("unreadable_event", "events that could not be mended", "dropped"),
+            Check("truncated", "the source ends too early; `events` counts the one that was cut", "the events before it are kept"),
+            Check("unreadable_header", "what is around the events could not be mended", "dropped"),
+            Check("unreadable_trailer", "what is behind the events could not be mended", "dropped"),
+            Check("trailing_text", "text behind the JSON document", "dropped"),
+            Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
+            Check("no_events", "the source holds no events", "loaded as an empty trace"),
+            # Events.
+            Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),
+            Check("impossible_time", "times that are no numbers, or beyond 146 years", "became NULL"),
+            Check("missing_time", "events without a time", "kept, the time is NULL"),
+            Check("impossible_duration", "durations that are no numbers, or beyond 146 years", "became NULL"),
+            Check("negative_duration", "durations below zero", "became NULL"),
+            Check("missing_duration", "slices without a duration", "kept, dur_ns is NULL"),
+            Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
+            Check("unmatched_end", "end events without a beginning", "kept in instants"),
+            # Facts.
+            Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
+            Check("kernel_without_launch", "device slices whose correlation no call of their process has", "kept, launch_id is NULL"),
+            Check("external_id_mismatch", "device slices whose external_id is not that of the op around their launch", "op_id is the op around the launch"),
+            # Loading.
+            Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
+            Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),
+        )
+    }
+)  # fmt: skip
+"""Everything that `quality` can name."""
+
+
+def quality_rows(*found: tuple[str, int, str | None, int | None]) -> pa.Table:
+    """Rows of `quality`, without run and rank, of (check, events, detail, example_event_id).
+
+    Examples
+    --------
+    >>> quality_rows(("missing_time", 2, "in table flows", None))["action"].to_pylist()
+    ['kept, the time is NULL']
+    """
+    rows = [
+        {
+            "check": check,
+            "events": events,
+            "example_event_id": example,
+            "action": CHECKS[check].action,
+            "detail": CHECKS[check].finds if detail is None else f"{CHECKS[check].finds}: {detail}",
+        }
+        for check, events, detail, example in found
+    ]
+    return pa.Table.from_pylist(rows, QUALITY.arrow.remove(0).remove(0))
+
+
 def type_word(type_: pa.DataType) -> str:
     """SQL word for a column's type, as DuckDB shows it."""
     if pa.types.is_dictionary(type_) or pa.types.is_string(type_):
@@ -354,6 +430,9 @@ def markdown() -> str:
             f"| `{c.name}` | {type_word(c.type)} | {c.unit or ''} | {c.null or '*never NULL*'} | {c.doc} |"
             for c in table
         ]
+    lines += ["", "## Checks", "", "What `quality.check` can be.", ""]
+    lines += ["| check | what it finds | what is done |", "|---|---|---|"]
+    lines += [f"| `{c.name}` | {c.finds} | {c.action} |" for c in CHECKS.values()]
     return "\n".join(lines) + "\n"
 
 

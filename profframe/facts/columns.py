@@ -84,20 +84,12 @@ def with_columns(tables: Tables, name: str, **columns: pa.Array) -> Tables:
     return {**tables, name: table}
 
 
-def with_note(tables: Tables, check: str, rows: Ints, action: str, detail: str) -> Tables:
+def with_note(tables: Tables, check: str, rows: Ints) -> Tables:
     """Tables with a row more in ``quality``, if the check found ``rows`` of ``events``."""
     if not rows.size:
         return tables
-    quality = tables["quality"]
-    found = {
-        "check": check,
-        "events": rows.size,
-        "example_event_id": int(rows[0]),
-        "action": action,
-        "detail": detail,
-    }
-    note = pa.Table.from_pylist([found], schema=quality.schema)
-    return {**tables, "quality": pa.concat_tables([quality, note])}
+    note = schema.quality_rows((check, rows.size, None, int(rows[0])))
+    return {**tables, "quality": pa.concat_tables([tables["quality"], note])}
 
 
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:

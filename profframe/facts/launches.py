@@ -136,20 +136,9 @@ def _with_notes(tables: Tables, launch: Ints, op: Ints) -> Tables:
     events = tables["events"]
     busy = is_kind(events, schema.DEVICE_KINDS)
     lost = busy & (numbers(events, "correlation") != 0) & (launch < 0)
-    tables = with_note(
-        tables,
-        "kernel_without_launch",
-        np.flatnonzero(lost),
-        "kept, launch_id NULL",
-        "device slices whose correlation no call of their process has",
-    )
-    return with_note(
-        tables,
-        "external_id_mismatch",
-        np.flatnonzero(_mismatch(tables, launch, op)),
-        "op_id is the op around the launch",
-        "device slices whose external_id is not that of the op around their launch",
-    )
+    tables = with_note(tables, "kernel_without_launch", np.flatnonzero(lost))
+    mismatch = _mismatch(tables, launch, op)
+    return with_note(tables, "external_id_mismatch", np.flatnonzero(mismatch))
 
 
 def _mismatch(tables: Tables, launch: Ints, op: Ints) -> Mask:

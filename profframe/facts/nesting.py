@@ -49,13 +49,7 @@ def nesting(tables: Tables) -> Tables:
         last_descendant_id=ids(_spread(nests, rows[forest.last])),
         self_ns=column("self_ns", own, nests | busy),
     )
-    return with_note(
-        tables,
-        "crossing_slices",
-        rows[forest.crossing],
-        "nested as torch does, as siblings: the parent's self_ns loses their overlap twice",
-        "slices of one thread that start before the sibling before them has ended",
-    )
+    return with_note(tables, "crossing_slices", rows[forest.crossing])
 
 
 def _spread(nests: Mask, values: Ints) -> Ints:

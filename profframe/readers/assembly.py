@@ -95,7 +95,7 @@ def assemble(
         "threads": _threads(labels, numbers),
     }
     if not sum(accounted.values()):
-        quality.note("no_events", 0, "loaded as an empty trace")
+        quality.note("no_events", 0)
     tables |= {"traces": _traces(tables, header, accounted), "quality": quality.table()}
     return RawTrace(tables, header)
 
@@ -115,7 +115,7 @@ def _replaced(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
 def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
     count = sum(_count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names)
     if count:
-        quality.note("sub_nanosecond_time", count, "rounded to the nearest nanosecond")
+        quality.note("sub_nanosecond_time", count)
 
 
 def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> pa.Table:
@@ -125,13 +125,10 @@ def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> p
     sane = pc.and_(pc.greater(times, -LONGEST_NS), pc.less(times, LONGEST_NS - base_ns))
     bad = pc.or_(rows["bad_time"], pc.fill_null(pc.invert(sane), fill_value=False))
     missing = pc.and_(pc.is_null(times), pc.invert(bad))
-    for check, found, action in (
-        ("impossible_time", bad, "the time became NULL"),
-        ("missing_time", missing, "kept, the time is NULL"),
-    ):
+    for check, found in (("impossible_time", bad), ("missing_time", missing)):
         if count := _count(found):
             example = _first(found) if table is Table.EVENTS else None
-            quality.note(check, count, action, f"in table {table.name.lower()}", example)
+            quality.note(check, count, f"in table {table.name.lower()}", example)
     if _count(bad):
         times = pc.if_else(sane, times, None)
     rows = _replaced(rows, name, pc.add(times, base_ns) if base_ns else times)
@@ -216,16 +213,16 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
     impossible = pc.or_(bad, pc.fill_null(pc.greater_equal(duration, LONGEST_NS), fill_value=False))
     negative = pc.fill_null(pc.less(duration, 0), fill_value=False)
     missing = pc.and_(pc.and_(pc.is_null(duration), pc.invert(bad)), pc.equal(rows["phase"], "X"))
-    for check, found, action in (
-        ("impossible_duration", impossible, "dur_ns became NULL"),
-        ("negative_duration", negative, "dur_ns became NULL"),
-        ("missing_duration", missing, "kept, dur_ns is NULL"),
+    for check, found in (
+        ("impossible_duration", impossible),
+        ("negative_duration", negative),
+        ("missing_duration", missing),
     ):
         if count := _count(found):
             at = _first(found)
             value = duration[at].as_py()
             detail = f"event {at}" + (f": {value} ns" if value is not None else "")
-            quality.note(check, count, action, detail, at)
+            quality.note(check, count, detail, at)
     if _count(impossible) + _count(negative):
         rows = _replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
     rows = rows.drop_columns(["phase", "bad_dur"])

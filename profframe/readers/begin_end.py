@@ -41,9 +41,9 @@ def pair(
     lone_begin, lone_end = is_begin.copy(), is_end.copy()
     lone_begin[begin] = lone_end[end] = False
     if count := int(lone_begin.sum()):
-        quality.note("unmatched_begin", count, "kept as a slice without a duration")
+        quality.note("unmatched_begin", count)
     if count := int(lone_end.sum()):
-        quality.note("unmatched_end", count, "kept in instants")
+        quality.note("unmatched_end", count)
     duration = _ints(rows["dur_ns"])
     known = pc.is_valid(rows["dur_ns"]).to_numpy() & ~is_begin
     duration[begin] = time[end] - time[begin]

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from profframe.errors import NotATraceError
 from profframe.readers.assembly import assemble
 from profframe.readers.bytes import ByteSource
-from profframe.readers.json_repair import DROPS, REPAIRS
+from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError, Parsed, Wave
 from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest, split
 
@@ -296,9 +296,9 @@ def _quality(document: Document, source: ByteSource) -> Quality:
         details = [f"first at byte {place:,}" if place is not None else "outside the events"]
         if check == "truncated" and source.damage:
             details.append(source.damage)
-        quality.note(check, count, REPAIRS[check], "; ".join(details))
+        quality.note(check, count, "; ".join(details))
     if source.damage and "truncated" not in document.found:
-        quality.note("damaged_stream", 0, "all events were read", source.damage)
+        quality.note("damaged_stream", 0, source.damage)
     return quality
 
 

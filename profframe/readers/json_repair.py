@@ -1,6 +1,6 @@
 """Broken JSON made whole: every repair named and counted.
 
-Profilers wrote all of these. The text of a sound element is passed on as it is; only an element
+Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is passed on as it is; only an element
 that does not parse is taken apart.
 """
 
@@ -12,29 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-REPAIRS: Final = {
-    "invalid_utf8": "bytes that are no UTF-8 became U+FFFD",
-    "control_byte": "raw control bytes in text were escaped",
-    "lone_surrogate": "half a surrogate pair became U+FFFD",
-    "raw_backslash": "backslashes that begin no escape were taken literally",
-    "raw_quote": "unescaped quotes inside text were escaped",
-    "non_finite_number": "became null",
-    "hex_number": "became the decimal number",
-    "odd_number": "was written as a JSON number",
-    "bare_word": "became null",
-    "missing_value": "became null",
-    "dropped_junk": "text between elements was dropped",
-    "not_an_event": "dropped: an element that is no object",
-    "unreadable_event": "dropped: an element that could not be repaired",
-    "truncated": "what the file holds up to there was kept",
-    "unreadable_header": "dropped: what is around the events could not be repaired",
-    "unreadable_trailer": "dropped: what is behind the events could not be repaired",
-    "trailing_text": "text after the JSON document was dropped",
-}
-"""What can be wrong with the text, and what is done about it."""
-
 DROPS: Final = ("not_an_event", "unreadable_event")
-"""Checks of `REPAIRS` that drop a whole element."""
+"""Checks that drop a whole element."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")

@@ -167,30 +167,17 @@ class Header:
 class Quality:
     """Rows of the quality table, as they are found."""
 
-    rows: list[dict[str, object]] = field(default_factory=list)
+    found: list[tuple[str, int, str | None, int | None]] = field(default_factory=list)
 
     def note(
-        self,
-        check: str,
-        events: int,
-        action: str,
-        detail: str | None = None,
-        example: int | None = None,
+        self, check: str, events: int, detail: str | None = None, example: int | None = None
     ) -> None:
-        """Add a row; `example` is the event_id of one of the events."""
-        self.rows.append(
-            {
-                "check": check,
-                "events": events,
-                "example_event_id": example,
-                "action": action,
-                "detail": detail,
-            }
-        )
+        """Add a row for one of `schema.CHECKS`; `example` is the event_id of one of the events."""
+        self.found.append((check, events, detail, example))
 
     def table(self) -> pa.Table:
         """The quality table, without run and rank."""
-        return pa.Table.from_pylist(self.rows, schema.QUALITY.arrow.remove(0).remove(0))
+        return schema.quality_rows(*self.found)
 
 
 @dataclass(frozen=True, slots=True)
