@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import sys as _sys
 from importlib import import_module
-from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING, Final
 
 from profframe.errors import (
@@ -58,17 +56,6 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
-
-
-class _Package(_ModuleType):
-    """The package, whose function `answers` stays when the module of that name is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name == "answers" and isinstance(value, _ModuleType)):
-            super().__setattr__(name, value)
-
-
-_sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

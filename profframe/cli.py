@@ -79,7 +79,7 @@ def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: 
 
     Overview, self times, kernels where there are any, and quality notes.
     """
-    from profframe.answers import find
+    from profframe.answering import find
     from profframe.show import terminal
 
     columns = [column.name for column in find("self_times").columns]
@@ -295,7 +295,7 @@ def _check(name: str, parameters: Mapping[str, str]) -> None:
     """Find out what is wrong with a question before a large trace is loaded for it."""
     import duckdb
 
-    from profframe.answers import find, prepare
+    from profframe.answering import find, prepare
 
     try:
         with duckdb.connect() as connection:
@@ -308,7 +308,7 @@ def _columns(name: str) -> pl.DataFrame:
     """What an answer gives and takes."""
     import polars as pl
 
-    from profframe.answers import find
+    from profframe.answering import find
 
     found = find(name)
     rows = [("column", c.name, c.type, c.unit, c.doc) for c in found.columns]

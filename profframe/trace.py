@@ -14,8 +14,8 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.answers import catalogue, find, run
-from profframe.answers import query as run_query
+from profframe.answering import catalogue, find, run
+from profframe.answering import query as run_query
 from profframe.errors import AnswerError, StoreError, UnknownNameError
 from profframe.selection import (
     TIME,

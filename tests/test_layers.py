@@ -21,7 +21,7 @@ ROOMS = (
     "facts",
     "selection",
     "store",
-    "answers",
+    "answering",
     "show",
     "trace",
     "loading",
@@ -41,7 +41,9 @@ FORMAT_WORDS = re.compile(
 """Words of source formats."""
 
 MAY_NAME_FORMAT_WORDS = {
-    "readers/chrome.py": "the reader of this format",
+    "readers/chrome/__init__.py": "the reader of this format",
+    "readers/chrome/columns.py": "the same",
+    "readers/chrome/parsing.py": "the same",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

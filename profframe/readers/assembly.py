@@ -167,9 +167,8 @@ def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
     """Each (pid, tid) with what the source calls it; of two labels, the later one counts."""
     processes: dict[str | None, dict[str, object]] = {}
     threads: dict[_Thread, dict[str, object]] = {}
-    for name, pid, tid, args in zip(
-        *(labels[n].to_pylist() for n in labels.column_names), strict=True
-    ):
+    columns = (labels[column].to_pylist() for column in ("name", "pid", "tid", "args"))
+    for name, pid, tid, args in zip(*columns, strict=True):
         values = json.loads(args) if args else None
         value = values.get(_LABELS[name]) if isinstance(values, dict) else None
         if value is not None:
@@ -207,7 +206,7 @@ def _label_column(values: list[object], column: schema.Column) -> pa.Array:
 
 
 def _events(rows: pa.Table, quality: Quality) -> pa.Table:
-    """Slices whose durations can be, with every column of the schema that a reader gives."""
+    """Slices whose durations can be; each has its number."""
     duration = rows["dur_ns"]
     bad = rows["bad_dur"]
     impossible = pc.or_(bad, pc.fill_null(pc.greater_equal(duration, LONGEST_NS), fill_value=False))
@@ -225,11 +224,8 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
             quality.note(check, count, detail, at)
     if _count(impossible) + _count(negative):
         rows = _replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
-    rows = rows.drop_columns(["phase", "bad_dur"])
-    for column in schema.EVENTS:
-        if column.name in schema.READER_COLUMNS["events"] and column.name not in rows.column_names:
-            rows = rows.append_column(column.name, pa.nulls(rows.num_rows, column.type))
-    return _replaced(rows, "event_id", pa.chunked_array([np.arange(rows.num_rows, dtype=np.int64)]))
+    event_id = np.arange(rows.num_rows, dtype=np.int64)
+    return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
 
 
 def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:

@@ -37,7 +37,9 @@ def pair(
     is_begin = pc.equal(phase, "B").to_numpy()
     is_end = pc.equal(phase, "E").to_numpy()
     time = _ints(rows["start_ns"])
-    begin, end = match_begin_end(rows["thread"].to_numpy(), time, is_begin, is_end)
+    timed = pc.is_valid(rows["start_ns"]).to_numpy()
+    thread = rows["thread"].to_numpy()
+    begin, end = match_begin_end(thread, time, is_begin & timed, is_end & timed)
     lone_begin, lone_end = is_begin.copy(), is_end.copy()
     lone_begin[begin] = lone_end[end] = False
     if count := int(lone_begin.sum()):

@@ -1,7 +1,7 @@
 """Broken JSON made whole: every repair named and counted.
 
-Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is passed on as it is; only an element
-that does not parse is taken apart.
+Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
+passed on as it is; only an element that does not parse is taken apart.
 """
 
 from __future__ import annotations
@@ -107,18 +107,29 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
     """
     repairer = _Repairer(text)
     start = _space_end(text, 0)
+    sound = _sound_value(text, start)
     try:
-        value, end = _DECODER.raw_decode(text, start)
-    except (ValueError, RecursionError):
-        try:
-            fixed, end = repairer.value(start)
-        except (_IncompleteError, _BrokenError, RecursionError):
-            repairer.note("unreadable_header", start)
-            return {}, repairer.found
-        value = json.loads(fixed)
+        value, end = sound or repairer.mended(start)
+    except (_IncompleteError, _BrokenError, RecursionError):
+        repairer.note("unreadable_header", start)
+        return {}, repairer.found
     if text[end:].strip():
         repairer.note("trailing_text", end)
     return value, repairer.found
+
+
+def _sound_value(text: str, position: int) -> tuple[object, int] | None:
+    """The value there and its end, or None where it needs mending."""
+    try:
+        value, end = _DECODER.raw_decode(text, position)
+    except (ValueError, RecursionError):
+        return None
+    return (value, end) if _is_sound(text[position:end]) else None
+
+
+def _is_sound(text: str) -> bool:
+    """Whether text that Python's lenient decoder took is Unicode throughout."""
+    return not _BAD_BYTE.search(text) and not any(m.group(1) for m in _SURROGATE.finditer(text))
 
 
 class _Repairer:
@@ -158,16 +169,8 @@ class _Repairer:
         text = self.text
         if text[position] != "{":
             return None, self._not_an_object(position)
-        try:
-            _, end = _DECODER.raw_decode(text, position)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            sound = text[position:end]
-            if not _BAD_BYTE.search(sound) and not any(
-                m.group(1) for m in _SURROGATE.finditer(sound)
-            ):
-                return sound, end
+        if sound := _sound_value(text, position):
+            return text[position : sound[1]], sound[1]
         before = (self.found.copy(), dict(self.first))
         try:
             return self.value(position)
@@ -182,6 +185,11 @@ class _Repairer:
         except _IncompleteError:
             self.found, self.first = before
             raise
+
+    def mended(self, position: int) -> tuple[object, int]:
+        """The value there, and its end."""
+        fixed, end = self.value(position)
+        return json.loads(fixed), end
 
     def _not_an_object(self, position: int) -> int:
         if self.text[position] in "}:":
@@ -330,7 +338,7 @@ class _Repairer:
         if _BAD_BYTE.search(content):
             self.note("invalid_utf8", start)
             content = _BAD_BYTE.sub("\ufffd", content)
-        if any(m.group(1) for m in _SURROGATE.finditer(content)):
+        if not _is_sound(content):
             self.note("lone_surrogate", start)
             content = _SURROGATE.sub(lambda m: "\\ufffd" if m.group(1) else m.group(), content)
         return content

@@ -56,10 +56,11 @@ class Wave:
 
     def arrays(self) -> tuple[bytes, list[int]]:
         """All pieces, each as the text of an array of its own, and where each begins."""
-        parts: list[bytes] = []
+        text = memoryview(self.text)
+        parts: list[bytes | memoryview] = []
         offsets = [0]
         for begin, end in self.bounds:
-            parts += (b"[", self.text[begin:end], b"]")
+            parts += (b"[", text[begin:end], b"]")
             offsets.append(offsets[-1] + end - begin + 2)
         return b"".join(parts), offsets
 

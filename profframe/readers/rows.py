@@ -8,13 +8,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.schema import INT32, INT64, NAME, TEXT
+from profframe.schema import BOOL, INT32, INT64, NAME, TEXT
 
 Batch = Mapping["Table", pa.Table]
 """Some consecutive rows of a source, by table."""
@@ -31,97 +32,67 @@ class Table(enum.IntEnum):
     INSTANTS = 5
 
 
-_KEPT: Final[Mapping[Table, tuple[str, ...]]] = {
-    Table.EVENTS: (
-        "phase", "category", "name", "time_ns", "dur_ns", "pid", "tid", "device", "stream",
-        "correlation", "external_id", "sequence_nr", "fwd_thread", "is_async", "python_id",
-        "python_parent_id", "python_module_id", "module_hierarchy", "input_dims", "input_types",
-        "input_strides", "concrete_inputs", "stack", "args", "ev_idx",
-        "bad_time", "bad_dur", "rounded",
-    ),
-    Table.MEMORY: (
-        "time_ns", "address", "bytes", "device_type", "memory_device", "total_allocated_bytes",
-        "total_reserved_bytes", "pid", "tid", "bad_time", "rounded",
-    ),
-    Table.FLOWS: (
-        "id", "category", "name", "phase", "time_ns", "pid", "tid", "binding_point", "args",
-        "bad_time", "rounded",
-    ),
-    Table.COUNTERS: (
-        "category", "name", "time_ns", "pid", "tid", "id", "args", "bad_time", "rounded",
-    ),
-    Table.THREADS: ("name", "pid", "tid", "args"),
-    Table.INSTANTS: (
-        "phase", "category", "name", "mark_scope", "time_ns", "dur_ns", "pid", "tid", "id", "args",
-        "bad_time", "rounded",
-    ),
-}  # fmt: skip
-"""Columns of a reader's rows that each table keeps."""
+_KEY_TEXTS: Final = {"pid": NAME, "tid": NAME}
+_TIMED: Final = {"bad_time": BOOL, "rounded": BOOL}
+"""Of a time: that it was no number or beyond reach, and that it was finer than a nanosecond."""
 
-_NAMED: Final[Mapping[Table, Mapping[str, str]]] = {
-    Table.EVENTS: {"time_ns": "start_ns"},
-    Table.MEMORY: {"memory_device": "device"},
-    Table.FLOWS: {"id": "flow_id"},
-    Table.COUNTERS: {"id": "counter_id"},
-    Table.INSTANTS: {"id": "instant_id", "mark_scope": "scope"},
-}
-"""Columns that a table has another name for."""
 
-_WORKING: Final[Mapping[str, pa.DataType]] = {
-    "phase": NAME,
-    "pid": NAME,
-    "tid": NAME,
-    "name": NAME,
-    "args": TEXT,
-    "ev_idx": INT64,
-    "bad_time": pa.bool_(),
-    "bad_dur": pa.bool_(),
-    "rounded": pa.bool_(),
-}
-"""Types of the columns that are gone, or not yet there, when the tables are done."""
+def _columns(table: Table) -> dict[str, pa.DataType]:
+    columns = {
+        c.name: c.type
+        for c in schema.TABLES[table.name.lower()].columns[2:]
+        if c.name in READ[table]
+    }
+    if table is Table.THREADS:
+        return _KEY_TEXTS | {"name": NAME, "args": TEXT}
+    if table is Table.EVENTS:
+        columns |= {"phase": NAME, "ev_idx": INT64, "bad_dur": BOOL}
+    return columns | _KEY_TEXTS | _TIMED
+
+
+READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(
+    {
+        table: frozenset(schema.READER_COLUMNS[table.name.lower()])
+        - {"event_id", "thread", "series", "value", "op_id"}
+        for table in Table
+    }
+)
+"""Columns of the schema that come straight from a row of the source."""
+COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
+    {table: MappingProxyType(_columns(table)) for table in Table}
+)
+"""Columns of a batch, and their types: the schema's, and what `assembly` needs to make the rest."""
 
 
 def time_column(table: Table) -> str:
     """Name of the column that has the time of a row."""
-    return _NAMED.get(table, {}).get("time_ns", "time_ns")
+    return "start_ns" if table is Table.EVENTS else "time_ns"
 
 
-def columns(table: Table) -> dict[str, pa.DataType]:
-    """Columns of a table of a batch, in the schema's names and types."""
-    final = {c.name: c.type for c in schema.TABLES[table.name.lower()]}
-    named = _NAMED.get(table, {})
-    return {
-        (name := named.get(kept, kept)): final.get(name) or _WORKING[name] for kept in _KEPT[table]
-    }
+def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows of one table; a column that is not given is NULL.
+
+    Repeated text may come plain, and is dictionary-encoded; indices may come as any integer, and
+    those that are negative or too large are unknown.
+    """
+    count = len(next(iter(columns.values())))
+    return pa.table(
+        {
+            name: _typed(columns[name], type_) if name in columns else pa.nulls(count, type_)
+            for name, type_ in COLUMNS[table].items()
+        }
+    )
 
 
-def split(rows: pa.Table) -> Batch:
-    """Rows by where they go, in the schema's types; repeated text is dictionary-encoded."""
-    destination = rows["destination"].combine_chunks()
-    values = pc.unique(destination).to_pylist()
-    batch: dict[Table, pa.Table] = {}
-    for table in map(Table, values):
-        mine = rows.select(_KEPT[table])
-        if len(values) > 1:
-            mine = mine.filter(pc.equal(destination, table.value))
-        batch[table] = pa.table(
-            {
-                name: _typed(column, type_)
-                for column, (name, type_) in zip(mine.columns, columns(table).items(), strict=True)
-            }
-        )
-    return batch
-
-
-def _typed(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    array = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+def _typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    if array.type == type_:
+        return array
     if type_ == NAME:
         return array.dictionary_encode()
     return _index(array) if type_ == INT32 else array.cast(type_)
 
 
 def _index(array: pa.Array) -> pa.Array:
-    """Index of a device or stream: what is negative or too large for one is unknown."""
     usable = pc.and_(pc.greater_equal(array, 0), pc.less(array, 1 << 31))
     return pc.if_else(usable, array, None).cast(INT32)
 
@@ -130,7 +101,7 @@ def gather(batches: Sequence[Batch]) -> dict[Table, pa.Table]:
     """All rows of each table, in order, with one dictionary for each column."""
     gathered: dict[Table, pa.Table] = {}
     for table in Table:
-        empty = pa.table({name: pa.array([], type_) for name, type_ in columns(table).items()})
+        empty = pa.table({name: pa.array([], type_) for name, type_ in COLUMNS[table].items()})
         parts = [batch[table] for batch in batches if table in batch]
         gathered[table] = pa.concat_tables([empty, *parts]).unify_dictionaries()
     return gathered

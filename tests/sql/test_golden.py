@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from profframe import schema
-from profframe.answers import Answer, catalogue, find, run
+from profframe.answering import Answer, catalogue, find, run
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))
 Rows = list[dict[str, object]]

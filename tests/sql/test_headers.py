@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from profframe import schema
-from profframe.answers import Answer, catalogue, markdown, run
+from profframe.answering import Answer, catalogue, markdown, run
 from profframe.errors import UnknownNameError
 
 ANSWERS = catalogue()
@@ -109,5 +109,5 @@ def test_columns_are_fixed() -> None:
 def test_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "answers.md"
     assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.answers > docs/answers.md"
+        "run: python -m profframe.answering > docs/answers.md"
     )

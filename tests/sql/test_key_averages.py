@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import schema
-from profframe.answers import find, run
+from profframe.answering import find, run
 
 INTERNAL = "aten::is_leaf"
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from profframe import schema
-from profframe.answers import (
+from profframe.answering import (
     Answer,
     AnswerColumn,
     catalogue,

@@ -1,0 +1,170 @@
+"""Chrome trace JSON, as Kineto and others write it, straight into the tables.
+
+The words of the format (``ph``, ``cat``, ``args`` and what is in it) are written in this folder
+alone. DuckDB parses the events, a few megabytes at a time and on all cores; no event becomes a
+Python object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+
+from profframe.errors import NotATraceError
+from profframe.readers.assembly import assemble
+from profframe.readers.bytes import ByteSource
+from profframe.readers.chrome.columns import DEVICE_CATEGORIES
+from profframe.readers.chrome.parsing import Parser
+from profframe.readers.json_repair import DROPS
+from profframe.readers.json_text import ArrayReader, Document, NoArrayError
+from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest
+
+_EVENTS_KEY: Final = "traceEvents"
+_DEVICE_TYPES: Final = (
+    (re.compile(r"mtia_"), "MTIA"),
+    (re.compile(r"xpu_"), "XPU"),
+    (re.compile(r"hpu_"), "HPU"),
+    (re.compile(r"async_npu"), "NPU"),
+    (re.compile(r"privateuse1_"), "PRIVATEUSEONE"),
+    (re.compile("(?:" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
+)
+"""The first that is found names the devices of the trace; ROCm calls itself CUDA, as torch does."""
+_FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
+_UTC_US: Final = 1_200_000_000_000_000
+"""A time from here on, in microseconds, is since the epoch (it is the year 2008)."""
+
+
+def read(source: ByteSource) -> RawTrace:
+    """Read one Chrome trace.
+
+    Raises
+    ------
+    NotATraceError
+        When the source is no JSON, or JSON without trace events; the message names file and place.
+    SourceError
+        When the file cannot be read.
+    """
+    with duckdb.connect(config={"threads": 1}) as connection:
+        parser = Parser(connection)
+        threads = max(1, min(8, os.cpu_count() or 1))
+        reader = ArrayReader(source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads)
+        try:
+            batches = list(reader.rows())
+        except NoArrayError as error:
+            raise _not_a_trace(source, str(error)) from None
+        document = reader.document
+        if document.is_array and not any(_has_phase(batch) for batch in batches):
+            raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
+        quality = _quality(document, source)
+        dropped = sum(document.found[check] for check in DROPS)
+        return assemble(batches, _header(document, batches), quality, dropped, connection)
+
+
+def _not_a_trace(source: ByteSource, why: str) -> NotATraceError:
+    damage = f"; {source.damage}" if source.damage else ""
+    return NotATraceError(
+        f"{source.path}: not a trace: {why}{damage} (expected Chrome trace JSON: an object with "
+        f"{_EVENTS_KEY!r}, or an array of events)"
+    )
+
+
+def _has_phase(batch: Batch) -> bool:
+    return any(
+        table is not Table.INSTANTS or rows["phase"].null_count < rows.num_rows
+        for table, rows in batch.items()
+    )
+
+
+def _quality(document: Document, source: ByteSource) -> Quality:
+    """What reading the text has found."""
+    quality = Quality()
+    for check, count in document.found.items():
+        place = document.first.get(check)
+        details = [f"first at byte {place:,}" if place is not None else "outside the events"]
+        if check == "truncated" and source.damage:
+            details.append(source.damage)
+        quality.note(check, count, "; ".join(details))
+    if source.damage and "truncated" not in document.found:
+        quality.note("damaged_stream", 0, source.damage)
+    return quality
+
+
+def _header(document: Document, batches: list[Batch]) -> Header:
+    """What the members around the events say."""
+    rest = dict(document.header)
+    base_ns = _integer(rest.pop("baseTimeNanoseconds", None))
+    distributed = _distributed(rest.get("distributedInfo"))
+    flags = {flag: rest.pop(flag) for flag in _FLAGS if flag in rest}
+    devices = rest.pop("deviceProperties", None)
+    is_kineto = "schemaVersion" in rest or devices is not None
+    backend = distributed.get("backend")
+    return Header(
+        format="kineto" if is_kineto else "chrome",
+        clock=_clock(base_ns, batches, is_kineto),
+        base_ns=base_ns,
+        rank=_index(distributed.get("rank")),
+        world_size=_index(distributed.get("world_size")),
+        backend=backend if isinstance(backend, str) else None,
+        device_type=_device_type(batches),
+        device_properties=json.dumps(devices) if devices else None,
+        profiler_flags=json.dumps(flags) if flags else None,
+        metadata=json.dumps(rest) if rest else None,
+    )
+
+
+def _clock(base_ns: int | None, batches: list[Batch], is_kineto: bool) -> str:
+    """Which clock the times are on; Kineto lost the origin between 2024-04-22 and 2024-05-10."""
+    if base_ns is not None:
+        return "utc"
+    first = earliest(batches)
+    if first is not None and first >= _UTC_US * 1000:
+        return "utc"
+    in_nanoseconds = first is not None and any(
+        np.any(batch[Table.EVENTS]["start_ns"].to_numpy() % 1000 > 0)
+        for batch in batches
+        if Table.EVENTS in batch
+    )
+    return "unknown" if is_kineto and in_nanoseconds else "relative"
+
+
+def _distributed(value: object) -> dict[str, Any]:
+    """The distributed job, in any shape that was written: an object, a list of them, JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {}
+    if isinstance(value, list):
+        value = next((v for v in value if isinstance(v, dict)), None)
+    return value if isinstance(value, dict) else {}
+
+
+def _integer(value: object) -> int | None:
+    try:
+        number = int(value) if isinstance(value, (int, float, str)) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number is not None and abs(number) < 1 << 62 else None
+
+
+def _index(value: object) -> int | None:
+    number = _integer(value)
+    return number if number is not None and 0 <= number < 1 << 31 else None
+
+
+def _device_type(batches: list[Batch]) -> str | None:
+    categories: set[str] = set()
+    for batch in batches:
+        for table in (Table.EVENTS, Table.FLOWS):
+            if table in batch:
+                categories.update(
+                    c
+                    for c in batch[table]["category"].chunk(0).dictionary.to_pylist()
+                    if c is not None
+                )
+    return next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)

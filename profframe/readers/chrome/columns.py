@@ -1,0 +1,249 @@
+"""What the members of an event mean: the table that it goes to, and its columns there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.readers.decimal_time import nanoseconds
+from profframe.readers.rows import Batch, Table, conform
+
+DEVICE_CATEGORIES: Final = (
+    "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
+    "gpu_user_annotation", "cuda_sync", "cuda_event", "mtia_ccp_events", "hpu_op",
+)  # fmt: skip
+_ALLOCATOR_DEVICES: Final = (
+    "CPU", "CUDA", "MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "VULKAN",
+    "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
+)  # fmt: skip
+"""c10::DeviceType by number."""
+_TABLES: Final = {"X": Table.EVENTS, "B": Table.EVENTS, "E": Table.EVENTS, "C": Table.COUNTERS} | (
+    dict.fromkeys("stf", Table.FLOWS)
+)
+"""Where a phase goes; any other one is an instant."""
+_MEMORY_NAME: Final = "[memory]"
+_MEMORY_CATEGORIES: Final = (None, "cpu_instant_event")
+_LABELS: Final = (
+    "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
+)  # fmt: skip
+_EVENT_ARGS: Final = {
+    "correlation": "correlation",
+    "external_id": "External id",
+    "fwd_thread": "Fwd thread id",
+    "python_id": "Python id",
+    "python_parent_id": "Python parent id",
+    "python_module_id": "Python module id",
+    "module_hierarchy": "Module Hierarchy",
+    "input_types": "Input type",
+    "concrete_inputs": "Concrete Inputs",
+    "args": "args",
+    "ev_idx": "Ev Idx",
+}
+_MEMORY_ARGS: Final = {
+    "address": "Addr",
+    "bytes": "Bytes",
+    "total_allocated_bytes": "Total Allocated",
+    "total_reserved_bytes": "Total Reserved",
+}
+
+
+def batch_of(members: Mapping[str, pa.Array]) -> Batch:
+    """Rows by the table they go to.
+
+    Parameters
+    ----------
+    members
+        One array for each member of the events and of their arguments, by its name; what is in
+        ``old.`` has an old spelling, and ``time_text.`` is there where a time was not read.
+    """
+    members = dict(members)
+    for name in ("ph", "cat", "name", "pid", "tid"):
+        members[name] = members[name].dictionary_encode()
+    members |= _times(members)
+    where = _destinations(members)
+    found = np.flatnonzero(np.bincount(where, minlength=len(Table)))
+    batch: dict[Table, pa.Table] = {}
+    for table in map(Table, found.tolist()):
+        make = _COLUMNS_OF[table]
+        mask = pa.array(where == table) if len(found) > 1 else None
+        batch[table] = conform(table, make(_Chosen(members, mask)))
+    return batch
+
+
+class _Chosen:
+    """Members of some of the rows; only what is asked for is taken."""
+
+    def __init__(self, members: Mapping[str, pa.Array], mask: pa.Array | None) -> None:
+        self._members = members
+        self._mask = mask
+
+    def __getitem__(self, name: str) -> pa.Array:
+        values = self._members[name]
+        return values if self._mask is None else values.filter(self._mask)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def all(self, names: Mapping[str, str]) -> dict[str, pa.Array]:
+        """Columns by their names in the schema."""
+        return {column: self[name] for column, name in names.items()}
+
+
+def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Times in nanoseconds, and what is to be said of them."""
+    start, duration = nanoseconds(members["ts"]), nanoseconds(members["dur"])
+    bad_start, bad_duration = start.bad, duration.bad
+    if "time_text.ts" in members:
+        bad_start = bad_start | _unread(members["time_text.ts"], members["ts"])
+        bad_duration = bad_duration | _unread(members["time_text.dur"], members["dur"])
+    return {
+        "time_ns": start.ns,
+        "dur_ns": duration.ns,
+        "bad_time": pa.array(bad_start),
+        "bad_dur": pa.array(bad_duration),
+        "rounded": pa.array(start.rounded | duration.rounded),
+    }
+
+
+def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:
+    unread = pc.and_(pc.is_valid(text), pc.is_null(value))
+    flags: npt.NDArray[np.bool_] = unread.to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
+    """The table of each row: by its phase, but for records of memory and for labels."""
+    phases = members["ph"].dictionary.to_pylist()
+    where = _by_code(
+        members["ph"], [_TABLES.get(p, Table.INSTANTS) for p in phases], Table.INSTANTS
+    )
+    is_memory = _is(members["name"], (_MEMORY_NAME,)) & _is(members["cat"], _MEMORY_CATEGORIES)
+    where[is_memory & _is(members["ph"], ("i", "I", "X"))] = Table.MEMORY
+    where[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = Table.THREADS
+    return where
+
+
+def _by_code(
+    encoded: pa.DictionaryArray, values: Sequence[int], missing: int
+) -> npt.NDArray[np.int8]:
+    """A small number for each row, by its text."""
+    codes = encoded.indices.fill_null(len(values)).to_numpy()
+    numbers: npt.NDArray[np.int8] = np.array([*values, missing], np.int8)[codes]
+    return numbers
+
+
+def _is(encoded: pa.DictionaryArray, texts: Sequence[str | None]) -> npt.NDArray[np.bool_]:
+    """Rows whose text is one of these."""
+    found = [text in texts for text in encoded.dictionary.to_pylist()]
+    return _by_code(encoded, found, None in texts) > 0
+
+
+def _key_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    return rows.all({"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"})
+
+
+def _event_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    names = {"phase": "ph", "category": "cat", "name": "name", "start_ns": "time_ns"}
+    columns = _key_columns(rows) | rows.all(names | _EVENT_ARGS)
+    columns |= rows.all({"dur_ns": "dur_ns", "bad_dur": "bad_dur"})
+    input_dims = rows["Input Dims"]
+    if "old.external id" in rows:
+        columns["external_id"] = pc.coalesce(columns["external_id"], rows["old.external id"])
+        input_dims = pc.coalesce(input_dims, rows["old.Input dims"])
+    sequence = rows["Sequence number"]
+    finished = rows["finished"]
+    return columns | {
+        "sequence_nr": pc.if_else(pc.greater_equal(sequence, 0), sequence, None),
+        "is_async": pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished)),
+        "input_dims": _on_texts(input_dims, _without_spaces),
+        "input_strides": _on_texts(rows["Input Strides"], _without_spaces),
+        "stack": _on_texts(rows["Call stack"], partial(pc.utf8_rtrim, characters=";")),
+        **_device_columns(rows),
+    }
+
+
+def _device_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    """Device and stream of what ran on one: its arguments, else what its line is called."""
+    on_device = _is(rows["cat"], DEVICE_CATEGORIES)
+    on_device |= rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
+    if not on_device.any():
+        return {}
+    device = pc.coalesce(rows["device"], _numbers(rows["pid"]))
+    stream = pc.coalesce(rows["stream"], rows["Stream Id"], _numbers(rows["tid"]))
+    mask = pa.array(on_device)
+    return {
+        "device": pc.if_else(mask, device, None),
+        "stream": pc.if_else(mask, stream, None),
+    }
+
+
+def _numbers(encoded: pa.DictionaryArray) -> pa.Array:
+    """The number that a line's name is or ends in, as in "stream 7"."""
+    found = (re.search(r"(?:\A|\s)(\d{1,9})\Z", t) for t in encoded.dictionary.to_pylist())
+    numbers = [int(match.group(1)) if match else None for match in found]
+    return pa.array(numbers, pa.int64()).take(encoded.indices)
+
+
+def _on_texts(texts: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """A function applied to each distinct text."""
+    encoded = texts.dictionary_encode()
+    changed = change(encoded.dictionary)
+    if changed.equals(encoded.dictionary):
+        return encoded
+    return pa.DictionaryArray.from_arrays(encoded.indices, changed).cast(pa.string())
+
+
+def _without_spaces(texts: pa.Array) -> pa.Array:
+    """JSON text in its one form; what is no JSON stays as it is."""
+    is_list = pc.starts_with(texts, "[")
+    return pc.if_else(is_list, pc.replace_substring(texts, " ", ""), texts)
+
+
+def _memory_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    type_ = rows["Device Type"]
+    known = pc.if_else(pc.less(type_, len(_ALLOCATOR_DEVICES)), type_, None)
+    return (
+        _key_columns(rows)
+        | rows.all(_MEMORY_ARGS | {"time_ns": "time_ns"})
+        | {
+            "device_type": pa.array(_ALLOCATOR_DEVICES).take(known),
+            "device": pc.if_else(pc.greater(type_, 0), rows["Device Id"], None),
+        }
+    )
+
+
+def _flow_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    names = {"flow_id": "id", "category": "cat", "name": "name", "phase": "ph", "args": "args"}
+    return _key_columns(rows) | rows.all(names | {"time_ns": "time_ns", "binding_point": "bp"})
+
+
+def _counter_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    names = {"counter_id": "id", "category": "cat", "name": "name", "args": "args"}
+    return _key_columns(rows) | rows.all(names | {"time_ns": "time_ns"})
+
+
+def _label_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    return rows.all({"name": "name", "pid": "pid", "tid": "tid", "args": "args"})
+
+
+def _instant_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    names = {"instant_id": "id", "category": "cat", "name": "name", "phase": "ph", "args": "args"}
+    times = {"time_ns": "time_ns", "dur_ns": "dur_ns"}
+    return _key_columns(rows) | rows.all(names | times | {"scope": "s"})
+
+
+_COLUMNS_OF: Final[Mapping[Table, Callable[[_Chosen], dict[str, pa.Array]]]] = {
+    Table.EVENTS: _event_columns,
+    Table.MEMORY: _memory_columns,
+    Table.FLOWS: _flow_columns,
+    Table.COUNTERS: _counter_columns,
+    Table.THREADS: _label_columns,
+    Table.INSTANTS: _instant_columns,
+}

@@ -1,0 +1,182 @@
+"""Text of events to arrays of their members, by DuckDB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.readers.chrome.columns import batch_of
+from profframe.readers.decimal_time import SCALE
+from profframe.readers.json_text import Parsed, Wave
+from profframe.readers.rows import Batch
+
+_KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
+"""Keys of an event that have a column; any other is put among its arguments."""
+_INTEGER_ARGS: Final = (
+    "External id", "correlation", "device", "stream", "Stream Id", "Sequence number",
+    "Fwd thread id", "Ev Idx", "Python id", "Python parent id", "Python module id", "Addr",
+    "Bytes", "Device Type", "Device Id", "Total Allocated", "Total Reserved",
+)  # fmt: skip
+_TEXT_ARGS: Final = (
+    "Module Hierarchy", "Input Dims", "Input type", "Input Strides", "Concrete Inputs",
+    "Call stack",
+)  # fmt: skip
+
+_EVENT_TYPE: Final = json.dumps(
+    [
+        dict.fromkeys(_KEYS, "VARCHAR")
+        | dict.fromkeys(("ts", "dur"), f"DECIMAL(28, {SCALE})")
+        | {"args": "JSON"}
+    ]
+)
+"""The decimals make DuckDB keep the text of every number; else all would go through a double."""
+_TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(("ts", "dur"), "VARCHAR")])
+_ARGS_TYPE: Final = json.dumps(
+    dict.fromkeys(_INTEGER_ARGS, "BIGINT")
+    | dict.fromkeys(_TEXT_ARGS, "VARCHAR")
+    | {"finished": "BOOLEAN"}
+)
+_OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
+"""Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
+
+_LOOK: Final = r"""
+    SELECT list_distinct(flatten(json_keys(t, '$[*]'))),
+           CASE WHEN contains(t, 'nan') OR contains(t, 'NaN') OR contains(t, 'NAN')
+                     OR contains(t, 'inf') OR contains(t, 'Inf') OR contains(t, 'INF')
+                THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')
+                ELSE false END,
+           contains(t, 'external id') OR contains(t, 'Input dims')
+    FROM pieces"""
+"""Of each piece: keys of its events, numbers not of JSON, old spellings."""
+_NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
+_TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
+_EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
+_ROWS: Final = f"SELECT event, event.args AS args FROM ({_EVENTS})"
+_ROWS_WITH_OTHER_KEYS: Final = f"""
+    SELECT event,
+           CASE WHEN other = '' THEN given
+                WHEN coalesce(given, '{{}}') = '{{}}' THEN '{{' || other || '}}'
+                WHEN given[1] = '{{' THEN given[:-2] || ',' || other || '}}'
+                ELSE '{{"args":' || given || ',' || other || '}}' END AS args
+    FROM (SELECT event, event.args::VARCHAR AS given,
+                 array_to_string(list_transform(
+                     list_filter(map_entries(members), lambda m: m.key NOT IN {_KEYS!r}),
+                     lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
+                 ), ',') AS other
+          FROM (SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event,
+                       unnest(from_json(t, '["MAP(VARCHAR, JSON)"]')) AS members FROM pieces))"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What a first look at a wave's pieces found."""
+
+    non_finite: bool
+    other_keys: bool
+    old_args: bool
+
+    @property
+    def query(self) -> str:
+        """One row per event: its members, its arguments' members, and its arguments' text."""
+        old = f", from_json(args, '{_OLD_ARGS_TYPE}') AS old" if self.old_args else ""
+        rows = _ROWS_WITH_OTHER_KEYS if self.other_keys else _ROWS
+        return f"SELECT event, args, from_json(args, '{_ARGS_TYPE}') AS given{old} FROM ({rows})"
+
+
+class Parser:
+    """Makes rows of text; each call has a cursor of its own, so that calls run in parallel."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def wave(self, wave: Wave) -> Parsed[Batch]:
+        """Rows of each run of sound pieces; None for a run that needs repair."""
+        text, offsets = wave.arrays()
+        pieces = _pieces(text, offsets)
+        count = len(wave.bounds)
+        rows = self._rows(pieces, strict=True)
+        if rows is not None:
+            return Parsed(wave, [(0, count, rows)])
+        return Parsed(
+            wave, _runs([self._rows(pieces.slice(i, 1), strict=True) for i in range(count)])
+        )
+
+    def array(self, text: bytes) -> Batch | None:
+        """Rows of one array of mended events, or None where it does not parse."""
+        return self._rows(_pieces(text, [0, len(text)]), strict=False)
+
+    def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
+        with self._connection.cursor() as cursor:
+            cursor.register("pieces", pa.table({"t": pieces}))
+            try:
+                look = _look(cursor)
+                if strict and look.non_finite:
+                    return None
+                members = _members(cursor.sql(look.query).to_arrow_table())
+                if strict and members["ph"].null_count and _no_objects(cursor):
+                    return None
+                if _lacks_times(members):
+                    members |= _members(cursor.sql(_TIME_TEXTS).to_arrow_table())
+            except (duckdb.Error, UnicodeDecodeError):
+                return None
+        return batch_of(members)
+
+
+def _members(rows: pa.Table) -> dict[str, pa.Array]:
+    """The members of the structures in the rows, each as one array."""
+    flat = rows.flatten()
+    return {
+        name.removeprefix("event.").removeprefix("given."): (
+            column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        )
+        for name, column in zip(flat.column_names, flat.columns, strict=True)
+        if name != "event.args"
+    }
+
+
+def _no_objects(cursor: duckdb.DuckDBPyConnection) -> bool:
+    found = cursor.execute(_NO_OBJECTS).fetchone()
+    return found is not None and bool(found[0])
+
+
+def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
+    """Whether a time is missing that should be there: it was missing, or was no number."""
+    marks = pc.fill_null(pc.not_equal(members["ph"], "M"), fill_value=True)
+    slices = pc.fill_null(pc.equal(members["ph"], "X"), fill_value=False)
+    return bool(
+        pc.any(pc.and_(marks, pc.is_null(members["ts"]))).as_py()
+        or pc.any(pc.and_(slices, pc.is_null(members["dur"]))).as_py()
+    )
+
+
+def _pieces(text: bytes, offsets: list[int]) -> pa.LargeStringArray:
+    bounds = pa.py_buffer(np.asarray(offsets, dtype=np.int64))
+    return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
+
+
+def _look(cursor: duckdb.DuckDBPyConnection) -> _Look:
+    found = cursor.execute(_LOOK).fetchall()
+    keys = {key for row in found for key in row[0] or ()}
+    return _Look(
+        non_finite=any(row[1] for row in found),
+        other_keys=not keys.issubset(_KEYS),
+        old_args=any(row[2] for row in found),
+    )
+
+
+def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:
+    """Neighbouring pieces that need repair become one run; sound ones stay apart."""
+    runs: list[tuple[int, int, Batch | None]] = []
+    for i, rows in enumerate(pieces):
+        if rows is None and runs and runs[-1][2] is None:
+            runs[-1] = (runs[-1][0], i + 1, None)
+        else:
+            runs.append((i, i + 1, rows))
+    return runs
