@@ -233,13 +233,10 @@ def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
     if not lone_ends.num_rows:
         return marks
     ends = lone_ends.rename_columns({"start_ns": "time_ns"})
-    columns = {
-        field.name: ends[field.name].cast(field.type)
-        if field.name in ends.column_names
-        else pa.nulls(ends.num_rows, field.type)
-        for field in marks.schema
-    }
-    return pa.concat_tables([marks, pa.table(columns)]).unify_dictionaries()
+    shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
+    return pa.concat_tables(
+        [marks, ends.select(shared)], promote_options="default"
+    ).unify_dictionaries()
 
 
 def _counters(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:

@@ -57,4 +57,4 @@ def nanoseconds(microseconds: pa.Array) -> Times:
         carry, rest = np.divmod(upper * _WORD_REST + rest.astype(np.int64), _PER_NS)
         ns = upper * _WORD_NS + quotient.astype(np.int64) + carry
     ns += rest * 2 >= _PER_NS
-    return Times(pa.array(ns, mask=~valid | bad), bad, valid & (rest != 0))
+    return Times(pa.array(ns, mask=~valid | bad), bad, valid & ~bad & (rest != 0))

@@ -20,6 +20,8 @@ from profframe import schema
 
 Row = dict[str, Any]
 
+LONGEST_NS: Final = 1 << 62
+"""146 years: nothing is that long, and nothing was since the epoch."""
 TABLES: Final = ("events", "memory", "flows", "counters", "instants")
 KEYS: Final = frozenset({"ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args"})
 """Keys of an event that have a column; what has none is among the arguments."""
@@ -86,19 +88,24 @@ def read(text: str | bytes) -> Plain:
     for event in events:
         _sort(event, base_ns, plain)
     _pair(plain)
-    plain.accounted = Counter({name: n for name, n in plain.accounted.items() if n})
+    plain.accounted, plain.found = +plain.accounted, +plain.found
     return plain
 
 
-def nanoseconds(microseconds: object) -> int | None:
-    """Exact: the time is a number or the text of one."""
-    if microseconds is None:
-        return None
+def exact_nanoseconds(microseconds: object) -> Decimal | None:
+    """The time is a number or the text of one."""
     try:
-        exact = Decimal(microseconds) * 1000  # type: ignore[arg-type]
-        return int(exact.to_integral_value(ROUND_HALF_UP))
-    except (InvalidOperation, ValueError, TypeError, OverflowError):
+        return None if microseconds is None else Decimal(microseconds) * 1000  # type: ignore[arg-type]
+    except (InvalidOperation, ValueError, TypeError):
         return None
+
+
+def nanoseconds(microseconds: object) -> int | None:
+    """Rounded, where the time is finer than a nanosecond."""
+    exact = exact_nanoseconds(microseconds)
+    if exact is None or not exact.is_finite():
+        return None
+    return int(exact.to_integral_value(ROUND_HALF_UP))
 
 
 def text_of(value: object) -> str | None:
@@ -183,13 +190,9 @@ def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
         "name": name,
         "pid": text_of(event.get("pid")),
         "tid": text_of(event.get("tid")),
-        "time_ns": nanoseconds(event.get("ts")),
+        "time_ns": _time(event, base_ns, plain),
         "args": _all_args(event, args),
     }
-    if row["time_ns"] is None:
-        plain.found["missing_time" if event.get("ts") is None else "impossible_time"] += 1
-    else:
-        row["time_ns"] += base_ns
     if name == "[memory]" and phase in {"i", "I", "X"} and row["category"] in _MEMORY_WORDS:
         plain.accounted["memory"] += 1
         plain.memory.append(row | _allocation(args or {}))
@@ -209,6 +212,16 @@ def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
         mark = {"phase": phase, "scope": text_of(event.get("s"))}
         lasts = {"dur_ns": nanoseconds(event.get("dur")), "instant_id": text_of(event.get("id"))}
         plain.instants.append(row | mark | lasts)
+
+
+def _time(event: Mapping[str, Any], base_ns: int, plain: Plain) -> int | None:
+    exact = [exact_nanoseconds(event.get(key)) for key in ("ts", "dur")]
+    plain.found["sub_nanosecond_time"] += any(e is not None and e % 1 for e in exact)
+    time = nanoseconds(event.get("ts"))
+    if time is not None and abs(time) < LONGEST_NS and time + base_ns < LONGEST_NS:
+        return time + base_ns
+    plain.found["missing_time" if event.get("ts") is None else "impossible_time"] += 1
+    return None
 
 
 _MEMORY_WORDS: Final = {None, "cpu_instant_event"}
@@ -246,12 +259,12 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
         if duration is None:
             check = "missing_duration" if event.get("dur") is None else "impossible_duration"
             plain.found[check] += 1
-        elif not 0 <= duration < 1 << 62:
+        elif not 0 <= duration < LONGEST_NS:
             plain.found["negative_duration" if duration < 0 else "impossible_duration"] += 1
             row["dur_ns"] = None
     row |= {column: args.get(key) for column, key in _ARGUMENTS.items()}
-    row |= {column: _shapes(args.get(key)) for column, key in _CANONICAL.items()}
-    row["input_dims"] = _shapes(args.get("Input Dims", args.get("Input dims")))
+    row |= {column: text_of(args.get(key)) for column, key in _CANONICAL.items()}
+    row["input_dims"] = text_of(args.get("Input Dims", args.get("Input dims")))
     row["external_id"] = args.get("External id", args.get("external id"))
     sequence_nr = args.get("Sequence number")
     row["sequence_nr"] = sequence_nr if sequence_nr is not None and sequence_nr >= 0 else None
@@ -262,10 +275,6 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
         digits = re.search(r"\d+\Z", row["tid"] or "")
         row["stream"] = _index(args.get("stream", args.get("Stream Id", digits and digits.group())))
     return row
-
-
-def _shapes(value: object) -> str | None:
-    return text_of(value)
 
 
 def _index(value: object) -> int | None:
@@ -345,6 +354,7 @@ def _joined(first: Any, last: Any) -> Any:
 
 
 _NOT_PLAIN: Final = {"thread", "args"}
+_JSON: Final = {"input_dims", "input_types", "input_strides", "concrete_inputs"}
 
 
 def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -> list[str]:
@@ -362,6 +372,8 @@ def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -
             if column in _NOT_PLAIN:
                 continue
             ours, theirs = values(tables[name][column]), [row.get(column) for row in rows]
+            if column in _JSON:
+                ours, theirs = list(map(_json_value, ours)), list(map(_json_value, theirs))
             if ours != theirs:
                 found.append(f"{name}.{column}: {_first_difference(ours, theirs)}")
         if "args" in schema.TABLES[name].names:
@@ -376,6 +388,14 @@ def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -
                 found.append(f"{name}.args: {_first_difference(ours, theirs)}")
         found += _thread_differences(tables["threads"], tables[name], name, plain)
     return found
+
+
+def _json_value(text: str | None) -> object:
+    """What the text means: writers escape differently."""
+    try:
+        return None if text is None else json.loads(text, parse_float=Decimal)
+    except ValueError:
+        return text
 
 
 def values(column: pa.ChunkedArray) -> list[Any]:
