@@ -353,6 +353,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("odd_number", "numbers that JSON does not allow: +1, 007, 5., .5", "read as what they mean"),
             Check("bare_word", "words without quotes, as N/A", "became null"),
             Check("missing_value", "keys without a value", "became null"),
+            Check("missing_bracket", "objects and arrays that are not opened or not closed", "opened or closed where the next thing begins"),
             Check("dropped_junk", "text that is part of no value", "dropped"),
             Check("not_an_event", "elements among the events that are no objects", "dropped"),
             Check("unreadable_event", "events that could not be mended", "dropped"),
@@ -430,7 +431,13 @@ def markdown() -> str:
             f"| `{c.name}` | {type_word(c.type)} | {c.unit or ''} | {c.null or '*never NULL*'} | {c.doc} |"
             for c in table
         ]
-    lines += ["", "## Checks", "", "What `quality.check` can be.", ""]
+    lines += [
+        "",
+        "## Checks",
+        "",
+        "What `quality.check` can be. A comma too many or too few loses nothing and is not counted.",
+        "",
+    ]
     lines += ["| check | what it finds | what is done |", "|---|---|---|"]
     lines += [f"| `{c.name}` | {c.finds} | {c.action} |" for c in CHECKS.values()]
     return "\n".join(lines) + "\n"

@@ -1,7 +1,8 @@
 """Broken JSON made whole: every repair named and counted.
 
 Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
-passed on as it is; only an element that does not parse is taken apart.
+passed on as it is; only an element that does not parse is taken apart. A comma too many or too few
+loses nothing and is not counted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ DROPS: Final = ("not_an_event", "unreadable_event")
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
+_KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"\s*:')
+_MORE: Final = re.compile(r"\]\s*,\s*\{")
+"""A bracket that cannot be the array's own: what is behind that is a member, not an element."""
 _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
 _HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
@@ -54,14 +58,6 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
 
 class _IncompleteError(Exception):
     """The text ended inside an element."""
-
-
-class _BrokenError(Exception):
-    """An element that ends without being closed: another begins at ``position``."""
-
-    def __init__(self, position: int) -> None:
-        super().__init__(position)
-        self.position = position
 
 
 @dataclass(slots=True)
@@ -110,7 +106,7 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
     sound = _sound_value(text, start)
     try:
         value, end = sound or repairer.mended(start)
-    except (_IncompleteError, _BrokenError, RecursionError):
+    except (_IncompleteError, RecursionError):
         repairer.note("unreadable_header", start)
         return {}, repairer.found
     if text[end:].strip():
@@ -152,6 +148,9 @@ class _Repairer:
             if position >= len(text):
                 break
             if text[position] == "]":
+                if _MORE.match(text, position):
+                    position = self._drop_junk(position)
+                    continue
                 position, closed = position + 1, True
                 break
             try:
@@ -167,6 +166,8 @@ class _Repairer:
     def _element(self, position: int) -> tuple[str | None, int]:
         """The sound text of the element there, or None for one that is dropped, and its end."""
         text = self.text
+        if _KEY.match(text, position):
+            return self._object(self._bracket(position) - 1)
         if text[position] != "{":
             return None, self._not_an_object(position)
         if sound := _sound_value(text, position):
@@ -178,10 +179,6 @@ class _Repairer:
             self.found, self.first = before
             self.note("unreadable_event", position)
             return None, self._skip(position)
-        except _BrokenError as broken:
-            self.found, self.first = before
-            self.note("unreadable_event", position)
-            return None, broken.position
         except _IncompleteError:
             self.found, self.first = before
             raise
@@ -244,7 +241,7 @@ class _Repairer:
             if self.text[position] == "}":
                 return "{" + ",".join(out) + "}", position + 1
             if self.text[position] == "{":
-                raise _BrokenError(position)
+                return "{" + ",".join(out) + "}", self._bracket(position)
             if self.text[position] != '"':
                 position = self._drop_junk(position)
                 continue
@@ -268,11 +265,17 @@ class _Repairer:
             position = self._separators(position)
             if self.text[position] == "]":
                 return "[" + ",".join(out) + "]", position + 1
-            if self.text[position] in "}:":
+            if self.text[position] == "}":
+                return "[" + ",".join(out) + "]", self._bracket(position)
+            if self.text[position] == ":":
                 position = self._drop_junk(position)
                 continue
             fixed, position = self.value(position, "item")
             out.append(fixed)
+
+    def _bracket(self, position: int) -> int:
+        self.note("missing_bracket", position)
+        return position
 
     def _drop_junk(self, position: int) -> int:
         self.note("dropped_junk", position)

@@ -197,21 +197,33 @@ class ArrayReader(Generic[Rows]):
                     tail.append(text)
                     continue
                 held, start = held + text, start if held else begin
-                fixed, used = self._repair(held, start)
+                fixed, used = self._repair(held, start, _LONGEST)
                 yield from self._rows_of(fixed.elements, start)
                 closed = fixed.closed
                 held, start = held[used:] if closed or fixed.incomplete else b"", start + used
                 if closed:
                     tail.append(held)
+        while held and not closed:
+            fixed, used = self._repair(held, start, 0)
+            yield from self._rows_of(fixed.elements, start)
+            closed, held, start = fixed.closed, held[used:], start + used
+            if closed:
+                tail.append(held)
+            elif not used:
+                break
         if not closed:
             self.document.found["truncated"] = 1 if held.strip() else 0
             self.document.first["truncated"] = start if held.strip() else end
 
-    def _repair(self, text: bytes, start: int) -> tuple[Repaired, int]:
-        """The sound elements of the text, and how many of its bytes were used."""
+    def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
+        """The sound elements of the text, and how many of its bytes were used.
+
+        An element that does not end within `longest` characters is given up where the next seems
+        to begin.
+        """
         decoded = text.decode("utf-8", "surrogateescape")
         fixed = repair(decoded)
-        if fixed.incomplete and len(decoded) - fixed.end > _LONGEST:
+        if fixed.incomplete and len(decoded) - fixed.end > longest:
             resume = _NEXT.search(decoded, fixed.end)
             if resume is not None:
                 fixed.found["unreadable_event"] += 1
