@@ -71,11 +71,12 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     events = tables["events"]
     correlation = numbers(events, "correlation")
     process, _ = words(events, "pid")
-    calls = np.flatnonzero(is_kind(events, schema.LAUNCH_KINDS) & (correlation != 0))
+    makes_calls = is_kind(events, schema.LAUNCH_KINDS)
+    calls = np.flatnonzero(makes_calls & (correlation != 0))
     start = numbers(events, "start_ns")
     calls = calls[np.lexsort((calls, -numbers(events, "dur_ns")[calls], start[calls]))]
     anywhere = _last_equal(correlation[calls], calls, correlation[device])
-    processes = np.unique(process[calls])
+    processes = np.unique(process[makes_calls])
     if processes.size < 2:
         return anywhere
     distinct = np.unique(correlation)
