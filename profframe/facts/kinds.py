@@ -72,6 +72,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("memcpy", category=r"", name=r"(MEMCPY|SDMA)_.*", process=_ASCEND_DEVICE),
     Rule("kernel", category=r"", process=_ASCEND_DEVICE),
     Rule("runtime", category=r"", process=r"CANN"),
+    Rule("device_annotation", category=r"", process=r"HCCL"),
+    Rule("profiler", category=r"", process=r"Overlap Analysis"),
 )
 """The rules that are used unless others are given."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +29,8 @@ _MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
 _BESIDE: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
 """Columns of an answer that stand right of another one in a ranking."""
 _MOST_HEADERS: Final = 8
+_LONGEST_HEADER: Final = 300
+"""Characters of a value in a header that are shown."""
 _NUMBERS_AS_NAMES: Final = frozenset({"rank", "device", "stream", "thread", "step", "scope"})
 """Integers that name something: they take no separators."""
 _ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
@@ -212,12 +216,21 @@ def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
         for name, value in row.items():
             if value is not None and name not in _KEYS:
                 moment = name in _MOMENTS and row["clock"] == "utc"
-                text = units.moment(value) if moment else units.visible(str(value))
+                text = units.moment(value) if moment else _header_text(name, str(value))
                 lines.add_row(heading(name) if moment else name, Text(text))
         title = f"{units.visible(row['run'])}, rank {row['rank']}"
         yield Group(Text(title, style="bold cyan"), lines)
     if traces.height > _MOST_HEADERS:
         yield Text(f"and {traces.height - _MOST_HEADERS:,} more", style="dim")
+
+
+def _header_text(name: str, value: str) -> str:
+    """A value of a header on a line or two; all of it is in the table `traces`."""
+    if name == "device_properties" and isinstance(devices := json.loads(value), list):
+        names = Counter(str(d.get("name")) for d in devices if isinstance(d, dict))
+        value = ", ".join(f"{count} x {device}" for device, count in names.items())
+    text = units.visible(value)
+    return text if len(text) <= _LONGEST_HEADER else text[:_LONGEST_HEADER] + " …"
 
 
 def prose(frame: pl.DataFrame) -> RenderableType:

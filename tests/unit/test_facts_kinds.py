@@ -70,7 +70,7 @@ def test_mtia_names_tell_what_its_queues_do(name: str, kind: str) -> None:
         ("NOTIFY_WAIT", "Ascend Hardware", "sync"),
         ("MEMCPY_ASYNC", "Ascend Hardware", "memcpy"),
         ("MatMul", "CANN", "runtime"),
-        ("Computing", "Overlap Analysis", "other"),
+        ("Computing", "Overlap Analysis", "profiler"),
         ("MatMul", None, "other"),
     ],
 )
