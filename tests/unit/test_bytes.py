@@ -15,7 +15,7 @@ from profframe.readers.bytes import ByteSource
 TEXT = b'{"traceEvents": [' + b",".join(b'{"n": %d}' % i for i in range(200)) + b"]}"
 
 
-@pytest.fixture(params=[7, 100, 4 << 20], ids=["tiny", "small", "whole"])
+@pytest.fixture(params=[16, 100, 4 << 20], ids=["tiny", "small", "whole"])
 def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Every test runs with blocks that split anything anywhere, too."""
     size: int = request.param
