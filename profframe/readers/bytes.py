@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, cast
 
 from profframe.errors import SourceError
 
@@ -18,6 +18,7 @@ BLOCK: Final = 4 << 20
 Progress = Callable[[int, int], None]
 """Called with the bytes of the file that are read, and all of them."""
 
+_SIP: Final = 1 << 10
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -42,7 +43,10 @@ class ByteSource:
         SourceError
             When the file cannot be opened or read.
         """
-        yield from _read_ahead(self._decompressed())
+        first = True
+        for block in _read_ahead(self._decompressed()):
+            yield block.removeprefix(_BOM) if first else block
+            first = False
 
     def _decompressed(self) -> Iterator[bytes]:
         raw = self._raw()
@@ -52,7 +56,7 @@ class ByteSource:
         elif first.startswith(_ZSTD):
             yield from self._unzstd(first, raw)
         else:
-            yield first.removeprefix(_BOM)
+            yield first
             yield from raw
 
     def _raw(self) -> Iterator[bytes]:
@@ -70,33 +74,35 @@ class ByteSource:
 
     def _inflate(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
         """Gzip, member after member; what follows the last one is padding or damage."""
-        from isal import isal_zlib
+        from isal import igzip_lib, isal_zlib
 
+        broken = cast("type[Exception]", igzip_lib.IsalError)  # its stub has an instance
         member = isal_zlib.decompressobj(wbits=31)
-        data = first
-        while True:
-            try:
-                out = member.decompress(data, max_length=BLOCK)
-            except zlib.error as error:
-                self.damage = f"the gzip stream is damaged: {error}"
-                return
-            if out:
-                yield out
-            if member.eof:
-                data = member.unused_data.lstrip(b"\0")
-                while not data:
-                    if not (padding := next(raw, b"")):
-                        return
-                    data = padding.lstrip(b"\0")
-                if not data.startswith(_GZIP[: len(data)]):
-                    self.damage = f"{len(data)} bytes after the gzip stream are not gzip"
-                    return
-                member = isal_zlib.decompressobj(wbits=31)
-            elif member.unconsumed_tail:
-                data = member.unconsumed_tail
-            elif not (data := next(raw, b"")):
+        out: list[bytes] = []
+        for data in _sips(first, raw):
+            rest = data.lstrip(b"\0") if member.eof else data
+            while rest:
+                if member.eof:
+                    if not rest.startswith(_GZIP[: len(rest)]):
+                        self.damage = "what follows the gzip stream is not gzip"
+                        break
+                    member = isal_zlib.decompressobj(wbits=31)
+                try:
+                    out.append(member.decompress(rest))
+                except broken as error:
+                    self.damage = f"the gzip stream is damaged: {error}"
+                    break
+                rest = member.unused_data.lstrip(b"\0") if member.eof else b""
+            if self.damage is not None:
+                break
+            if sum(map(len, out)) >= BLOCK:
+                yield b"".join(out)
+                out = []
+        else:
+            if not member.eof:
                 self.damage = "the gzip stream ends early"
-                return
+        if text := b"".join(out):
+            yield text
 
     def _unzstd(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
         import pyarrow as pa
@@ -113,6 +119,13 @@ class ByteSource:
             if not out:
                 return
             yield out
+
+
+def _sips(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in small parts: of a part with damage in it, nothing comes out."""
+    for block in itertools.chain((first,), rest):
+        for start in range(0, len(block), _SIP):
+            yield block[start : start + _SIP]
 
 
 class _Readable:
