@@ -51,6 +51,8 @@ ROW_GROUP: Final = 131_072
 
 _TEMPORARY: Final = ".tmp-"
 _SET_ASIDE: Final = ".old-"
+_UNFINISHED: Final = ".part"
+"""Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
 _STALE_S: Final = 24 * 3600
 _LONGEST_COMPONENT: Final = 200
 _AT_FDCWD: Final = -100
@@ -352,7 +354,7 @@ def _write_one(tables: Mapping[str, pa.Table], root: Path, run: str, rank: int) 
         fresh.mkdir()
         for name, table in tables.items():
             with pq.ParquetWriter(
-                fresh / f"{name}.parquet",
+                fresh / f"{name}{_UNFINISHED}",
                 table.schema,
                 compression="zstd",
                 use_dictionary=[c.name for c in schema.TABLES[name] if c.type != schema.TEXT],
@@ -360,6 +362,8 @@ def _write_one(tables: Mapping[str, pa.Table], root: Path, run: str, rank: int) 
             ) as writer:
                 writer.add_key_value_metadata({VERSION_KEY: str(schema.SCHEMA_VERSION)})
                 writer.write_table(table, ROW_GROUP)
+        for part in fresh.iterdir():
+            part.rename(part.with_suffix(".parquet"))
         _publish(fresh, root / f"run={run}" / fresh.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
