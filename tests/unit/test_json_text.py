@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from profframe.readers import json_text
+from profframe.readers.json_text import ArrayReader, Document, NoArrayError, Parsed, Wave
+
+KEY = "rows"
+Rows = list[Any]
+
+
+def loaded(text: bytes) -> Rows | None:
+    try:
+        rows: Rows = json.loads(text, parse_constant=_refuse)
+    except ValueError:
+        return None
+    return rows
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(word)
+
+
+def parse(wave: Wave) -> Parsed[Rows]:
+    """Each piece by itself, as the wave has it."""
+    text, offsets = wave.arrays()
+    pieces = [text[a:b] for a, b in pairwise(offsets)]
+    return Parsed(wave, [(i, i + 1, loaded(piece)) for i, piece in enumerate(pieces)])
+
+
+@pytest.fixture(params=[8, 64, 1 << 20], ids=["tiny", "small", "whole"])
+def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bytes of a block and of a piece, so that cuts fall anywhere."""
+    chosen: int = request.param
+    monkeypatch.setattr(json_text, "PIECE", chosen)
+    monkeypatch.setattr(json_text, "WAVE", 3 * chosen)
+    return chosen
+
+
+def read(text: str | bytes, size: int, threads: int = 2) -> tuple[Rows, Document]:
+    data = text.encode() if isinstance(text, str) else text
+
+    def blocks() -> Iterator[bytes]:
+        for at in range(0, len(data), size):
+            yield data[at : at + size]
+
+    reader = ArrayReader(blocks(), KEY, parse, loaded, threads)
+    return [row for rows in reader.rows() for row in rows], reader.document
+
+
+ELEMENTS: Rows = [
+    {"n": i, "name": name, "list": [{"k": [i]}, {}], "none": None}
+    for i, name in enumerate(
+        ["plain", '}, {"', '"rows": [', "]}", "\\", '\\"}, {"n": 1', "\n\t", "caf\u00e9", ""] * 3
+    )
+]
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ({}, {}),
+        ({"a": 1}, {}),
+        ({}, {"b": 2}),
+        ({"a": [{"n": 1}, {"n": 2}]}, {"b": [{"n": 3}, {"n": 4}]}),
+        ({"a": {"rows": [{"n": 1}]}}, {"b": {"rows": [{"n": 2}]}}),
+        ({"a": [{"rows": []}]}, {"b": '"rows": [{"n": 5}]'}),
+        ({"a": '"rows": [{"n": 5}], "'}, {"b": "]}"}),
+        ({'"rows': ["}{]["], "rows2": [1]}, {"\\": "\\"}),
+    ],
+)
+def test_elements_and_what_is_around_them_are_told_apart(
+    size: int, before: dict[str, Any], behind: dict[str, Any], indent: int | None
+) -> None:
+    text = json.dumps(before | {KEY: ELEMENTS} | behind, indent=indent)
+    rows, document = read(text, size)
+    assert rows == ELEMENTS
+    assert document.header == before | behind
+    assert (document.is_array, document.found) == (False, {})
+
+
+@pytest.mark.parametrize("text", ["[%s]", " \r\n[ %s ]\n ", "[%s\n]"])
+def test_the_document_may_be_the_array(size: int, text: str) -> None:
+    inside = json.dumps(ELEMENTS)[1:-1]
+    rows, document = read(text.replace("%s", inside), size)
+    assert rows == ELEMENTS
+    assert (document.is_array, document.header, document.found) == (True, {}, {})
+
+
+@pytest.mark.parametrize("text", ['{"rows": []}', '{"rows":[ ] }', "[]", " [ ] "])
+def test_an_empty_array_has_no_rows(size: int, text: str) -> None:
+    rows, document = read(text, size)
+    assert (rows, document.header, document.found) == ([], {}, {})
+
+
+def test_spaces_may_be_anywhere(size: int) -> None:
+    space = " " * 100
+    rows, document = read(
+        f'{{{space}"a"{space}:{space}1,"rows"{space}:{space}[{space}{{"n":1}}{space},{space}'
+        f'{{"n":2}}{space}]{space}}}{space}',
+        size,
+    )
+    assert rows == [{"n": 1}, {"n": 2}]
+    assert (document.header, document.found) == ({"a": 1}, {})
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_rows_keep_their_order_whatever_thread_is_faster(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_text, "PIECE", 32)
+    monkeypatch.setattr(json_text, "WAVE", 64)
+
+    def uneven(wave: Wave) -> Parsed[Rows]:
+        time.sleep(0.002 * (wave.start % 3))
+        return parse(wave)
+
+    text = json.dumps([{"n": i} for i in range(100)]).encode()
+    blocks = (text[i : i + 100] for i in range(0, len(text), 100))
+    reader = ArrayReader(blocks, KEY, uneven, loaded, threads)
+    assert [row["n"] for rows in reader.rows() for row in rows] == list(range(100))
+
+
+def test_only_the_piece_that_is_broken_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_text, "PIECE", 64)
+    elements = [json.dumps({"n": i}) for i in range(200)]
+    elements[100] = '{"n": NaN}'
+    repaired: list[int] = []
+
+    def counted(text: bytes) -> Rows | None:
+        rows = loaded(text)
+        repaired.append(len(rows or ()))
+        return rows
+
+    text = ("[" + ",".join(elements) + "]").encode()
+    reader = ArrayReader(iter([text]), KEY, parse, counted, 1)
+    rows = [row["n"] for rows in reader.rows() for row in rows]
+    assert rows == [*range(100), None, *range(101, 200)]
+    assert reader.document.found == {"non_finite_number": 1}
+    assert reader.document.first == {"non_finite_number": text.index(b"NaN")}
+    assert sum(repaired) < 30  # the broken piece, and the last one
+
+
+def test_the_place_of_a_repair_counts_bytes_of_the_whole_text(size: int) -> None:
+    text = '{"é": "é", "rows": [' + '{"name": "é", "n": 1}, ' * 20 + '{"n": NaN}, {"n": 0x1}]}'
+    _, document = read(text, size)
+    data = text.encode()
+    assert document.found == {"non_finite_number": 1, "hex_number": 1}
+    assert document.first == {
+        "non_finite_number": data.index(b"NaN"),
+        "hex_number": data.index(b"0x1"),
+    }
+
+
+def test_an_element_that_still_does_not_parse_is_dropped_alone(size: int) -> None:
+    def picky(text: bytes) -> Rows | None:
+        return None if b"poison" in text else loaded(text)
+
+    def refuses_all(wave: Wave) -> Parsed[Rows]:
+        return Parsed(wave, [(0, len(wave.bounds), None)])
+
+    rows = [{"n": i, "name": "poison" if i in {3, 7} else "x"} for i in range(12)]
+    reader = ArrayReader(iter([json.dumps(rows).encode()]), KEY, refuses_all, picky, 2)
+    assert [row["n"] for part in reader.rows() for row in part] == [
+        i for i in range(12) if i not in {3, 7}
+    ]
+    assert reader.document.found == {"unreadable_event": 2}
+    assert size
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        '{"n": 5, "args": {"a": [1}}',
+        '{"n": 5, "args": {"a": [1, 2}',
+        '{"n": 5, "args": {"a": 1}',
+        '"n": 5, "args": {"a": 1}}',
+        '{"n": 5, "args": {"a": 1}}}',
+        '{"n" 5}',
+        '{"n"}',
+        "{n: 5}",
+        "5}",
+        "{",
+        "}",
+        '{"n": [{"x": 1]}',
+    ],
+)
+def test_damage_costs_no_other_element(size: int, damaged: str) -> None:
+    elements = [json.dumps({"n": i, "name": "x" * i, "args": {"k": [i]}}) for i in range(40)]
+    elements[5] = damaged
+    text = '{"a": 1, "rows": [' + ", ".join(elements) + '], "b": 2}'
+    rows, document = read(text, size)
+    numbers = [row.get("n") for row in rows]
+    assert [n for n in numbers if n in range(6)] in ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5])
+    assert numbers[-34:] == list(range(6, 40))
+    assert document.header == {"a": 1, "b": 2}
+    assert document.found
+    assert "truncated" not in document.found
+
+
+SOUND = '{"a": 1, "rows": [{"n": 1}, {"n": 2, "m": [3]}, {"n": 4}], "b": 2}'
+
+
+@pytest.mark.parametrize("length", range(SOUND.index("[") + 1, len(SOUND)))
+def test_text_that_is_cut_keeps_what_it_holds(size: int, length: int) -> None:
+    rows, document = read(SOUND[:length], size)
+    ends = [SOUND.index(end) + len(end) for end in ('{"n": 1}', "[3]}", '{"n": 4}')]
+    assert [row["n"] for row in rows] == [1, 2, 4][: sum(end <= length for end in ends)]
+    assert document.header == {"a": 1}
+    if length <= SOUND.index('], "b"'):
+        inside_an_element = SOUND.count("{", 0, length) - 1 > SOUND.count("}", 0, length)
+        assert document.found == {"truncated": int(inside_an_element)}
+    else:
+        assert document.found == {"unreadable_trailer": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "the file is empty"),
+        (" \n", "the file is empty"),
+        ("hello", "it is not JSON: Expecting value at line 1 column 1"),
+        ('{"a": 1', "it is not JSON: Expecting ',' delimiter at line 1 column 8"),
+        ('{\n"a": x}', "it is not JSON: Expecting value at line 2 column 6"),
+        ("{} {}", "it is not JSON: Extra data at line 1 column 4"),
+        ("{}", "it has no 'rows'"),
+        ('{"a": {"rows": 3}}', "it has no 'rows'"),
+        ('{"rows": {"n": 1}}', "its 'rows' is not an array"),
+        ('{"rows": null}', "its 'rows' is not an array"),
+        ("5", "the JSON is of type int, not an object or an array of events"),
+        ('"text"', "the JSON is of type str, not an object or an array of events"),
+        (b"\xff\xfe{", "it is not JSON: invalid start byte at byte 0 (not UTF-8)"),
+        ('{"a":' * 100_000, "it is not JSON: it is nested too deep"),
+    ],
+)
+def test_text_without_the_array_is_refused_with_the_reason(
+    size: int, text: str | bytes, why: str
+) -> None:
+    if len(text) > 1000 * size:
+        size = len(text)
+    with pytest.raises(NoArrayError) as caught:
+        read(text, size)
+    assert str(caught.value) == why
+
+
+def test_elements_far_longer_than_a_piece_are_read(size: int) -> None:
+    elements = [{"n": i, "text": "}, {" * 500 + '"'} for i in range(5)]
+    rows, document = read(json.dumps({"rows": elements}), size)
+    assert rows == elements
+    assert document.found == {}
+
+
+def test_an_array_within_an_element_of_another_array_is_not_the_array(size: int) -> None:
+    with pytest.raises(NoArrayError, match="it has no 'rows'"):
+        read('{"a": [{"rows": [{"n": 1}]}]}', size)
