@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import (
@@ -26,8 +27,9 @@ def launches(tables: Tables) -> Tables:
 
     A slice on a device belongs to the runtime or driver call with its correlation, and so to the
     innermost host op around that call; to the op of its External id only where there is no call.
-    A busy slice counts once, at its op, else at its call; ``device_ns`` of a host slice is the
-    sum over all that is inside it.
+    A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
+    ``device_ns`` of a host slice is the sum of what was launched inside it; a call within an op
+    has none of its own, as in torch.
     """
     events = tables["events"]
     device = np.flatnonzero(is_kind(events, _ON_DEVICE))
@@ -43,12 +45,19 @@ def launches(tables: Tables) -> Tables:
     own = dur.copy()
     attached = np.flatnonzero(busy & (credited >= 0))
     np.add.at(own, credited[attached], dur[attached])
+    inside = np.where(busy, dur, 0)
+    np.add.at(inside, np.where(launch >= 0, launch, op)[attached], dur[attached])
     inclusive = own.copy()
     nests = present(events, "preorder")
     rows = np.flatnonzero(nests)
     place = np.cumsum(nests) - 1
     last = place[numbers(events, "last_descendant_id")[rows]]
-    inclusive[rows] = subtree_sums(numbers(events, "preorder")[rows], last, own[rows])
+    preorder = numbers(events, "preorder")[rows]
+    inclusive[rows] = np.where(
+        is_kind(events, schema.LAUNCH_KINDS)[rows],
+        subtree_sums(preorder, last, own[rows]),
+        subtree_sums(preorder, last, inside[rows]),
+    )
 
     known = nests | busy | (own > 0)
     with_facts = with_columns(
@@ -66,7 +75,8 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     """Row of the call with the correlation of each device slice; of several the innermost.
 
     Correlations are unique in a process. Where several processes make calls, a slice whose own
-    process is one of them is joined in that process only.
+    process is one of them is joined in that process only. (A profiler may give the index of the
+    device for the process; that says nothing.)
     """
     events = tables["events"]
     correlation = numbers(events, "correlation")
@@ -82,9 +92,18 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     distinct = np.unique(correlation)
     key = process * distinct.size + np.searchsorted(distinct, correlation)
     within = _last_equal(key[calls], calls, key[device])
-    found = np.where(np.isin(process[device], processes), within, anywhere)
+    own_process = np.isin(process[device], processes) & ~_on_device_line(events)[device]
+    found = np.where(own_process, within, anywhere)
     found[correlation[device] == 0] = -1
     return found
+
+
+def _on_device_line(events: pa.Table) -> Mask:
+    """Slices whose process is called by the index of their device."""
+    codes, texts = words(events, "pid")
+    index = [int(text) if text.isdecimal() and len(text) < 10 else -2 for text in texts]
+    line: Mask = np.array([*index, -2])[codes] == numbers(events, "device", missing=-1)
+    return line
 
 
 def _last_equal(keys: Ints, values: Ints, wanted: Ints) -> Ints:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 Row = Mapping[str, object]
 
@@ -39,7 +39,8 @@ def launch(row: Row, events: Sequence[Row]) -> int | None:
     """The call with the correlation of a device slice: of several the one that starts last."""
     calls = [e for e in events if e["kind"] in {"runtime", "driver"}]
     same = [e for e in calls if row["correlation"] and e["correlation"] == row["correlation"]]
-    if len({e["pid"] for e in calls}) > 1 and row["pid"] in {e["pid"] for e in calls}:
+    processes = {e["pid"] for e in calls}
+    if len(processes) > 1 and row["pid"] in processes and row["pid"] != str(row["device"]):
         same = [e for e in same if e["pid"] == row["pid"]]
     ordered = sorted(same, key=lambda e: (e["start_ns"], -integer(e["dur_ns"]), e["event_id"]))
     return integer(ordered[-1]["event_id"]) if ordered else None
@@ -59,11 +60,21 @@ def device_ns(events: Sequence[Row]) -> list[int | None]:
     total: list[int | None] = [None if e["preorder"] is None else 0 for e in events]
     for slice_ in busy:
         total[integer(slice_["event_id"])] = integer(slice_["dur_ns"])
-        row = slice_["op_id"] if slice_["op_id"] is not None else slice_["launch_id"]
-        while row is not None:
-            total[integer(row)] = (total[integer(row)] or 0) + integer(slice_["dur_ns"])
-            row = events[integer(row)]["parent_id"]
+        op, call = slice_["op_id"], slice_["launch_id"]
+        for row in around(call if call is not None else op, events):
+            if events[row]["kind"] not in {"runtime", "driver"}:
+                total[row] = (total[row] or 0) + integer(slice_["dur_ns"])
+        for row in around(op if op is not None else call, events):
+            if events[row]["kind"] in {"runtime", "driver"}:
+                total[row] = (total[row] or 0) + integer(slice_["dur_ns"])
     return total
+
+
+def around(row: object, events: Sequence[Row]) -> Iterator[int]:
+    """A slice and all around it."""
+    while row is not None:
+        yield integer(row)
+        row = events[integer(row)]["parent_id"]
 
 
 def op_of_external_id(row: Row, events: Sequence[Row]) -> int | None:
