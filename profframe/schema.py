@@ -360,6 +360,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("truncated", "the source ends too early; `events` counts the one that was cut", "the events before it are kept"),
             Check("unreadable_header", "what is around the events could not be mended", "dropped"),
             Check("unreadable_trailer", "what is behind the events could not be mended", "dropped"),
+            Check("second_array", "events in a second array of events", "dropped"),
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-DROPS: Final = ("not_an_event", "unreadable_event")
+DROPS: Final = ("not_an_event", "unreadable_event", "second_array")
 """Checks that drop a whole element."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")

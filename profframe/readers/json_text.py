@@ -152,7 +152,7 @@ class ArrayReader(Generic[Rows]):
             if inside is not None:
                 break
         else:
-            inside = _misplaced_array_start(text, self._key)
+            inside = None if _is_json(text) else _misplaced_array_start(text, self._key)
         if inside is None:
             raise NoArrayError(_why_no_array(bytes(text), self._key))
         self.document.is_array = text[:inside].strip() == b"["
@@ -229,8 +229,9 @@ class ArrayReader(Generic[Rows]):
                 fixed.found["unreadable_event"] += 1
                 fixed.first.setdefault("unreadable_event", fixed.end)
                 fixed.end = resume.start(1)
-        self.document.note(fixed.found, fixed.first, start)
-        return fixed, len(decoded[: fixed.end].encode("utf-8", "surrogateescape"))
+        first = {check: _bytes(decoded[:place]) for check, place in fixed.first.items()}
+        self.document.note(fixed.found, first, start)
+        return fixed, _bytes(decoded[: fixed.end])
 
     def _rows_of(self, elements: list[str], start: int) -> Iterator[Rows]:
         """Rows of mended elements; one that does not parse even so is found by halving."""
@@ -258,7 +259,9 @@ class ArrayReader(Generic[Rows]):
             found["unreadable_trailer"] = 1
         self.document.found.update(found)
         if isinstance(header, dict):
-            self.document.header = {k: v for k, v in header.items() if k != self._key}
+            if isinstance(second := header.pop(self._key), list) and second:
+                self.document.found["second_array"] = len(second)
+            self.document.header = header
 
 
 def _cut(text: bytes, searched: int) -> tuple[list[tuple[int, int]], int]:
@@ -284,6 +287,19 @@ def _array_start(text: bytearray, key: str, seen: int) -> int | None:
     return next((end for end in ends if _depth(text, end - 1) == 1), None)
 
 
+def _is_json(text: bytearray) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _bytes(text: str) -> int:
+    """Bytes that decoded text took."""
+    return len(text.encode("utf-8", "surrogateescape"))
+
+
 def _misplaced_array_start(text: bytearray, key: str) -> int | None:
     """Where the array seems to open in a document whose quotes and brackets do not add up."""
     found = _member(key).search(text)
@@ -291,7 +307,7 @@ def _misplaced_array_start(text: bytearray, key: str) -> int | None:
 
 
 def _member(key: str) -> re.Pattern[bytes]:
-    return re.compile(rb'"' + re.escape(key.encode()) + rb'"\s*:\s*\[')
+    return re.compile(rb'(?<!\\)"' + re.escape(key.encode()) + rb'"\s*:\s*\[')
 
 
 def _depth(text: bytearray, position: int) -> int:
