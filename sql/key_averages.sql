@@ -2,7 +2,8 @@
 -- One row per (run, rank, name, kind, device_type and what else is grouped by), by run, rank and first occurrence.
 -- As in torch, a duplicate is no call of its own and its self values stay with the survivor, ops such as aten::is_leaf are
 -- part of the op around them, and `ProfilerStep#N` is `ProfilerStep*`. Columns that are not grouped by are NULL.
--- Unlike torch, kinds are told apart where names agree, and allocations outside every slice are no row `[memory]`.
+-- Unlike torch, kinds are told apart where names agree, allocations outside every slice are no row `[memory]`, a backward
+-- operator keeps its own stack, and a name that was exported with its overload (aten::add.Tensor) stays as it is.
 -- In a bare shell read `sql/_key_events.sql` first.
 -- needs: events, traces
 -- parameter group_by_input_shape    BOOLEAN = false  slices with other input shapes are another row

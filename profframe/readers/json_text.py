@@ -259,7 +259,7 @@ class ArrayReader(Generic[Rows]):
             found["unreadable_trailer"] = 1
         self.document.found.update(found)
         if isinstance(header, dict):
-            if isinstance(second := header.pop(self._key), list) and second:
+            if isinstance(second := header.pop(self._key, None), list) and second:
                 self.document.found["second_array"] = len(second)
             self.document.header = header
 
