@@ -51,7 +51,6 @@ _ARGUMENTS: Final = {
     "python_parent_id": "Python parent id",
     "python_module_id": "Python module id",
     "module_hierarchy": "Module Hierarchy",
-    "stack": "Call stack",
 }
 _CANONICAL: Final = {
     "input_types": "Input type",
@@ -264,6 +263,8 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
             row["dur_ns"] = None
     row |= {column: args.get(key) for column, key in _ARGUMENTS.items()}
     row |= {column: text_of(args.get(key)) for column, key in _CANONICAL.items()}
+    stack = args.get("Call stack")
+    row["stack"] = stack if stack is None else stack.rstrip(";")
     row["input_dims"] = text_of(args.get("Input Dims", args.get("Input dims")))
     row["external_id"] = args.get("External id", args.get("external id"))
     sequence_nr = args.get("Sequence number")
