@@ -272,10 +272,15 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
     row["is_async"] = True if args.get("finished") is False else None
     row["device"] = row["stream"] = None
     if (row["category"] and _DEVICE.fullmatch(row["category"])) or "Stream Id" in args:
-        row["device"] = _index(args.get("device", row["pid"]))
-        digits = re.search(r"\d+\Z", row["tid"] or "")
-        row["stream"] = _index(args.get("stream", args.get("Stream Id", digits and digits.group())))
+        row["device"] = _index(args.get("device", _digits(row["pid"])))
+        row["stream"] = _index(args.get("stream", args.get("Stream Id", _digits(row["tid"]))))
     return row
+
+
+def _digits(text: str | None) -> str | None:
+    """The number that a name like "stream 7" ends with."""
+    found = re.search(r"(?:\A|\s)(\d+)\Z", text or "")
+    return found and found.group(1)
 
 
 def _index(value: object) -> int | None:
