@@ -19,6 +19,7 @@ from typing import Final
 
 import duckdb
 
+from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 TYPES: Final = ("VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN")
@@ -31,6 +32,7 @@ _PARAMETER: Final = re.compile(
 _COLUMN: Final = re.compile(
     rf"(?P<name>\w+) +(?P<type>{'|'.join(TYPES)})  +(?:(?P<unit>\S+)  +)?(?P<doc>\S+( \S+)*)"
 )
+_UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
     r"|does not have a column named"
@@ -476,6 +478,9 @@ def _one_line_errors(where: str) -> Iterator[None]:
     except duckdb.Error as error:
         message, _, _ = str(error).partition("\nLINE ")
         line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
+        if member := _UNKNOWN_MEMBER.search(line):
+            columns = {column.name for table in schema.TABLES.values() for column in table}
+            raise UnknownNameError.among("column", member.group(1), columns) from error
         kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
         raise kind(f"{where}: {line}") from error
 

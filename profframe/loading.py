@@ -97,9 +97,11 @@ def load(
     """
     if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
         raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
-    if run is not None and not isinstance(run, str):
+    if run is not None and type(run) is not str:
         raise ParameterError(f"run must be text, not {run!r}")
-    sources = [source] if isinstance(source, (str, os.PathLike)) else list(source)
+    if run == "":
+        raise ParameterError("run must not be empty")
+    sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank)
         return Trace.from_store(Path(sources[0]))
@@ -115,6 +117,19 @@ def load(
         except OSError:  # another process was faster
             shutil.rmtree(store_as)
     return Trace.from_store(kept)
+
+
+def _listed(source: object) -> list[Source]:
+    """One source or several, as a list of paths."""
+    several = (
+        source
+        if isinstance(source, Sequence) and not isinstance(source, (str, bytes))
+        else [source]
+    )
+    for one in several:
+        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
+            raise ParameterError(f"a source is a path or a list of paths, not {one!r}")
+    return list(several)
 
 
 def _refuse_names(run: str | None, rank: int | None) -> None:
@@ -134,7 +149,7 @@ class _Found:
 
 def _find(sources: Iterable[Source]) -> _Found:
     paths: list[Path] = []
-    optional: set[Path] = set()
+    named: set[Path] = set()
     for source in sources:
         path = Path(source)
         if path.is_dir():
@@ -144,23 +159,22 @@ def _find(sources: Iterable[Source]) -> _Found:
                     f"{path}: the directory holds no files; give a trace, or a glob with ** to "
                     "search below it"
                 )
-            optional.update(inside)
             paths += inside
         elif path.exists():
+            named.add(path)
             paths.append(path)
         elif glob.has_magic(str(path)):
             names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
             matched = sorted(p for p in map(Path, names) if p.is_file())
             if not matched:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
-            optional.update(matched)
             paths += matched
         else:
             raise NoTraceFoundError(f"{path}: no such file or directory")
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple(dict.fromkeys(paths))
-    return _Found(unique, frozenset(optional))
+    return _Found(unique, frozenset(unique) - named)
 
 
 def _tables(

@@ -7,7 +7,7 @@
 -- name        VARCHAR        name as the source has it; NULL where it has none
 -- kind        VARCHAR        what the slices are: host_op, kernel, ...
 -- calls       BIGINT         number of slices
--- self_ns     BIGINT   ns    time in the slices and in none of their children; on a device, their time
+-- self_ns     BIGINT   ns    time in the slices but in none of their children (negative where those overlap); on a device, all
 -- total_ns    BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
 -- mean_ns     BIGINT   ns    mean duration, rounded half up
 -- min_ns      BIGINT   ns    shortest duration

@@ -18,6 +18,7 @@ DROPS: Final = ("not_an_event", "unreadable_event", "second_array")
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
+_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"\s*:')
 _MORE: Final = re.compile(r"\]\s*,\s*\{")
 """A bracket that cannot be the array's own: what is behind that is a member, not an element."""
@@ -34,7 +35,6 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _BAD_BYTE: Final = re.compile("[\udc80-\udcff]+")
 _JUNK_END: Final = re.compile(r"[{\[\]\"]")
 _AFTER_TEXT: Final = {
-    "key": re.compile(r"\s*:"),
     "member": re.compile(r'\s*(?:\}|,\s*(?:\}|"(?:[^"\\]|\\.)*"\s*:)|\Z|,\s*\Z|,\s*"[^"]*\Z)'),
     "item": re.compile(r'\s*(?:\]|,\s*[\[{"\d\-\]tfnNI]|\Z|,\s*\Z)'),
 }
@@ -240,20 +240,20 @@ class _Repairer:
             position = self._separators(position)
             if self.text[position] == "}":
                 return "{" + ",".join(out) + "}", position + 1
-            if self.text[position] == "{":
+            if self.text[position] in "{]":
                 return "{" + ",".join(out) + "}", self._bracket(position)
             if self.text[position] != '"':
                 position = self._drop_junk(position)
                 continue
-            key, position = self._string(position, "key")
+            key, position = self._key(position)
             position = self._space(position)
             if self.text[position] == ":":
                 position = self._space(position + 1)
+            elif self.text[position] not in ",}]":
+                self.note("missing_colon", position)
             if self.text[position] in ",}]":
                 self.note("missing_value", position)
                 out.append(key + ":null")
-                if self.text[position] == "]":
-                    position += 1
                 continue
             fixed, position = self.value(position, "member")
             out.append(key + ":" + fixed)
@@ -303,6 +303,12 @@ class _Repairer:
             return _plain_number(word)
         self.note("bare_word", position)
         return "null"
+
+    def _key(self, position: int) -> tuple[str, int]:
+        match = _TEXT.match(self.text, position)
+        if match is None:
+            raise _IncompleteError
+        return '"' + self._content(position + 1, match.end() - 1, []) + '"', match.end()
 
     def _string(self, position: int, where: str) -> tuple[str, int]:
         """The text that starts there; a quote ends it only where what follows it makes sense."""

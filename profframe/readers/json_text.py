@@ -144,13 +144,14 @@ class ArrayReader(Generic[Rows]):
 
     def _find_array(self) -> tuple[bytes, bytes, int]:
         """What is before the array, the first text inside it, and the first byte of that."""
-        text = bytearray()
+        text, seen, member = bytearray(), 0, f'"{self._key}"'.encode()
         for block in self._blocks:
-            seen = max(0, len(text) - 64)
             text += block
             inside = _array_start(text, self._key, seen)
             if inside is not None:
                 break
+            last = text.rfind(member, seen)
+            seen = last if last >= 0 else max(0, len(text) - len(member) + 1)
         else:
             inside = None if _is_json(text) else _misplaced_array_start(text, self._key)
         if inside is None:

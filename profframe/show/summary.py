@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from profframe.selection import spans
 from profframe.show import units
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _LONGEST_NAME = 60
 _MOST_RUNS = 5
@@ -68,7 +66,9 @@ class Summary:
         return f"{number:,} {' + '.join(map(units.visible, types))}".strip() if number else ""
 
     def _quality(self) -> str:
-        counts = self.quality.group_by("check", maintain_order=True).agg(events=_sum("events"))
+        counts = self.quality.group_by("check", maintain_order=True).agg(
+            events=pl.max_horizontal(_sum("events"), pl.len())
+        )
         return _joined(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
 
     def __str__(self) -> str:

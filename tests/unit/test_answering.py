@@ -202,7 +202,7 @@ class TestErrors:
         ("sql", "words"),
         [
             ("SELECT nam FROM events", ["query: ", '"nam"', '"name"']),
-            ("SELECT e.durns FROM events AS e", ['"durns"', '"dur_ns"']),
+            ("SELECT e.durns FROM events AS e", ["'durns'", "'dur_ns'"]),
             ("SELECT * FROM event", ["event does not exist", '"events"']),
         ],
     )

@@ -158,9 +158,9 @@ def test_an_element_that_is_no_object_is_dropped(element: str) -> None:
     assert not mended(element, not_an_event=1)
 
 
-def test_an_element_that_another_begins_in_is_dropped() -> None:
-    assert not mended('{"a": {"x": 1}', unreadable_event=1)
-    assert {"not_an_event", "unreadable_event"} == set(DROPS)
+def test_an_element_that_another_begins_in_ends_there() -> None:
+    assert mended('{"a": {"x": 1}', missing_bracket=1) == '{"a":{"x":1}}'
+    assert {"not_an_event", "unreadable_event", "second_array"} == set(DROPS)
 
 
 def test_an_element_that_is_nested_too_deep_is_dropped() -> None:
