@@ -18,6 +18,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+_MOST_KNOWN = 12
+
 
 class ProfframeError(Exception):
     """Base of every error that profframe raises on purpose."""
@@ -66,4 +68,5 @@ class UnknownNameError(AnswerError):
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ";"
-        return cls(f"no {what} named {name!r}{hint} (known: {', '.join(names)})")
+        shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]
+        return cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")

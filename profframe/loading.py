@@ -103,7 +103,7 @@ def load(
         raise ParameterError("run must not be empty")
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
-        _refuse_names(run, rank)
+        _refuse_names(run, rank, kinds)
         return Trace.from_store(Path(sources[0]))
     found = _find(sources)
     if cache is None:
@@ -132,7 +132,9 @@ def _listed(source: object) -> list[Source]:
     return list(several)
 
 
-def _refuse_names(run: str | None, rank: int | None) -> None:
+def _refuse_names(run: str | None, rank: int | None, kinds: Sequence[Rule] | None) -> None:
+    if kinds is not None:
+        raise ParameterError("kinds are found when a trace is loaded; a store has them already")
     if run is not None or rank is not None:
         raise ParameterError(
             "run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store"
@@ -152,6 +154,8 @@ def _find(sources: Iterable[Source]) -> _Found:
     named: set[Path] = set()
     for source in sources:
         path = Path(source)
+        if store.is_store(path):
+            raise ParameterError(f"{path} is a store; a store is given alone")
         if path.is_dir():
             inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
             if not inside:
@@ -173,7 +177,7 @@ def _find(sources: Iterable[Source]) -> _Found:
             raise NoTraceFoundError(f"{path}: no such file or directory")
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
-    unique = tuple(dict.fromkeys(paths))
+    unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
     return _Found(unique, frozenset(unique) - named)
 
 

@@ -1,7 +1,7 @@
 -- total_average: the sums of all rows of key_averages.
 -- One row per (run, rank) that has events, by run and rank.
--- Inclusive times and bytes count once per nesting level, as in torch; self times and bytes count once. Unlike torch,
--- allocations outside every slice are not in it.
+-- As in torch, inclusive times and bytes count once per nesting level, and device time counts at the op and at the device
+-- slice itself; other self values count once. Unlike torch, allocations outside every slice are not in it.
 -- In a bare shell read `sql/_key_events.sql` first.
 -- needs: events
 -- run                VARCHAR         run that the trace belongs to

@@ -29,7 +29,8 @@ def launches(tables: Tables) -> Tables:
     innermost host op around that call; to the op of its External id only where there is no call.
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
     ``device_ns`` of a host slice is the sum of what was launched inside it; a call within an op
-    has none of its own, as in torch.
+    has none of its own, as in torch. An annotation on a device has its duration, and costs its
+    call nothing.
     """
     events = tables["events"]
     device = np.flatnonzero(is_kind(events, _ON_DEVICE))
@@ -59,7 +60,9 @@ def launches(tables: Tables) -> Tables:
         subtree_sums(preorder, last, inside[rows]),
     )
 
-    known = nests | busy | (own > 0)
+    spans = is_kind(events, ("device_annotation",)) & present(events, "dur_ns")
+    own, inclusive = (np.where(spans, numbers(events, "dur_ns"), t) for t in (own, inclusive))
+    known = nests | busy | spans | (own > 0)
     with_facts = with_columns(
         tables,
         "events",

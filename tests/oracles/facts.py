@@ -58,6 +58,9 @@ def device_ns(events: Sequence[Row]) -> list[int | None]:
     """Device time of every slice: its own, or the sum of what it and all inside it launched."""
     busy = [e for e in events if e["kind"] in {"kernel", "memcpy", "memset"}]
     total: list[int | None] = [None if e["preorder"] is None else 0 for e in events]
+    for span in events:
+        if span["kind"] == "device_annotation":
+            total[integer(span["event_id"])] = integer(span["dur_ns"])
     for slice_ in busy:
         total[integer(slice_["event_id"])] = integer(slice_["dur_ns"])
         op, call = slice_["op_id"], slice_["launch_id"]

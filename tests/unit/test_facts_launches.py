@@ -124,14 +124,14 @@ def test_an_external_id_is_of_an_op_then_of_an_annotation_and_never_shared() -> 
     assert column(got, "op_id")[5:] == [0, 2, None, None, 2]
 
 
-def test_syncs_and_device_annotations_cost_no_device_time() -> None:
+def test_syncs_and_device_annotations_cost_their_call_no_device_time() -> None:
     got = facts(
         call(0, 10, 7),
         event("Stream Sync", 0, 9, category="cuda_sync", correlation=7),
         event("region", 0, 9, category="gpu_user_annotation", correlation=7),
     )
     assert column(got, "launch_id") == [None, 0, 0]
-    assert column(got, "device_ns") == [0, None, None]
+    assert column(got, "device_ns") == [0, None, 9]
 
 
 def step_marks() -> list[Row]:
