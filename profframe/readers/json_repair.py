@@ -20,7 +20,8 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
 _TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"\s*:')
-_MORE: Final = re.compile(r"\]\s*,\s*\{")
+_LIST_OF_OBJECTS: Final = re.compile(r"\[[\s,]*\{\s*\"")
+_MORE: Final = re.compile(r"\](?:\s*[\]}])*\s*,\s*\{")
 """A bracket that cannot be the array's own: what is behind that is a member, not an element."""
 _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
@@ -135,6 +136,8 @@ class _Repairer:
         self.text = text
         self.found: Counter[str] = Counter()
         self.first: dict[str, int] = {}
+        self.arrays = 0
+        """Arrays that are open in the element."""
 
     def note(self, check: str, position: int) -> None:
         self.found[check] += 1
@@ -147,6 +150,7 @@ class _Repairer:
             position = _separators_end(text, position)
             if position >= len(text):
                 break
+            self.arrays = 0
             if text[position] == "]":
                 if _MORE.match(text, position):
                     position = self._drop_junk(position)
@@ -168,6 +172,8 @@ class _Repairer:
         text = self.text
         if _KEY.match(text, position):
             return self._object(self._bracket(position) - 1)
+        if _LIST_OF_OBJECTS.match(text, position):
+            return None, self._bracket(position) + 1
         if text[position] != "{":
             return None, self._not_an_object(position)
         if sound := _sound_value(text, position):
@@ -240,7 +246,7 @@ class _Repairer:
             position = self._separators(position)
             if self.text[position] == "}":
                 return "{" + ",".join(out) + "}", position + 1
-            if self.text[position] in "{]":
+            if self.text[position] == "{" or (self.text[position] == "]" and self.arrays):
                 return "{" + ",".join(out) + "}", self._bracket(position)
             if self.text[position] != '"':
                 position = self._drop_junk(position)
@@ -259,14 +265,19 @@ class _Repairer:
             out.append(key + ":" + fixed)
 
     def _array(self, position: int) -> tuple[str, int]:
+        self.arrays += 1
+        items, end = self._items(position + 1)
+        self.arrays -= 1
+        return "[" + ",".join(items) + "]", end
+
+    def _items(self, position: int) -> tuple[list[str], int]:
         out: list[str] = []
-        position += 1
         while True:
             position = self._separators(position)
             if self.text[position] == "]":
-                return "[" + ",".join(out) + "]", position + 1
+                return out, position + 1
             if self.text[position] == "}":
-                return "[" + ",".join(out) + "]", self._bracket(position)
+                return out, self._bracket(position)
             if self.text[position] == ":":
                 position = self._drop_junk(position)
                 continue

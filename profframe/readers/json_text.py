@@ -26,7 +26,7 @@ WAVE: Final = 4 << 20
 """Bytes of the pieces that are parsed as one table."""
 
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
-_NEXT: Final = re.compile(r"\}\s*,\s*(\{\s*\")")
+_NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 _TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
