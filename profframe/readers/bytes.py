@@ -19,6 +19,7 @@ Progress = Callable[[int, int], None]
 """Called with the bytes of the file that are read, and all of them."""
 
 _SIP: Final = 1 << 10
+_CHECKSUM: Final = 8
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -122,10 +123,18 @@ class ByteSource:
 
 
 def _sips(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in small parts: of a part with damage in it, nothing comes out."""
+    """The same bytes in small parts: of a part with damage in it, nothing comes out.
+
+    The end has a part of its own, so that a wrong checksum there costs nothing.
+    """
+    held = b""
     for block in itertools.chain((first,), rest):
-        for start in range(0, len(block), _SIP):
-            yield block[start : start + _SIP]
+        data = held + block
+        end = max(0, len(data) - _CHECKSUM)
+        for start in range(0, end, _SIP):
+            yield data[start : min(start + _SIP, end)]
+        held = data[end:]
+    yield held
 
 
 class _Readable:
