@@ -190,6 +190,12 @@ def test_an_element_that_still_does_not_parse_is_dropped_alone(size: int) -> Non
         "{",
         "}",
         '{"n": [{"x": 1]}',
+        '{"n": 5, "args": {"k": [5]]}}',
+        '{"n": 5], "m": 6}',
+        '{"n": 5}]',
+        '[{"n": 5}',
+        '] {"n": 5}',
+        '{"n": 5}] {"n": 5}',
     ],
 )
 def test_damage_costs_no_other_element(size: int, damaged: str) -> None:
