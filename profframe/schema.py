@@ -353,6 +353,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("odd_number", "numbers that JSON does not allow: +1, 007, 5., .5", "read as what they mean"),
             Check("bare_word", "words without quotes, as N/A", "became null"),
             Check("missing_value", "keys without a value", "became null"),
+            Check("odd_comma", "commas missing or too many", "one was put there"),
             Check("missing_colon", "keys without a colon", "taken as keys of what follows"),
             Check("missing_bracket", "objects and arrays that are not opened or not closed", "opened or closed where the next thing begins"),
             Check("dropped_junk", "text that is part of no value", "dropped"),
@@ -437,7 +438,7 @@ def markdown() -> str:
         "",
         "## Checks",
         "",
-        "What `quality.check` can be. A comma too many or too few loses nothing and is not counted.",
+        "What `quality.check` can be. A comma before a closing bracket loses nothing and is not counted.",
         "",
     ]
     lines += ["| check | what it finds | what is done |", "|---|---|---|"]

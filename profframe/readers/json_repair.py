@@ -1,8 +1,8 @@
 """Broken JSON made whole: every repair named and counted.
 
 Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
-passed on as it is; only an element that does not parse is taken apart. A comma too many or too few
-loses nothing and is not counted.
+passed on as it is; only an element that does not parse is taken apart. A comma before a closing
+bracket loses nothing and is not counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
 _TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"\s*:')
 _LIST_OF_OBJECTS: Final = re.compile(r"\[[\s,]*\{\s*\"")
-_MORE: Final = re.compile(r"\](?:\s*[\]}])*\s*,\s*\{")
+_MORE: Final = re.compile(r"\](?:\s*[\]}])*\s*,?\s*\{")
 """A bracket that cannot be the array's own: what is behind that is a member, not an element."""
 _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
@@ -138,18 +138,22 @@ class _Repairer:
         self.first: dict[str, int] = {}
         self.arrays = 0
         """Arrays that are open in the element."""
+        self.seam = -1
+        """Place behind what was mended last: no comma is missed there."""
 
     def note(self, check: str, position: int) -> None:
         self.found[check] += 1
         self.first.setdefault(check, position)
 
     def elements(self) -> Repaired:
-        text, out, position = self.text, [], 0
+        out: list[str] = []
+        text, position = self.text, 0
         closed = incomplete = False
         while True:
-            position = _separators_end(text, position)
+            start, position = position, _separators_end(text, position)
             if position >= len(text):
                 break
+            self._check_commas(start, position, after_one=bool(out))
             self.arrays = 0
             if text[position] == "]":
                 if _MORE.match(text, position):
@@ -198,9 +202,11 @@ class _Repairer:
         if self.text[position] in "}:":
             self.note("dropped_junk", position)
             found = _JUNK_END.search(self.text, position + 1)
-            return found.start() if found else len(self.text)
+            self.seam = found.start() if found else len(self.text)
+            return self.seam
         _, end = self.value(position, "item")
         self.note("not_an_event", position)
+        self.seam = end
         return end
 
     def _skip(self, position: int) -> int:
@@ -233,17 +239,24 @@ class _Repairer:
             raise _IncompleteError
         return end
 
-    def _separators(self, position: int) -> int:
+    def _separators(self, position: int, *, after_one: bool) -> int:
         end = _separators_end(self.text, position)
         if end >= len(self.text):
             raise _IncompleteError
+        self._check_commas(position, end, after_one=after_one)
         return end
+
+    def _check_commas(self, start: int, end: int, *, after_one: bool) -> None:
+        commas = self.text.count(",", start, end)
+        is_missing = after_one and not commas and start != self.seam
+        if commas > 1 or (is_missing and self.text[end] not in "]}"):
+            self.note("odd_comma", start)
 
     def _object(self, position: int) -> tuple[str, int]:
         out: list[str] = []
         position += 1
         while True:
-            position = self._separators(position)
+            position = self._separators(position, after_one=bool(out))
             if self.text[position] == "}":
                 return "{" + ",".join(out) + "}", position + 1
             if self.text[position] == "{" or (self.text[position] == "]" and self.arrays):
@@ -273,7 +286,7 @@ class _Repairer:
     def _items(self, position: int) -> tuple[list[str], int]:
         out: list[str] = []
         while True:
-            position = self._separators(position)
+            position = self._separators(position, after_one=bool(out))
             if self.text[position] == "]":
                 return out, position + 1
             if self.text[position] == "}":
@@ -286,10 +299,12 @@ class _Repairer:
 
     def _bracket(self, position: int) -> int:
         self.note("missing_bracket", position)
+        self.seam = position
         return position
 
     def _drop_junk(self, position: int) -> int:
         self.note("dropped_junk", position)
+        self.seam = position + 1
         return position + 1
 
     def _bare(self, position: int) -> tuple[str, int]:

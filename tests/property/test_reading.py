@@ -303,7 +303,8 @@ def test_damage_is_reported_and_what_is_reported_adds_up(content: bytes, piece: 
     try:
         document = json.loads(content)
     except ValueError:
-        assert checks.keys() - {"missing_time", "missing_duration"}
+        named = checks.keys() - {"missing_time", "missing_duration"}
+        assert named or re.search(rb",\s*[\]}]", content)  # the one thing that is not counted
     else:
         events = document if isinstance(document, list) else document["traceEvents"]
         assert row["source_events"] == len(events)
