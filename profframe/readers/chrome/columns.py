@@ -72,21 +72,22 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     batch: dict[Table, pa.Table] = {}
     for table in map(Table, found.tolist()):
         make = _COLUMNS_OF[table]
-        mask = pa.array(where == table) if len(found) > 1 else None
-        batch[table] = conform(table, make(_Chosen(members, mask)))
+        batch[table] = conform(table, make(_Chosen(members, pa.array(where == table))))
     return batch
 
 
 class _Chosen:
-    """Members of some of the rows; only what is asked for is taken."""
+    """Members of some of the rows; only what is asked for is taken.
 
-    def __init__(self, members: Mapping[str, pa.Array], mask: pa.Array | None) -> None:
+    What is taken is always a copy: a column of DuckDB's would keep its whole result in memory.
+    """
+
+    def __init__(self, members: Mapping[str, pa.Array], mask: pa.Array) -> None:
         self._members = members
         self._mask = mask
 
     def __getitem__(self, name: str) -> pa.Array:
-        values = self._members[name]
-        return values if self._mask is None else values.filter(self._mask)
+        return self._members[name].filter(self._mask)
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
