@@ -43,7 +43,7 @@ class Sizes:
     rounds: int
 
 
-FULL: Final = Sizes(cpu=300, growth=(50, 300, 1000), live_steps=27, slices=1_000_000, rounds=5)
+FULL: Final = Sizes(cpu=300, growth=(50, 300, 1000), live_steps=80, slices=1_000_000, rounds=5)
 SMALL: Final = Sizes(cpu=5, growth=(2, 5), live_steps=2, slices=20_000, rounds=1)
 
 
