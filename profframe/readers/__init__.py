@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from profframe.readers import chrome
 from profframe.readers.bytes import ByteSource, Progress
 from profframe.readers.rows import Header, RawTrace
 
@@ -27,6 +28,4 @@ def read(path: Path, progress: Progress | None = None) -> RawTrace:
     NotATraceError
         When it is not a trace of a known format.
     """
-    from profframe.readers import chrome
-
     return chrome.read(ByteSource(path, progress))

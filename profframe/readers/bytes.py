@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
+import pyarrow as pa
+from isal import igzip_lib, isal_zlib
+
 from profframe.errors import SourceError
 
 BLOCK: Final = 4 << 20
@@ -75,8 +78,6 @@ class ByteSource:
 
     def _inflate(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
         """Gzip, member after member; what follows the last one is padding or damage."""
-        from isal import igzip_lib, isal_zlib
-
         broken = cast("type[Exception]", igzip_lib.IsalError)  # its stub has an instance
         member = isal_zlib.decompressobj(wbits=31)
         out: list[bytes] = []
@@ -106,8 +107,6 @@ class ByteSource:
             yield text
 
     def _unzstd(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
-        import pyarrow as pa
-
         stream = pa.CompressedInputStream(pa.PythonFile(_Readable(first, raw), mode="r"), "zstd")
         while True:
             try:
