@@ -58,7 +58,6 @@ _LOOK: Final = r"""
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
-_ROWS: Final = f"SELECT event, event.args AS args FROM ({_EVENTS})"
 _ROWS_WITH_OTHER_KEYS: Final = f"""
     SELECT event,
            CASE WHEN other = '' THEN given
@@ -84,10 +83,12 @@ class _Look:
 
     @property
     def query(self) -> str:
-        """One row per event: its members, its arguments' members, and its arguments' text."""
-        old = f", from_json(args, '{_OLD_ARGS_TYPE}') AS old" if self.old_args else ""
-        rows = _ROWS_WITH_OTHER_KEYS if self.other_keys else _ROWS
-        return f"SELECT event, args, from_json(args, '{_ARGS_TYPE}') AS given{old} FROM ({rows})"
+        """One row per event: its members, those of its arguments, and its arguments with others."""
+        rows, args, kept = _EVENTS, "event.args", "event"
+        if self.other_keys:
+            rows, args, kept = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
+        old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if self.old_args else ""
+        return f"SELECT {kept}, from_json({args}, '{_ARGS_TYPE}') AS given{old} FROM ({rows})"
 
 
 class Parser:
@@ -130,14 +131,13 @@ class Parser:
 
 
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
-    """The members of the structures in the rows, each as one array."""
+    """The members of the structures in the rows, each as one array; a later one replaces one."""
     flat = rows.flatten()
     return {
         name.removeprefix("event.").removeprefix("given."): (
             column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         )
         for name, column in zip(flat.column_names, flat.columns, strict=True)
-        if name != "event.args"
     }
 
 
