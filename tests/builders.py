@@ -33,14 +33,6 @@ from profframe import schema
 Row = Mapping[str, object]
 
 KEYS: Final = ("run", "rank")
-FACT_COLUMNS: Final = frozenset(
-    {
-        "kind", "step", "parent_id", "depth", "root_id", "preorder", "last_descendant_id",
-        "self_ns", "merged_into", "launch_id", "op_id", "device_ns", "self_device_ns",
-        "cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes", "torch_flops",
-    }
-)  # fmt: skip
-"""Columns that the facts add, and that no reader gives."""
 
 
 def event(
@@ -95,7 +87,7 @@ def table(name: str, rows: Iterable[Row]) -> pa.Table:
 
 
 def _reader_table(name: str, rows: Sequence[Row]) -> pa.Table:
-    dropped = {*KEYS, *(FACT_COLUMNS if name == "events" else ())}
+    dropped = {*KEYS, *(schema.FACT_COLUMNS if name == "events" else ())}
     dropped |= {"op_id"} if name == "memory" else set()
     fields = [field for field in schema.TABLES[name].arrow if field.name not in dropped]
     if name == "events":

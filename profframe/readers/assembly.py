@@ -21,6 +21,7 @@ from profframe.readers.rows import (
     RawTrace,
     Table,
     gather,
+    replaced,
     time_column,
 )
 from profframe.schema import INT32, INT64
@@ -108,10 +109,6 @@ def _first(flags: pa.ChunkedArray) -> int:
     return int(pc.index(flags, value=True).as_py())
 
 
-def _replaced(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
-    return rows.set_column(rows.column_names.index(name), name, values)
-
-
 def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
     count = sum(_count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names)
     if count:
@@ -131,7 +128,7 @@ def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> p
             quality.note(check, count, f"in table {table.name.lower()}", example)
     if _count(bad):
         times = pc.if_else(sane, times, None)
-    rows = _replaced(rows, name, pc.add(times, base_ns) if base_ns else times)
+    rows = replaced(rows, name, pc.add(times, base_ns) if base_ns else times)
     return rows.drop_columns(["bad_time", "rounded"])
 
 
@@ -223,7 +220,7 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
             detail = f"event {at}" + (f": {value} ns" if value is not None else "")
             quality.note(check, count, detail, at)
     if _count(impossible) + _count(negative):
-        rows = _replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
+        rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
     event_id = np.arange(rows.num_rows, dtype=np.int64)
     return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
 

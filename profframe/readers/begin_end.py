@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.rows import Quality
+from profframe.readers.rows import Quality, replaced
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -51,8 +51,8 @@ def pair(
     duration[begin] = time[end] - time[begin]
     known[begin] = True
     args = _with_end_args(rows["args"], begin, end, connection)
-    rows = _replaced(rows, "dur_ns", pa.array(duration, mask=~known))
-    return _replaced(rows, "args", args).filter(pa.array(~is_end)), rows.filter(pa.array(lone_end))
+    rows = replaced(rows, "dur_ns", pa.array(duration, mask=~known))
+    return replaced(rows, "args", args).filter(pa.array(~is_end)), rows.filter(pa.array(lone_end))
 
 
 def match_begin_end(
@@ -113,10 +113,6 @@ def _running_minimum(values: Ints, group: Ints) -> Ints:
 
 def _ints(column: pa.ChunkedArray) -> Ints:
     return np.array(pc.fill_null(column, 0).to_numpy(), dtype=np.int64)
-
-
-def _replaced(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
-    return rows.set_column(rows.column_names.index(name), name, values)
 
 
 def _with_end_args(

@@ -84,6 +84,11 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     )
 
 
+def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Rows with other values in one column."""
+    return rows.set_column(rows.column_names.index(name), name, values)
+
+
 def _typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_:
         return array
