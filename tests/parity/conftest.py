@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.parity.profiles import SCENARIOS, Library, Taken
+
+
+@pytest.fixture(scope="session")
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """Real profiles by name, taken once a session; skips where torch is not installed."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
+    return Library(tmp_path_factory.mktemp("profiles"))
+
+
+@pytest.fixture(params=SCENARIOS)
+def taken(request: pytest.FixtureRequest, profiles: Library) -> Taken:
+    """Each of the profiles."""
+    return profiles[request.param]
