@@ -205,6 +205,34 @@ def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
     return total[preorder[last] + 1] - total[preorder]
 
 
+def nearest(parent: Ints, marked: Mask) -> Ints:
+    """Find the nearest marked one of each row and its ancestors, by pointer doubling.
+
+    Parameters
+    ----------
+    parent : Ints
+        Row of the parent of each row, or -1.
+    marked : Mask
+        Where to stop.
+
+    Returns
+    -------
+    Ints
+        A marked row for each row, its own where it is marked itself, or -1.
+
+    Examples
+    --------
+    >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False])).tolist()
+    [0, 0, 0, -1]
+    """
+    found = np.where(marked, np.arange(parent.size), parent)
+    rows = np.flatnonzero(found >= 0)
+    while (rows := rows[~marked[found[rows]]]).size:
+        found[rows] = found[found[rows]]
+        rows = rows[found[rows] >= 0]
+    return found
+
+
 def _keys(*places: tuple[Ints, Ints]) -> list[Ints]:
     """One number per (group, time), in the order of the pairs, comparable across ``places``."""
     times = [time for _, time in places if time.size]

@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -135,6 +135,7 @@ EVENTS = Table(
         Column("self_cpu_bytes", INT64, "`cpu_bytes` minus direct children.", "bytes", "not a host slice, or no memory recorded"),
         Column("device_bytes", INT64, "Device memory allocated minus freed inside it, on any thread.", "bytes", "not a host slice, or no memory recorded"),
         Column("self_device_bytes", INT64, "`device_bytes` minus direct children.", "bytes", "not a host slice, or no memory recorded"),
+        Column("fwd_id", INT64, "`event_id` of the forward op that this backward op belongs to.", null="not a backward op, or its forward op is not known"),
         Column("torch_flops", INT64, "What torch's `with_flops` gives for the op.", "FLOP", "not recorded, or torch has no formula"),
     ),
 )  # fmt: skip
@@ -253,7 +254,7 @@ TRACES = Table(
         Column("profiler_flags", TEXT, "Options of the profiler, as JSON text.", null=_UNKNOWN),
         Column("metadata", TEXT, "Everything else in the header, as JSON text.", null="nothing"),
         Column("source_events", INT64, "Number of events in the source."),
-        Column("accounted", TEXT, "JSON object: table, `metadata` or `dropped` -> source events there; adds up to `source_events`."),
+        Column("accounted", TEXT, "JSON object: table, `metadata`, `dropped`, or a table of the source that is not loaded -> source events there; adds up to `source_events`."),
     ),
 )  # fmt: skip
 
@@ -295,6 +296,7 @@ FACT_COLUMNS: Final = frozenset(
         "self_cpu_bytes",
         "device_bytes",
         "self_device_bytes",
+        "fwd_id",
         "torch_flops",
     ]
 )
@@ -366,6 +368,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
+            Check("odd_value", "values of a database that are not of the type of their column", "became NULL, or text"),
+            Check("rows_not_loaded", "rows of tables that hold no slices of host or device", "counted in traces.accounted, not loaded"),
             # Events.
             Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),
             Check("impossible_time", "times that are no numbers, or beyond 146 years", "became NULL"),

@@ -7,15 +7,29 @@ from typing import Final
 from profframe.facts.columns import Fact, Tables
 from profframe.facts.duplicates import duplicates
 from profframe.facts.flops import flops
+from profframe.facts.forward import forward
 from profframe.facts.kinds import RULES, Classifier, Rule, kinds
 from profframe.facts.launches import launches
 from profframe.facts.memory import memory
 from profframe.facts.nesting import nesting
+from profframe.facts.overloads import overloads
+from profframe.facts.scopes import scopes
 from profframe.facts.steps import steps
 
 __all__ = ["FACTS", "RULES", "Classifier", "Fact", "Rule", "Tables", "add_facts"]
 
-FACTS: Final[tuple[Fact, ...]] = (kinds, nesting, duplicates, launches, steps, memory, flops)
+FACTS: Final[tuple[Fact, ...]] = (
+    kinds,
+    overloads,
+    nesting,
+    scopes,
+    duplicates,
+    launches,
+    steps,
+    memory,
+    flops,
+    forward,
+)
 """All facts, in the order they run: each may use the columns of those before it."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -54,6 +54,12 @@ def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
     return codes, texts
 
 
+def encoded(codes: Ints, texts: Sequence[str]) -> pa.DictionaryArray:
+    """Column of texts, out of the numbers of distinct texts; -1 is NULL."""
+    indices = pa.array(codes, pa.int32(), mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
+
+
 def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
     codes, texts = words(events, "kind")
@@ -76,11 +82,15 @@ def column(name: str, values: Ints, known: Mask) -> pa.Array:
     return pa.array(values, schema.EVENTS.arrow.field(name).type, mask=~known)
 
 
-def with_columns(tables: Tables, name: str, **columns: pa.Array) -> Tables:
-    """Tables in which one has more columns."""
+def with_columns(tables: Tables, name: str, /, **columns: pa.Array) -> Tables:
+    """Tables in which one has more columns, or others in place of those of the same names."""
     table = tables[name]
     for column_name, values in columns.items():
-        table = table.append_column(column_name, values)
+        if column_name in table.column_names:
+            place = table.column_names.index(column_name)
+            table = table.set_column(place, column_name, values)
+        else:
+            table = table.append_column(column_name, values)
     return {**tables, name: table}
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from profframe.facts.columns import Tables, ids, numbers, with_columns, words
-from profframe.intervals import Ints
+from profframe.facts.torch_names import DROPPED_NAMES, rewritten
+from profframe.intervals import Ints, Mask, nearest
 
 
 def duplicates(tables: Tables) -> Tables:
@@ -13,29 +14,28 @@ def duplicates(tables: Tables) -> Tables:
 
     torch drops a slice whose parent has its name and no other child, and repeats that until
     nothing changes. What is dropped never changes the test for what is inside, so it is one pass
-    over the whole forest; the survivor is the nearest ancestor that stays.
+    over the whole forest; the survivor is the nearest ancestor that stays. Slices that torch does
+    not have at all (``DROPPED_NAMES``) are nobody's child there: what is in them is their parent's.
     """
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)
-    name = _names(tables)
+    name, ignored = _names(tables)
+    if ignored.any():
+        kept = np.append(nearest(parent, ~ignored), -1)
+        parent = np.where(ignored, -1, kept[parent])
     children = np.bincount(parent[parent >= 0], minlength=parent.size)
     dropped = (parent >= 0) & (name >= 0)
     dropped &= (name[parent] == name) & (children[parent] == 1)
-    rows = np.flatnonzero(dropped)
-    survivor = np.where(dropped, parent, np.arange(parent.size))
-    while rows.size:
-        survivor[rows] = survivor[survivor[rows]]
-        rows = rows[dropped[survivor[rows]]]
-    return with_columns(tables, "events", merged_into=ids(np.where(dropped, survivor, -1)))
+    survivor = np.full(parent.size, -1, np.int64)
+    if dropped.any():
+        survivor = np.where(dropped, nearest(parent, ~dropped), -1)
+    return with_columns(tables, "events", merged_into=ids(survivor))
 
 
-def _names(tables: Tables) -> Ints:
-    """Numbers of the names as torch compares them: all profiler steps have one name."""
+def _names(tables: Tables) -> tuple[Ints, Mask]:
+    """Numbers of the names as torch compares them, and which slices it does not have."""
     codes, texts = words(tables["events"], "name")
     number: dict[str, int] = {}
-    same = [number.setdefault(_rewritten(text), len(number)) for text in texts]
-    return np.array([*same, -1], np.int64)[codes]
-
-
-def _rewritten(name: str) -> str:
-    return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
+    same = [number.setdefault(rewritten(text), len(number)) for text in texts]
+    ignored = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)
+    return np.array([*same, -1], np.int64)[codes], ignored[codes]

@@ -66,6 +66,18 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("kernel", category=r"kernel|concurrent_kernel|Kernel|hpu_op|mtia_ccp_events"),
     Rule("overhead", category=r"overhead"),
     Rule("profiler", category=r"Trace"),
+    # nvprof and Nsight Systems.
+    Rule("host_op", category=r"(NVTX|MARKER)_OP"),
+    Rule("host_op", category=r"NVTX|MARKER", name=r"aten::.*"),
+    Rule("annotation", category=r"NVTX|MARKER"),
+    Rule("driver", category=r"RUNTIME", name=r"cu[A-Z].*"),
+    Rule("runtime", category=r"RUNTIME"),
+    Rule("driver", category=r"DRIVER"),
+    Rule("kernel", category=r"KERNEL|CONCURRENT_KERNEL|CDP_KERNEL|GRAPH_TRACE"),
+    Rule("memcpy", category=r"MEMCPY2?"),
+    Rule("memset", category=r"MEMSET"),
+    Rule("sync", category=r"SYNCHRONIZATION"),
+    Rule("overhead", category=r"OVERHEAD"),
     # Ascend: host queue; slices without a category, named by the process that they are in.
     Rule("runtime", category=r"enqueue|dequeue"),
     Rule("sync", category=r"", name=r"(NOTIFY|EVENT)_(RECORD|WAIT).*", process=_ASCEND_DEVICE),
@@ -76,6 +88,9 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("profiler", category=r"", process=r"Overlap Analysis"),
 )
 """The rules that are used unless others are given."""
+
+FORWARD_ARROWS: Final = "fwdbwd"
+"""Category of the arrows from forward to backward ops."""
 
 
 def kinds(tables: Tables, classifier: Classifier = RULES) -> Tables:

@@ -1,0 +1,150 @@
+"""Which forward op a backward op belongs to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.facts.columns import (
+    Tables,
+    ids,
+    is_kind,
+    is_text,
+    numbers,
+    present,
+    source_order,
+    with_columns,
+)
+from profframe.facts.kinds import FORWARD_ARROWS
+from profframe.facts.scopes import backward_functions
+from profframe.intervals import Ints, Mask
+
+_NONE: Final = np.empty(0, np.int64)
+
+
+def forward(tables: Tables) -> Tables:
+    """Add ``fwd_id``: of a backward op the forward op with its sequence number.
+
+    A backward op is one that names a forward thread, or that is a backward function. Where the
+    source drew an arrow, that decides. Else it is, as where torch draws one, of the ops with that
+    number on the forward thread that ended no later, the one that started last: sequence numbers
+    are handed out anew on each thread. A forward thread that no arrow and no thread's own id
+    explains is any thread, if only one has ops of that number.
+    """
+    events = tables["events"]
+    found = np.full(events.num_rows, -1, np.int64)
+    numbered = is_kind(events, ("host_op",)) & present(events, "sequence_nr", "start_ns", "dur_ns")
+    backward = numbered & backward_ops(events)
+    if backward.any():
+        starts, ends = _arrows(tables, numbered, backward)
+        rows = np.flatnonzero(backward)
+        of_thread = _forward_threads(tables, rows, starts, ends)
+        found[rows] = _by_number(events, np.flatnonzero(numbered & ~backward), rows, of_thread)
+        found[ends] = starts
+    return with_columns(tables, "events", fwd_id=ids(found))
+
+
+def backward_ops(events: pa.Table) -> Mask:
+    """Slices that say that they are the backward of something."""
+    return (numbers(events, "fwd_thread") > 0) | backward_functions(events)
+
+
+def _arrows(tables: Tables, numbered: Mask, backward: Mask) -> tuple[Ints, Ints]:
+    """Rows of events where the arrows from forward to backward ops start and end.
+
+    An arrow between different sequence numbers is none: in whole microseconds many ops begin at
+    once.
+    """
+    events, flows = tables["events"], tables["flows"]
+    category = flows["category"]
+    flows = flows.filter(pc.fill_null(pc.equal(category, FORWARD_ARROWS), fill_value=False))
+    if not flows.num_rows:
+        return _NONE, _NONE
+    identity = pc.fill_null(flows["flow_id"].combine_chunks().dictionary_encode().indices, -1)
+    number: Ints = identity.to_numpy().astype(np.int64)
+    usable = present(flows, "time_ns") & (number >= 0)
+    tails = np.flatnonzero(usable & is_text(flows["phase"], "s"))
+    heads = np.flatnonzero(usable & is_text(flows["phase"], "f"))
+    _, at_tail, at_head = np.intersect1d(number[tails], number[heads], return_indices=True)
+    start = _op_at(tables, flows, tails[at_tail], numbered & ~backward)
+    end = _op_at(tables, flows, heads[at_head], backward)
+    sequence = numbers(events, "sequence_nr")
+    agree = (start >= 0) & (end >= 0) & (sequence[start] == sequence[end])
+    return start[agree], end[agree]
+
+
+def _op_at(tables: Tables, flows: pa.Table, marks: Ints, among: Mask) -> Ints:
+    """The row that begins where each mark is; of several the outermost, as sources bind them."""
+    events = tables["events"]
+    rows = np.flatnonzero(among)
+    thread, start = numbers(events, "thread")[rows], numbers(events, "start_ns")[rows]
+    order = np.lexsort(
+        (source_order(events)[rows], -numbers(events, "dur_ns")[rows], start, thread)
+    )
+    places = np.stack([thread[order], start[order]], axis=1)
+    wanted = np.stack([numbers(flows, "thread")[marks], numbers(flows, "time_ns")[marks]], axis=1)
+    distinct, number = np.unique(np.concatenate([places, wanted]), axis=0, return_inverse=True)
+    number = number.reshape(-1)
+    first = np.full(len(distinct), -1, np.int64)
+    first[number[: rows.size][::-1]] = rows[order][::-1]
+    return first[number[rows.size :]]
+
+
+def _forward_threads(tables: Tables, rows: Ints, starts: Ints, ends: Ints) -> Ints:
+    """For each backward op the thread of its forward op; -1 where that is not known.
+
+    The source has its own numbers for threads. An arrow says which is which; else a thread whose
+    id is that number.
+    """
+    events, threads = tables["events"], tables["threads"]
+    number = numbers(events, "fwd_thread")
+    known = dict(zip(threads["tid"].to_pylist(), threads["thread"].to_pylist(), strict=True))
+    thread_of = {
+        n: known.get(str(n), -1) if n > 0 else -1 for n in np.unique(number[rows]).tolist()
+    }
+    thread = numbers(events, "thread")
+    thread_of |= dict(zip(number[ends].tolist(), thread[starts].tolist(), strict=True))
+    distinct, which = np.unique(number[rows], return_inverse=True)
+    return np.array([thread_of[n] for n in distinct.tolist()], np.int64)[which]
+
+
+def _by_number(events: pa.Table, forwards: Ints, rows: Ints, thread: Ints) -> Ints:
+    """For each backward op the last forward op of its number on its forward thread."""
+    sequence = numbers(events, "sequence_nr")
+    forwards = forwards[np.isin(sequence[forwards], sequence[rows])]
+    if not forwards.size:
+        return np.full(rows.size, -1, np.int64)
+    distinct, number = np.unique(sequence[forwards], return_inverse=True)
+    of_forward = numbers(events, "thread")[forwards]
+    wanted = np.searchsorted(distinct, sequence[rows])
+    there = distinct[np.minimum(wanted, distinct.size - 1)] == sequence[rows]
+    wanted = np.where(there, wanted, 0)
+    low, high = np.full((2, distinct.size), -1, np.int64)
+    low[:] = np.iinfo(np.int64).max
+    np.minimum.at(low, number, of_forward)
+    np.maximum.at(high, number, of_forward)
+    only = np.where(low == high, low, -1)
+    thread = np.where(thread < 0, only[wanted], thread)
+
+    start = numbers(events, "start_ns")
+    end = start + numbers(events, "dur_ns")
+    moments = np.unique(np.concatenate([end[forwards], end[rows]]))
+    group = of_forward * distinct.size + number
+    key = group * moments.size + np.searchsorted(moments, end[forwards])
+    order = np.lexsort((source_order(events)[forwards], key))
+    forwards, key, group = forwards[order], key[order], group[order]
+    # Within a group, by end: the last of those that started last, up to each place.
+    rank = np.empty(forwards.size, np.int64)
+    by_start = np.lexsort((np.arange(forwards.size), start[forwards], group))
+    rank[by_start] = np.arange(forwards.size)
+    best = by_start[np.maximum.accumulate(rank)]
+
+    of_row = thread * distinct.size + wanted
+    at_end = of_row * moments.size + np.searchsorted(moments, end[rows])
+    place = np.searchsorted(key, at_end, side="right") - 1
+    found = there & (thread >= 0) & (place >= 0)
+    found &= group[place] == of_row
+    return np.where(found, forwards[best[place]], -1)

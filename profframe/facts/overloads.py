@@ -1,0 +1,50 @@
+"""Operators that were exported under the name of their overload."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import numpy as np
+
+from profframe.facts.columns import Tables, encoded, is_kind, with_columns, words
+
+_WITH_OVERLOAD: Final = re.compile(r"(\w+::\w+)\.(\w+)", re.ASCII)
+"""All of torch's operators have names of this form; functions and regions with dots have not."""
+
+
+def overloads(tables: Tables) -> Tables:
+    """Take the overload off the name: ``aten::add.Tensor`` is ``Tensor`` of ``aten::add``.
+
+    Kineto writes one name where ``capture_overload_names`` was on; torch's own ``events()`` has
+    two. Only operators are split, at the first dot behind the namespace.
+    """
+    events = tables["events"]
+    names, texts = words(events, "name")
+    matches = {
+        code: match
+        for code, text in enumerate(texts)
+        if "::" in text and (match := _WITH_OVERLOAD.fullmatch(text))
+    }
+    if not matches:
+        return tables
+    splits = np.zeros(len(texts) + 1, np.bool_)
+    splits[list(matches)] = True
+    rows = np.flatnonzero(splits[names] & is_kind(events, ("host_op",)))
+    found, given = words(events, "overload_name")
+    rows = rows[found[rows] < 0]
+
+    name_numbers = {text: code for code, text in enumerate(texts)}
+    numbers = {text: code for code, text in enumerate(given)}
+    short, overload = np.full((2, len(texts)), -1, np.int64)
+    for code, match in matches.items():
+        short[code] = name_numbers.setdefault(match[1], len(name_numbers))
+        overload[code] = numbers.setdefault(match[2], len(numbers))
+    found[rows] = overload[names[rows]]
+    names[rows] = short[names[rows]]
+    return with_columns(
+        tables,
+        "events",
+        name=encoded(names, list(name_numbers)),
+        overload_name=encoded(found, list(numbers)),
+    )

@@ -1,0 +1,71 @@
+"""What recorded a slice, where the source does not say: torch's RecordScope."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe.facts.columns import Tables, column, is_kind, numbers, present, with_columns, words
+from profframe.intervals import Ints, Mask
+
+FUNCTION: Final = 0
+BACKWARD_FUNCTION: Final = 1
+USER_SCOPE: Final = 7
+
+_EVALUATION: Final = "autograd::engine::evaluate_function: "
+"""The engine's own slice around a backward function has this before the function's name."""
+
+
+def scopes(tables: Tables) -> Tables:
+    """Fill ``scope`` where it is missing: of host ops and annotations.
+
+    A backward function is the op right behind the engine's evaluation of that function, on its
+    thread. Other scopes (TorchScript, kernel function, ...) a trace file does not tell from 0.
+    """
+    events = tables["events"]
+    given = events["scope"]
+    if not given.null_count:
+        return tables
+    is_op = is_kind(events, ("host_op",))
+    scope = np.full(events.num_rows, -1, np.int64)
+    scope[is_op] = FUNCTION
+    scope[is_kind(events, ("annotation",))] = USER_SCOPE
+    scope[_backward_functions(tables, np.flatnonzero(is_op))] = BACKWARD_FUNCTION
+    known = present(events, "scope")
+    scope[known] = numbers(events, "scope")[known]
+    return with_columns(tables, "events", scope=column("scope", scope, scope >= 0))
+
+
+def _backward_functions(tables: Tables, ops: Ints) -> Ints:
+    """The ops that the engine's evaluations are about."""
+    events = tables["events"]
+    names, texts = words(events, "name")
+    code_of = {text: code for code, text in enumerate(texts)}
+    evaluates = [
+        code_of.get(text.removeprefix(_EVALUATION), -1) if text.startswith(_EVALUATION) else -1
+        for text in texts
+    ]
+    if not any(code >= 0 for code in evaluates):
+        return np.empty(0, np.int64)
+    ops = _in_preorder(events, ops)
+    function = np.array([*evaluates, -1], np.int64)[names[ops]]
+    thread = numbers(events, "thread")[ops]
+    follows = (function[:-1] == names[ops[1:]]) & (function[:-1] >= 0) & (thread[:-1] == thread[1:])
+    return ops[1:][follows]
+
+
+def _in_preorder(events: pa.Table, rows: Ints) -> Ints:
+    """Those of the rows that nest, by thread and time."""
+    preorder = numbers(events, "preorder", missing=-1)[rows]
+    at = np.full(events.num_rows, -1, np.int64)
+    at[preorder[preorder >= 0]] = rows[preorder >= 0]
+    ordered: Ints = at[at >= 0]
+    return ordered
+
+
+def backward_functions(events: pa.Table) -> Mask:
+    """Slices that are backward functions."""
+    functions: Mask = numbers(events, "scope", missing=FUNCTION) == BACKWARD_FUNCTION
+    return functions

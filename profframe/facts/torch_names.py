@@ -1,0 +1,17 @@
+"""Names as torch's ``events()`` has them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+DROPPED_NAMES: Final = (
+    "[memory]", "[OutOfMemory]", "aten::is_leaf", "aten::output_nr", "aten::_version",
+    "profiler::_record_function_enter", "profiler::_record_function_enter_new",
+    "profiler::_record_function_exit",
+)  # fmt: skip
+"""Slices of these names torch drops before it nests; ``sql/_key_events.sql`` has them too."""
+
+
+def rewritten(name: str) -> str:
+    """The name that slices are compared and grouped by: all profiler steps have one."""
+    return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
