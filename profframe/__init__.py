@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from profframe.errors import (
     AnswerError,
+    ExportError,
     NotATraceError,
     NoTraceFoundError,
     ParameterError,
@@ -30,6 +31,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AnswerError",
+    "ExportError",
     "NoTraceFoundError",
     "NotATraceError",
     "ParameterError",

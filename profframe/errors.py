@@ -8,6 +8,7 @@
         NoTraceFoundError     a path, glob or directory with nothing to read in it
       StoreError              a Parquet store that cannot be read or written
         StoreVersionError     written with a schema version that this release does not know
+      ExportError             a file that cannot be written
       AnswerError             a question that cannot be answered
         UnknownNameError      no answer, table or column of that name; suggests the nearest
         ParameterError        a parameter that the answer or method does not take
@@ -43,6 +44,10 @@ class StoreError(ProfframeError):
 
 class StoreVersionError(StoreError):
     """The store was written with a schema version that this release does not know."""
+
+
+class ExportError(ProfframeError):
+    """A file could not be written."""
 
 
 class AnswerError(ProfframeError):

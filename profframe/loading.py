@@ -233,7 +233,7 @@ def _name(path: Path, raw: RawTrace, run: str | None, rank: int | None) -> _Name
     if rank is not None:
         rank_source = "argument"
     elif raw.header.rank is not None:
-        rank, rank_source = raw.header.rank, "distributedInfo"
+        rank, rank_source = raw.header.rank, raw.header.rank_source
     elif found := in_file or in_folder:
         rank, rank_source = int(found.group(1)), "path"
     else:

@@ -380,6 +380,31 @@ class Trace:
         for part in self._source.split():
             store.write(Trace(part, self._selection).tables, path)
 
+    def export_chrome_trace(self, path: str | PathLike[str], legacy: bool = False) -> None:
+        """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        legacy
+            Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
+            has, in microseconds since the profiler started.
+
+        Raises
+        ------
+        ParameterError
+            There are several (run, rank): a file holds one.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import chrome
+
+        whole = self._selection == self._selection.of_traces()
+        with self._connection() as connection:
+            chrome.write(connection, path, whole=whole)
+
     def __repr__(self) -> str:
         return str(self.summary())
 

@@ -23,9 +23,10 @@ ROOMS = (
     "store",
     "answering",
     "show",
+    "export",
     "trace",
     "loading",
-    "export",
+    "capture",
     "batch",
     "cli",
 )
@@ -44,6 +45,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/__init__.py": "the reader of this format",
     "readers/chrome/columns.py": "the same",
     "readers/chrome/parsing.py": "the same",
+    "export/chrome.py": "its writer",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

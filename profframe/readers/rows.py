@@ -131,6 +131,7 @@ class Header:
     clock: str
     base_ns: int | None = None
     rank: int | None = None
+    rank_source: str = "distributedInfo"
     world_size: int | None = None
     backend: str | None = None
     device_type: str | None = None

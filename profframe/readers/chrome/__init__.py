@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 
 from profframe.errors import NotATraceError
 from profframe.readers.assembly import assemble
 from profframe.readers.bytes import ByteSource
-from profframe.readers.chrome.columns import DEVICE_CATEGORIES
+from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
@@ -62,7 +65,12 @@ def read(source: ByteSource) -> RawTrace:
             raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
         quality = _quality(document, source)
         dropped = sum(document.found[check] for check in DROPS)
-        return assemble(batches, _header(document, batches), quality, dropped, connection)
+        header = _header(document, batches)
+        own = document.header.get(OWN_KEY)
+        if not isinstance(own, dict):
+            return assemble(batches, header, quality, dropped, connection)
+        header = _as_exported(header, own)
+        return _counted_as_exported(assemble(batches, header, quality, dropped, connection), own)
 
 
 def _not_a_trace(source: ByteSource, why: str) -> NotATraceError:
@@ -97,24 +105,60 @@ def _quality(document: Document, source: ByteSource) -> Quality:
 def _header(document: Document, batches: list[Batch]) -> Header:
     """What the members around the events say."""
     rest = dict(document.header)
+    if isinstance(rest.get(OWN_KEY), dict):
+        del rest[OWN_KEY]
     base_ns = _integer(rest.pop("baseTimeNanoseconds", None))
     distributed = _distributed(rest.get("distributedInfo"))
     flags = {flag: rest.pop(flag) for flag in _FLAGS if flag in rest}
     devices = rest.pop("deviceProperties", None)
     is_kineto = "schemaVersion" in rest or devices is not None
-    backend = distributed.get("backend")
     return Header(
         format="kineto" if is_kineto else "chrome",
         clock=_clock(base_ns, batches, is_kineto),
         base_ns=base_ns,
         rank=_index(distributed.get("rank")),
         world_size=_index(distributed.get("world_size")),
-        backend=backend if isinstance(backend, str) else None,
+        backend=_text(distributed.get("backend")),
         device_type=_device_type(batches),
         device_properties=json.dumps(devices) if devices else None,
         profiler_flags=json.dumps(flags) if flags else None,
         metadata=json.dumps(rest) if rest else None,
     )
+
+
+def _as_exported(header: Header, own: Mapping[str, Any]) -> Header:
+    """The header of an exported trace: what its source was is written in the file."""
+    clock = own.get("clock")
+    header = replace(
+        header,
+        format=_text(own.get("format")) or header.format,
+        clock=clock if clock in ("utc", "relative", "unknown") else header.clock,
+        backend=_text(own.get("backend")) or header.backend,
+        device_type=_text(own.get("device_type")) or header.device_type,
+    )
+    if header.world_size is None:
+        header = replace(header, world_size=_index(own.get("world_size")))
+    rank, rank_source = _index(own.get("rank")), own.get("rank_source")
+    if header.rank is None and rank is not None and rank_source in ("argument", "path"):
+        header = replace(header, rank=rank, rank_source=rank_source)
+    return header
+
+
+def _counted_as_exported(raw: RawTrace, own: Mapping[str, Any]) -> RawTrace:
+    """The events of the trace that was exported, if the file still has as many as were written."""
+    traces = raw.tables["traces"]
+    accounted = own.get("accounted")
+    if (
+        traces["source_events"][0].as_py() != own.get("events")
+        or not isinstance(accounted, dict)
+        or not all(type(count) is int and 0 <= count < 1 << 48 for count in accounted.values())
+    ):
+        return raw
+    counts = {"source_events": sum(accounted.values()), "accounted": json.dumps(accounted)}
+    for name, value in counts.items():
+        values = pa.array([value], traces.schema.field(name).type)
+        traces = traces.set_column(traces.column_names.index(name), name, values)
+    return replace(raw, tables={**raw.tables, "traces": traces})
 
 
 def _clock(base_ns: int | None, batches: list[Batch], is_kineto: bool) -> str:
@@ -150,6 +194,10 @@ def _integer(value: object) -> int | None:
     except (ValueError, OverflowError):
         return None
     return number if number is not None and abs(number) < 1 << 62 else None
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
 
 
 def _index(value: object) -> int | None:

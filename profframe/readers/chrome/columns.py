@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,7 @@ DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
     "gpu_user_annotation", "cuda_sync", "cuda_event", "mtia_ccp_events", "hpu_op",
 )  # fmt: skip
-_ALLOCATOR_DEVICES: Final = (
+ALLOCATOR_DEVICES: Final = (
     "CPU", "CUDA", "MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "VULKAN",
     "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
 )  # fmt: skip
@@ -28,8 +29,24 @@ _TABLES: Final = {"X": Table.EVENTS, "B": Table.EVENTS, "E": Table.EVENTS, "C": 
     dict.fromkeys("stf", Table.FLOWS)
 )
 """Where a phase goes; any other one is an instant."""
-_MEMORY_NAME: Final = "[memory]"
-_MEMORY_CATEGORIES: Final = (None, "cpu_instant_event")
+MEMORY_NAME: Final = "[memory]"
+INSTANT_CATEGORY: Final = "cpu_instant_event"
+_MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
+OWN_KEY: Final = "profframe"
+"""Member that an exported trace has in its header, and its slices among their arguments."""
+OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "scope": "INTEGER",
+        "overload_name": "VARCHAR",
+        "is_async": "BOOLEAN",
+        "is_remote": "BOOLEAN",
+        "is_legacy": "BOOLEAN",
+        "node_id": "BIGINT",
+        "device": "BIGINT",
+        "stream": "BIGINT",
+    }
+)
+"""Columns that Kineto has no word for, or not everywhere, and their SQL types."""
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
@@ -125,7 +142,7 @@ def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
     where = _by_code(
         members["ph"], [_TABLES.get(p, Table.INSTANTS) for p in phases], Table.INSTANTS
     )
-    is_memory = _is(members["name"], (_MEMORY_NAME,)) & _is(members["cat"], _MEMORY_CATEGORIES)
+    is_memory = _is(members["name"], (MEMORY_NAME,)) & _is(members["cat"], _MEMORY_CATEGORIES)
     where[is_memory & _is(members["ph"], ("i", "I", "X"))] = Table.MEMORY
     where[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = Table.THREADS
     return where
@@ -160,13 +177,25 @@ def _event_columns(rows: _Chosen) -> dict[str, pa.Array]:
         input_dims = pc.coalesce(input_dims, rows["old.Input dims"])
     sequence = rows["Sequence number"]
     finished = rows["finished"]
-    return columns | {
+    columns |= {
         "sequence_nr": pc.if_else(pc.greater_equal(sequence, 0), sequence, None),
         "is_async": pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished)),
         "input_dims": _on_texts(input_dims, _without_spaces),
         "input_strides": _on_texts(rows["Input Strides"], _without_spaces),
         "stack": _on_texts(rows["Call stack"], partial(pc.utf8_rtrim, characters=";")),
         **_device_columns(rows),
+    }
+    return columns | _own_columns(rows, columns)
+
+
+def _own_columns(rows: _Chosen, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """What an exported trace says itself: it goes before what is concluded."""
+    if f"{OWN_KEY}.{next(iter(OWN_COLUMNS))}" not in rows:
+        return {}
+    own = rows.all({column: f"{OWN_KEY}.{column}" for column in OWN_COLUMNS})
+    return {
+        column: pc.coalesce(given, columns[column]) if column in columns else given
+        for column, given in own.items()
     }
 
 
@@ -209,12 +238,12 @@ def _without_spaces(texts: pa.Array) -> pa.Array:
 
 def _memory_columns(rows: _Chosen) -> dict[str, pa.Array]:
     type_ = rows["Device Type"]
-    known = pc.if_else(pc.less(type_, len(_ALLOCATOR_DEVICES)), type_, None)
+    known = pc.if_else(pc.less(type_, len(ALLOCATOR_DEVICES)), type_, None)
     return (
         _key_columns(rows)
         | rows.all(_MEMORY_ARGS | {"time_ns": "time_ns"})
         | {
-            "device_type": pa.array(_ALLOCATOR_DEVICES).take(known),
+            "device_type": pa.array(ALLOCATOR_DEVICES).take(known),
             "device": pc.if_else(pc.greater(type_, 0), rows["Device Id"], None),
         }
     )

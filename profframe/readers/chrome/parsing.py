@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.chrome.columns import batch_of
+from profframe.readers.chrome.columns import OWN_COLUMNS, OWN_KEY, batch_of
 from profframe.readers.decimal_time import SCALE
 from profframe.readers.json_text import Parsed, Wave
 from profframe.readers.rows import Batch
@@ -45,16 +45,18 @@ _ARGS_TYPE: Final = json.dumps(
 )
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
 """Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
+_OWN_TYPE: Final = json.dumps({OWN_KEY: {**OWN_COLUMNS, "args": "JSON"}})
 
-_LOOK: Final = r"""
+_LOOK: Final = rf"""
     SELECT list_distinct(flatten(json_keys(t, '$[*]'))),
            CASE WHEN contains(t, 'nan') OR contains(t, 'NaN') OR contains(t, 'NAN')
                      OR contains(t, 'inf') OR contains(t, 'Inf') OR contains(t, 'INF')
-                THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')
+                THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}}]')
                 ELSE false END,
-           contains(t, 'external id') OR contains(t, 'Input dims')
+           contains(t, 'external id') OR contains(t, 'Input dims'),
+           contains(t, '"{OWN_KEY}"')
     FROM pieces"""
-"""Of each piece: keys of its events, numbers not of JSON, old spellings."""
+"""Of each piece: keys of its events, numbers not of JSON, old spellings, columns of our own."""
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
@@ -80,6 +82,7 @@ class _Look:
     non_finite: bool
     other_keys: bool
     old_args: bool
+    own_args: bool
 
     @property
     def query(self) -> str:
@@ -88,7 +91,22 @@ class _Look:
         if self.other_keys:
             rows, args, kept = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
         old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if self.old_args else ""
-        return f"SELECT {kept}, from_json({args}, '{_ARGS_TYPE}') AS given{old} FROM ({rows})"
+        own = ""
+        if self.own_args:
+            kept, own = "event", _own(args)
+        return f"SELECT {kept}, from_json({args}, '{_ARGS_TYPE}') AS given{old}{own} FROM ({rows})"
+
+
+def _own(args: str) -> str:
+    """SQL: what an exported trace says itself, and the arguments without it and what follows it."""
+    mark = f"""strpos({args}, '"{OWN_KEY}":{{')"""
+    return f""",
+        from_json({args}, '{_OWN_TYPE}').{OWN_KEY} AS {OWN_KEY},
+        CASE WHEN {OWN_KEY} IS NULL OR {mark} = 0 THEN {args}
+             WHEN {mark} = 2 THEN {OWN_KEY}.args
+             WHEN json_valid(left({args}, {mark} - 2) || '}}')
+             THEN left({args}, {mark} - 2) || '}}'
+             ELSE {args} END::VARCHAR AS args"""
 
 
 class Parser:
@@ -168,6 +186,7 @@ def _look(cursor: duckdb.DuckDBPyConnection) -> _Look:
         non_finite=any(row[1] for row in found),
         other_keys=not keys.issubset(_KEYS),
         old_args=any(row[2] for row in found),
+        own_args=any(row[3] for row in found),
     )
 
 
