@@ -29,7 +29,7 @@ Source = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
-_SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt))+\Z")
+_SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db))+\Z")
 
 
 @dataclass(frozen=True, slots=True)

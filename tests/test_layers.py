@@ -46,6 +46,8 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/columns.py": "the same",
     "readers/chrome/parsing.py": "the same",
     "export/chrome.py": "its writer",
+    "readers/nsys.py": "the reader of Nsight Systems' databases",
+    "readers/nvprof.py": "the reader of nvprof's databases",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
-from profframe.readers import chrome
-from profframe.readers.bytes import ByteSource, Progress
+from profframe.errors import NotATraceError
+from profframe.readers import chrome, nsys, nvprof, sqlite
+from profframe.readers.bytes import ByteSource, Progress, beginning
 from profframe.readers.rows import Header, RawTrace
 
 __all__ = ["Header", "RawTrace", "read"]
+
+_MOST_TABLES: Final = 6
+_REPORTS: Final = (".nsys-rep", ".qdrep", ".qdstrm")
+"""Endings of reports that only Nsight Systems itself can read."""
 
 
 def read(path: Path, progress: Progress | None = None) -> RawTrace:
@@ -28,4 +34,44 @@ def read(path: Path, progress: Progress | None = None) -> RawTrace:
     NotATraceError
         When it is not a trace of a known format.
     """
+    first = beginning(path)
+    if first.plain.startswith(sqlite.MAGIC):
+        if first.is_compressed:
+            raise NotATraceError(
+                f"{path}: a compressed SQLite database: decompress it, then load it"
+            )
+        return _read_database(path, progress)
+    if why := _unreadable(path, first.plain):
+        raise NotATraceError(f"{path}: {why}")
     return chrome.read(ByteSource(path, progress))
+
+
+def _read_database(path: Path, progress: Progress | None) -> RawTrace:
+    with sqlite.opened(path, progress) as database:
+        for reader in (nvprof, nsys):
+            if reader.knows(database):
+                raw: RawTrace = reader.read(database)
+                return raw
+        names = sorted(database.tables)
+    shown = ", ".join(names[:_MOST_TABLES]) + (", ..." if len(names) > _MOST_TABLES else "")
+    raise NotATraceError(
+        f"{path}: not a trace: an SQLite database with {shown or 'no tables'} (expected one that "
+        "nvprof -o wrote, with CUDA activities, or nsys export --type sqlite; CPU samples are no "
+        "trace)"
+    )
+
+
+def _unreadable(path: Path, first: bytes) -> str | None:
+    """Why a file of another profiler cannot be read, and what to do instead."""
+    text = first.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if path.suffix.lower() in _REPORTS and not text.startswith((b"{", b"[")):
+        return (
+            "a report of Nsight Systems, which only Nsight Systems reads: run nsys export --type "
+            f"sqlite {path.name} and load the .sqlite file"
+        )
+    if text.startswith(b"<"):
+        return (
+            "an XML or HTML document, not a trace (a session of the Visual Profiler holds no "
+            "events: profile with nvprof -o FILE, or use that file, and load it)"
+        )
+    return None

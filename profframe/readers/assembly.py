@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -57,6 +58,8 @@ def assemble(
     quality: Quality,
     dropped: int,
     connection: duckdb.DuckDBPyConnection,
+    *,
+    elsewhere: Mapping[str, int] = MappingProxyType({}),
 ) -> RawTrace:
     """The tables of the trace.
 
@@ -72,6 +75,9 @@ def assemble(
         Events of the source that are in no batch; `quality` says why.
     connection
         For what is best said in SQL.
+    elsewhere
+        Source events that are in no batch for another reason, by what they are to be called in
+        the account.
     """
     rows = gather(batches)
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
@@ -87,6 +93,8 @@ def assemble(
         "metadata": accounted.pop("threads"),
         "dropped": dropped,
     }
+    for name, count in elsewhere.items():
+        accounted[name] = accounted.get(name, 0) + count
     tables = {
         "events": _events(slices, quality),
         "memory": rows[Table.MEMORY].drop_columns(["pid", "tid"]),

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
 import pyarrow as pa
 from isal import igzip_lib, isal_zlib
@@ -119,6 +119,46 @@ class ByteSource:
             if not out:
                 return
             yield out
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The first bytes of a file, decompressed."""
+
+    plain: bytes
+    is_compressed: bool
+
+
+def beginning(path: Path) -> Beginning:
+    """What a file begins with, for whoever picks its reader.
+
+    Raises
+    ------
+    SourceError
+        When the file cannot be opened or read.
+    """
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_SIP)
+    except OSError as error:
+        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if raw.startswith(_GZIP):
+        return Beginning(_first_out(isal_zlib.decompressobj(wbits=31).decompress, raw), True)
+    if raw.startswith(_ZSTD):
+        stream = pa.CompressedInputStream(pa.BufferReader(raw), "zstd")
+        return Beginning(_first_out(stream.read, _SIP), True)
+    return Beginning(raw, False)
+
+
+_Argument = TypeVar("_Argument", bytes, int)
+
+
+def _first_out(decompress: Callable[[_Argument], bytes], argument: _Argument) -> bytes:
+    """What comes out of a stream; nothing where it is damaged."""
+    try:
+        return decompress(argument)
+    except (OSError, cast("type[Exception]", igzip_lib.IsalError)):
+        return b""
 
 
 def _sips(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,0 +1,171 @@
+"""What nvprof and Nsight Systems share: slices out of columns, and CUPTI's enumerations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.readers.demangle import demangled
+from profframe.readers.rows import Batch, Quality, Table, conform
+from profframe.readers.sqlite import Database
+from profframe.schema import TEXT
+
+UTC_NS: Final = 1_200_000_000_000_000_000
+"""A time from here on, in nanoseconds, is since the epoch (it is the year 2008)."""
+
+_COPY_KINDS: Final = (
+    None, "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
+    "HtoD unified", "DtoH unified", "DtoD unified",
+)  # fmt: skip
+_MEMORY_KINDS: Final = (
+    "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static",
+    "Managed Static",
+)  # fmt: skip
+_SYNCS: Final = ("Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Context Sync")
+
+
+def copy_name(kind: int, source: int, target: int) -> str:
+    """Name of a copy, as Kineto has it.
+
+    Examples
+    --------
+    >>> copy_name(1, 1, 3)
+    'Memcpy HtoD (Pageable -> Device)'
+    """
+    what = _at(_COPY_KINDS, kind) or "unknown"
+    ends = f"{_at(_MEMORY_KINDS, source) or 'Unknown'} -> {_at(_MEMORY_KINDS, target) or 'Unknown'}"
+    return f"Memcpy {what} ({ends})"
+
+
+def set_name(kind: int) -> str:
+    """Name of a memset, as Kineto has it."""
+    return f"Memset ({_at(_MEMORY_KINDS, kind) or 'Unknown'})"
+
+
+def sync_name(kind: int) -> str:
+    """Name of a synchronisation, as Kineto has it."""
+    return _at(_SYNCS, kind) or _SYNCS[0]
+
+
+def _at(texts: tuple[str | None, ...], number: int) -> str | None:
+    return texts[number] if 0 <= number < len(texts) else None
+
+
+def named(name: Callable[..., str | None], *codes: pa.Array) -> pa.Array:
+    """A text for each row, made once for each distinct combination of small numbers.
+
+    A number that is NULL is -1 for the function.
+    """
+    distinct = [pc.fill_null(code, -1).dictionary_encode() for code in codes]
+    combined = np.zeros(len(codes[0]), np.int64)
+    for code in distinct:
+        combined = combined * max(1, len(code.dictionary)) + code.indices.to_numpy()
+    combination = pa.array(combined).dictionary_encode()
+    texts: list[str | None] = []
+    for number in combination.dictionary.to_pylist():
+        parts: list[int] = []
+        rest = number
+        for code in reversed(distinct):
+            rest, place = divmod(rest, max(1, len(code.dictionary)))
+            parts.append(code.dictionary[place].as_py())
+        texts.append(name(*reversed(parts)))
+    return pa.array(texts, TEXT).take(combination.indices)
+
+
+def constant(value: object, count: int, type_: pa.DataType = TEXT) -> pa.Array:
+    """The same value for every row."""
+    return pa.repeat(pa.scalar(value, type_), count)
+
+
+def slices(start: pa.Array, end: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows of events: between two times in nanoseconds, and their other columns."""
+    count = len(start)
+    no = constant(value=False, count=count, type_=pa.bool_())
+    return conform(
+        Table.EVENTS,
+        {
+            "phase": constant("X", count),
+            "start_ns": start,
+            "dur_ns": pc.subtract(end, start),
+            "bad_dur": no,
+            "bad_time": no,
+            "rounded": no,
+            **columns,
+        },
+    )
+
+
+def marks(time: pa.Array, phase: str, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows of instants: a time in nanoseconds, and their other columns."""
+    count = len(time)
+    no = constant(value=False, count=count, type_=pa.bool_())
+    return conform(
+        Table.INSTANTS,
+        {
+            "phase": constant(phase, count),
+            "time_ns": time,
+            "bad_time": no,
+            "rounded": no,
+            **columns,
+        },
+    )
+
+
+def filtered(columns: Mapping[str, pa.Array], mask: pa.Array) -> dict[str, pa.Array]:
+    """Some rows of every column."""
+    return {name: array.filter(mask) for name, array in columns.items()}
+
+
+def lookup(ids: pa.Array, known: Mapping[str, pa.Array]) -> pa.Array:
+    """Text of each id, by columns ``id`` and ``text``; NULL where it has none."""
+    encoded = ids.dictionary_encode()
+    place = pc.index_in(encoded.dictionary, value_set=known["id"])
+    return known["text"].take(place).take(encoded.indices)
+
+
+def readable(names: pa.Array) -> pa.Array:
+    """Names of kernels, without C++'s mangling."""
+    encoded = names.dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    plain = demangled(texts)
+    if not plain:
+        return names
+    return pa.array([plain.get(text, text) for text in texts], TEXT).take(encoded.indices)
+
+
+def has_devices(batches: Iterable[Batch]) -> bool:
+    """Whether a slice ran on a device."""
+    columns = (batch[Table.EVENTS]["device"] for batch in batches if Table.EVENTS in batch)
+    return any(column.null_count < len(column) for column in columns)
+
+
+def device_lines(device: pa.Array, stream: pa.Array) -> pa.Array:
+    """What the line of a stream is called."""
+    return named(
+        lambda d, s: (f"device {d}" if d >= 0 else "device") + (f" stream {s}" if s >= 0 else ""),
+        device,
+        stream,
+    )
+
+
+def note_leftovers(
+    database: Database, quality: Quality, loaded: set[str], described: Callable[[str], bool]
+) -> dict[str, int]:
+    """What is in no row: tables that only describe, as ``metadata``, and each other one by name."""
+    accounted: dict[str, int] = {}
+    for name, table in database.tables.items():
+        if name in loaded or not table.rows:
+            continue
+        key = "metadata" if described(name) else name
+        accounted[key] = accounted.get(key, 0) + table.rows
+    left = {name: count for name, count in accounted.items() if name != "metadata"}
+    if left:
+        detail = ", ".join(f"{name} {count:,}" for name, count in sorted(left.items()))
+        quality.note("rows_not_loaded", sum(left.values()), detail)
+    for check, count in database.odd.items():
+        quality.note(check, count)
+    return accounted

@@ -1,0 +1,96 @@
+"""What PyTorch's ``emit_nvtx`` puts into the names of ranges.
+
+A range is called ``aten::add, seq = 7, op_id = 12, sizes = [[2, 3], []], input_op_ids = [(9,0)]``;
+each part but the name may be missing. Until 2020 a backward function had ``stashed seq = 7``: the
+number that its forward op had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.schema import INT32, INT64, TEXT
+
+BACKWARD: Final = 1
+"""RecordScope of a backward function."""
+
+_PARTS: Final = (
+    r"(?s)^(?P<name>.*?)"
+    r"(?P<numbered>, (?P<stashed>stashed )?seq = (?P<seq>-?\d{0,18}))?"
+    r"(?:, op_id = (?P<op>\d{1,18}))?"
+    r"(?:, sizes = (?P<sizes>\[[\[\]\d, -]*\]))?"
+    r"(?:, input_op_ids = (?P<inputs>\[[()\d, -]*\]))?$"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Names of ranges in parts.
+
+    ``is_op`` says that PyTorch named the range after an operator: a region of the user has no
+    sequence number, no shapes and, as a rule, no namespace. ``inputs`` are the ops that made its
+    inputs.
+    """
+
+    name: pa.Array
+    is_op: pa.Array
+    sequence_nr: pa.Array
+    external_id: pa.Array
+    input_dims: pa.Array
+    scope: pa.Array
+    inputs: pa.Array
+
+
+def split(texts: pa.Array) -> Ranges:
+    """The parts of each name; what PyTorch did not write is a name as a whole.
+
+    Examples
+    --------
+    >>> ranges = split(pa.array(["aten::add, seq = 7, sizes = [[2, 3]]", "forward"]))
+    >>> ranges.name.to_pylist(), ranges.sequence_nr.to_pylist(), ranges.input_dims.to_pylist()
+    (['aten::add', 'forward'], [7, None], ['[[2,3]]', None])
+    """
+    encoded = texts.dictionary_encode()
+    parts = _distinct(encoded.dictionary)
+    return Ranges(*(part.take(encoded.indices) for part in parts))
+
+
+def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
+    found = pc.extract_regex(texts, _PARTS)
+    name, numbered, stashed, seq, op, sizes, inputs = (
+        _not_empty(found.field(part))
+        for part in ("name", "numbered", "stashed", "seq", "op", "sizes", "inputs")
+    )
+    in_namespace = pc.and_(pc.is_valid(op), pc.match_substring(pc.fill_null(name, ""), "::"))
+    is_op = pc.or_(pc.or_(pc.is_valid(numbered), pc.is_valid(sizes)), in_namespace)
+    sequence = pc.if_else(pc.equal(seq, "-"), None, seq).cast(INT64)
+    number = pc.if_else(pc.greater_equal(sequence, 0), sequence, None)
+    scope = pc.if_else(pc.is_valid(stashed), pa.scalar(BACKWARD, INT32), pa.scalar(None, INT32))
+    return (
+        pc.if_else(pc.is_null(texts), None, pc.fill_null(name, "")),
+        is_op,
+        number,
+        op.cast(INT64),
+        pc.replace_substring(sizes, " ", ""),
+        scope,
+        inputs,
+    )
+
+
+def _not_empty(texts: pa.Array) -> pa.Array:
+    """Text of a part; one that was not there is NULL."""
+    return pc.if_else(pc.not_equal(texts, ""), texts, pa.scalar(None, TEXT))
+
+
+def with_inputs(args: pa.Array, inputs: pa.Array) -> pa.Array:
+    """Arguments as JSON text, with the ops that made the inputs."""
+    if inputs.null_count == len(inputs):
+        return args
+    member = pc.binary_join_element_wise('{"input_op_ids":"', inputs, '"', "")
+    rest = pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(args, 1), "")
+    whole = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
+    return pc.if_else(pc.is_valid(inputs), whole, args)
