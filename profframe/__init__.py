@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from profframe.errors import (
     AnswerError,
     ExportError,
+    MissingExtraError,
     NotATraceError,
     NoTraceFoundError,
     ParameterError,
@@ -24,6 +25,7 @@ from profframe.errors import (
 )
 
 if TYPE_CHECKING:
+    from profframe.capture import emit_nvtx, profile, record_function, schedule, trace_handler
     from profframe.loading import load
     from profframe.trace import Trace, answers
 
@@ -32,6 +34,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AnswerError",
     "ExportError",
+    "MissingExtraError",
     "NoTraceFoundError",
     "NotATraceError",
     "ParameterError",
@@ -43,13 +46,23 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "answers",
+    "emit_nvtx",
     "load",
+    "profile",
+    "record_function",
+    "schedule",
+    "trace_handler",
 ]
 
 _HOMES: Final = {
     "Trace": "profframe.trace",
     "answers": "profframe.trace",
+    "emit_nvtx": "profframe.capture",
     "load": "profframe.loading",
+    "profile": "profframe.capture",
+    "record_function": "profframe.capture",
+    "schedule": "profframe.capture",
+    "trace_handler": "profframe.capture",
 }
 """Where the names are whose modules take long to import."""
 

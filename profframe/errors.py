@@ -9,6 +9,7 @@
       StoreError              a Parquet store that cannot be read or written
         StoreVersionError     written with a schema version that this release does not know
       ExportError             a file that cannot be written
+      MissingExtraError       a package that is not installed; the message has the pip line
       AnswerError             a question that cannot be answered
         UnknownNameError      no answer, table or column of that name; suggests the nearest
         ParameterError        a parameter that the answer or method does not take
@@ -48,6 +49,10 @@ class StoreVersionError(StoreError):
 
 class ExportError(ProfframeError):
     """A file could not be written."""
+
+
+class MissingExtraError(ProfframeError):
+    """A package is not installed that this needs; the message has the pip line."""
 
 
 class AnswerError(ProfframeError):

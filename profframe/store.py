@@ -225,6 +225,48 @@ def scan(path: str | os.PathLike[str]) -> Store:
     return Store(root, tuple(folders))
 
 
+def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
+    """Whether a (run, rank) has a folder of its own in a store.
+
+    Parameters
+    ----------
+    path
+        The store; it need not exist.
+    run, rank
+        Names of the trace.
+
+    Returns
+    -------
+    bool
+        True if `add` would not write it.
+    """
+    folder = Path(path) / f"run={component(run)}" / f"rank={rank}"
+    return folder.exists() or folder.with_name(_SET_ASIDE + folder.name).exists()
+
+
+def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
+    """Write one (run, rank) into a store, unless it has one of that name.
+
+    Parameters
+    ----------
+    tables
+        As for `write`, of one (run, rank).
+    path
+        The store; made if it does not exist.
+
+    Returns
+    -------
+    bool
+        False if there is one already, of whatever process: nothing has been written.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written; what was in the store is still there.
+    """
+    return _write(tables, path, replace=False)
+
+
 def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
     """Write every (run, rank) of some tables into a store; one that is there already is replaced.
 
@@ -240,6 +282,11 @@ def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
     StoreError
         Something cannot be written; what was in the store is still there.
     """
+    _write(tables, path, replace=True)
+
+
+def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
+    """Whether all were written."""
     root = Path(path)
     parts = {name: _by_trace(table) for name, table in tables.items()}
     unnamed = {key for part in parts.values() for key in part} - parts["traces"].keys()
@@ -249,13 +296,15 @@ def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
+        written = True
         for run, rank in parts["traces"]:
             one = {name: part.get((run, rank), tables[name][:0]) for name, part in parts.items()}
-            _write_one(one, root, component(run), rank)
+            written &= _write_one(one, root, component(run), rank, replace=replace)
     except OSError as error:
         raise StoreError(
             f"{error.filename or root}: cannot write the store: {error.strerror or error}"
         ) from error
+    return written
 
 
 def component(run: str) -> str:
@@ -347,7 +396,9 @@ def _by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
     return {key: pa.concat_tables(parts) for key, parts in slices.items()}
 
 
-def _write_one(tables: Mapping[str, pa.Table], root: Path, run: str, rank: int) -> None:
+def _write_one(
+    tables: Mapping[str, pa.Table], root: Path, run: str, rank: int, *, replace: bool
+) -> bool:
     temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
     try:
         fresh = temporary / f"rank={rank}"
@@ -364,13 +415,13 @@ def _write_one(tables: Mapping[str, pa.Table], root: Path, run: str, rank: int) 
                 writer.write_table(table, ROW_GROUP)
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
-        _publish(fresh, root / f"run={run}" / fresh.name)
+        return _publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _publish(fresh: Path, target: Path) -> None:
-    """Put a folder in the place of another, or where there is none."""
+def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
+    """Put a folder where there is none, or in the place of another, if that may be."""
     target.parent.mkdir(exist_ok=True)
     aside = target.with_name(_SET_ASIDE + target.name)
     if aside.exists() and not target.exists():
@@ -380,11 +431,14 @@ def _publish(fresh: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
             raise
+        if not replace:
+            return False
         if not _exchange(fresh, target):
             shutil.rmtree(aside, ignore_errors=True)
             target.rename(aside)
             fresh.rename(target)
     shutil.rmtree(aside, ignore_errors=True)
+    return True
 
 
 def _exchange(one: Path, other: Path) -> bool:
