@@ -62,6 +62,13 @@ COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
     {table: MappingProxyType(_columns(table)) for table in Table}
 )
 """Columns of a batch, and their types: the schema's, and what `assembly` needs to make the rest."""
+GIVEN: Final[Mapping[str, pa.DataType]] = MappingProxyType(
+    dict.fromkeys(("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns"), INT64)
+)
+"""What some sources know of their events and others leave to the facts; kept where it is given.
+
+``kernel_ns`` is device time of a host slice that no device slice stands for.
+"""
 
 
 def time_column(table: Table) -> str:
@@ -76,10 +83,11 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     those that are negative or too large are unknown.
     """
     count = len(next(iter(columns.values())))
+    types = COLUMNS[table] | {name: type_ for name, type_ in GIVEN.items() if name in columns}
     return pa.table(
         {
             name: _typed(columns[name], type_) if name in columns else pa.nulls(count, type_)
-            for name, type_ in COLUMNS[table].items()
+            for name, type_ in types.items()
         }
     )
 
@@ -108,7 +116,9 @@ def gather(batches: Sequence[Batch]) -> dict[Table, pa.Table]:
     for table in Table:
         empty = pa.table({name: pa.array([], type_) for name, type_ in COLUMNS[table].items()})
         parts = [batch[table] for batch in batches if table in batch]
-        gathered[table] = pa.concat_tables([empty, *parts]).unify_dictionaries()
+        gathered[table] = pa.concat_tables(
+            [empty, *parts], promote_options="default"
+        ).unify_dictionaries()
     return gathered
 
 

@@ -119,7 +119,7 @@ def _header(document: Document, batches: list[Batch]) -> Header:
         rank=_index(distributed.get("rank")),
         world_size=_index(distributed.get("world_size")),
         backend=_text(distributed.get("backend")),
-        device_type=_device_type(batches),
+        device_type=device_type_of(batches),
         device_properties=json.dumps(devices) if devices else None,
         profiler_flags=json.dumps(flags) if flags else None,
         metadata=json.dumps(rest) if rest else None,
@@ -205,7 +205,8 @@ def _index(value: object) -> int | None:
     return number if number is not None and 0 <= number < 1 << 31 else None
 
 
-def _device_type(batches: list[Batch]) -> str | None:
+def device_type_of(batches: list[Batch]) -> str | None:
+    """Type of the devices that something ran on, by the categories of all rows."""
     categories: set[str] = set()
     for batch in batches:
         for table in (Table.EVENTS, Table.FLOWS):

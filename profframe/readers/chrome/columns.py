@@ -78,12 +78,14 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     ----------
     members
         One array for each member of the events and of their arguments, by its name; what is in
-        ``old.`` has an old spelling, and ``time_text.`` is there where a time was not read.
+        ``old.`` has an old spelling, and ``time_text.`` is there where a time was not read. In
+        place of the decimals ``ts`` and ``dur`` may be whole nanoseconds, ``time_ns`` and
+        ``dur_ns``.
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = members[name].dictionary_encode()
-    members |= _times(members)
+    members |= _exact(members) if "time_ns" in members else _times(members)
     where = _destinations(members)
     found = np.flatnonzero(np.bincount(where, minlength=len(Table)))
     batch: dict[Table, pa.Table] = {}
@@ -128,6 +130,12 @@ def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         "bad_dur": pa.array(bad_duration),
         "rounded": pa.array(start.rounded | duration.rounded),
     }
+
+
+def _exact(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """What is to be said of times that were whole numbers to begin with: nothing."""
+    no = pa.array(np.zeros(len(members["time_ns"]), np.bool_))
+    return dict.fromkeys(("bad_time", "bad_dur", "rounded"), no)
 
 
 def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:

@@ -38,11 +38,12 @@ _EVENT_TYPE: Final = json.dumps(
 )
 """The decimals make DuckDB keep the text of every number; else all would go through a double."""
 _TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(("ts", "dur"), "VARCHAR")])
-_ARGS_TYPE: Final = json.dumps(
+ARGS_TYPE: Final = json.dumps(
     dict.fromkeys(_INTEGER_ARGS, "BIGINT")
     | dict.fromkeys(_TEXT_ARGS, "VARCHAR")
     | {"finished": "BOOLEAN"}
 )
+"""What is read of an event's arguments."""
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
 """Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
 _OWN_TYPE: Final = json.dumps({OWN_KEY: {**OWN_COLUMNS, "args": "JSON"}})
@@ -94,7 +95,7 @@ class _Look:
         own = ""
         if self.own_args:
             kept, own = "event", _own(args)
-        return f"SELECT {kept}, from_json({args}, '{_ARGS_TYPE}') AS given{old}{own} FROM ({rows})"
+        return f"SELECT {kept}, from_json({args}, '{ARGS_TYPE}') AS given{old}{own} FROM ({rows})"
 
 
 def _own(args: str) -> str:
