@@ -8,6 +8,7 @@ element.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -38,31 +39,40 @@ class NoArrayError(ValueError):
 
 @dataclass(slots=True)
 class Wave:
-    """Consecutive pieces: the offsets of each in ``text``, which begins at byte ``start``."""
+    """Consecutive pieces with a comma between each two; the first begins at byte ``start``.
 
-    text: bytes
-    bounds: list[tuple[int, int]]
+    ``behind`` is what follows the last: a comma, but for the piece that ends the text.
+    """
+
+    pieces: list[bytes | memoryview]
     start: int
+    behind: bytes = b","
 
     @property
     def end(self) -> int:
         """Byte of the stream behind the last piece."""
-        return self.start + self.bounds[-1][1]
+        return self._begin(len(self.pieces)) - 1
 
     def span(self, first: int, behind: int) -> tuple[bytes, int]:
         """Text of the pieces from `first` up to `behind`, commas and all, and its first byte."""
-        begin = self.bounds[first][0]
-        return self.text[begin : self.bounds[behind - 1][1] + 1], self.start + begin
+        last = self.behind if behind == len(self.pieces) else b","
+        return b",".join(self.pieces[first:behind]) + last, self._begin(first)
 
-    def arrays(self) -> tuple[bytes, list[int]]:
-        """All pieces, each as the text of an array of its own, and where each begins."""
-        text = memoryview(self.text)
-        parts: list[bytes | memoryview] = []
+    def arrays(self, into: bytearray) -> list[int]:
+        """Write each piece as the text of an array of its own; gives where each begins."""
         offsets = [0]
-        for begin, end in self.bounds:
-            parts += (b"[", text[begin:end], b"]")
-            offsets.append(offsets[-1] + end - begin + 2)
-        return b"".join(parts), offsets
+        for piece in self.pieces:
+            begin, end = offsets[-1], offsets[-1] + len(piece) + 2
+            if len(into) < end:
+                into.extend(bytes(end - len(into)))
+            into[begin] = ord("[")
+            into[begin + 1 : end - 1] = piece
+            into[end - 1] = ord("]")
+            offsets.append(end)
+        return offsets
+
+    def _begin(self, piece: int) -> int:
+        return self.start + sum(len(before) + 1 for before in self.pieces[:piece])
 
 
 @dataclass(slots=True)
@@ -170,19 +180,21 @@ class ArrayReader(Generic[Rows]):
             yield future.result()
 
     def _waves(self, text: bytes, start: int) -> Iterator[Wave]:
-        searched = PIECE
-        while True:
-            bounds, searched = _cut(text, searched)
-            if bounds:
-                end = bounds[-1][1] + 1
-                for first in range(0, len(bounds), WAVE // PIECE):
-                    yield Wave(text, bounds[first : first + WAVE // PIECE], start)
-                text, start, searched = text[end:], start + end, max(PIECE, searched - end)
-            block = next(self._blocks, b"")
-            if not block:
-                yield Wave(text, [(0, len(text))], start)
-                return
-            text += block
+        """Pieces of each block; only the one that goes over its end is copied."""
+        held: list[bytes | memoryview] = []
+        for block in itertools.chain((text,), self._blocks):
+            view, begin = memoryview(block), 0
+            pieces: list[bytes | memoryview] = []
+            for comma in _commas(block, PIECE - sum(map(len, held))):
+                held.append(view[begin:comma])
+                pieces.append(held[0] if len(held) == 1 else b"".join(held))
+                held, begin = [], comma + 1
+            held.append(view[begin:])
+            for first in range(0, len(pieces), WAVE // PIECE):
+                wave = Wave(pieces[first : first + WAVE // PIECE], start)
+                start = wave.end + 1
+                yield wave
+        yield Wave([b"".join(held)], start, behind=b"")
 
     def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
         """Rows in the order of the text; what did not parse is repaired first."""
@@ -265,18 +277,12 @@ class ArrayReader(Generic[Rows]):
             self.document.header = header
 
 
-def _cut(text: bytes, searched: int) -> tuple[list[tuple[int, int]], int]:
-    """Bounds of the pieces that end in `text`, about `PIECE` long, and where to search on."""
-    bounds: list[tuple[int, int]] = []
-    begin = 0
-    while searched < len(text):
-        match = _CUT.search(text, searched)
-        if match is None:
-            return bounds, max(searched, len(text) - 64)
-        bounds.append((begin, match.start(1)))
-        begin = match.end(1)
-        searched = begin + PIECE
-    return bounds, searched
+def _commas(text: bytes, searched: int) -> Iterator[int]:
+    """Offsets of commas between elements, about `PIECE` apart, from a place on."""
+    searched = max(0, searched)
+    while match := _CUT.search(text, searched):
+        yield match.start(1)
+        searched = match.end(1) + PIECE
 
 
 def _array_start(text: bytearray, key: str, seen: int) -> int | None:

@@ -146,6 +146,33 @@ def test_an_argument_whose_name_differs_in_case_is_another(load: Load) -> None:
     assert (row["correlation"], row["stream"], row["ev_idx"]) == (None, 2, None)
 
 
+@pytest.mark.parametrize(
+    ("members", "args"),
+    [
+        ('"more":1', {"more": 1}),
+        ('"a:b":{"c:d":"e:f"}', {"a:b": {"c:d": "e:f"}}),
+        ('"more":":","name":"a::b"', {"more": ":"}),
+        ('"more":1,"cat":"\\u003a"', {"more": 1}),
+        ('"name":"\\u003A","args":{"k":"\\u003a"},"more":null', {"k": ":", "more": None}),
+        ('"dur":null,"more":1', {"more": 1}),
+        ('"name":"x","name":"y"', None),
+        ('"args":{"a":{"b":[":"]},"c:":":"}', {"a": {"b": [":"]}, "c:": ":"}),
+        ('"args":"t:ext","more":2', {"args": "t:ext", "more": 2}),
+    ],
+)
+def test_a_key_without_a_column_is_found_whatever_colons_there_are(
+    load: Load, members: str, args: object
+) -> None:
+    plain = '{"ph":"i","ts":1,"name":"aten::add","args":{"a:":":"}}'
+    found = load(f'[{plain},{{"ph":"i","ts":2,{members}}},{plain}]').tables["instants"]["args"]
+    texts = found.to_pylist()
+    assert [None if text is None else json.loads(text) for text in texts] == [
+        {"a:": ":"},
+        args,
+        {"a:": ":"},
+    ]
+
+
 def test_no_sequence_number_is_null(load: Load) -> None:
     assert one(load([event(args={"Sequence number": -1})]))["sequence_nr"] is None
 

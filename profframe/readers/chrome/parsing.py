@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -48,16 +50,16 @@ _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARC
 """Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
 _OWN_TYPE: Final = json.dumps({OWN_KEY: {**OWN_COLUMNS, "args": "JSON"}})
 
-_LOOK: Final = rf"""
-    SELECT list_distinct(flatten(json_keys(t, '$[*]'))),
-           CASE WHEN contains(t, 'nan') OR contains(t, 'NaN') OR contains(t, 'NAN')
-                     OR contains(t, 'inf') OR contains(t, 'Inf') OR contains(t, 'INF')
-                THEN regexp_matches(t, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}}]')
-                ELSE false END,
-           contains(t, 'external id') OR contains(t, 'Input dims'),
-           contains(t, '"{OWN_KEY}"')
-    FROM pieces"""
-"""Of each piece: keys of its events, numbers not of JSON, old spellings, columns of our own."""
+_OWN: Final = f'"{OWN_KEY}"'
+_SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
+"""Words that a piece seldom holds: what has none of them needs no closer look."""
+_NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
+_OLD_SPELLING: Final = r"external id|Input dims"
+_ESCAPED_COLON: Final = r"\\u003[aA]"
+_CACHED: Final = 64 << 10
+"""Bytes that stay in a processor's cache while they are looked at twice."""
+
+_KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(flatten(json_keys(t, '$[*]'))) FROM pieces"
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
@@ -78,24 +80,31 @@ _ROWS_WITH_OTHER_KEYS: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What a first look at a wave's pieces found."""
+    """What a first look at the text of a wave's pieces found."""
 
     non_finite: bool
-    other_keys: bool
     old_args: bool
+    escaped_colon: bool
     own_args: bool
 
-    @property
-    def query(self) -> str:
-        """One row per event: its members, those of its arguments, and its arguments with others."""
-        rows, args, kept = _EVENTS, "event.args", "event"
-        if self.other_keys:
-            rows, args, kept = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
-        old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if self.old_args else ""
-        own = ""
-        if self.own_args:
-            kept, own = "event", _own(args)
-        return f"SELECT {kept}, from_json({args}, '{ARGS_TYPE}') AS given{old}{own} FROM ({rows})"
+
+def _look(pieces: pa.LargeStringArray) -> _Look:
+    texts = pl.Series(pieces)
+    suspects = texts.filter(texts.str.contains(_SUSPECT))
+    patterns = (_NON_FINITE, _OLD_SPELLING, _ESCAPED_COLON, _OWN)
+    return _Look(*(suspects.str.contains(pattern).any() for pattern in patterns))
+
+
+def _query(look: _Look, *, other_keys: bool) -> str:
+    """One row per event: its members, those of its arguments, and its arguments with others."""
+    rows, args, kept = _EVENTS, "event.args", "event"
+    if other_keys:
+        rows, args, kept = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
+    old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if look.old_args else ""
+    own = ""
+    if look.own_args:
+        kept, own = "event", _own(args)
+    return f"SELECT {kept}, from_json({args}, '{ARGS_TYPE}') AS given{old}{own} FROM ({rows})"
 
 
 def _own(args: str) -> str:
@@ -110,17 +119,26 @@ def _own(args: str) -> str:
              ELSE {args} END::VARCHAR AS args"""
 
 
+class _Scratch(threading.local):
+    """Memory that each thread uses again for the text of a wave."""
+
+    def __init__(self) -> None:
+        self.text = bytearray()
+
+
 class Parser:
     """Makes rows of text; each call has a cursor of its own, so that calls run in parallel."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
+        self._expects_other_keys = False
+        self._scratch = _Scratch()
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
-        text, offsets = wave.arrays()
-        pieces = _pieces(text, offsets)
-        count = len(wave.bounds)
+        text = self._scratch.text
+        pieces = _pieces(text, wave.arrays(text))
+        count = len(wave.pieces)
         rows = self._rows(pieces, strict=True)
         if rows is not None:
             return Parsed(wave, [(0, count, rows)])
@@ -136,28 +154,70 @@ class Parser:
         with self._connection.cursor() as cursor:
             cursor.register("pieces", pa.table({"t": pieces}))
             try:
-                look = _look(cursor)
+                pieces.validate(full=True)
+                look = _look(pieces)
                 if strict and look.non_finite:
                     return None
-                members = _members(cursor.sql(look.query).to_arrow_table())
+                members = self._parse(cursor, pieces, look)
                 if strict and members["ph"].null_count and _no_objects(cursor):
                     return None
                 if _lacks_times(members):
                     members |= _members(cursor.sql(_TIME_TEXTS).to_arrow_table())
-            except (duckdb.Error, UnicodeDecodeError):
+            except (duckdb.Error, pa.ArrowInvalid):
+                return None
+            except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
                 return None
         return batch_of(members)
+
+    def _parse(
+        self, cursor: duckdb.DuckDBPyConnection, pieces: pa.LargeStringArray, look: _Look
+    ) -> dict[str, pa.Array]:
+        """Members of the events. Keys without a column are rare, and looked for afterwards."""
+        if not (self._expects_other_keys or look.escaped_colon):
+            rows = cursor.sql(_query(look, other_keys=False)).to_arrow_table()
+            if _all_colons_known(pieces, _whole(rows["event"])):
+                return _members(rows)
+        found = {key for row in cursor.execute(_KEYS_OF_EVENTS).fetchall() for key in row}
+        self._expects_other_keys |= not found.issubset(_KEYS)
+        query = _query(look, other_keys=self._expects_other_keys)
+        return _members(cursor.sql(query).to_arrow_table())
+
+
+def _all_colons_known(pieces: pa.LargeStringArray, events: pa.StructArray) -> bool:
+    """Whether the events have no other keys than those with a column.
+
+    Each key has a colon, and any other colon is inside of a text. So the colons of the text are
+    those of the keys that were found and of their values, or there are more keys (or one twice).
+    """
+    members = events.flatten()
+    keys = sum(len(values) - values.null_count for values in members)
+    inside = sum(_colons(values) for values in members if pa.types.is_string(values.type))
+    return _colons(pieces) == int(keys) + inside
+
+
+def _colons(texts: pa.Array) -> int:
+    """Colons in all texts together."""
+    _, bounds, text = texts.buffers()
+    if text is None:
+        return 0
+    width = np.int64 if pa.types.is_large_string(texts.type) else np.int32
+    first, last = np.frombuffer(bounds, width)[[texts.offset, texts.offset + len(texts)]]
+    letters = np.frombuffer(text, np.uint8)[first:last]
+    parts = (letters[i : i + _CACHED] for i in range(0, letters.size, _CACHED))
+    return sum(int(np.count_nonzero(part == ord(":"))) for part in parts)
 
 
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
     """The members of the structures in the rows, each as one array; a later one replaces one."""
     flat = rows.flatten()
     return {
-        name.removeprefix("event.").removeprefix("given."): (
-            column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        )
+        name.removeprefix("event.").removeprefix("given."): _whole(column)
         for name, column in zip(flat.column_names, flat.columns, strict=True)
     }
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _no_objects(cursor: duckdb.DuckDBPyConnection) -> bool:
@@ -175,20 +235,9 @@ def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
     )
 
 
-def _pieces(text: bytes, offsets: list[int]) -> pa.LargeStringArray:
+def _pieces(text: bytes | bytearray, offsets: list[int]) -> pa.LargeStringArray:
     bounds = pa.py_buffer(np.asarray(offsets, dtype=np.int64))
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
-
-
-def _look(cursor: duckdb.DuckDBPyConnection) -> _Look:
-    found = cursor.execute(_LOOK).fetchall()
-    keys = {key for row in found for key in row[0] or ()}
-    return _Look(
-        non_finite=any(row[1] for row in found),
-        other_keys=not keys.issubset(_KEYS),
-        old_args=any(row[2] for row in found),
-        own_args=any(row[3] for row in found),
-    )
 
 
 def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:
