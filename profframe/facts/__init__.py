@@ -13,7 +13,9 @@ from profframe.facts.launches import launches
 from profframe.facts.memory import memory
 from profframe.facts.nesting import nesting
 from profframe.facts.overloads import overloads
+from profframe.facts.python_stacks import python_stacks
 from profframe.facts.scopes import scopes
+from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
 
 __all__ = ["FACTS", "RULES", "Classifier", "Fact", "Rule", "Tables", "add_facts"]
@@ -29,6 +31,8 @@ FACTS: Final[tuple[Fact, ...]] = (
     memory,
     flops,
     forward,
+    stacks,
+    python_stacks,
 )
 """All facts, in the order they run: each may use the columns of those before it."""
 

@@ -72,6 +72,16 @@ def source_order(events: pa.Table) -> Ints:
     return numbers(events, "ev_idx", missing=_LAST)
 
 
+def last_equal(keys: Ints, values: Ints, wanted: Ints) -> Ints:
+    """For each wanted key the last value that has it, or -1."""
+    if not keys.size:
+        return np.full(wanted.size, -1, np.int64)
+    order = np.argsort(keys, kind="stable")
+    place = np.searchsorted(keys[order], wanted, side="right") - 1
+    at = order[place]
+    return np.where((place >= 0) & (keys[at] == wanted), values[at], -1)
+
+
 def ids(rows: Ints) -> pa.Array:
     """Row numbers as event ids; -1 is NULL."""
     return pa.array(rows, pa.int64(), mask=rows < 0)

@@ -13,6 +13,7 @@ from profframe.facts.columns import (
     ids,
     is_kind,
     is_text,
+    last_equal,
     numbers,
     present,
     source_order,
@@ -41,7 +42,7 @@ def forward(tables: Tables) -> Tables:
     if backward.any():
         starts, ends = _arrows(tables, numbered, backward)
         rows = np.flatnonzero(backward)
-        of_thread = _forward_threads(tables, rows, starts, ends)
+        of_thread = forward_threads(tables, rows, starts, ends)
         found[rows] = _by_number(events, np.flatnonzero(numbered & ~backward), rows, of_thread)
         found[ends] = starts
     return with_columns(tables, "events", fwd_id=ids(found))
@@ -80,34 +81,32 @@ def _op_at(tables: Tables, flows: pa.Table, marks: Ints, among: Mask) -> Ints:
     """The row that begins where each mark is; of several the outermost, as sources bind them."""
     events = tables["events"]
     rows = np.flatnonzero(among)
-    thread, start = numbers(events, "thread")[rows], numbers(events, "start_ns")[rows]
-    order = np.lexsort(
-        (source_order(events)[rows], -numbers(events, "dur_ns")[rows], start, thread)
-    )
-    places = np.stack([thread[order], start[order]], axis=1)
-    wanted = np.stack([numbers(flows, "thread")[marks], numbers(flows, "time_ns")[marks]], axis=1)
-    distinct, number = np.unique(np.concatenate([places, wanted]), axis=0, return_inverse=True)
-    number = number.reshape(-1)
-    first = np.full(len(distinct), -1, np.int64)
-    first[number[: rows.size][::-1]] = rows[order][::-1]
-    return first[number[rows.size :]]
+    if not rows.size:
+        return np.full(marks.size, -1, np.int64)
+    thread, start = numbers(events, "thread"), numbers(events, "start_ns")
+    shortest_first = numbers(events, "dur_ns")[rows]
+    rows = rows[np.lexsort((-source_order(events)[rows], shortest_first))]
+    moments = np.unique(start[rows])
+    keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])
+    at = numbers(flows, "time_ns")[marks]
+    moment = np.minimum(np.searchsorted(moments, at), moments.size - 1)
+    wanted = numbers(flows, "thread")[marks] * moments.size + moment
+    return last_equal(keys, rows, np.where(moments[moment] == at, wanted, -1))
 
 
-def _forward_threads(tables: Tables, rows: Ints, starts: Ints, ends: Ints) -> Ints:
+def forward_threads(tables: Tables, rows: Ints, forwards: Ints, backwards: Ints) -> Ints:
     """For each backward op the thread of its forward op; -1 where that is not known.
 
-    The source has its own numbers for threads. An arrow says which is which; else a thread whose
-    id is that number.
+    The source has its own numbers for threads. Each pair of a forward and its backward op says
+    which is which; else it is the thread whose id is that number.
     """
     events, threads = tables["events"], tables["threads"]
-    number = numbers(events, "fwd_thread")
+    thread, number = numbers(events, "thread"), numbers(events, "fwd_thread")
     known = dict(zip(threads["tid"].to_pylist(), threads["thread"].to_pylist(), strict=True))
-    thread_of = {
-        n: known.get(str(n), -1) if n > 0 else -1 for n in np.unique(number[rows]).tolist()
-    }
-    thread = numbers(events, "thread")
-    thread_of |= dict(zip(number[ends].tolist(), thread[starts].tolist(), strict=True))
     distinct, which = np.unique(number[rows], return_inverse=True)
+    thread_of = {n: known.get(str(n), -1) if n > 0 else -1 for n in distinct.tolist()}
+    pairs = zip(number[backwards].tolist(), thread[forwards].tolist(), strict=True)
+    thread_of |= {n: found for n, found in pairs if n > 0}
     return np.array([thread_of[n] for n in distinct.tolist()], np.int64)[which]
 
 

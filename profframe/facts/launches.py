@@ -11,6 +11,7 @@ from profframe.facts.columns import (
     column,
     ids,
     is_kind,
+    last_equal,
     numbers,
     present,
     with_columns,
@@ -27,6 +28,7 @@ def launches(tables: Tables) -> Tables:
 
     A slice on a device belongs to the runtime or driver call with its correlation, and so to the
     innermost host op around that call; to the op of its External id only where there is no call.
+    In a source without such ids it may belong to an annotation.
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
     ``device_ns`` of a host slice is the sum of what was launched inside it; a call within an op
     has none of its own, as in torch. An annotation on a device has its duration, and costs its
@@ -88,13 +90,13 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     calls = np.flatnonzero(makes_calls & (correlation != 0))
     start = numbers(events, "start_ns")
     calls = calls[np.lexsort((calls, -numbers(events, "dur_ns")[calls], start[calls]))]
-    anywhere = _last_equal(correlation[calls], calls, correlation[device])
+    anywhere = last_equal(correlation[calls], calls, correlation[device])
     processes = np.unique(process[makes_calls])
     if processes.size < 2:
         return anywhere
     distinct = np.unique(correlation)
     key = process * distinct.size + np.searchsorted(distinct, correlation)
-    within = _last_equal(key[calls], calls, key[device])
+    within = last_equal(key[calls], calls, key[device])
     own_process = np.isin(process[device], processes) & ~_on_device_line(events)[device]
     found = np.where(own_process, within, anywhere)
     found[correlation[device] == 0] = -1
@@ -109,27 +111,30 @@ def _on_device_line(events: pa.Table) -> Mask:
     return line
 
 
-def _last_equal(keys: Ints, values: Ints, wanted: Ints) -> Ints:
-    """For each wanted key the last value that has it, or -1."""
-    if not keys.size:
-        return np.full(wanted.size, -1, np.int64)
-    order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], wanted, side="right") - 1
-    at = order[place]
-    return np.where((place >= 0) & (keys[at] == wanted), values[at], -1)
-
-
 def _ops_around(tables: Tables, launch: Ints) -> Ints:
-    """For each slice with a launch, the innermost host op around it."""
+    """For each slice with a launch, the innermost host op around it.
+
+    Where there is none, the innermost annotation, if the source has no ids of ops: its ranges are
+    all that says on whose behalf work was launched.
+    """
     events = tables["events"]
+    op = _innermost(events, launch, "host_op")
+    if present(events, "external_id")[launch >= 0].any():
+        return op
+    without = np.where(op < 0, launch, -1)
+    return np.where(op < 0, _innermost(events, without, "annotation"), op)
+
+
+def _innermost(events: pa.Table, rows: Ints, kind: str) -> Ints:
+    """The innermost slice of this kind around each of the rows."""
     parent = numbers(events, "parent_id", missing=-1)
-    is_op = is_kind(events, ("host_op",))
-    op = launch.copy()
-    rows = np.flatnonzero(op >= 0)
-    while (rows := rows[~is_op[op[rows]]]).size:
-        op[rows] = parent[op[rows]]
-        rows = rows[op[rows] >= 0]
-    return op
+    is_wanted = is_kind(events, (kind,))
+    around = rows.copy()
+    open_ = np.flatnonzero(around >= 0)
+    while (open_ := open_[~is_wanted[around[open_]]]).size:
+        around[open_] = parent[around[open_]]
+        open_ = open_[around[open_] >= 0]
+    return around
 
 
 def _ops_by_external_id(tables: Tables, rows: Ints) -> Ints:
@@ -147,7 +152,7 @@ def _ops_by_external_id(tables: Tables, rows: Ints) -> Ints:
     for kind in ("host_op", "annotation"):
         named = np.flatnonzero(is_kind(events, (kind,)) & (external != 0))
         number, first, count = np.unique(external[named], return_index=True, return_counts=True)
-        at = _last_equal(number, np.arange(number.size), wanted)
+        at = last_equal(number, np.arange(number.size), wanted)
         known = open_ & (at >= 0)
         unique = known & (np.append(count, 0)[at] == 1)
         found[unique] = named[first[at[unique]]]

@@ -52,8 +52,9 @@ def _backward_functions(tables: Tables, ops: Ints) -> Ints:
     ops = _in_preorder(events, ops)
     function = np.array([*evaluates, -1], np.int64)[names[ops]]
     thread = numbers(events, "thread")[ops]
-    follows = (function[:-1] == names[ops[1:]]) & (function[:-1] >= 0) & (thread[:-1] == thread[1:])
-    return ops[1:][follows]
+    follows = (function[:-1] == names[ops[1:]]) & (function[:-1] >= 0)
+    functions: Ints = ops[1:][follows & (thread[:-1] == thread[1:])]
+    return functions
 
 
 def _in_preorder(events: pa.Table, rows: Ints) -> Ints:

@@ -1,0 +1,130 @@
+"""The source frames that an op is shown with: of a backward op, those of its forward op."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.facts.columns import (
+    Tables,
+    encoded,
+    is_kind,
+    last_equal,
+    numbers,
+    present,
+    source_order,
+    with_columns,
+    words,
+)
+from profframe.facts.forward import forward_threads
+from profframe.facts.scopes import backward_functions
+from profframe.facts.torch_names import DROPPED_NAMES
+from profframe.intervals import Ints, nearest
+from profframe.schema import HOST_KINDS
+
+_LEFT_OUT: Final = (
+    ("autograd/__init__", "_make_grads"),
+    ("autograd/__init__", "backward"),
+    ("torch/tensor", "backward"),
+    ("_internal/common_utils", "prof_callable"),
+    ("_internal/common_utils", "prof_func_call"),
+    ("_internal/common_utils", "prof_meth_call"),
+)
+"""Frames that have both words of a pair torch shows to nobody."""
+_NO_NUMBER: Final = -1
+
+
+def stacks(tables: Tables, compat: str | None = None) -> Tables:
+    """Make ``stack`` what torch's events have, out of what was recorded.
+
+    Frames inside torch that say nothing are left out. Whatever is in a backward function has the
+    stack of the first slice with the function's sequence number on its forward thread, or none.
+
+    Parameters
+    ----------
+    tables : Tables
+        With ``scope``, ``fwd_id`` and ``merged_into``.
+    compat : str, optional
+        With ``"torch"``, a backward function without a sequence number has the stack of the first
+        slice without one: torch takes the missing number for a number.
+    """
+    events = tables["events"]
+    if events["stack"].null_count == events.num_rows:
+        return tables
+    codes, texts = words(events, "stack")
+    texts, changed = _without_left_out(texts)
+    if changed is not None:
+        codes = np.append(changed, -1)[codes]
+    function = _function_around(tables)
+    inside = np.flatnonzero(function >= 0)
+    if inside.size:
+        first = _first_stacks(tables, codes, function, np.unique(function[inside]), compat)
+        codes[inside] = first[function[inside]]
+    return with_columns(tables, "events", stack=encoded(codes, texts))
+
+
+def _without_left_out(texts: list[str]) -> tuple[list[str], Ints | None]:
+    """Distinct stacks without the frames that are left out, and their new numbers."""
+    column = pa.array(texts, pa.string())
+    hit = np.zeros(len(texts), np.bool_)
+    for first, second in _LEFT_OUT:
+        both = pc.and_(pc.match_substring(column, first), pc.match_substring(column, second))
+        hit |= both.to_numpy(zero_copy_only=False)
+    if not hit.any() and "" not in texts:
+        return texts, None
+    number: dict[str, int] = {}
+    codes = [
+        number.setdefault(kept, len(number)) if (kept := _kept(text)) else -1 for text in texts
+    ]
+    return list(number), np.array(codes, np.int64)
+
+
+def _kept(stack: str) -> str:
+    frames = stack.split(";")
+    kept = [f for f in frames if not any(a in f and b in f for a, b in _LEFT_OUT)]
+    return stack if len(kept) == len(frames) else ";".join(kept)
+
+
+def _function_around(tables: Tables) -> Ints:
+    """For each slice the backward function that it is or is in, or -1; as torch nests them."""
+    events = tables["events"]
+    is_function = backward_functions(events)
+    if not is_function.any():
+        return np.full(events.num_rows, -1, np.int64)
+    names, texts = words(events, "name")
+    dropped = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)[names]
+    merged = numbers(events, "merged_into", missing=-1)
+    parent = numbers(events, "parent_id", missing=-1)
+    return nearest(parent, is_function & ~dropped & (merged < 0))
+
+
+def _first_stacks(
+    tables: Tables, codes: Ints, function: Ints, functions: Ints, compat: str | None
+) -> Ints:
+    """For each of the functions the stack of its forward slices, by row; -1 elsewhere."""
+    events = tables["events"]
+    sequence = numbers(events, "sequence_nr", missing=_NO_NUMBER)
+    thread = numbers(events, "thread")
+    forward = numbers(events, "fwd_id", missing=-1)
+    known = np.flatnonzero(forward >= 0)
+    by_number = forward_threads(tables, functions, forward[known], known)
+    of_function = np.where(forward[functions] < 0, by_number, thread[forward[functions]])
+    if compat is None:
+        functions, of_function = (of[sequence[functions] >= 0] for of in (functions, of_function))
+    there = is_kind(events, HOST_KINDS) & present(events, "start_ns", "dur_ns") & (function < 0)
+    there &= numbers(events, "merged_into", missing=-1) < 0
+    rows = np.flatnonzero(there & np.isin(sequence, sequence[functions]))
+    start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
+    rows = rows[np.lexsort((source_order(events)[rows], -dur[rows], start[rows]))]
+    distinct, number = np.unique(
+        np.concatenate([sequence[rows], sequence[functions]]), return_inverse=True
+    )
+    key = thread[rows] * distinct.size + number[: rows.size]
+    wanted = of_function * distinct.size + number[rows.size :]
+    first = last_equal(key[::-1], rows[::-1], np.where(of_function < 0, -1, wanted))
+    stack = np.full(events.num_rows, -1, np.int64)
+    stack[functions] = np.append(codes, -1)[first]
+    return stack
