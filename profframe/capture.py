@@ -137,7 +137,7 @@ class profile:  # noqa: N801 -- as torch calls it
                 with self:
                     return await function(*args, **kwargs)
 
-            return awaited  # type: ignore[return-value] -- of the same signature
+            return awaited  # type: ignore[return-value]
 
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:
@@ -146,7 +146,7 @@ class profile:  # noqa: N801 -- as torch calls it
             with self:
                 return function(*args, **kwargs)
 
-        return profiled  # type: ignore[return-value] -- of the same signature
+        return profiled  # type: ignore[return-value]
 
     @property
     def trace(self) -> Trace:

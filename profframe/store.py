@@ -415,12 +415,12 @@ def _write_one(
                 writer.write_table(table, ROW_GROUP)
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
-        return _publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
+        return _publish(fresh, root / f"run={run}" / fresh.name, replace)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
+def _publish(fresh: Path, target: Path, replace: bool) -> bool:
     """Put a folder where there is none, or in the place of another, if that may be."""
     target.parent.mkdir(exist_ok=True)
     aside = target.with_name(_SET_ASIDE + target.name)

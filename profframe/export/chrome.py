@@ -24,6 +24,7 @@ from profframe.readers.chrome.columns import (
     OWN_COLUMNS,
     OWN_KEY,
 )
+from profframe.schema import DEVICE_KINDS
 
 JSON_FORMATS: Final = ("kineto", "chrome")
 """What `args` hold all columns of."""
@@ -65,6 +66,10 @@ _PROCESS_LABELS: Final = {
 }
 _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index"}
 
+_VARIABLES: Final = f"""
+    SET VARIABLE no_memory = (SELECT count(*) = 0 FROM memory);
+    SET VARIABLE no_device = (
+        SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
 _MACROS: Final = r"""
     -- A text of a name or an id; what was a number is one again.
     CREATE TEMP MACRO ident(t) AS
@@ -104,7 +109,7 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], w
     """
     trace = _the_trace(connection)
     connection.execute("SET preserve_insertion_order = true")
-    connection.execute(_MACROS)
+    connection.execute(_MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
     with written(path) as put:
         header = _header(trace)
@@ -273,7 +278,13 @@ _JOINS: Final = r"""(
     AND regexp_full_match(overload_name, '\w+'))"""
 _JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELSE name END"
 """With overloads recorded, Kineto's name of an operator ends in its overload."""
-_OWN_VALUES: Final = {"overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END"}
+_OWN_VALUES: Final = {
+    "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
+    "cpu_bytes": "CASE WHEN getvariable('no_memory') THEN cpu_bytes END",
+    "device_bytes": "CASE WHEN getvariable('no_memory') THEN device_bytes END",
+    "kernel_ns": "CASE WHEN getvariable('no_device') THEN nullif(self_device_ns, 0) END",
+}
+"""What the facts do not find again: also sums over what is not in the trace."""
 
 
 def _rows(is_json: bool) -> str:

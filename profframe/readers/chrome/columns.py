@@ -44,6 +44,10 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         "node_id": "BIGINT",
         "device": "BIGINT",
         "stream": "BIGINT",
+        "torch_flops": "BIGINT",
+        "cpu_bytes": "BIGINT",
+        "device_bytes": "BIGINT",
+        "kernel_ns": "BIGINT",
     }
 )
 """Columns that Kineto has no word for, or not everywhere, and their SQL types."""
