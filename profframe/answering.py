@@ -27,7 +27,8 @@ TYPES: Final = ("VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN")
 
 _FIRST_LINE: Final = re.compile(r"(?P<name>\w+): (?P<sentence>\S.*)")
 _PARAMETER: Final = re.compile(
-    rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(TYPES)}) += (?P<default>\S+)  +(?P<doc>\S.*)"
+    rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(TYPES)})(\((?P<choices>\w+(\|\w+)*)\))?"
+    r" += (?P<default>\S+)  +(?P<doc>\S.*)"
 )
 _COLUMN: Final = re.compile(
     rf"(?P<name>\w+) +(?P<type>{'|'.join(TYPES)})  +(?:(?P<unit>\S+)  +)?(?P<doc>\S+( \S+)*)"
@@ -57,6 +58,8 @@ class Parameter:
     type: str
     default: object
     doc: str
+    choices: tuple[str, ...] = ()
+    """The texts that it may be; any, where there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +380,8 @@ def _parameter(file: str, number: int, line: str) -> Parameter:
         raise AnswerError(
             f"{file}.sql, line {number}: the default {match['default']} is no {match['type']}"
         ) from None
-    return Parameter(match["name"], match["type"], default, match["doc"])
+    choices = tuple(match["choices"].split("|")) if match["choices"] else ()
+    return Parameter(match["name"], match["type"], default, match["doc"], choices)
 
 
 def _column(file: str, number: int, line: str) -> AnswerColumn:
@@ -407,12 +411,16 @@ def _checked(answer: Answer, parameters: Mapping[str, object]) -> dict[str, obje
 
 def _converted(answer: Answer, parameter: Parameter, value: object) -> object:
     try:
-        return _CONVERT[parameter.type](value)
+        converted = _CONVERT[parameter.type](value)
     except (TypeError, ValueError):
         raise ParameterError(
             f"answer {answer.name!r}: parameter {parameter.name!r} is {parameter.type}, "
             f"got {value!r}"
         ) from None
+    if parameter.choices and converted not in parameter.choices:
+        missing = UnknownNameError.among(parameter.name, str(value), parameter.choices)
+        raise ParameterError(f"answer {answer.name!r}: {missing}")
+    return converted
 
 
 def _boolean(value: object) -> bool:

@@ -196,6 +196,24 @@ def check_numbers(what: str, chosen: Integers, known: Iterable[int]) -> None:
         raise UnknownNameError(f"no {what} {missing}; {found}")
 
 
+def check_compat(compat: str | None) -> None:
+    """Raise an error for a ``compat`` that is neither None nor torch.
+
+    Raises
+    ------
+    ParameterError
+        It names the value.
+
+    Examples
+    --------
+    >>> check_compat("numpy")
+    Traceback (most recent call last):
+    profframe.errors.ParameterError: compat: needs None or 'torch', got 'numpy'
+    """
+    if compat not in {None, "torch"}:
+        raise ParameterError(f"compat: needs None or 'torch', got {compat!r}")
+
+
 def spans(values: Iterable[int]) -> str:
     """Integers in few words.
 

@@ -24,6 +24,7 @@ from profframe.selection import (
     Selection,
     Text,
     Window,
+    check_compat,
     check_numbers,
     check_texts,
     integers,
@@ -230,18 +231,45 @@ class Trace:
         group_by_input_shape: bool = False,
         group_by_stack_n: int = 0,
         group_by_overload_name: bool = False,
+        compat: str | None = None,
     ) -> pl.DataFrame:
-        """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups."""
+        """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
+
+        Parameters
+        ----------
+        group_by_input_shape, group_by_stack_n, group_by_overload_name
+            What else makes rows of their own: input shapes, the first n frames of the stack,
+            overloads.
+        compat
+            ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per key, in order of first occurrence; `docs/answers.md` has its columns.
+
+        Raises
+        ------
+        ParameterError
+            A value cannot be used.
+        """
+        check_compat(compat)
         return self.answer(
             "key_averages",
             group_by_input_shape=group_by_input_shape,
             group_by_stack_n=group_by_stack_n,
             group_by_overload_name=group_by_overload_name,
+            compat=compat,
         )
 
     def total_average(self) -> pl.DataFrame:
         """All of `key_averages` in one row per (run, rank)."""
         return self.answer("total_average")
+
+    @property
+    def self_cpu_time_total(self) -> int:
+        """Host time of all operators, each moment of a thread counted once, in nanoseconds."""
+        return int(self.total_average()["self_cpu_ns"].sum())
 
     def kernels(self) -> pl.DataFrame:
         """Device time by kernel name, and the op that each kernel works for most."""

@@ -1,60 +1,98 @@
--- key_events: what torch's key_averages adds up, with the stack cut to its first `stack_n` frames.
--- One row per event that torch keeps (calls 1), and one per event that it removes (calls 0), with the self values of
--- that event under the keys of the event that takes them over.
---
--- torch removes a duplicate (its time stays with the survivor around it) and, before it nests, a few internal ops by
--- their exact name (their time stays with the parent). Where the owner is removed too, the recursion goes on to its owner.
--- Not materialized, so that text is cut once per dictionary entry and unused columns are never read.
-CREATE OR REPLACE TEMP MACRO key_events(events, stack_n) AS TABLE
-WITH RECURSIVE slices AS NOT MATERIALIZED (
+-- What torch's key_averages adds up. Text is cut once per dictionary entry, and unused columns are never read.
+
+-- is_internal: torch drops what has one of these names before it nests; the time stays with what is around it.
+CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
+    '[memory]', '[OutOfMemory]', 'aten::is_leaf', 'aten::output_nr', 'aten::_version',
+    'profiler::_record_function_enter', 'profiler::_record_function_enter_new', 'profiler::_record_function_exit'
+);
+
+-- is_on_device: torch has these kinds on the device, with their whole duration as device time and none on the host.
+CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'sync');
+
+-- torch_kind: all of a kind that torch's keys tell apart.
+CREATE OR REPLACE TEMP MACRO torch_kind(kind) AS
+CASE WHEN kind IN ('annotation', 'device_annotation') THEN 'user annotation' ELSE 'other' END;
+
+-- torch_dims: input shapes as torch groups by them, which has [] for a list of tensors, and for no inputs.
+CREATE OR REPLACE TEMP MACRO torch_dims(input_dims) AS
+CASE
+    WHEN input_dims = '[]' THEN NULL
+    WHEN starts_with(input_dims, '[[[') OR contains(input_dims, ',[[')
+    THEN '[' || regexp_replace(input_dims[2:-2], '\[\[.*?\]\]', '[]', 'g') || ']'
+    ELSE input_dims
+END;
+
+-- kept_events: one row per event that torch keeps, with torch's name, and the first `stack_n` frames of its stack.
+CREATE OR REPLACE TEMP MACRO kept_events(events, stack_n, as_torch) AS TABLE
+SELECT
+    * REPLACE (
+        CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
+        CASE WHEN stack_n > 0 THEN array_to_string(string_split(stack, ';')[1:stack_n], ';') END AS stack,
+        CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END AS input_dims,
+        nullif(overload_name, '') AS overload_name
+    )
+FROM query_table(events)
+WHERE kind <> 'profiler' AND merged_into IS NULL AND NOT coalesce(is_internal(name), false);
+
+-- taken_over: one row per removed event and event that takes over its self values, which is the survivor of a duplicate.
+-- Of an internal op it is the nearest op around it that is not internal (and each internal one between them: in no sum).
+CREATE OR REPLACE TEMP MACRO taken_over(events) AS TABLE
+WITH RECURSIVE removed AS MATERIALIZED (
     SELECT
-        * REPLACE (
-            CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
-            CASE WHEN stack_n > 0 THEN array_to_string(string_split(stack, ';')[1:stack_n], ';') END AS stack
-        ),
-        kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'sync') AS on_device,
-        merged_into IS NOT NULL OR coalesce(name IN (
-            '[memory]', '[OutOfMemory]', 'aten::is_leaf', 'aten::output_nr', 'aten::_version',
-            'profiler::_record_function_enter', 'profiler::_record_function_enter_new', 'profiler::_record_function_exit'
-        ), false) AS is_removed
-    FROM query_table(events)
-    WHERE kind <> 'profiler'
-),
-removed AS MATERIALIZED (
-    SELECT
-        run, rank, event_id, coalesce(merged_into, parent_id) AS owner_id,
+        run, rank, event_id, merged_into, parent_id, coalesce(is_internal(name), false) AS is_internal,
         self_ns, self_device_ns, self_cpu_bytes, self_device_bytes
-    FROM slices
-    WHERE is_removed
+    FROM query_table(events)
+    WHERE merged_into IS NOT NULL OR is_internal(name)
 ),
-moved AS (
-    SELECT * FROM removed
+climbed AS (
+    SELECT run, rank, parent_id AS owner_id, self_ns, self_device_ns, self_cpu_bytes, self_device_bytes
+    FROM removed
+    WHERE is_internal
     UNION ALL
-    SELECT m.* REPLACE (r.owner_id AS owner_id)
-    FROM moved AS m
-    JOIN removed AS r ON m.run = r.run AND m.rank = r.rank AND m.owner_id = r.event_id
+    SELECT c.* REPLACE (r.parent_id AS owner_id)
+    FROM climbed AS c
+    JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.event_id AND r.is_internal
 )
-SELECT
-    run, rank, event_id, start_ns, dur_ns,
-    name, kind, on_device, input_dims, stack, overload_name,
-    1 AS calls,
-    CASE WHEN on_device THEN 0 ELSE dur_ns END AS cpu_ns,
-    CASE WHEN on_device THEN 0 ELSE self_ns END AS self_cpu_ns,
-    device_ns, self_device_ns,
-    cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes,
-    torch_flops
-FROM slices
-WHERE NOT is_removed
+SELECT run, rank, merged_into AS owner_id, self_ns, self_device_ns, self_cpu_bytes, self_device_bytes
+FROM removed
+WHERE NOT is_internal
 UNION ALL
+SELECT c.* REPLACE (coalesce(r.merged_into, c.owner_id) AS owner_id)
+FROM climbed AS c
+LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.event_id AND NOT r.is_internal;
+
+-- key_events: one row per event that torch keeps (calls 1), one per event that it removes (calls 0), with the self values
+-- of that event under the keys of the event that takes them over, and one per allocation that no event is around.
+CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, stack_n, as_torch) AS TABLE
 SELECT
-    o.run, o.rank, o.event_id, o.start_ns, o.dur_ns,
-    o.name, o.kind, o.on_device, o.input_dims, o.stack, o.overload_name,
-    0 AS calls,
-    NULL AS cpu_ns,
-    m.self_ns AS self_cpu_ns,
-    NULL AS device_ns, m.self_device_ns,
-    NULL AS cpu_bytes, m.self_cpu_bytes, NULL AS device_bytes, m.self_device_bytes,
-    NULL AS torch_flops
-FROM moved AS m
-JOIN slices AS o ON m.run = o.run AND m.rank = o.rank AND m.owner_id = o.event_id
-WHERE NOT o.is_removed;
+    run, rank, event_id, preorder, start_ns, dur_ns,
+    name, kind, node_id, is_legacy, input_dims, stack, overload_name,
+    1 AS calls, dur_ns AS total_ns, self_ns, device_ns, self_device_ns,
+    cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes, torch_flops
+FROM kept_events(events, stack_n, as_torch)
+UNION ALL BY NAME
+SELECT
+    o.run, o.rank, o.event_id, o.preorder, o.start_ns, o.dur_ns,
+    o.name, o.kind, o.node_id, o.is_legacy, o.input_dims, o.stack, o.overload_name,
+    0 AS calls, t.self_ns, t.self_device_ns, t.self_cpu_bytes, t.self_device_bytes
+FROM kept_events(events, stack_n, as_torch) AS o
+JOIN taken_over(events) AS t ON o.run = t.run AND o.rank = t.rank AND o.event_id = t.owner_id
+UNION ALL BY NAME
+SELECT
+    run, rank, time_ns AS start_ns, 0 AS dur_ns,
+    '[memory]' AS name, 'other' AS kind,
+    1 AS calls, 0 AS total_ns,
+    CASE WHEN device_type IN ('CPU', 'MKLDNN', 'IDEEP') THEN bytes ELSE 0 END AS cpu_bytes,
+    cpu_bytes AS self_cpu_bytes,
+    CASE WHEN device_type IN ('CUDA', 'PRIVATEUSEONE', 'HIP', 'XPU') THEN bytes ELSE 0 END AS device_bytes,
+    device_bytes AS self_device_bytes
+FROM query_table(memory)
+WHERE op_id IS NULL
+UNION ALL BY NAME
+SELECT
+    run, rank, time_ns AS start_ns, 0 AS dur_ns,
+    '[OutOfMemory]' AS name, 'other' AS kind,
+    1 AS calls, 0 AS total_ns,
+    0 AS cpu_bytes, 0 AS self_cpu_bytes, 0 AS device_bytes, 0 AS self_device_bytes
+FROM query_table(instants)
+WHERE name = '[OutOfMemory]';

@@ -83,6 +83,8 @@ def value(cell: str, type_word: str) -> object:
         return None
     if type_word == "VARCHAR":
         return json.loads(cell) if cell.startswith('"') else cell
+    if type_word == "BOOLEAN":
+        return {"true": True, "false": False}[cell]
     return float(Fraction(cell)) if type_word == "DOUBLE" else int(cell)
 
 

@@ -65,7 +65,7 @@ class TestHeader:
                 run(connection, answer)
 
     def test_every_variable_is_a_parameter_with_its_default(self, answer: Answer) -> None:
-        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), (\w+)\)", answer.sql))
+        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?(\w+)'?\)", answer.sql))
         declared = {(p.name, str(p.default).lower()) for p in answer.parameters}
         assert used == declared
         assert answer.sql.count("getvariable") == len(
@@ -97,7 +97,9 @@ def test_columns_are_fixed() -> None:
     )
     assert columns == {
         "kernels": "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share",
-        "key_averages": f"name kind device_type input_dims stack overload_name {sums}",
+        "key_averages": (
+            f"name kind device_type node_id input_dims stack overload_name {sums} first_event_id"
+        ),
         "memory_peak": "device_type device allocated_bytes reserved_bytes time_ns op_id op_name",
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",

@@ -112,7 +112,8 @@ def test_as_torch_does(drawn: list[Op]) -> None:
     fields = [pa.field(column.name, column.type) for column in schema.EVENTS]
     with duckdb.connect() as connection:
         connection.register("events", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
-        connection.register("traces", schema.TRACES.arrow.empty_table())
+        for table in ("memory", "instants", "traces"):
+            connection.register(table, schema.TABLES[table].arrow.empty_table())
         relation = run(connection, find("key_averages"))
         found = relation.project("name, calls, cpu_ns, self_cpu_ns").fetchall()
     assert {name: tuple(sums) for name, *sums in found} == averages_by_hand([root])

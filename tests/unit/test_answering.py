@@ -188,8 +188,16 @@ class TestParameters:
             run(connection, find("key_averages"), {"group_by_shape": True})
         assert str(error.value) == (
             "answer 'key_averages': no parameter named 'group_by_shape'; did you mean "
-            "'group_by_input_shape'? (known: group_by_input_shape, group_by_overload_name, "
-            "group_by_stack_n)"
+            "'group_by_input_shape'? (known: compat, group_by_input_shape, "
+            "group_by_overload_name, group_by_stack_n)"
+        )
+
+    def test_unknown_choice(self, connection: duckdb.DuckDBPyConnection) -> None:
+        with pytest.raises(ParameterError) as error:
+            run(connection, find("key_averages"), {"compat": "toch"})
+        assert str(error.value) == (
+            "answer 'key_averages': no compat named 'toch'; did you mean 'torch'? "
+            "(known: none, torch)"
         )
 
     def test_none_taken(self, connection: duckdb.DuckDBPyConnection) -> None:
