@@ -47,6 +47,7 @@ NO_TRACE: Final[dict[str, tuple[bytes, str]]] = {
     "empty gzip": (gzip.compress(b""), "the file is empty"),
     "only spaces": (b" \n\n", "the file is empty"),
     "text": (b"hello\nworld", "it is not JSON: Expecting value at line 1 column 1"),
+    "html": (b"<html></html>", "it is not JSON: Expecting value at line 1 column 1"),
     "not text": (b"\x80\x04K\x01.", "it is not JSON: invalid start byte at byte 0 (not UTF-8)"),
     "UTF-16": (
         "[]".encode("utf-16"),

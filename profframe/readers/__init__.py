@@ -38,11 +38,11 @@ def read(path: Path, progress: Progress | None = None) -> RawTrace:
     if first.plain.startswith(sqlite.MAGIC):
         if first.is_compressed:
             raise NotATraceError(
-                f"{path}: a compressed SQLite database: decompress it, then load it"
+                f"{path}: not a trace: a compressed SQLite database (decompress it, and load that)"
             )
         return _read_database(path, progress)
     if why := _unreadable(path, first.plain):
-        raise NotATraceError(f"{path}: {why}")
+        raise NotATraceError(f"{path}: not a trace: {why}")
     return chrome.read(ByteSource(path, progress))
 
 
@@ -66,12 +66,12 @@ def _unreadable(path: Path, first: bytes) -> str | None:
     text = first.lstrip(b"\xef\xbb\xbf \t\r\n")
     if path.suffix.lower() in _REPORTS and not text.startswith((b"{", b"[")):
         return (
-            "a report of Nsight Systems, which only Nsight Systems reads: run nsys export --type "
-            f"sqlite {path.name} and load the .sqlite file"
+            "a report that only Nsight Systems reads (run nsys export --type sqlite "
+            f"{path.name}, and load the .sqlite file)"
         )
-    if text.startswith(b"<"):
+    if text.startswith(b"<?xml") or (text.startswith(b"<") and path.suffix.lower() == ".nvvp"):
         return (
-            "an XML or HTML document, not a trace (a session of the Visual Profiler holds no "
-            "events: profile with nvprof -o FILE, or use that file, and load it)"
+            "an XML document, as a session of the Visual Profiler is one, which holds no events "
+            "(profile with nvprof -o FILE, or find the file that it imported, and load that)"
         )
     return None

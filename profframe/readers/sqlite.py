@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from profframe.errors import SourceError
+from profframe.errors import NotATraceError, SourceError
 from profframe.readers.bytes import Progress
 from profframe.schema import INT64, TEXT
 
@@ -55,14 +55,14 @@ class SourceTable:
         """SQL for the first of these columns that the table has."""
         return next((self[column] for column in columns if column in self), "NULL")
 
+    def text(self, column: str) -> str:
+        """SQL for a column whose blobs become hexadecimal text."""
+        value = self[column]
+        return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END"
+
     def json(self, *left_out: str, **more: str) -> str:
         """SQL for the other columns as JSON text, without those that are NULL."""
-        parts = {
-            name: f"CASE typeof({self[name]}) WHEN 'blob' THEN hex({self[name]})"
-            f" ELSE {self[name]} END"
-            for name in self.columns
-            if name not in left_out
-        } | more
+        parts = {name: self.text(name) for name in self.columns if name not in left_out} | more
         if not parts:
             return "NULL"
         members = ", ".join(f"{_literal(name)}, {sql}" for name, sql in parts.items())
@@ -129,9 +129,10 @@ class Database:
         """Rows of a table that describes something, as they are; blobs in hexadecimal."""
         if not table.rows:
             return []
-        query = f"SELECT * FROM {quoted(table.name)}"
+        listed = ", ".join(table.text(name) for name in table.columns)
+        query = f"SELECT {listed} FROM {quoted(table.name)}"
         return [
-            {name: _plain(value) for name, value in zip(table.columns, row, strict=False)}
+            {name: _plain(value) for name, value in zip(table.columns, row, strict=True)}
             for rows in _fetched(self._connection, query, self.path, table.name)
             for row in rows
         ]
@@ -258,6 +259,8 @@ def _fetched(
 
 
 def _damaged(path: Path, table: str | None, error: sqlite3.Error) -> SourceError:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
+        return NotATraceError(f"{path}: not a trace: it begins as an SQLite database, but is none")
     where = f"table {table!r} of the database" if table else "the database"
     return SourceError(
         f"{path}: {where} cannot be read: {error}; it is damaged or was cut, so export or copy it "

@@ -46,9 +46,19 @@ def launch(row: Row, events: Sequence[Row]) -> int | None:
     return integer(ordered[-1]["event_id"]) if ordered else None
 
 
-def op_around(row: int | None, events: Sequence[Row]) -> int | None:
-    """The host op that a slice is, or the innermost around it."""
-    while row is not None and events[row]["kind"] != "host_op":
+def op_around(launch: int | None, events: Sequence[Row]) -> int | None:
+    """The innermost host op around a launch; an annotation, if nothing launched has an id."""
+    op = innermost(launch, events, "host_op")
+    if op is not None or any(
+        e["external_id"] is not None for e in events if e["launch_id"] is not None
+    ):
+        return op
+    return innermost(launch, events, "annotation")
+
+
+def innermost(row: int | None, events: Sequence[Row], kind: str) -> int | None:
+    """The slice of this kind that a slice is, or the innermost around it."""
+    while row is not None and events[row]["kind"] != kind:
         parent = events[row]["parent_id"]
         row = None if parent is None else integer(parent)
     return row
