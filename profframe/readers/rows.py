@@ -105,9 +105,14 @@ def _typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
     return _index(array) if type_ == INT32 else array.cast(type_)
 
 
+_LOWEST: Final = pa.scalar(0, INT64)
+_BEYOND: Final = pa.scalar(1 << 31, INT64)
+"""Scalars with a type: without one, Arrow tries to import a package that is not there."""
+
+
 def _index(array: pa.Array) -> pa.Array:
-    usable = pc.and_(pc.greater_equal(array, 0), pc.less(array, 1 << 31))
-    return pc.if_else(usable, array, None).cast(INT32)
+    usable = pc.and_(pc.greater_equal(array, _LOWEST), pc.less(array, _BEYOND))
+    return pc.if_else(usable, array, pa.scalar(None, array.type)).cast(INT32)
 
 
 def gather(batches: Sequence[Batch]) -> dict[Table, pa.Table]:

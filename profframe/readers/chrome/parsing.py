@@ -225,10 +225,14 @@ def _no_objects(cursor: duckdb.DuckDBPyConnection) -> bool:
     return found is not None and bool(found[0])
 
 
+_METADATA: Final = pa.scalar("M", pa.string())
+_SLICE: Final = pa.scalar("X", pa.string())
+
+
 def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
     """Whether a time is missing that should be there: it was missing, or was no number."""
-    marks = pc.fill_null(pc.not_equal(members["ph"], "M"), fill_value=True)
-    slices = pc.fill_null(pc.equal(members["ph"], "X"), fill_value=False)
+    marks = pc.fill_null(pc.not_equal(members["ph"], _METADATA), fill_value=True)
+    slices = pc.fill_null(pc.equal(members["ph"], _SLICE), fill_value=False)
     return bool(
         pc.any(pc.and_(marks, pc.is_null(members["ts"]))).as_py()
         or pc.any(pc.and_(slices, pc.is_null(members["dur"]))).as_py()
