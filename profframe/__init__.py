@@ -26,7 +26,7 @@ from profframe.errors import (
 
 if TYPE_CHECKING:
     from profframe.capture import emit_nvtx, profile, record_function, schedule, trace_handler
-    from profframe.loading import load
+    from profframe.loading import load, load_nvprof
     from profframe.trace import Trace, answers
 
 __version__ = "0.1.0"
@@ -48,6 +48,7 @@ __all__ = [
     "answers",
     "emit_nvtx",
     "load",
+    "load_nvprof",
     "profile",
     "record_function",
     "schedule",
@@ -59,6 +60,7 @@ _HOMES: Final = {
     "answers": "profframe.trace",
     "emit_nvtx": "profframe.capture",
     "load": "profframe.loading",
+    "load_nvprof": "profframe.loading",
     "profile": "profframe.capture",
     "record_function": "profframe.capture",
     "schedule": "profframe.capture",

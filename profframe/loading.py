@@ -63,7 +63,8 @@ def load(
     Parameters
     ----------
     source
-        A trace file (Chrome trace JSON, plain, gzip or zstd: known by content), a glob, a directory
+        A trace file (Chrome trace JSON, plain, gzip or zstd, or a database of nvprof or Nsight
+        Systems: known by content), a glob, a directory
         of traces (not recursive; a glob with ``**`` is), a list of these, or a Parquet store.
     run, rank
         Names for what is loaded; by default from the trace itself and its path.
@@ -117,6 +118,47 @@ def load(
         except OSError:  # another process was faster
             shutil.rmtree(store_as)
     return Trace.from_store(kept)
+
+
+def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:
+    """Load a database that ``nvprof -o`` wrote, where any other trace is a mistake.
+
+    Parameters
+    ----------
+    path
+        The database.
+    run, rank
+        As `load` takes them.
+
+    Returns
+    -------
+    Trace
+        What `load` gives, too: markers as host ops and annotations with the kernels that were
+        launched in them, on their own thread.
+
+    Raises
+    ------
+    NotATraceError
+        When it is not a database of nvprof.
+    SourceError
+        When it cannot be read.
+
+    Examples
+    --------
+    >>> try:
+    ...     load_nvprof("examples/cpu_training.json.gz")
+    ... except NotATraceError as error:
+    ...     print(str(error).partition(": ")[2])
+    a trace of format 'kineto', not of nvprof: profframe.load reads it
+    """
+    trace = load(path, run, rank)
+    others = set(trace.traces["format"]) - {"nvprof"}
+    if others:
+        raise NotATraceError(
+            f"{os.fspath(path)}: a trace of format {min(others)!r}, not of nvprof: profframe.load "
+            "reads it"
+        )
+    return trace
 
 
 def _listed(source: object) -> list[Source]:
