@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 from profframe.facts.columns import Fact, Tables
+from profframe.facts.device_time import device_time
 from profframe.facts.duplicates import duplicates
 from profframe.facts.flops import flops
 from profframe.facts.forward import forward
@@ -27,6 +31,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     scopes,
     duplicates,
     launches,
+    device_time,
     steps,
     memory,
     flops,
@@ -37,7 +42,15 @@ FACTS: Final[tuple[Fact, ...]] = (
 """All facts, in the order they run: each may use the columns of those before it."""
 
 
-def add_facts(tables: Tables, classifier: Classifier | None = None) -> Tables:
+_TORCH: Final[Mapping[Fact, Fact]] = MappingProxyType(
+    {fact: partial(fact, compat="torch") for fact in (nesting, launches, device_time, stacks)}
+)
+"""Facts that torch finds in another way, and that way."""
+
+
+def add_facts(
+    tables: Tables, classifier: Classifier | None = None, compat: str | None = None
+) -> Tables:
     """Add every fact to the tables of one trace.
 
     Parameters
@@ -46,6 +59,9 @@ def add_facts(tables: Tables, classifier: Classifier | None = None) -> Tables:
         As a reader gives them; row ``i`` of ``events`` has ``event_id`` ``i``.
     classifier : Classifier, optional
         Rules for ``kind`` in place of :data:`RULES`.
+    compat : str, optional
+        ``"torch"`` for what torch's own ``events()`` has, also where that is wrong: device time by
+        External id, and stacks of backward functions that have no sequence number.
 
     Returns
     -------
@@ -54,5 +70,5 @@ def add_facts(tables: Tables, classifier: Classifier | None = None) -> Tables:
     """
     tables = kinds(tables, RULES if classifier is None else classifier)
     for fact in FACTS[1:]:
-        tables = fact(tables)
+        tables = (fact if compat is None else _TORCH.get(fact, fact))(tables)
     return tables

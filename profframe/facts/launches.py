@@ -1,4 +1,4 @@
-"""Which call put a slice on a device, which op made the call, and how much device time that is."""
+"""Which call put a slice on a device, and which op made the call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pyarrow as pa
 from profframe import schema
 from profframe.facts.columns import (
     Tables,
-    column,
     ids,
     is_kind,
     last_equal,
@@ -18,61 +17,34 @@ from profframe.facts.columns import (
     with_note,
     words,
 )
-from profframe.intervals import Ints, Mask, subtree_sums
+from profframe.facts.links import torch_links
+from profframe.intervals import Ints, Mask
 
 _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
 
 
-def launches(tables: Tables) -> Tables:
-    """Add ``launch_id op_id device_ns self_device_ns``.
+def launches(tables: Tables, compat: str | None = None) -> Tables:
+    """Add ``launch_id op_id``.
 
     A slice on a device belongs to the runtime or driver call with its correlation, and so to the
     innermost host op around that call; to the op of its External id only where there is no call.
-    In a source without such ids it may belong to an annotation.
-    A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
-    ``device_ns`` of a host slice is the sum of what was launched inside it; a call within an op
-    has none of its own, as in torch. An annotation on a device has its duration, and costs its
-    call nothing.
+    In a source without such ids it may belong to an annotation. With ``compat="torch"`` the op is
+    that of the External id, whoever made the call.
     """
     events = tables["events"]
     device = np.flatnonzero(is_kind(events, _ON_DEVICE))
     launch = np.full(events.num_rows, -1, np.int64)
     launch[device] = _launches(tables, device)
-    op = _ops_around(tables, launch)
-    without = device[launch[device] < 0]
-    op[without] = _ops_by_external_id(tables, without)
-
-    busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
-    dur = np.where(busy, numbers(events, "dur_ns"), 0)
-    credited = np.where(op >= 0, op, launch)
-    own = dur.copy()
-    attached = np.flatnonzero(busy & (credited >= 0))
-    np.add.at(own, credited[attached], dur[attached])
-    inside = np.where(busy, dur, 0)
-    np.add.at(inside, np.where(launch >= 0, launch, op)[attached], dur[attached])
-    inclusive = own.copy()
-    nests = present(events, "preorder")
-    rows = np.flatnonzero(nests)
-    place = np.cumsum(nests) - 1
-    last = place[numbers(events, "last_descendant_id")[rows]]
-    preorder = numbers(events, "preorder")[rows]
-    inclusive[rows] = np.where(
-        is_kind(events, schema.LAUNCH_KINDS)[rows],
-        subtree_sums(preorder, last, own[rows]),
-        subtree_sums(preorder, last, inside[rows]),
-    )
-
-    spans = is_kind(events, ("device_annotation",)) & present(events, "dur_ns")
-    own, inclusive = (np.where(spans, numbers(events, "dur_ns"), t) for t in (own, inclusive))
-    known = nests | busy | spans | (own > 0)
-    with_facts = with_columns(
-        tables,
-        "events",
-        launch_id=ids(launch),
-        op_id=ids(op),
-        device_ns=column("device_ns", inclusive, known),
-        self_device_ns=column("self_device_ns", own, known),
-    )
+    if compat is not None and (link := torch_links(events).linked).any():
+        op = np.full(events.num_rows, -1, np.int64)
+        op[device] = _ops_by_external_id(tables, device, link[device])
+    else:
+        op = _ops_around(tables, launch)
+        without = device[launch[device] < 0]
+        # A sync's External id is its own correlation, so it tells nothing.
+        link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
+        op[without] = _ops_by_external_id(tables, without, link[without])
+    with_facts = with_columns(tables, "events", launch_id=ids(launch), op_id=ids(op))
     return _with_notes(with_facts, launch, op)
 
 
@@ -137,16 +109,10 @@ def _innermost(events: pa.Table, rows: Ints, kind: str) -> Ints:
     return around
 
 
-def _ops_by_external_id(tables: Tables, rows: Ints) -> Ints:
-    """Host op, else annotation, that is the only one with the External id of each row.
-
-    A sync's External id is its own correlation, so it tells nothing.
-    """
+def _ops_by_external_id(tables: Tables, rows: Ints, wanted: Ints) -> Ints:
+    """Host op, else annotation, that is the only one with the wanted External id; 0 is none."""
     events = tables["events"]
     external = numbers(events, "external_id")
-    wanted = np.where(is_kind(events, ("sync",))[rows], 0, external[rows])
-    if not wanted.any():
-        return np.full(rows.size, -1, np.int64)
     found = np.full(rows.size, -1, np.int64)
     open_ = wanted != 0
     for kind in ("host_op", "annotation"):

@@ -49,6 +49,8 @@ def memory(tables: Tables) -> Tables:
     for name, within in zip(_COLUMNS, sums, strict=True):
         total = np.zeros(events.num_rows, np.int64)
         total[rows] = within
+        if name in events.column_names:  # the source has counted itself
+            total, known = numbers(events, name), host & present(events, name)
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
         columns[name] = column(name, total, known)
         columns[f"self_{name}"] = column(f"self_{name}", own, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import (
@@ -17,24 +18,28 @@ from profframe.facts.columns import (
     with_columns,
     with_note,
 )
+from profframe.facts.links import torch_threads
 from profframe.intervals import Ints, Mask, child_sums, nest
 
 
-def nesting(tables: Tables) -> Tables:
+def nesting(tables: Tables, compat: str | None = None) -> Tables:
     """Add ``parent_id depth root_id preorder last_descendant_id self_ns``.
 
-    What nests is every synchronous host slice with a start and a duration, by thread, as torch
-    does it (see :func:`profframe.intervals.nest`); ties by the profiler's own order, then the
+    What nests is every synchronous host slice with a start and a duration, by thread and node, as
+    torch does it (see :func:`profframe.intervals.nest`); ties by the profiler's own order, then the
     source's. Slices that overlap the one before them without being inside it are counted in
-    ``quality`` as ``crossing_slices``.
+    ``quality`` as ``crossing_slices``. With ``compat="torch"`` a call is on the thread of the op
+    that it is linked to.
     """
     events = tables["events"]
     timed = present(events, "start_ns", "dur_ns")
     nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
     rows = np.flatnonzero(nests)
     start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")
-    thread = numbers(events, "thread")[rows]
-    forest = nest(thread, start, start + dur[rows], source_order(events)[rows])
+    thread = (numbers(events, "thread") if compat is None else torch_threads(events))[rows]
+    forest = nest(
+        _by_node(events, thread, rows), start, start + dur[rows], source_order(events)[rows]
+    )
 
     own = dur.copy()
     own[rows] -= child_sums(forest.parent, dur[rows])
@@ -50,6 +55,14 @@ def nesting(tables: Tables) -> Tables:
         self_ns=column("self_ns", own, nests | busy),
     )
     return with_note(tables, "crossing_slices", rows[forest.crossing])
+
+
+def _by_node(events: pa.Table, thread: Ints, rows: Ints) -> Ints:
+    """Numbers of the pairs of thread and node: threads of two nodes may have one number."""
+    if events["node_id"].null_count == events.num_rows:
+        return thread
+    node, number = np.unique(numbers(events, "node_id", missing=-1)[rows], return_inverse=True)
+    return thread * node.size + number
 
 
 def _spread(nests: Mask, values: Ints) -> Ints:
