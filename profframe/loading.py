@@ -20,6 +20,7 @@ from profframe import schema, store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts import add_facts
 from profframe.readers import RawTrace, read
+from profframe.selection import check_compat
 from profframe.trace import Trace
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def load(
     cache: Source | None = None,
     *,
     kinds: Sequence[Rule] | None = None,
+    compat: str | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Load traces, or open a store.
@@ -73,6 +75,9 @@ def load(
         opens in milliseconds.
     kinds
         Classifier that replaces `profframe.facts.kinds.RULES`.
+    compat
+        ``"torch"`` for facts as torch's own ``events()`` has them, also where those are wrong:
+        device time by External id, and stacks of backward functions without a sequence number.
     progress
         Called with the bytes that are read and all bytes.
 
@@ -102,17 +107,18 @@ def load(
         raise ParameterError(f"run must be text, not {run!r}")
     if run == "":
         raise ParameterError("run must not be empty")
+    check_compat(compat)
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
-        _refuse_names(run, rank, kinds)
+        _refuse_names(run, rank, kinds, compat)
         return Trace.from_store(Path(sources[0]))
     found = _find(sources)
     if cache is None:
-        return Trace.from_tables(_tables(found, run, rank, kinds, progress))
-    kept = _Cache(Path(cache)).store_of(found.paths, run, rank, kinds)
+        return Trace.from_tables(_tables(found, run, rank, kinds, compat, progress))
+    kept = _Cache(Path(cache)).store_of(found.paths, run, rank, kinds, compat)
     if not store.is_store(kept):
         store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
-        store.write(_tables(found, run, rank, kinds, progress), store_as)
+        store.write(_tables(found, run, rank, kinds, compat, progress), store_as)
         try:
             store_as.rename(kept)
         except OSError:  # another process was faster
@@ -174,9 +180,15 @@ def _listed(source: object) -> list[Source]:
     return list(several)
 
 
-def _refuse_names(run: str | None, rank: int | None, kinds: Sequence[Rule] | None) -> None:
+def _refuse_names(
+    run: str | None, rank: int | None, kinds: Sequence[Rule] | None, compat: str | None
+) -> None:
     if kinds is not None:
         raise ParameterError("kinds are found when a trace is loaded; a store has them already")
+    if compat is not None:
+        raise ParameterError(
+            "compat changes what is found when a trace is loaded; a store has that already"
+        )
     if run is not None or rank is not None:
         raise ParameterError(
             "run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store"
@@ -228,6 +240,7 @@ def _tables(
     run: str | None,
     rank: int | None,
     kinds: Sequence[Rule] | None,
+    compat: str | None,
     progress: Progress | None,
 ) -> dict[str, pa.Table]:
     """Read, add facts, name, and put together."""
@@ -242,7 +255,7 @@ def _tables(
                 raise
             skipped.append(str(error))
             continue
-        raw = replace(raw, tables=dict(add_facts(raw.tables, kinds)))
+        raw = replace(raw, tables=dict(add_facts(raw.tables, kinds, compat)))
         traces.append(_name(path, raw, run, rank))
     if not traces:
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {skipped[0]}")
@@ -344,11 +357,16 @@ class _Cache:
         self._directory = directory
 
     def store_of(
-        self, paths: Sequence[Path], run: str | None, rank: int | None, kinds: Sequence[Rule] | None
+        self,
+        paths: Sequence[Path],
+        run: str | None,
+        rank: int | None,
+        kinds: Sequence[Rule] | None,
+        compat: str | None,
     ) -> Path:
         """Where the store for these files is, or is to be."""
         key = hashlib.blake2b(digest_size=16)
-        key.update(repr((schema.SCHEMA_VERSION, run, rank, kinds)).encode())
+        key.update(repr((schema.SCHEMA_VERSION, run, rank, kinds, compat)).encode())
         for path in paths:
             key.update(
                 f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape")
