@@ -48,6 +48,8 @@ MAY_NAME_FORMAT_WORDS = {
     "export/chrome.py": "its writer",
     "readers/nsys.py": "the reader of Nsight Systems' databases",
     "readers/nvprof.py": "the reader of nvprof's databases",
+    "readers/torch/kineto.py": "live objects have the words of their export",
+    "readers/torch/function_events.py": "the same",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

@@ -10,7 +10,15 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from profframe.facts.columns import Tables, column, is_kind, with_columns, words
+from profframe.facts.columns import (
+    Tables,
+    column,
+    is_kind,
+    numbers,
+    present,
+    with_columns,
+    words,
+)
 
 Shape: TypeAlias = Sequence[int]
 Formula: TypeAlias = Callable[[Sequence[Shape], Sequence[str]], int]
@@ -26,13 +34,16 @@ def flops(tables: Tables) -> Tables:
     1024
     """
     events = tables["events"]
-    if "torch_flops" in events.column_names:
-        return tables  # the source has counted them itself
+    names, name_texts = words(events, "name")
+    formula = np.array([text in FORMULAS for text in name_texts] + [False], np.bool_)
+    has_formula = formula[names] & is_kind(events, ("host_op",))
+    if "torch_flops" in events.column_names:  # the source has counted them itself
+        given = numbers(events, "torch_flops")
+        known = present(events, "torch_flops") & (has_formula | (given > 0))
+        return with_columns(tables, "events", torch_flops=column("torch_flops", given, known))
     counted = np.full(events.num_rows, -1, np.int64)
     if _recorded(tables):
-        names, name_texts = words(events, "name")
-        formula = np.array([text in FORMULAS for text in name_texts] + [False], np.bool_)
-        rows = np.flatnonzero(formula[names] & is_kind(events, ("host_op",)))
+        rows = np.flatnonzero(has_formula)
         dims, dim_texts = words(events, "input_dims")
         values, value_texts = words(events, "concrete_inputs")
         of_rows = np.stack([names[rows], dims[rows], values[rows]], axis=1)
