@@ -136,7 +136,7 @@ def find(name_or_path: str | Path) -> Answer:
 def prepare(
     connection: duckdb.DuckDBPyConnection, answer: Answer, parameters: Mapping[str, object]
 ) -> None:
-    """Load the shared macros and set the answer's variables, those not given to their default.
+    """Load the macros that the answer uses and set its variables, those not given to their default.
 
     Parameters
     ----------
@@ -160,8 +160,8 @@ def prepare(
     [(5,)]
     """
     values = _checked(answer, parameters)
-    for path in sorted(sql_directory().glob("_*.sql")):
-        connection.execute(path.read_text(encoding="utf-8"))
+    for macros in _shared(answer.sql):
+        connection.execute(macros)
     for parameter in answer.parameters:
         value = values.get(parameter.name)
         if value is None:
@@ -342,6 +342,27 @@ def markdown() -> str:
         lines += ["", "| column | type | unit | what it is |", "|---|---|---|---|"]
         lines += [f"| `{c.name}` | {c.type} | {c.unit or ''} | {c.doc} |" for c in answer.columns]
     return "\n".join(lines) + "\n"
+
+
+_MACRO: Final = re.compile(r"MACRO (\w+)\(")
+
+
+def _shared(sql: str) -> list[str]:
+    """Texts of the files with macros that the SQL uses, or that these use, in their order."""
+    paths = sorted(sql_directory().glob("_*.sql"))
+    left = {path: path.read_text(encoding="utf-8") for path in paths}
+    used: dict[Path, str] = {}
+    reached = [sql]
+    while reached:
+        words = {word for text in reached for word in re.findall(r"\w+", text)}
+        found = {
+            path: left.pop(path)
+            for path in paths
+            if path in left and words & set(_MACRO.findall(left[path]))
+        }
+        reached = list(found.values())
+        used |= found
+    return [used[path] for path in paths if path in used]
 
 
 def _files() -> dict[str, Path]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
@@ -312,7 +312,8 @@ class Trace:
             The SQL cannot be run.
         """
         found = find(answer if isinstance(answer, str) else Path(answer))
-        with self._connection() as connection:
+        needed = [table for table in schema.TABLES if table in found.needs]
+        with self._connection(needed or schema.TABLES) as connection:
             return _frame(run(connection, found, parameters))
 
     def sql(self, query: str) -> pl.DataFrame:
@@ -454,12 +455,14 @@ class Trace:
         )
 
     @contextmanager
-    def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+    def _connection(
+        self, tables: Iterable[str] = schema.TABLES
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with a view per table, for one question."""
         with duckdb.connect() as connection:
             connection.execute("SET enable_progress_bar = false")
             try:
-                for table in schema.TABLES:
+                for table in tables:
                     relation = self._source.relation(connection, table)
                     where = self._selection.where(table) or "TRUE"
                     connection.execute(f"CREATE VIEW {table} AS FROM {relation} WHERE {where}")
