@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from profframe import schema, store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts import add_facts
 from profframe.readers import RawTrace, read
+from profframe.readers import torch as live
 from profframe.selection import check_compat
 from profframe.trace import Trace
 
@@ -37,7 +38,7 @@ _SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvpro
 class _Named:
     """One trace with its name."""
 
-    path: Path
+    path: Path | str
     raw: RawTrace
     run: str
     rank: int
@@ -51,7 +52,7 @@ class _Named:
 
 
 def load(
-    source: Source | Sequence[Source],
+    source: Source | Sequence[Source] | Any,
     run: str | None = None,
     rank: int | None = None,
     cache: Source | None = None,
@@ -67,9 +68,12 @@ def load(
     source
         A trace file (Chrome trace JSON, plain, gzip or zstd, or a database of nvprof or Nsight
         Systems: known by content), a glob, a directory
-        of traces (not recursive; a glob with ``**`` is), a list of these, or a Parquet store.
+        of traces (not recursive; a glob with ``**`` is), a list of these, or a Parquet store. Or a
+        finished profile: a ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``, its
+        ``kineto_results``, an ``EventList`` or a list of ``FunctionEvent``; it stays as it is.
     run, rank
-        Names for what is loaded; by default from the trace itself and its path.
+        Names for what is loaded; by default from the trace itself and its path. A live profile is
+        the run ``live`` of this process's rank in ``torch.distributed``.
     cache
         Directory that keeps what was loaded as a store, so that the next load of the same content
         opens in milliseconds.
@@ -93,7 +97,7 @@ def load(
     NotATraceError
         When a file is not a trace.
     SourceError
-        When a file cannot be read.
+        When a file cannot be read, or a profile is still running.
 
     Examples
     --------
@@ -108,6 +112,13 @@ def load(
     if run == "":
         raise ParameterError("run must not be empty")
     check_compat(compat)
+    if live.knows(source):
+        if cache is not None:
+            raise ParameterError(
+                "cache keeps what was loaded from files; to keep a live profile, write "
+                "load(profile).to_parquet(path)"
+            )
+        return Trace.from_tables(_live(source, run, rank, kinds, compat))
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, kinds, compat)
@@ -165,6 +176,25 @@ def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -
             "reads it"
         )
     return trace
+
+
+def _live(
+    source: object,
+    run: str | None,
+    rank: int | None,
+    kinds: Sequence[Rule] | None,
+    compat: str | None,
+) -> dict[str, pa.Table]:
+    """Tables of a live profile; its rank is that of this process in the job, if it is in one."""
+    raw = live.read(source)
+    raw = replace(raw, tables=dict(add_facts(raw.tables, kinds, compat)))
+    rank_source = "argument"
+    if rank is None:
+        in_job = raw.header.rank
+        rank = 0 if in_job is None else in_job
+        rank_source = "assumed" if in_job is None else raw.header.rank_source
+    named = _Named(live.describe(source), raw, run or "live", rank, rank_source)
+    return _concatenate([named], [])
 
 
 def _listed(source: object) -> list[Source]:

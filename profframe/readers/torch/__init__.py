@@ -39,12 +39,12 @@ _DEVICES: Final = {
 }
 
 
-def is_live(source: object) -> bool:
+def knows(source: object) -> bool:
     """Whether `source` is for `read`: an object of torch's profilers, or a list of its events.
 
     Examples
     --------
-    >>> is_live("trace.json"), is_live([]), is_live(["trace.json"])
+    >>> knows("trace.json"), knows([]), knows(["trace.json"])
     (False, False, False)
     """
     return _what(source) is not None
