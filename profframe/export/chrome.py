@@ -155,10 +155,11 @@ def _own(trace: Mapping[str, Any], events: int, *, whole: bool) -> str:
 
 
 def _loaded(text: str | None) -> Any:
-    """JSON without what is no JSON: NaN and infinity."""
-    if text is None:
+    """What JSON text means; NaN, infinity and what else is no JSON are nothing."""
+    try:
+        return json.loads(text or "null", parse_constant=lambda _: None)
+    except ValueError:
         return None
-    return json.loads(text, parse_constant=lambda _: None)
 
 
 def _put_events(connection: duckdb.DuckDBPyConnection, put: Write, trace: Mapping[str, Any]) -> int:

@@ -112,11 +112,11 @@ def _own(args: str) -> str:
     mark = f"""strpos({args}, '"{OWN_KEY}":{{')"""
     return f""",
         from_json({args}, '{_OWN_TYPE}').{OWN_KEY} AS {OWN_KEY},
-        CASE WHEN {OWN_KEY} IS NULL OR {mark} = 0 THEN {args}
-             WHEN {mark} = 2 THEN {OWN_KEY}.args
+        CASE WHEN {OWN_KEY} IS NULL OR {mark} = 0 THEN {args}::VARCHAR
+             WHEN {mark} = 2 THEN struct_extract({OWN_KEY}, 'args')::VARCHAR
              WHEN json_valid(left({args}, {mark} - 2) || '}}')
              THEN left({args}, {mark} - 2) || '}}'
-             ELSE {args} END::VARCHAR AS args"""
+             ELSE {args}::VARCHAR END AS args"""
 
 
 class _Scratch(threading.local):
