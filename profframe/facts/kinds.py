@@ -30,7 +30,7 @@ class Rule:
     name : str, optional
         Pattern for the name.
     process : str, optional
-        Pattern for the name of the process.
+        Pattern for the name of the process, or its id where it has no name.
     """
 
     kind: str
@@ -47,6 +47,9 @@ Classifier: TypeAlias = Sequence[Rule]
 """Rules in order: the first that fits decides. What fits none is ``other``."""
 
 _ASCEND_DEVICE = r"Ascend Hardware.*"
+_LISTED = r"CPU functions"
+_REGIONS = r"(ProfilerStep|Optimizer\.\w+|enumerate\(\w+\))#.*"
+_FRAMES = r".+\.py\(\d+\): .+|<built-in .+|nn\.Module: .+"
 _ACCELERATORS = r"(cuda|hip|xpu|mtia|privateuse1|glow)"
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -86,6 +89,14 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("runtime", category=r"", process=r"CANN"),
     Rule("device_annotation", category=r"", process=r"HCCL"),
     Rule("profiler", category=r"", process=r"Overlap Analysis"),
+    # Lists of torch's own events, which name no categories; the second process until 2021.
+    Rule("annotation", category=r"", name=_REGIONS, process=_LISTED),
+    Rule("python", category=r"", name=_FRAMES, process=_LISTED),
+    Rule("runtime", category=r"", name=r"(cuda|hip)[A-Z]\w+", process=_LISTED),
+    Rule("host_op", category=r"", process=_LISTED),
+    Rule("memcpy", category=r"", name=r"Memcpy .*", process=r"CUDA functions"),
+    Rule("memset", category=r"", name=r"Memset .*", process=r"CUDA functions"),
+    Rule("kernel", category=r"", process=r"CUDA functions"),
 )
 """The rules that are used unless others are given."""
 
@@ -139,13 +150,11 @@ def _matches(pattern: str | None, text: str | None) -> bool:
 
 
 def _processes(tables: Tables) -> tuple[Ints, list[str]]:
-    """For every slice, the number of its process's name; -1 where it has none."""
-    threads = tables["threads"]
-    texts = sorted({text for text in threads["process_name"].to_pylist() if text is not None})
+    """For every slice, the number of its process's name, or else id; -1 where it has neither."""
+    columns = (tables["threads"][c].to_pylist() for c in ("thread", "process_name", "pid"))
+    of_thread = {thread: name or pid for thread, name, pid in zip(*columns, strict=True)}
+    texts = sorted({text for text in of_thread.values() if text is not None})
     number = {text: i for i, text in enumerate(texts)}
-    of_thread = dict(
-        zip(threads["thread"].to_pylist(), threads["process_name"].to_pylist(), strict=True)
-    )
     thread = tables["events"]["thread"].to_numpy()
     size = 1 + max([*of_thread, int(thread.max(initial=0))])
     lookup = np.array([number.get(of_thread.get(i) or "", -1) for i in range(size)], np.int64)

@@ -80,6 +80,28 @@ def test_ascend_processes_tell_what_a_slice_without_category_is(
     assert kind_of(None, name, process) == kind
 
 
+@pytest.mark.parametrize(
+    ("name", "process", "kind"),
+    [
+        ("aten::mm", "CPU functions", "host_op"),
+        ("MmBackward", "CPU functions", "host_op"),
+        ("ProfilerStep#3", "CPU functions", "annotation"),
+        ("Optimizer.step#SGD.step", "CPU functions", "annotation"),
+        ("train.py(12): step", "CPU functions", "python"),
+        ("nn.Module: Linear_0", "CPU functions", "python"),
+        ("cudaLaunchKernel", "CPU functions", "runtime"),
+        ("void gemm<float>(int)", "CUDA functions", "kernel"),
+        ("Memcpy HtoD (Pageable -> Device)", "CUDA functions", "memcpy"),
+        ("Memset (Device)", "CUDA functions", "memset"),
+    ],
+)
+def test_lists_of_torch_events_have_names_only(name: str, process: str, kind: str) -> None:
+    source = tables(
+        event(name, 0, 1, category=None, pid=process), threads=[{"thread": 0, "pid": process}]
+    )
+    assert kinds(source)["events"]["kind"].to_pylist() == [kind]
+
+
 def test_a_category_without_a_process_is_enough() -> None:
     assert kind_of("cpu_op", process=None) == "host_op"
 
