@@ -208,6 +208,7 @@ def _own_columns(rows: _Chosen, columns: Mapping[str, pa.Array]) -> dict[str, pa
     return {
         column: pc.coalesce(given, columns[column]) if column in columns else given
         for column, given in own.items()
+        if given.null_count < len(given)
     }
 
 
