@@ -67,7 +67,6 @@ _PROCESS_LABELS: Final = {
 _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index"}
 
 _VARIABLES: Final = f"""
-    SET VARIABLE no_memory = (SELECT count(*) = 0 FROM memory);
     SET VARIABLE no_device = (
         SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
 _MACROS: Final = r"""
@@ -281,11 +280,9 @@ _JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELS
 """With overloads recorded, Kineto's name of an operator ends in its overload."""
 _OWN_VALUES: Final = {
     "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
-    "cpu_bytes": "CASE WHEN getvariable('no_memory') THEN cpu_bytes END",
-    "device_bytes": "CASE WHEN getvariable('no_memory') THEN device_bytes END",
     "kernel_ns": "CASE WHEN getvariable('no_device') THEN nullif(self_device_ns, 0) END",
 }
-"""What the facts do not find again: also sums over what is not in the trace."""
+"""Of the others not the plain value: `kernel_ns` is of kernels that are not in the trace."""
 
 
 def _rows(is_json: bool) -> str:
