@@ -429,10 +429,44 @@ class Trace:
             The file cannot be written.
         """
         from profframe.export import chrome
+        from profframe.export import legacy as listed
 
         whole = self._selection == self._selection.of_traces()
         with self._connection() as connection:
-            chrome.write(connection, path, whole=whole)
+            if legacy:
+                listed.write(connection, path)
+            else:
+                chrome.write(connection, path, whole=whole)
+
+    def export_stacks(self, path: str | PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Write stacks in the folded form that flame graphs are drawn from, as torch does.
+
+        A line is one event: its frames, the outermost first, and whole microseconds. Where no
+        stacks were recorded, but calls of Python functions were, the frames are those around the
+        event (``python_stack``).
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        metric
+            ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
+            for the time of the devices, whatever their type.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such metric; the message suggests the nearest.
+        ParameterError
+            No event has a stack.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import stacks
+
+        with self._connection() as connection:
+            stacks.write(connection, path, metric)
 
     def __repr__(self) -> str:
         return str(self.summary())

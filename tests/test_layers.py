@@ -46,6 +46,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/columns.py": "the same",
     "readers/chrome/parsing.py": "the same",
     "export/chrome.py": "its writer",
+    "export/legacy.py": "the writer of its older form",
     "readers/nsys.py": "the reader of Nsight Systems' databases",
     "readers/nvprof.py": "the reader of nvprof's databases",
     "readers/torch/kineto.py": "live objects have the words of their export",

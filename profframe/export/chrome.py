@@ -16,7 +16,7 @@ from typing import Any, Final
 import duckdb
 
 from profframe.errors import ParameterError
-from profframe.export.files import Write, written
+from profframe.export.files import Write, put_lines, written
 from profframe.readers.chrome.columns import (
     ALLOCATOR_DEVICES,
     INSTANT_CATEGORY,
@@ -32,7 +32,6 @@ _OWN_HEADER: Final = (
     "format", "clock", "rank", "rank_source", "world_size", "backend", "device_type",
 )  # fmt: skip
 """Columns of `traces` that the file does not say itself, or not in the same words."""
-_BATCH: Final = 65_536
 _INTEGERS: Final = {
     "external_id": "External id",
     "correlation": "correlation",
@@ -69,7 +68,7 @@ _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index
 _VARIABLES: Final = f"""
     SET VARIABLE no_device = (
         SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
-_MACROS: Final = r"""
+MACROS: Final = r"""
     -- A text of a name or an id; what was a number is one again.
     CREATE TEMP MACRO ident(t) AS
         CASE WHEN regexp_full_match(t, '0|-?[1-9][0-9]{0,17}') THEN t ELSE to_json(t) END;
@@ -106,9 +105,9 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], w
     ExportError
         The file cannot be written.
     """
-    trace = _the_trace(connection)
+    trace = the_trace(connection)
     connection.execute("SET preserve_insertion_order = true")
-    connection.execute(_MACROS + _VARIABLES)
+    connection.execute(MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
     with written(path) as put:
         header = _header(trace)
@@ -117,7 +116,7 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], w
         put(f'\n], "{OWN_KEY}": {_own(trace, events, whole=whole)}}}\n'.encode())
 
 
-def _the_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+def the_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     """The row of `traces`; empty where there is none."""
     rows: list[dict[str, Any]] = (
         connection.sql("FROM traces ORDER BY run, rank").to_arrow_table().to_pylist()
@@ -178,9 +177,7 @@ def _put_events(connection: duckdb.DuckDBPyConnection, put: Write, trace: Mappin
         count += 1
     lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
     for query in _queries(trace.get("format") in JSON_FORMATS, lone_ends):
-        for lines, text in _texts(connection, query):
-            put(text if count else text[1:])
-            count += lines
+        count += put_lines(put, connection.sql(query), first=not count)
     return count
 
 
@@ -209,18 +206,6 @@ def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             elif row["tid"] is not None:
                 event["tid"] = json.loads(_ident(row["tid"]))
             yield json.dumps(event | {"args": {key: row[label]}})
-
-
-def _texts(connection: duckdb.DuckDBPyConnection, query: str) -> Iterator[tuple[int, memoryview]]:
-    """The lines of a query, a batch of them at a time: how many, and their text, not copied."""
-    for batch in connection.sql(query).to_arrow_reader(_BATCH):
-        lines = batch.column(0)
-        if not len(lines):
-            continue
-        _, offsets, text = lines.buffers()
-        width = 8 if str(lines.type).startswith("large") else 4
-        bounds = memoryview(offsets).cast("q" if width == 8 else "i")
-        yield len(lines), memoryview(text)[bounds[lines.offset] : bounds[lines.offset + len(lines)]]
 
 
 def _queries(is_json: bool, lone_ends: bool) -> Iterator[str]:

@@ -1,0 +1,78 @@
+"""The list that torch's ``EventList.export_chrome_trace`` writes: names and times, nothing else."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import duckdb
+
+from profframe.export.chrome import MACROS, the_trace
+from profframe.export.files import put_lines, written
+from profframe.export.torch_events import LISTED, ORDER
+from profframe.schema import DEVICE_KINDS
+
+_LAUNCHED: Final = f"""
+    CREATE TEMP VIEW launched AS
+    SELECT coalesce(o.merged_into, o.event_id) AS event_id, count(*) AS kernels
+    FROM events AS k
+    JOIN events AS o ON k.op_id = o.event_id
+    WHERE k.kind IN {DEVICE_KINDS!r}
+    GROUP BY 1;"""
+"""Device slices by the op that launched them; those of a removed duplicate are the survivor's."""
+_ORIGIN: Final = """
+    SET VARIABLE origin_ns = coalesce(
+        (SELECT min(start_ns) FROM events WHERE kind = 'profiler'),
+        (SELECT CASE WHEN clock = 'relative' THEN coalesce(base_ns, 0) ELSE start_ns END
+         FROM traces));
+    SET VARIABLE device = (SELECT lower(coalesce(device_type, 'cuda')) FROM traces);"""
+_LINES: Final = f"""
+    SELECT concat(
+        ',\n{{"name": ', title, ', "ph": "X", "ts": ', start_us, ', "dur": ', end_us - start_us,
+        ', "tid": ', tid, ', "pid": "CPU functions", "args": {{}}}}',
+        array_to_string(list_transform(range(arrows), lambda i: concat(
+            ',\n{{"name": ', title, ', "ph": "s", "ts": ', start_us, ', "tid": ', tid,
+            ', "pid": "CPU functions", "id": ', first_arrow + i,
+            ', "cat": "cpu_to_', getvariable('device'), '", "args": {{}}}}')), ''))
+    FROM (
+        SELECT
+            l.run, l.rank, l.start_ns, l.end_ns, l.preorder, l.event_id,
+            coalesce(to_json(name), '""') AS title,
+            (start_ns - getvariable('origin_ns')) / 1000 AS start_us,
+            (end_ns - getvariable('origin_ns')) / 1000 AS end_us,
+            coalesce(ident(
+                CASE WHEN is_remote AND NOT contains(tid, 'node_id:')
+                     THEN concat(' node_id:', node_id, ', thread_id:', tid, ' ') ELSE tid END),
+                'null') AS tid,
+            coalesce(kernels, 0) AS arrows,
+            coalesce(sum(kernels) OVER (
+                ORDER BY {ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::BIGINT
+                AS first_arrow
+        FROM listed AS l
+        LEFT JOIN launched USING (event_id))
+    ORDER BY {ORDER}"""
+
+
+def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str]) -> None:
+    """Write the list; times are microseconds since the profiler started.
+
+    Parameters
+    ----------
+    connection
+        Has the tables of the schema as views, of one (run, rank).
+    path
+        File to write; ``.gz`` or ``.zst`` compresses it.
+
+    Raises
+    ------
+    ParameterError
+        There are several (run, rank).
+    ExportError
+        The file cannot be written.
+    """
+    the_trace(connection)
+    connection.execute(MACROS + LISTED + _LAUNCHED + _ORIGIN)
+    with written(path) as put:
+        put(b"[")
+        put_lines(put, connection.sql(_LINES))
+        put(b"\n]\n")
