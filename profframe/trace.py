@@ -31,7 +31,7 @@ from profframe.selection import (
     numbers,
     texts,
 )
-from profframe.show import notebook
+from profframe.show import notebook, table
 from profframe.show.summary import Summary
 
 _KINDS = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC, kind"
@@ -265,6 +265,73 @@ class Trace:
     def total_average(self) -> pl.DataFrame:
         """All of `key_averages` in one row per (run, rank)."""
         return self.answer("total_average")
+
+    def table(  # noqa: PLR0917 -- torch's own arguments
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int | None = 75,
+        max_name_column_width: int | None = 55,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        compat: str | None = None,
+    ) -> str:
+        """Give the text of torch's ``key_averages().table()``.
+
+        Numbers are rounded once, half to even; FLOPs and sources stand below their own headers;
+        control bytes are written as escapes. ``compat="torch"`` repeats torch to the character.
+
+        Parameters
+        ----------
+        sort_by
+            torch's attribute to sort by, the largest first: ``cpu_time_total``, ``count``, ...
+        row_limit
+            Rows to print; all of them if it is negative.
+        max_src_column_width, max_name_column_width
+            Characters of the source and of the name; None is no limit.
+        header
+            A line above the table.
+        top_level_events_only
+            Leave out what has its first occurrence inside another event.
+        time_unit
+            ``s``, ``ms`` or ``us`` for all times.
+        group_by_input_shape, group_by_stack_n, group_by_overload_name
+            As in `key_averages`.
+        compat
+            ``"torch"``: as torch prints it, with what its floats make of a tie.
+
+        Returns
+        -------
+        str
+            Lines. Of several traces, a table each, with its run and rank above it.
+
+        Raises
+        ------
+        UnknownNameError
+            Rows have no such attribute, or there is no such unit; the message suggests the nearest.
+        ParameterError
+            Another value cannot be used.
+        """
+        check_compat(compat)
+        options = table.Options(
+            sort_by,
+            row_limit,
+            max_src_column_width,
+            max_name_column_width,
+            header,
+            top_level_events_only,
+            time_unit,
+            group_by_input_shape,
+            group_by_stack_n,
+            group_by_overload_name,
+            as_torch=compat == "torch",
+        )
+        with self._connection() as connection:
+            return table.text(connection, options)
 
     @property
     def self_cpu_time_total(self) -> int:

@@ -9,10 +9,6 @@ CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
 -- is_on_device: torch has these kinds on the device, with their whole duration as device time and none on the host.
 CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'sync');
 
--- torch_kind: all of a kind that torch's keys tell apart.
-CREATE OR REPLACE TEMP MACRO torch_kind(kind) AS
-CASE WHEN kind IN ('annotation', 'device_annotation') THEN 'user annotation' ELSE 'other' END;
-
 -- torch_dims: input shapes as torch groups by them, which has [] for a list of tensors, and for no inputs.
 CREATE OR REPLACE TEMP MACRO torch_dims(input_dims) AS
 CASE
@@ -22,15 +18,20 @@ CASE
     ELSE input_dims
 END;
 
--- kept_events: one row per event that torch keeps, with torch's name, and the first `stack_n` frames of its stack.
-CREATE OR REPLACE TEMP MACRO kept_events(events, stack_n, as_torch) AS TABLE
+-- kept_events: one row per event that torch keeps. Its name, kind_key, on_device, legacy_key, node_id, input_dims, stack and
+-- overload_name are the key that it has with these options: what is not grouped by is NULL.
+CREATE OR REPLACE TEMP MACRO kept_events(events, by_shape, stack_n, by_overload, as_torch) AS TABLE
 SELECT
     * REPLACE (
         CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
+        nullif(node_id, -1) AS node_id,
+        CASE WHEN by_shape THEN CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END END AS input_dims,
         CASE WHEN stack_n > 0 THEN array_to_string(string_split(stack, ';')[1:stack_n], ';') END AS stack,
-        CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END AS input_dims,
-        nullif(overload_name, '') AS overload_name
-    )
+        CASE WHEN by_overload THEN nullif(overload_name, '') END AS overload_name
+    ),
+    CASE WHEN as_torch THEN CASE WHEN kind IN ('annotation', 'device_annotation') THEN 'user' END ELSE kind END AS kind_key,
+    is_on_device(kind) AS on_device,
+    CASE WHEN as_torch THEN coalesce(is_legacy, false) END AS legacy_key
 FROM query_table(events)
 WHERE kind <> 'profiler' AND merged_into IS NULL AND NOT coalesce(is_internal(name), false);
 
@@ -62,25 +63,28 @@ FROM climbed AS c
 LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.event_id AND NOT r.is_internal;
 
 -- key_events: one row per event that torch keeps (calls 1), one per event that it removes (calls 0), with the self values
--- of that event under the keys of the event that takes them over, and one per allocation that no event is around.
-CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, stack_n, as_torch) AS TABLE
+-- of that event under the key of the event that takes them over, and one per allocation that no event is around.
+CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, by_shape, stack_n, by_overload, as_torch) AS TABLE
 SELECT
-    run, rank, event_id, preorder, start_ns, dur_ns,
-    name, kind, node_id, is_legacy, input_dims, stack, overload_name,
+    run, rank, event_id, kind, preorder, start_ns, dur_ns,
+    name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name,
     1 AS calls, dur_ns AS total_ns, self_ns, device_ns, self_device_ns,
     cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes, torch_flops
-FROM kept_events(events, stack_n, as_torch)
+FROM kept_events(events, by_shape, stack_n, by_overload, as_torch)
 UNION ALL BY NAME
 SELECT
-    o.run, o.rank, o.event_id, o.preorder, o.start_ns, o.dur_ns,
-    o.name, o.kind, o.node_id, o.is_legacy, o.input_dims, o.stack, o.overload_name,
+    o.run, o.rank, o.event_id, o.kind, o.preorder, o.start_ns, o.dur_ns,
+    o.name, o.kind_key, o.on_device, o.legacy_key, o.node_id, o.input_dims, o.stack, o.overload_name,
     0 AS calls, t.self_ns, t.self_device_ns, t.self_cpu_bytes, t.self_device_bytes
-FROM kept_events(events, stack_n, as_torch) AS o
+FROM kept_events(events, by_shape, stack_n, by_overload, as_torch) AS o
 JOIN taken_over(events) AS t ON o.run = t.run AND o.rank = t.rank AND o.event_id = t.owner_id
 UNION ALL BY NAME
 SELECT
-    run, rank, time_ns AS start_ns, 0 AS dur_ns,
-    '[memory]' AS name, 'other' AS kind,
+    run, rank, 'other' AS kind, time_ns AS start_ns, 0 AS dur_ns,
+    '[memory]' AS name,
+    CASE WHEN NOT as_torch THEN 'other' END AS kind_key,
+    false AS on_device,
+    CASE WHEN as_torch THEN false END AS legacy_key,
     1 AS calls, 0 AS total_ns,
     CASE WHEN device_type IN ('CPU', 'MKLDNN', 'IDEEP') THEN bytes ELSE 0 END AS cpu_bytes,
     cpu_bytes AS self_cpu_bytes,
@@ -90,9 +94,15 @@ FROM query_table(memory)
 WHERE op_id IS NULL
 UNION ALL BY NAME
 SELECT
-    run, rank, time_ns AS start_ns, 0 AS dur_ns,
-    '[OutOfMemory]' AS name, 'other' AS kind,
+    run, rank, 'other' AS kind, start_ns, 0 AS dur_ns,
+    '[OutOfMemory]' AS name,
+    CASE WHEN NOT as_torch THEN 'other' END AS kind_key,
+    false AS on_device,
+    CASE WHEN as_torch THEN false END AS legacy_key,
     1 AS calls, 0 AS total_ns,
     0 AS cpu_bytes, 0 AS self_cpu_bytes, 0 AS device_bytes, 0 AS self_device_bytes
-FROM query_table(instants)
-WHERE name = '[OutOfMemory]';
+FROM (
+    SELECT run, rank, time_ns AS start_ns FROM query_table(instants) WHERE name = '[OutOfMemory]'
+    UNION ALL
+    SELECT run, rank, start_ns FROM query_table(events) WHERE name = '[OutOfMemory]'
+);

@@ -21,7 +21,7 @@ WITH sides AS (
     SELECT
         run,
         rank,
-        is_on_device(kind) AS on_device,
+        on_device,
         sum(calls) AS calls,
         sum(total_ns) AS total_ns,
         sum(self_ns) AS self_ns,
@@ -32,7 +32,7 @@ WITH sides AS (
         sum(device_bytes) AS device_bytes,
         sum(self_device_bytes) AS self_device_bytes,
         sum(torch_flops) AS torch_flops
-    FROM key_events(events, memory, instants, 0, false)
+    FROM key_events(events, memory, instants, false, 0, false, false)
     GROUP BY run, rank, on_device
 )
 SELECT

@@ -1,0 +1,342 @@
+"""torch's own table: the text of ``key_averages().table()``.
+
+Numbers are exact fractions and rounded once, half to even; with ``compat="torch"`` they are floats,
+added in torch's order. Everything else is the same for both, so nothing below asks which they are.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Any, Final
+
+import duckdb
+
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.selection import integer
+from profframe.show.table_rows import Amount, Page, Row, read
+from profframe.show.units import visible
+
+_GAP: Final = "  "
+_WIDTH: Final = 12
+_SHAPES_WIDTH: Final = 80
+_UNITS: Final = MappingProxyType({"s": 1_000_000, "ms": 1_000, "us": 1})
+_FLOPS: Final = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
+_BYTES: Final = ((1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
+_TOP_LEVEL: Final = "This report only display top-level ops statistics"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be asked of the table; the names are torch's."""
+
+    sort_by: str | None = None
+    row_limit: int = 100
+    max_src_column_width: int | None = 75
+    max_name_column_width: int | None = 55
+    header: str | None = None
+    top_level_events_only: bool = False
+    time_unit: str | None = None
+    group_by_input_shape: bool = False
+    group_by_stack_n: int = 0
+    group_by_overload_name: bool = False
+    as_torch: bool = False
+
+    @property
+    def grouping(self) -> dict[str, object]:
+        """What they say to `key_averages`."""
+        names = ("group_by_input_shape", "group_by_stack_n", "group_by_overload_name")
+        return {name: getattr(self, name) for name in names}
+
+    def __post_init__(self) -> None:
+        """Raise an error for what torch would fail at, or take for something else."""
+        integer("row_limit", self.row_limit)
+        for name in ("max_src_column_width", "max_name_column_width"):
+            width = getattr(self, name)
+            if width is not None and integer(name, width) < 0:
+                raise ParameterError(f"{name}: needs a width of at least 0, got {width}")
+        for name in ("sort_by", "header", "time_unit"):
+            text = getattr(self, name)
+            if text is not None and not isinstance(text, str):
+                raise ParameterError(f"{name}: needs text, got {text!r}")
+        if self.time_unit is not None and self.time_unit not in _UNITS:
+            raise UnknownNameError.among("time unit", self.time_unit, _UNITS)
+        if self.sort_by is not None and _attribute(self.sort_by) not in _ATTRIBUTES:
+            known = {*_ATTRIBUTES, *(n.replace("device", "cuda") for n in _ATTRIBUTES)}
+            raise UnknownNameError.among("sort key", self.sort_by, known)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: how wide it is and what stands in it."""
+
+    header: str
+    cell: Callable[[Row], str]
+    width: int = _WIDTH
+    to_left: bool = False
+
+    def padded(self, text: str) -> str:
+        """The text in the column's width."""
+        return (text.ljust if self.to_left else text.rjust)(self.width)
+
+
+def text(connection: duckdb.DuckDBPyConnection, options: Options) -> str:
+    """The table of each trace, in the order of run and rank.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views ``events``, ``memory``, ...
+    options
+        How the rows are grouped, sorted and shown.
+
+    Returns
+    -------
+    str
+        Lines, each with its end; of several traces, each table has its run and rank above it.
+    """
+    pages = read(connection, options.grouping, options.as_torch)
+    if len(pages) <= 1:
+        return "".join(_page(page, options.header, options) for page in pages)
+    tables = []
+    for page in pages:
+        which = f"run {visible(page.run)}, rank {page.rank}"
+        header = which if options.header is None else f"{which}, {options.header}"
+        tables.append(_page(page, header, options))
+    return "\n".join(tables)
+
+
+# From rows to lines.
+
+
+def _page(page: Page, header: str | None, options: Options) -> str:
+    rows = _sorted(page.rows, options)
+    host = _total(row.self_cpu_time_total for row in rows)
+    device = _total(row.self_device_time_total for row in rows if _counts_on_device(row))
+    columns = _columns(page, host, device, options)
+    rule = "".join("-" * column.width + _GAP for column in columns)
+    double_rule = "=" * (len(rule) - len(_GAP))
+    lines = [
+        *([double_rule, header] if header is not None else []),
+        *([double_rule, _TOP_LEVEL] if options.top_level_events_only else []),
+        rule,
+        _line(columns, [column.header for column in columns]),
+        rule,
+    ]
+    has_stack = any(row.stack for row in rows)
+    for row in _printed(rows, options):
+        lines.append(_line(columns, [column.cell(row) for column in columns]))
+        if has_stack:
+            more = [*(_tail(frame, _source_width(rows, options)) for frame in row.stack[1:]), ""]
+            lines += [_line(columns, [*[""] * (len(columns) - 1), entry]) for entry in more]
+    time = _time(options)
+    lines += [rule, f"Self CPU time total: {time(host)}"]
+    if page.has_device_time:
+        lines.append(f"Self {page.device.upper()} time total: {time(device)}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(columns: Iterable[Column], cells: Iterable[str]) -> str:
+    return "".join(column.padded(cell) + _GAP for column, cell in zip(columns, cells, strict=True))
+
+
+def _printed(rows: Iterable[Row], options: Options) -> Iterable[Row]:
+    chosen = (row for row in rows if not (options.top_level_events_only and row.has_parent))
+    return islice(chosen, options.row_limit) if options.row_limit >= 0 else chosen
+
+
+def _counts_on_device(row: Row) -> bool:
+    """A region on a device spans what counts already; before Kineto an op held its kernel."""
+    return not row.is_user_annotation if row.is_device else row.is_legacy
+
+
+def _total(values: Iterable[Amount]) -> Amount:
+    """Their sum in order; ``sum()`` would add floats more precisely than torch does."""
+    total: Amount = Fraction(0)
+    for value in values:
+        total += value
+    return total
+
+
+# Columns.
+
+
+def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list[Column]:
+    rows = page.rows
+    time = _time(options)
+    name_width = _width((row.key for row in rows), options.max_name_column_width)
+
+    def cut(name: str) -> str:
+        widest = options.max_name_column_width
+        if widest is None or len(name) < widest - 3:
+            return name
+        return name[: widest - 3] + "..."
+
+    columns = [Column("Name", lambda row: cut(row.key), name_width)]
+    if any(row.overload_name for row in rows):
+        columns.append(Column("Overload Name", lambda row: cut(row.overload_name), name_width))
+    columns += [
+        Column("Self CPU %", lambda row: _share(row.self_cpu_time_total, host)),
+        Column("Self CPU", lambda row: time(row.self_cpu_time_total)),
+        Column(
+            "CPU total %", lambda row: "0" if row.is_async else _share(row.cpu_time_total, host)
+        ),
+        Column("CPU total", lambda row: time(row.cpu_time_total)),
+        Column("CPU time avg", lambda row: time(row.cpu_time)),
+    ]
+    name = page.device.upper()
+    if page.has_device_time:
+        columns += [
+            Column(f"Self {name}", lambda row: time(row.self_device_time_total)),
+            Column(f"Self {name} %", lambda row: _share(row.self_device_time_total, device)),
+            Column(f"{name} total", lambda row: time(row.device_time_total)),
+            Column(f"{name} time avg", lambda row: time(row.device_time)),
+        ]
+    if page.has_memory:
+        columns += [
+            Column("CPU Mem", lambda row: _memory(row.cpu_memory_usage)),
+            Column("Self CPU Mem", lambda row: _memory(row.self_cpu_memory_usage)),
+        ]
+        if name and any(row.self_device_memory_usage > 0 for row in rows):
+            columns += [
+                Column(f"{name} Mem", lambda row: _memory(row.device_memory_usage)),
+                Column(f"Self {name} Mem", lambda row: _memory(row.self_device_memory_usage)),
+            ]
+    columns.append(Column("# of Calls", lambda row: str(row.count)))
+    if any(row.node_id != -1 for row in rows):
+        columns.append(Column("Node ID", lambda row: str(row.node_id)))
+    if any(row.input_shapes not in {"", "[]"} for row in rows):
+        width = _width((row.input_shapes for row in rows), _SHAPES_WIDTH)
+        columns.append(Column("Input Shapes", lambda row: row.input_shapes[:width], width))
+    return columns + _last_columns(page.rows, options)
+
+
+def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
+    """FLOPs and source, the source last: of a stack it has the further frames below it.
+
+    torch writes the two headers the other way round, and so each value in the other's column.
+    """
+    counted = [row.flops for row in rows if row.flops > 0]
+    power = _power(min(counted), options) if counted else 0
+    scale = pow(10, power * -3.0) if options.as_torch else Fraction(1, 1000**power)
+
+    def flops(row: Row) -> str:
+        return _fixed(row.flops * scale, 3).rjust(8) if row.flops > 0 else "--"
+
+    def source(row: Row) -> str:
+        return _tail(row.stack[0], width) if row.stack else ""
+
+    width = _source_width(rows, options)
+    columns = []
+    if counted:
+        columns.append(Column(f"Total {_FLOPS[power]}", flops))
+    if any(row.stack for row in rows):
+        columns.append(Column("Source Location", source, width, to_left=True))
+    if options.as_torch and len(columns) == 2:
+        first, last = columns
+        return [replace(last, cell=first.cell), replace(first, cell=last.cell)]
+    return columns
+
+
+def _width(texts: Iterable[str], widest: int | None) -> int:
+    width = max(map(len, texts), default=0) + 4
+    return width if widest is None else min(width, widest)
+
+
+def _source_width(rows: Iterable[Row], options: Options) -> int:
+    frames = (frame for row in rows for frame in row.stack)
+    return _width(frames, options.max_src_column_width)
+
+
+def _tail(frame: str, width: int) -> str:
+    """The end of a frame, which has the line and the function."""
+    if len(frame) <= width:
+        return frame
+    end = frame[len(frame) - width :]
+    return "..." + end[3:] if len(end) > 3 else end
+
+
+# Cells.
+
+
+def _fixed(value: Amount, places: int) -> str:
+    """The number with so many decimals, half to even where it is exact."""
+    if isinstance(value, float):
+        return f"{value:.{places}f}"
+    whole, rest = divmod(abs(round(value * 10**places)), 10**places)
+    return f"{'-' if value < 0 else ''}{whole}.{rest:0{places}}"
+
+
+def _in_unit(us: Amount, unit: str) -> str:
+    return _fixed(us / _UNITS[unit], 3) + unit
+
+
+def _in_nearest_unit(us: Amount) -> str:
+    return _in_unit(us, next((unit for unit, size in _UNITS.items() if us >= size), "us"))
+
+
+def _time(options: Options) -> Callable[[Amount], str]:
+    unit = options.time_unit
+    return _in_nearest_unit if unit is None else lambda us: _in_unit(us, unit)
+
+
+def _share(part: Amount, whole: Amount) -> str:
+    return f"{_fixed(part * 100 / whole, 2)}%" if whole else "NaN"
+
+
+def _memory(number: int) -> str:
+    for size, unit in _BYTES:
+        if abs(number) >= size:
+            return f"{number / size:.2f} {unit}"
+    return f"{number} B"
+
+
+def _power(fewest: int, options: Options) -> int:
+    """Of 1000, so that the fewest FLOPs have a digit before the point; torch goes by the log."""
+    digits = math.log10(fewest) / 3 if options.as_torch else (len(str(fewest)) - 1) // 3
+    return math.floor(min(digits, len(_FLOPS) - 1))
+
+
+# Order.
+
+
+def _sorted(rows: Sequence[Row], options: Options) -> Sequence[Row]:
+    if options.sort_by is None:
+        return rows
+    return sorted(rows, key=_ATTRIBUTES[_attribute(options.sort_by)], reverse=True)
+
+
+def _attribute(name: str) -> str:
+    """Torch's names of one device are those of any."""
+    for device in ("cuda", "xpu", "privateuse1"):
+        name = name.replace(device, "device")
+    return name
+
+
+def _text_of(attribute: str) -> Callable[[Row], str]:
+    return lambda row: _in_nearest_unit(getattr(row, attribute))
+
+
+_TIMES: Final = (
+    "cpu_time", "device_time", "cpu_time_total", "device_time_total", "self_cpu_time_total",
+    "self_device_time_total",
+)  # fmt: skip
+_ATTRIBUTES: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
+    {
+        name: attrgetter(name)
+        for name in (
+            *_TIMES, "cpu_memory_usage", "self_cpu_memory_usage", "device_memory_usage",
+            "self_device_memory_usage", "count", "key", "flops", "node_id", "scope", "is_async",
+            "is_remote", "is_legacy", "is_user_annotation", "overload_name", "stack",
+        )
+    }
+    | {f"{name}_str": _text_of(name) for name in _TIMES}
+    | {"input_shapes": lambda row: json.loads(row.input_shapes or "[]")}
+)  # fmt: skip
+"""What rows can be sorted by."""

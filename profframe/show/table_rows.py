@@ -1,0 +1,202 @@
+"""Rows of torch's table: what ``key_averages()`` has of each key, and of its first event."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import groupby
+from typing import Any, Final
+
+import duckdb
+
+from profframe.answering import find, run
+from profframe.show import torch_times
+from profframe.show.units import visible
+
+Amount = float | Fraction
+"""Microseconds: exact, or as torch adds them."""
+
+_FAILED: Final = "[OutOfMemory]"
+_FIRST: Final = """
+    WITH RECURSIVE up AS (
+        SELECT run, rank, event_id, parent_id
+        FROM events
+        SEMI JOIN first_ids USING (run, rank, event_id)
+        UNION ALL
+        SELECT up.* REPLACE (parent.parent_id AS parent_id)
+        FROM up
+        JOIN events AS parent
+            ON up.run = parent.run AND up.rank = parent.rank AND up.parent_id = parent.event_id
+        WHERE is_internal(parent.name)
+    ),
+    nested AS (
+        SELECT run, rank, event_id, bool_and(parent_id IS NOT NULL) AS has_parent
+        FROM up
+        GROUP BY run, rank, event_id
+    )
+    SELECT
+        run, rank, event_id, has_parent,
+        coalesce(is_async, false), coalesce(is_remote, false), coalesce(is_legacy, false),
+        coalesce(scope, 0)
+    FROM nested
+    JOIN events USING (run, rank, event_id)"""
+"""What torch takes from the first event of a key; what is above an internal op is not its child."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One key with its sums, named as torch's attributes; text is as it is printed."""
+
+    key: str
+    overload_name: str
+    input_shapes: str
+    stack: tuple[str, ...]
+    count: int
+    node_id: int
+    is_device: bool
+    is_user_annotation: bool
+    has_parent: bool
+    is_async: bool
+    is_remote: bool
+    is_legacy: bool
+    scope: int
+    cpu_time_total: Amount
+    self_cpu_time_total: Amount
+    device_time_total: Amount
+    self_device_time_total: Amount
+    cpu_memory_usage: int
+    self_cpu_memory_usage: int
+    device_memory_usage: int
+    self_device_memory_usage: int
+    flops: int
+
+    @property
+    def cpu_time(self) -> Amount:
+        """Host time of a call."""
+        return self.cpu_time_total / self.count if self.count else 0.0
+
+    @property
+    def device_time(self) -> Amount:
+        """Device time of a call."""
+        return self.device_time_total / self.count if self.count else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The rows of one trace, and what is known of all of them."""
+
+    run: str
+    rank: int
+    rows: Sequence[Row]
+    device: str
+    """Type of the devices, empty where there is none."""
+    has_memory: bool
+
+    @property
+    def has_device_time(self) -> bool:
+        """There is a column for it."""
+        return any(row.self_device_time_total > 0 for row in self.rows)
+
+
+def read(
+    connection: duckdb.DuckDBPyConnection, grouping: Mapping[str, object], as_torch: bool
+) -> list[Page]:
+    """Rows of each trace, in the order of run and rank.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views ``events``, ``memory``, ...
+    grouping
+        Parameters of `key_averages`, but for ``compat``.
+    as_torch
+        Times are floats as torch adds them, and text is as it is; else times are exact, and what a
+        terminal would act on is written as an escape.
+
+    Returns
+    -------
+    list of Page
+        Rows in the order of `key_averages`.
+    """
+    relation = run(connection, find("key_averages"), {**grouping, "compat": "torch"})
+    keys = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    first_ids = relation.project("run, rank, first_event_id AS event_id")
+    connection.register("first_ids", first_ids.to_arrow_table())
+    first = {row[:3]: row[3:] for row in connection.execute(_FIRST).fetchall()}
+    traces = connection.execute("SELECT run, rank, device_type, profiler_flags FROM traces")
+    told = {row[:2]: row[2:] for row in traces.fetchall()}
+    pages = []
+    for (of_run, rank), of_trace in groupby(keys, lambda key: (key["run"], key["rank"])):
+        found = list(of_trace)
+        ids = [key["first_event_id"] for key in found]
+        times: Sequence[Sequence[Amount]] = (
+            torch_times.read(connection, of_run, rank, grouping, ids)
+            if as_torch
+            else [_exact_times(key) for key in found]
+        )
+        firsts = [first.get((of_run, rank, i), _NO_EVENT) for i in ids]
+        rows = [
+            _row(key, event, sums, as_torch, bool(grouping["group_by_input_shape"]))
+            for key, event, sums in zip(found, firsts, times, strict=True)
+        ]
+        device, flags = told.get((of_run, rank), (None, None))
+        asked = bool(flags) and bool(json.loads(flags).get("profile_memory"))
+        pages.append(
+            Page(
+                of_run,
+                rank,
+                rows,
+                device or ("CUDA" if any(key["self_device_ns"] for key in found) else ""),
+                asked or any(key["cpu_bytes"] is not None for key in found),
+            )
+        )
+    return pages
+
+
+_NO_EVENT: Final = (False, False, False, False, 0)
+_TIMES: Final = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
+_BYTES: Final = ("cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes")
+
+
+def _exact_times(key: Mapping[str, Any]) -> list[Fraction]:
+    return [Fraction(key[name] or 0, 1000) for name in _TIMES]
+
+
+def _row(
+    key: Mapping[str, Any],
+    first: tuple[bool, bool, bool, bool, int],
+    times: Sequence[Amount],
+    as_torch: bool,
+    with_shapes: bool,
+) -> Row:
+    shown = str if as_torch else visible
+    has_parent, is_async, is_remote, is_legacy, scope = first
+    cpu, self_cpu, device, self_device = times
+    cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes = (key[n] or 0 for n in _BYTES)
+    dims = key["input_dims"] or "[]"
+    return Row(
+        key=shown(key["name"] or ""),
+        overload_name=shown(key["overload_name"] or ""),
+        input_shapes=shown(dims.replace(",", ", ")) if with_shapes else "",
+        stack=() if key["stack"] is None else tuple(map(shown, key["stack"].split(";"))),
+        count=key["calls"],
+        node_id=-1 if key["node_id"] is None else key["node_id"],
+        is_device=key["device_type"] != "CPU",
+        is_user_annotation=key["kind"] in {"annotation", "device_annotation"},
+        has_parent=has_parent or key["name"] == _FAILED,
+        is_async=is_async,
+        is_remote=is_remote,
+        is_legacy=is_legacy,
+        scope=scope,
+        cpu_time_total=cpu,
+        self_cpu_time_total=self_cpu,
+        device_time_total=device,
+        self_device_time_total=self_device,
+        cpu_memory_usage=cpu_bytes,
+        self_cpu_memory_usage=self_cpu_bytes,
+        device_memory_usage=device_bytes,
+        self_device_memory_usage=self_device_bytes,
+        flops=key["torch_flops"] or 0,
+    )

@@ -1,0 +1,246 @@
+"""Times as torch adds them: floats of microseconds since the trace's start, in its own order.
+
+The sums differ from the exact ones by less than a nanosecond. It shows only where the exact number
+lies halfway between two that can be printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from profframe.intervals import Ints, Mask, nearest
+from profframe.selection import literal
+
+Floats = npt.NDArray[np.float64]
+Times = tuple[float, float, float, float]
+"""Host time, own host time, device time, own device time, in microseconds."""
+
+_TOLERANCE_US: Final = 0.0005
+"""Half a nanosecond: what floats may be off."""
+_COMPENSATES: Final = sys.version_info >= (3, 12)
+"""Since Python 3.12 `sum()` adds floats more precisely than one after the other."""
+_SLICES: Final = """
+    WITH keys AS (
+        SELECT list(event_id) AS event_ids, row_number() OVER () - 1 AS key
+        FROM kept_events(
+            trace_events, $group_by_input_shape, $group_by_stack_n, $group_by_overload_name, true)
+        GROUP BY
+            name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name
+    ),
+    of_keys AS (SELECT unnest(event_ids) AS event_id, key FROM keys)
+    SELECT
+        event_id, key, start_ns, dur_ns, preorder, parent_id, depth,
+        coalesce(op_id, launch_id) AS charged_id, is_on_device(kind) AS on_device,
+        is_on_device(kind) AND self_ns IS NOT NULL AS is_busy,
+        self_ns, device_ns, self_device_ns
+    FROM trace_events
+    LEFT JOIN of_keys USING (event_id)
+    ORDER BY event_id"""
+_START: Final = """
+    SELECT coalesce(min(start_ns) FILTER (WHERE kind = 'profiler'), min(start_ns), 0)
+    FROM trace_events"""
+
+
+def read(
+    connection: duckdb.DuckDBPyConnection,
+    run: str,
+    rank: int,
+    grouping: Mapping[str, object],
+    first_ids: Sequence[int | None],
+) -> list[Times]:
+    """Sums of the keys whose first events these are.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views and macros of the answers.
+    run, rank
+        Which trace.
+    grouping
+        Parameters of `key_averages`, but for `compat`.
+    first_ids
+        ``event_id`` of the first event of each key; None for what is no event.
+
+    Returns
+    -------
+    list of Times
+        One for each of ``first_ids``.
+    """
+    connection.execute(
+        "CREATE OR REPLACE TEMP VIEW trace_events AS "
+        f"FROM events WHERE run = {literal(run)} AND rank = {rank}"
+    )
+    ((start_ns,),) = connection.execute(_START).fetchall()
+    slices = _slices(connection.sql(_SLICES, params=dict(grouping)).to_arrow_table(), start_ns)
+    columns = (slices.elapsed_host, _own_host(slices), *_device(slices))
+    sums = [_by_key(slices, column).tolist() for column in columns]
+    keys = [-1 if i is None else int(slices.key[slices.row(np.array([i]))[0]]) for i in first_ids]
+    return [
+        (0.0, 0.0, 0.0, 0.0)
+        if key < 0
+        else (sums[0][key], sums[1][key], sums[2][key], sums[3][key])
+        for key in keys
+    ]
+
+
+@dataclass(frozen=True)
+class _Slices:
+    """The slices of one trace as arrays; a NULL is -1 in ids and 0 in times."""
+
+    event_id: Ints
+    key: Ints
+    """Number of its key; -1 where torch removes it."""
+    order: Ints
+    """Rows that torch keeps, in its order."""
+    owner: Ints
+    """Row of the nearest slice around it that is kept."""
+    depth: Ints
+    """Number of kept slices around it."""
+    charged: Ints
+    """Kept row that a device slice is charged to."""
+    elapsed: Floats
+    nests: Mask
+    on_device: Mask
+    is_busy: Mask
+    self_us: Floats
+    device_us: Floats
+    self_device_us: Floats
+
+    @property
+    def elapsed_host(self) -> Floats:
+        return np.where(self.on_device, 0.0, self.elapsed)
+
+    def row(self, ids: Ints) -> Ints:
+        return _rows(self.event_id, ids)
+
+
+def _rows(event_id: Ints, ids: Ints) -> Ints:
+    """Row of each id; -1 where it is not among them."""
+    if not event_id.size:
+        return np.full(ids.size, -1, np.int64)
+    at = np.minimum(np.searchsorted(event_id, ids), event_id.size - 1)
+    return np.where(event_id[at] == ids, at, -1)
+
+
+def _slices(table: pa.Table, origin_ns: int) -> _Slices:
+    def ints(name: str, missing: int) -> Ints:
+        values: Ints = table[name].fill_null(missing).to_numpy().astype(np.int64, copy=False)
+        return values
+
+    event_id, key = ints("event_id", -1), ints("key", -1)
+    parent = _rows(event_id, ints("parent_id", -1))
+    kept = key >= 0
+    up = np.append(nearest(parent, kept), -1)
+    owner = up[parent]
+    charged = up[_rows(event_id, ints("charged_id", -1))]
+    start, dur, preorder = ints("start_ns", 0), ints("dur_ns", 0), ints("preorder", -1)
+    end_us = (start + dur - origin_ns) / 1000
+    last = np.iinfo(np.int64).max
+    order = np.lexsort((event_id, ints("preorder", last), -dur, ints("start_ns", last)))
+    own = {name: ints(name, 0).copy() for name in ("self_ns", "self_device_ns")}
+    removed = np.flatnonzero(~kept & (owner >= 0))
+    for values in own.values():
+        np.add.at(values, owner[removed], values[removed])
+    return _Slices(
+        event_id=event_id,
+        key=key,
+        order=order[kept[order]],
+        owner=np.where(kept, owner, -1),
+        depth=_depth(owner, ints("depth", -1)),
+        charged=charged,
+        elapsed=np.where(_known(table), end_us - (start - origin_ns) / 1000, 0.0),
+        nests=kept & (preorder >= 0),
+        on_device=table["on_device"].to_numpy(),
+        is_busy=table["is_busy"].to_numpy(),
+        self_us=own["self_ns"] / 1000,
+        device_us=ints("device_ns", 0) / 1000,
+        self_device_us=own["self_device_ns"] / 1000,
+    )
+
+
+def _known(table: pa.Table) -> Mask:
+    known: Mask = table["start_ns"].is_valid().to_numpy() & table["dur_ns"].is_valid().to_numpy()
+    return known
+
+
+def _depth(owner: Ints, depth: Ints) -> Ints:
+    """Number of owners above each row."""
+    found = np.zeros(owner.size, np.int64)
+    for rows in _levels(depth):
+        inside = rows[owner[rows] >= 0]
+        found[inside] = found[owner[inside]] + 1
+    return found
+
+
+def _levels(depth: Ints) -> Iterator[Ints]:
+    """Rows of each depth, the outermost first; each in the order of the rows."""
+    order = np.argsort(depth, kind="stable")
+    order = order[depth[order] >= 0]
+    return iter(np.split(order, np.flatnonzero(np.diff(depth[order])) + 1))
+
+
+def _own_host(slices: _Slices) -> Floats:
+    """Host time without that of the children."""
+    rows = slices.order[slices.nests[slices.order] & (slices.owner[slices.order] >= 0)]
+    inside = _added(slices.owner[rows], slices.elapsed[rows], slices.key.size)
+    own = np.where(slices.nests, slices.elapsed - inside, 0.0)
+    return np.where(slices.on_device, 0.0, _checked(own, slices.self_us))
+
+
+def _device(slices: _Slices) -> tuple[Floats, Floats]:
+    """Device time with that of the children, and without."""
+    if not (slices.device_us.any() or slices.self_device_us.any() or slices.on_device.any()):
+        nothing = np.zeros(slices.key.size)
+        return nothing, nothing
+    charged = slices.order[slices.is_busy[slices.order] & (slices.charged[slices.order] >= 0)]
+    charged = charged[np.argsort(charged, kind="stable")]
+    launched = _added(slices.charged[charged], slices.elapsed[charged], slices.key.size)
+    launched = _checked(launched, slices.self_device_us)
+    total, inside = launched.copy(), np.zeros(slices.key.size)
+    place = slices.order[slices.nests[slices.order]]
+    levels = [place[rows] for rows in _levels(slices.depth[place])]
+    for rows in reversed(levels):
+        total[rows] = _checked(launched[rows] + inside[rows], slices.device_us[rows])
+        children = rows[slices.owner[rows] >= 0]
+        owners, which = np.unique(slices.owner[children], return_inverse=True)
+        inside[owners] = _added(which, total[children], owners.size)
+    own = _checked(total - inside, slices.self_device_us)
+    return (
+        np.where(slices.on_device, slices.elapsed, total),
+        np.where(slices.on_device, slices.elapsed, own),
+    )
+
+
+def _checked(values: Floats, exact: Floats) -> Floats:
+    """The exact value where not all that torch would add up is in the trace."""
+    return np.where(np.abs(values - exact) <= _TOLERANCE_US, values, exact)
+
+
+def _by_key(slices: _Slices, values: Floats) -> Floats:
+    """Sums of the keys, one event after the other."""
+    return _in_order(slices.key[slices.order], values[slices.order], 0)
+
+
+def _added(group: Ints, values: Floats, groups: int) -> Floats:
+    """Sums of groups as ``sum()`` adds them."""
+    sums = _in_order(group, values, groups)
+    if _COMPENSATES:
+        order = np.argsort(group, kind="stable")
+        bounds = np.flatnonzero(np.diff(group[order])) + 1
+        for part in np.split(order, bounds):
+            if part.size > 2:
+                sums[group[part[0]]] = sum(values[part].tolist())
+    return sums
+
+
+def _in_order(group: Ints, values: Floats, groups: int) -> Floats:
+    """Sums of groups, one value after the other."""
+    return np.bincount(group, values, minlength=groups).astype(np.float64, copy=False)
