@@ -1,0 +1,123 @@
+"""Real profiles written and read again, and the exports of an `EventList` beside torch's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profframe
+from profframe.trace import Trace
+from tests.parity.profiles import SCENARIOS, Library, Taken
+from tests.round_trip import differences, faults, unbound_flows
+
+TABLE = str.maketrans(" ;\t\n", "____")
+BROKEN = ("deep_recursion", "hostile_names", "only_memory")
+"""Of these torch has no events, or its list of them is no JSON."""
+LISTED = tuple(name for name in SCENARIOS if name not in BROKEN)
+WITH_STACKS = ("verbose", "double_backward", "torchscript", "python_export")
+
+
+def test_a_live_profile_reads_back(taken: Taken, tmp_path: Path) -> None:
+    trace = profframe.load(taken.profiler)
+    trace.export_chrome_trace(tmp_path / "out.json")
+    assert faults(tmp_path / "out.json") == []
+    assert unbound_flows(tmp_path / "out.json") == []
+    assert differences(trace, profframe.load(tmp_path / "out.json")) == []
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_list_of_events_reads_back(name: str, profiles: Library, tmp_path: Path) -> None:
+    trace = profframe.load(profiles[name].events)
+    trace.export_chrome_trace(tmp_path / "out.json")
+    assert differences(trace, profframe.load(tmp_path / "out.json")) == []
+
+
+def renamed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The list with threads numbered as they appear: torch counts threads, we have their ids."""
+    numbers: dict[object, int] = {}
+    return [event | {"tid": numbers.setdefault(event["tid"], len(numbers))} for event in events]
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_the_list_of_events_is_as_torch_writes_it(
+    name: str, profiles: Library, tmp_path: Path
+) -> None:
+    taken = profiles[name]
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    profframe.load(taken.profiler).export_chrome_trace(ours, legacy=True)
+    taken.events.export_chrome_trace(theirs)
+    assert renamed(json.loads(ours.read_text())) == renamed(json.loads(theirs.read_text()))
+
+
+@pytest.mark.parametrize("name", ["hostile_names", "only_memory"])
+def test_the_list_is_json_where_torchs_is_not(name: str, profiles: Library, tmp_path: Path) -> None:
+    out = tmp_path / "out.json"
+    trace = profframe.load(profiles[name].profiler)
+    trace.export_chrome_trace(out, legacy=True)
+    kinds = ["profiler", "other"]
+    names = trace.events.filter(~trace.events["kind"].is_in(kinds))["name"].to_list()
+    assert sorted(e["name"] for e in json.loads(out.read_text())) == sorted(names)
+
+
+@pytest.mark.parametrize("name", sorted({*LISTED, "hostile_names"} - {"empty"}))
+def test_the_list_loads_with_its_times_and_kinds(
+    name: str, profiles: Library, tmp_path: Path
+) -> None:
+    taken = profiles[name]
+    path = tmp_path / "list.json"
+    taken.events.export_chrome_trace(path)
+    listed = profframe.load(path).events
+    named = [event for event in taken.events if event.trace_name is not None]
+    assert listed["start_ns"].to_list() == [round(e.time_range.start * 1000) for e in named]
+    assert listed["dur_ns"].to_list() == [round(e.time_range.elapsed_us() * 1000) for e in named]
+    assert listed["pid"].unique().to_list() == ["CPU functions"]
+    assert set(listed["kind"]) <= {"host_op", "annotation", "python"}
+    steps = listed.filter(listed["name"].str.starts_with("ProfilerStep#"))
+    assert set(steps["kind"]) <= {"annotation"}
+
+
+def folded(events: Any, metric: str) -> tuple[list[str], bool]:
+    """torch's lines, of whole nanoseconds; and whether its float of one falls below its value."""
+    lines, is_tie = [], False
+    for event in events:
+        time_us = getattr(event, metric.replace("cuda", "device"))
+        whole = round(time_us * 1000) // 1000
+        if event.stack and whole > 0:
+            frames = ";".join(entry.translate(TABLE) for entry in reversed(event.stack))
+            lines.append(f"{frames} {whole}")
+            is_tie |= whole != int(time_us)
+    return lines, is_tie
+
+
+@pytest.mark.parametrize("metric", ["self_cpu_time_total", "self_cuda_time_total"])
+@pytest.mark.parametrize("source", ["profiler", "path"])
+@pytest.mark.parametrize("name", WITH_STACKS)
+def test_folded_stacks_are_torchs(
+    name: str, source: str, metric: str, profiles: Library, tmp_path: Path
+) -> None:
+    taken = profiles[name]
+    ours, theirs = tmp_path / "ours.txt", tmp_path / "theirs.txt"
+    profframe.load(getattr(taken, source)).export_stacks(ours, metric)
+    lines, is_tie = folded(taken.events, metric)
+    assert ours.read_text().splitlines() == lines
+    if not is_tie:
+        taken.events.export_stacks(theirs, metric)
+        assert ours.read_text() == theirs.read_text()
+
+
+def without_stacks(trace: Trace) -> bool:
+    return trace.events["stack"].null_count() == trace.events.height
+
+
+def test_without_stacks_they_are_of_the_python_frames(profiles: Library, tmp_path: Path) -> None:
+    trace = profframe.load(profiles["stacks"].profiler)
+    assert without_stacks(trace)
+    trace.export_stacks(tmp_path / "out.txt")
+    lines = (tmp_path / "out.txt").read_text().splitlines()
+    frames = {line.rpartition(" ")[0].split(";")[-1] for line in lines}
+    python = trace.events.filter(trace.events["kind"] == "python")["name"]
+    assert lines
+    assert frames <= {name.translate(TABLE) for name in python}
