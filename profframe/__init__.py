@@ -25,7 +25,10 @@ from profframe.errors import (
 )
 
 if TYPE_CHECKING:
-    from profframe.capture import emit_nvtx, profile, record_function, schedule, trace_handler
+    from torch.autograd.profiler import emit_nvtx, record_function
+    from torch.profiler import schedule
+
+    from profframe.capture import profile, trace_handler
     from profframe.loading import load, load_nvprof
     from profframe.trace import Trace, answers
 
