@@ -213,7 +213,9 @@ def opened(path: Path, progress: Progress | None = None) -> Iterator[Database]:
         except sqlite3.Error as error:
             raise _damaged(path, None, error) from error
         connection.text_factory = bytes
-        yield Database(path, _tables(connection, path), connection, progress)
+        tables = _tables(connection, path)
+        _check_size(connection, path)
+        yield Database(path, tables, connection, progress)
 
 
 def _address(path: Path, stack: ExitStack) -> str:
@@ -227,6 +229,18 @@ def _address(path: Path, stack: ExitStack) -> str:
     for file in (path, *pending):
         shutil.copyfile(file, scratch / file.name)
     return f"{(scratch / path.name).as_uri()}?mode=rw"
+
+
+def _check_size(connection: sqlite3.Connection, path: Path) -> None:
+    """A last page that is not whole reads as zeros, so rows would be missing without an error."""
+    ((pages,),) = _all(connection, "PRAGMA page_count", path, "sqlite_master")
+    ((page,),) = _all(connection, "PRAGMA page_size", path, "sqlite_master")
+    size = path.stat().st_size
+    if size % page and size < pages * page:
+        raise SourceError(
+            f"{path}: the last table of the database cannot be read: the file ends after {size:,} "
+            f"of {pages * page:,} bytes, so export or copy it again"
+        )
 
 
 def _tables(connection: sqlite3.Connection, path: Path) -> dict[str, SourceTable]:
@@ -254,11 +268,11 @@ def _fetched(
         cursor = connection.execute(query)
         while rows := cursor.fetchmany(ROWS):
             yield rows
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter is about SQLite's own message
         raise _damaged(path, table, error) from error
 
 
-def _damaged(path: Path, table: str | None, error: sqlite3.Error) -> SourceError:
+def _damaged(path: Path, table: str | None, error: Exception) -> SourceError:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_NOTADB:
         return NotATraceError(f"{path}: not a trace: it begins as an SQLite database, but is none")
     where = f"table {table!r} of the database" if table else "the database"
