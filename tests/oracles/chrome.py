@@ -360,8 +360,8 @@ def _joined(first: Any, last: Any) -> Any:
 
 
 _NOT_PLAIN: Final = {"thread", "args"}
-_COMPLETED: Final = {"scope", "stack", "python_stack"}
-"""Columns that facts fill or change; they are compared where no fact has run."""
+_COMPLETED: Final = {"scope", "stack", "python_stack", "is_remote", "is_legacy"}
+"""Columns that are filled or changed by what else is known; compared where no fact has run."""
 _JSON: Final = {"input_dims", "input_types", "input_strides", "concrete_inputs"}
 
 

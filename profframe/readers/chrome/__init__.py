@@ -17,6 +17,7 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from profframe.errors import NotATraceError
 from profframe.readers.assembly import assemble
@@ -25,9 +26,10 @@ from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
-from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest
+from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest, replaced
 
 _EVENTS_KEY: Final = "traceEvents"
+_KINETO: Final = "kineto"
 _DEVICE_TYPES: Final = (
     (re.compile(r"mtia_"), "MTIA"),
     (re.compile(r"xpu_"), "XPU"),
@@ -68,9 +70,21 @@ def read(source: ByteSource) -> RawTrace:
         header = _header(document, batches)
         own = document.header.get(OWN_KEY)
         if not isinstance(own, dict):
-            return assemble(batches, header, quality, dropped, connection)
+            return _of_kineto(assemble(batches, header, quality, dropped, connection))
         header = _as_exported(header, own)
-        return _counted_as_exported(assemble(batches, header, quality, dropped, connection), own)
+        raw = _of_kineto(assemble(batches, header, quality, dropped, connection))
+        return _counted_as_exported(raw, own)
+
+
+def _of_kineto(raw: RawTrace) -> RawTrace:
+    """What is true of whatever Kineto has written: it is of this node, and not from before it."""
+    events = raw.tables["events"]
+    if raw.header.format != _KINETO:
+        return raw
+    for name in ("is_remote", "is_legacy"):
+        values = pc.fill_null(events[name], fill_value=False)
+        events = replaced(events, name, values)
+    return replace(raw, tables={**raw.tables, "events": events})
 
 
 def _not_a_trace(source: ByteSource, why: str) -> NotATraceError:
@@ -113,7 +127,7 @@ def _header(document: Document, batches: list[Batch]) -> Header:
     devices = rest.pop("deviceProperties", None)
     is_kineto = "schemaVersion" in rest or devices is not None
     return Header(
-        format="kineto" if is_kineto else "chrome",
+        format=_KINETO if is_kineto else "chrome",
         clock=_clock(base_ns, batches, is_kineto),
         base_ns=base_ns,
         rank=_index(distributed.get("rank")),

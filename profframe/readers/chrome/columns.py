@@ -51,6 +51,9 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Columns that Kineto has no word for, or not everywhere, and their SQL types."""
+_LISTED: Final = "CPU functions"
+"""Process of all that `EventList.export_chrome_trace` writes."""
+_ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
@@ -196,6 +199,7 @@ def _event_columns(rows: _Chosen) -> dict[str, pa.Array]:
         "input_strides": _on_texts(rows["Input Strides"], _without_spaces),
         "stack": _on_texts(rows["Call stack"], partial(pc.utf8_rtrim, characters=";")),
         **_device_columns(rows),
+        **_node_columns(rows),
     }
     return columns | _own_columns(rows, columns)
 
@@ -224,6 +228,21 @@ def _device_columns(rows: _Chosen) -> dict[str, pa.Array]:
     return {
         "device": pc.if_else(mask, device, None),
         "stream": pc.if_else(mask, stream, None),
+    }
+
+
+def _node_columns(rows: _Chosen) -> dict[str, pa.Array]:
+    """Node of what ran on another one, as torch's lists of events name its thread."""
+    listed = _is(rows["pid"], (_LISTED,))
+    if not listed.any():
+        return {}
+    tid = rows["tid"]
+    found = [_ON_NODE.fullmatch(text) for text in tid.dictionary.to_pylist()]
+    node = pa.array([int(m[1]) if m else None for m in found], pa.int64()).take(tid.indices)
+    mask = pa.array(listed)
+    return {
+        "node_id": pc.if_else(mask, node, None),
+        "is_remote": pc.if_else(mask, node.is_valid(), None),
     }
 
 
