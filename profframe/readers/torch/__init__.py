@@ -123,9 +123,16 @@ def _autograd(source: Any, flags: Mapping[str, int], metadata: Mapping[str, obje
     told = kineto.Told(
         _header(flags, metadata),
         _ELAPSED.get(getattr(source, "use_device", None) or ""),
-        bool(getattr(source, "with_flops", False)),
+        with_flops=bool(getattr(source, "with_flops", False)),
+        on_host=_on_host(source),
     )
     return kineto.read(results, told)
+
+
+def _on_host(source: Any) -> bool:
+    """Whether the profiler was told to record the host alone."""
+    recorded = getattr(source, "kineto_activities", None) or ()
+    return {getattr(one, "name", "") for one in recorded} == {"CPU"}
 
 
 def _finished(source: object, results: Any) -> Any:

@@ -136,6 +136,8 @@ def _chosen(found: Fields, mask: Flags) -> Fields:
 
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
 _OTHER_MEMORY: Final = "PRIVATEUSEONE"
+_SHORT: Final = 1e10
+"""Whole numbers below this are printed without decimals."""
 _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 
@@ -258,7 +260,17 @@ def _lists(values: Sequence[Any], shown: Callable[[Any], Any] = lambda one: one)
 
 def _shown(values: Sequence[Any]) -> list[str]:
     """Values of inputs as Kineto writes them: each as text, and nothing for a tensor."""
-    return ["" if value is None else str(value) for value in values]
+    return ["" if value is None else _ivalue(value) for value in values]
+
+
+def _ivalue(value: Any) -> str:
+    """A value as torch's C++ prints it."""
+    if isinstance(value, float):
+        is_whole = abs(value) < _SHORT and value == int(value)
+        return f"{int(value)}." if is_whole else f"{value:.17g}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_ivalue, value))}]"
+    return str(value)
 
 
 def _given_columns(found: Fields, told: Told) -> dict[str, pa.Array]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -44,14 +44,15 @@ _ACTIVITY: Final[Mapping[str, npt.DTypeLike]] = {
     **dict.fromkeys(("name", "type", "metadata_json"), object),
 }
 _EVENT: Final[Mapping[str, npt.DTypeLike]] = {
-    "start_ns": np.int64,
     "start_thread_id": np.uint64,
     "end_thread_id": np.uint64,
     "is_async": np.bool_,
     "scope": np.int32,
-    "flops": np.uint64,
-    "overload_name": object,
 }
+_SAMPLE: Final = 97
+"""Of so many events one is compared with its activity."""
+_WITH_OVERLOAD: Final = r"::.*\."
+"""In the name of an activity where overloads were captured."""
 _FLOW: Final[Mapping[str, npt.DTypeLike]] = {"flow_type": np.int64, "flow_start": np.bool_}
 _FORWARD, _FLOW_NAMES = 1, ("ac2g", "fwdbwd")
 
@@ -71,15 +72,24 @@ _GPU_ORDER, _OVERHEAD_ORDER, _SPANS_ORDER = 5_000_000, 0x1000000, 0x20000000
 """Where a viewer shows processes: as the exporter has it."""
 
 _PARSED: Final = f"""
-    SELECT text AS args, from_json(text, '{ARGS_TYPE}') AS given
-    FROM (SELECT row, json_extract(args, '$')::VARCHAR AS text FROM arguments)
-    ORDER BY row"""
+    SELECT json_extract(args, '$')::VARCHAR AS args, from_json(args, '{ARGS_TYPE}') AS given
+    FROM arguments"""
 _BROKEN: Final = r"""
     SELECT row, args FROM arguments
     WHERE NOT json_valid(args)
        OR regexp_matches(args, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')"""
+_NOTHING: Final[Mapping[str, npt.NDArray[Any]]] = {
+    **dict.fromkeys(
+        ("timestamp", "end", "device", "line", "flow_id", "order"), np.empty(0, np.int64)
+    ),
+    **dict.fromkeys(("is_slice", "is_host", "names_overload"), np.empty(0, np.bool_)),
+}
+"""Numbers of no activities."""
+_EMPTY, _COMMA = pa.scalar(""), pa.scalar(",")
 _NON_FINITE: Final = """
-    SELECT bool_or(contains(lower(args), 'nan') OR contains(lower(args), 'inf')) FROM arguments"""
+    SELECT bool_or(contains(args, 'nan') OR contains(args, 'NaN') OR contains(args, 'NAN')
+                   OR contains(args, 'inf') OR contains(args, 'Inf') OR contains(args, 'INF'))
+    FROM arguments"""
 """Whether there may be numbers that are not of JSON; DuckDB would take them."""
 
 
@@ -93,21 +103,34 @@ class Told:
         What is known without the events.
     elapsed : str, optional
         Getter of the device time that torch may have measured itself, in microseconds.
-    with_flops : bool
-        Flops were asked for.
+    with_flops : bool, optional
+        Flops were asked for; None where that is not known.
+    on_host : bool
+        No device was recorded.
     """
 
     header: Header
     elapsed: str | None = None
-    with_flops: bool = False
+    with_flops: bool | None = None
+    on_host: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Rows of some consecutive activities, the profiler's order of these, and what was mended."""
+    """Some consecutive activities.
+
+    Attributes
+    ----------
+    batch : Batch
+        Their rows.
+    numbers : Fields
+        Numbers of each activity, and flags: ``is_slice``, ``is_host``, ``names_overload``.
+    mended : Counter
+        What was wrong with arguments.
+    """
 
     batch: Batch
-    order: Ints
+    numbers: Fields
     mended: Counter[str]
 
 
@@ -123,29 +146,26 @@ def read(results: Any, told: Told) -> RawTrace:
     """
     quality = Quality()
     activities = results.trace_activities()
-    found = _with_collectives(fields(activities, _ACTIVITY))
     with duckdb.connect(config={"threads": 1}) as connection, ThreadPoolExecutor(2) as pool:
         jobs = [
-            pool.submit(
-                _part, connection, {name: all_[at : at + _ROWS] for name, all_ in found.items()}
-            )
-            for at in range(0, len(activities), _ROWS)
+            pool.submit(_part, connection, found)  # parses while the next are asked
+            for found in _asked(activities, told)
         ]
-        events = results.events()  # while the pool parses
+        events = results.events()
         recorded = fields(events, _EVENT)
         parts = [job.result() for job in jobs]
         batches = [part.batch for part in parts]
+        numbers = {
+            name: np.concatenate([_NOTHING[name], *(part.numbers[name] for part in parts)])
+            for name in _NOTHING
+        }
         slices = _rows(batches, Table.EVENTS)
         if slices is not None and events:
-            order = np.concatenate([part.order for part in parts])
-            slices = _with_recorded(
-                slices, found, order, _Recorded(events, recorded), told=told, quality=quality
-            )
-        start_ns = results.trace_start_ns()
+            slices = _with_recorded(slices, numbers, _Recorded(events, recorded), told, quality)
         batch = {
-            Table.EVENTS: _with_span(slices, found, start_ns),
-            Table.FLOWS: _flows(activities, found),
-            Table.THREADS: _labels(found),
+            Table.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
+            Table.FLOWS: _flows(activities, numbers),
+            Table.THREADS: _labels(numbers),
         }
         for table in (Table.MEMORY, Table.INSTANTS):
             if (rows := _rows(batches, table)) is not None:
@@ -158,55 +178,81 @@ def read(results: Any, told: Told) -> RawTrace:
 
 def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
     parts = [batch[table] for batch in batches if table in batch]
-    return pa.concat_tables(parts).unify_dictionaries().combine_chunks() if parts else None
+    return pa.concat_tables(parts) if parts else None
 
 
-def _with_collectives(found: Fields) -> Fields:
-    """Kernels of a collective have the arguments of the op that describes it."""
-    if _COLLECTIVE not in found["name"]:
-        return found
-    own, linked = found["correlation_id"].tolist(), found["linked_correlation_id"].tolist()
-    said = list(found["metadata_json"])
-    ops = {own[i]: said[i] for i, name in enumerate(found["name"]) if name == _COLLECTIVE}
-    for i, category in enumerate(found["type"]):
-        if category == _KERNEL and (more := ops.get(linked[i])):
-            said[i] = ",".join(filter(None, (said[i], more)))
-    return found | {"metadata_json": said}
+def _asked(activities: Sequence[Any], told: Told) -> Iterator[Fields]:
+    """Fields of the activities, some at a time.
+
+    Kernels of a collective have the arguments of the op that describes it, which comes before.
+    """
+    collectives: dict[int, str] = {}
+    wanted = {
+        name: type_
+        for name, type_ in _ACTIVITY.items()
+        if not (told.on_host and name == "linked_correlation_id")
+    }
+    for at in range(0, len(activities), _ROWS):
+        found = fields(activities[at : at + _ROWS], wanted)
+        if told.on_host:
+            found["linked_correlation_id"] = np.zeros_like(found["correlation_id"])
+        else:
+            _add_collectives(found, collectives)
+        yield found
+
+
+def _add_collectives(found: Fields, collectives: dict[int, str]) -> None:
+    said = found["metadata_json"]
+    for i, name in enumerate(found["name"]):
+        if name == _COLLECTIVE:
+            collectives[int(found["correlation_id"][i])] = said[i]
+    if collectives:
+        linked = found["linked_correlation_id"].tolist()
+        for i, category in enumerate(found["type"]):
+            if category == _KERNEL and (more := collectives.get(linked[i])):
+                said[i] = ",".join(filter(None, (said[i], more)))
 
 
 def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
     """Rows of some activities."""
     count = len(found["name"])
     categories = pa.array(found["type"], pa.string()).dictionary_encode()
-    args = _arguments(found, categories)
+    names = pa.array(found["name"], pa.string()).dictionary_encode()
     with connection.cursor() as cursor:
-        members, mended = _parsed(cursor, args)
+        members, mended = _parsed(cursor, _arguments(found, categories))
     is_instant = _is(categories, (_INSTANT,))
-    pid, tid = _lines(found)
+    line = found["resource_id"]
+    numbers = {
+        "timestamp": found["timestamp"],
+        "end": found["timestamp"] + found["duration"],
+        "device": found["device_id"],
+        "line": np.where(line == _NO_LINE, 0, np.abs(line)),
+        "flow_id": found["flow_id"],
+        "order": members["Ev Idx"].fill_null(_LAST).to_numpy(),
+        "is_slice": ~is_instant,
+        "is_host": _is(categories, _ON_HOST),
+        "names_overload": pc.match_substring_regex(names.dictionary, _WITH_OVERLOAD).to_numpy(
+            zero_copy_only=False
+        ),
+    }
+    phase = pa.array(is_instant.astype(np.int8))
     members |= {
-        "ph": pa.array(["X", "i"]).take(pa.array(is_instant.astype(np.int8))),
-        "s": pa.array([None, "t"]).take(pa.array(is_instant.astype(np.int8))),
+        "ph": pa.array(["X", "i"]).take(phase),
+        "s": pa.array([None, "t"]).take(phase),
         "cat": categories,
-        "name": pa.array(found["name"], pa.string()),
-        "pid": pid,
-        "tid": tid,
+        "name": names,
+        "pid": as_texts(numbers["device"]),
+        "tid": as_texts(numbers["line"]),
         "time_ns": pa.array(found["timestamp"]),
         "dur_ns": pa.array(found["duration"], mask=is_instant),
         **dict.fromkeys(("id", "bp"), pa.nulls(count, pa.string())),
     }
-    order = members["Ev Idx"].fill_null(_LAST).to_numpy()
-    return _Part(batch_of(members), order, mended)
+    return _Part(batch_of(members), numbers, mended)
 
 
-def _is(categories: pa.DictionaryArray, texts: Sequence[str]) -> Flags:
+def _is(categories: pa.Array, texts: Sequence[str]) -> Flags:
     found: Flags = pc.is_in(categories, pa.array(texts)).to_numpy(zero_copy_only=False)
     return found
-
-
-def _lines(found: Fields) -> tuple[pa.DictionaryArray, pa.DictionaryArray]:
-    """Process and thread, or device and stream, as the exporter writes them."""
-    line = found["resource_id"]
-    return as_texts(found["device_id"]), as_texts(np.where(line == _NO_LINE, 0, np.abs(line)))
 
 
 def _arguments(found: Fields, categories: pa.DictionaryArray) -> pa.Array:
@@ -215,11 +261,12 @@ def _arguments(found: Fields, categories: pa.DictionaryArray) -> pa.Array:
     own = np.where(_is(categories, _WITH_CORRELATION), 0, found["correlation_id"])
     external = np.where(linked != 0, linked, own)
     texts = pc.binary_join_element_wise('"External id":', pa.array(external).cast(pa.string()), "")
-    texts = pc.if_else(pa.array(external != 0), texts, "")
+    texts = pc.if_else(pa.array(external != 0), texts, _EMPTY)
     said = pa.array(found["metadata_json"], pa.string())
-    both = pc.and_(pc.not_equal(texts, ""), pc.not_equal(said, ""))
-    inside = pc.binary_join_element_wise(texts, pc.if_else(both, ",", ""), said, "")
-    return pc.if_else(pc.equal(inside, ""), None, pc.binary_join_element_wise("{", inside, "}", ""))
+    both = pc.and_(pc.not_equal(texts, _EMPTY), pc.not_equal(said, _EMPTY))
+    inside = pc.binary_join_element_wise(texts, pc.if_else(both, _COMMA, _EMPTY), said, "")
+    whole = pc.binary_join_element_wise("{", inside, "}", "")
+    return pc.if_else(pc.equal(inside, _EMPTY), pa.scalar(None, pa.string()), whole)
 
 
 def _parsed(
@@ -236,10 +283,8 @@ def _parsed(
         parsed = None
     if parsed is None:
         rows, mended = _mended(cursor.execute(_BROKEN).fetchall())
-        texts = pa.array(
-            [rows.get(i, text) for i, text in enumerate(args.to_pylist())], pa.string()
-        )
-        cursor.register("arguments", numbered.set_column(1, "args", texts))
+        texts = [rows.get(i, text) for i, text in enumerate(args.to_pylist())]
+        cursor.register("arguments", pa.table({"args": pa.array(texts, pa.string())}))
         parsed = cursor.sql(_PARSED).to_arrow_table()
     flat = parsed.flatten()
     return {
@@ -265,67 +310,62 @@ class _Recorded:
         self.events = events
         self.found = found
 
-    def ask(self, name: str, type_: npt.DTypeLike, rows: Ints | None = None) -> Any:
-        """One more field, of all events or of some."""
-        of = self.events
-        if rows is not None:
-            of = list(map(self.events.__getitem__, rows.tolist()))
-        return fields(of, {name: type_})[name]
+    def ask(self, name: str, type_: npt.DTypeLike, rows: Ints) -> Any:
+        """One more field of some events."""
+        return fields(list(map(self.events.__getitem__, rows.tolist())), {name: type_})[name]
 
 
 def _with_recorded(
-    slices: pa.Table,
-    found: Fields,
-    order: Ints,
-    recorded: _Recorded,
-    *,
-    told: Told,
-    quality: Quality,
+    slices: pa.Table, numbers: Fields, recorded: _Recorded, told: Told, quality: Quality
 ) -> pa.Table:
     """Slices with what only the live object knows.
 
     Torch's events are the activities by time, those of one time in the profiler's own order.
     """
-    place = np.lexsort((order, found["timestamp"]))
-    if not np.array_equal(found["timestamp"][place], recorded.found["start_ns"]):
-        quality.note("unmatched_live_events", slices.num_rows)
-        return slices
+    place = np.lexsort((numbers["order"], numbers["timestamp"]))
     event_of = np.empty_like(place)
     event_of[place] = np.arange(place.size)
-    categories = pa.array(found["type"], pa.string()).dictionary_encode()
-    row = event_of[~_is(categories, (_INSTANT,))]
-    given = {
-        name: values[row] for name, values in recorded.found.items() if name != "overload_name"
-    }
-    is_async = given["is_async"] | (given["start_thread_id"] != given["end_thread_id"])
-    is_operation = pc.is_in(slices["category"], pa.array(_OPERATIONS)).to_numpy()
+    row = event_of[numbers["is_slice"]]
+    sample = np.arange(0, place.size, _SAMPLE)
+    if place.size != len(recorded.events) or not np.array_equal(
+        recorded.ask("start_ns", np.int64, sample), numbers["timestamp"][place[sample]]
+    ):
+        quality.note("unmatched_live_events", slices.num_rows)
+        return slices
+    found = recorded.found
+    is_async = found["is_async"] | (found["start_thread_id"] != found["end_thread_id"])
+    is_async = is_async[row]
+    is_operation = _is(slices["category"].combine_chunks(), _OPERATIONS)
     columns = {
         "is_async": pa.array(is_async),
         "is_remote": pa.array(np.zeros(row.size, np.bool_)),
         "is_legacy": pa.array(np.zeros(row.size, np.bool_)),
-        "scope": pa.array(given["scope"], mask=~is_operation),
+        "scope": pa.array(found["scope"][row], mask=~is_operation),
         "dur_ns": _durations(slices, is_async, row, recorded),
     }
-    if any(recorded.found["overload_name"]):
-        overloads = pa.array(recorded.found["overload_name"], pa.string()).take(pa.array(row))
-        names = pa.array(recorded.ask("name", object), pa.string()).take(pa.array(row))
-        columns["overload_name"] = pc.if_else(pc.equal(overloads, ""), None, overloads)
-        columns["name"] = names
-    if told.with_flops or given["flops"].any():
-        columns["torch_flops"] = pa.array(given["flops"].astype(np.int64))
+    if numbers["names_overload"].any():
+        columns |= _names(recorded, row)
+    if told.with_flops is not False:
+        flops = recorded.ask("flops", np.uint64, row).astype(np.int64)
+        if told.with_flops or flops.any():
+            columns["torch_flops"] = pa.array(flops)
     if told.elapsed:
-        elapsed = recorded.ask(told.elapsed, np.int64)[row]
+        elapsed = recorded.ask(told.elapsed, np.int64, row)
         is_legacy = is_operation & ~is_async & (elapsed > 0)
         columns["is_legacy"] = pa.array(is_legacy)
         columns["kernel_ns"] = pa.array(elapsed * 1000, mask=~is_legacy)
     for name, values in columns.items():
-        if name not in slices.column_names:
-            slices = slices.append_column(name, values)
-        else:
-            type_ = slices.schema.field(name).type
-            fits = values.dictionary_encode() if pa.types.is_dictionary(type_) else values
-            slices = replaced(slices, name, fits)
+        known = name in slices.column_names
+        slices = replaced(slices, name, values) if known else slices.append_column(name, values)
     return slices
+
+
+def _names(recorded: _Recorded, row: Ints) -> dict[str, pa.Array]:
+    """Names of operators and of their overloads, where the activity's name is of both."""
+    overloads = pa.array(recorded.ask("overload_name", object, row), pa.string())
+    names = pa.array(recorded.ask("name", object, row), pa.string())
+    known = pc.if_else(pc.equal(overloads, _EMPTY), pa.scalar(None, pa.string()), overloads)
+    return {"overload_name": known.dictionary_encode(), "name": names.dictionary_encode()}
 
 
 def _durations(slices: pa.Table, is_async: Flags, row: Ints, recorded: _Recorded) -> pa.Array:
@@ -336,9 +376,9 @@ def _durations(slices: pa.Table, is_async: Flags, row: Ints, recorded: _Recorded
     return pa.array(duration)
 
 
-def _with_span(slices: pa.Table | None, found: Fields, start_ns: int) -> pa.Table:
+def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Table:
     """The slices, and that of the profiler itself: from its start to the last end of anything."""
-    end_ns = max([start_ns, *(found["timestamp"] + found["duration"]).tolist()])
+    end_ns = int(np.max(numbers["end"], initial=start_ns))
     no = pa.array([False])
     texts = {
         "phase": "X",
@@ -359,14 +399,13 @@ def _with_span(slices: pa.Table | None, found: Fields, start_ns: int) -> pa.Tabl
     )
     if slices is None:
         return span
-    return pa.concat_tables([slices, span], promote_options="default").unify_dictionaries()
+    return pa.concat_tables([slices, span], promote_options="default")
 
 
-def _flows(activities: Sequence[Any], found: Fields) -> pa.Table:
+def _flows(activities: Sequence[Any], numbers: Fields) -> pa.Table:
     """Both ends of each arrow, at the activities that they join."""
-    rows = np.flatnonzero(found["flow_id"] > 0)
+    rows = np.flatnonzero(numbers["flow_id"] > 0)
     ends = fields(list(map(activities.__getitem__, rows.tolist())), _FLOW)
-    pid, tid = _lines({name: found[name][rows] for name in ("device_id", "resource_id")})
     is_forward = pa.array((ends["flow_type"] == _FORWARD).astype(np.int8))
     is_end = pa.array((~ends["flow_start"]).astype(np.int8))
     category = pa.array(_FLOW_NAMES).take(is_forward)
@@ -374,45 +413,41 @@ def _flows(activities: Sequence[Any], found: Fields) -> pa.Table:
     return conform(
         Table.FLOWS,
         {
-            "flow_id": pa.array(found["flow_id"][rows]).cast(pa.string()),
+            "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
             "category": category,
             "name": category,
             "phase": pa.array(["s", "f"]).take(is_end),
             "binding_point": pa.array([None, "e"]).take(is_end),
-            "time_ns": pa.array(found["timestamp"][rows]),
-            "pid": pid,
-            "tid": tid,
+            "time_ns": pa.array(numbers["timestamp"][rows]),
+            "pid": as_texts(numbers["device"][rows]),
+            "tid": as_texts(numbers["line"][rows]),
             "bad_time": no,
             "rounded": no,
         },
     )
 
 
-def _labels(found: Fields) -> pa.Table:
+def _labels(numbers: Fields) -> pa.Table:
     """What the exporter calls the lines of a viewer."""
-    categories = pa.array(found["type"], pa.string()).dictionary_encode()
-    on_host = set(np.unique(found["device_id"][_is(categories, _ON_HOST)]).tolist())
-    line = found["resource_id"]
-    numbers = np.where(line == _NO_LINE, 0, np.abs(line))
+    device, line = numbers["device"], numbers["line"]
+    on_host = set(_distinct(device[numbers["is_host"]]))
     rows: list[tuple[str, str, str, dict[str, object]]] = []
-    for device in np.unique(found["device_id"]).tolist():
-        label, order = f"GPU {device}", _GPU_ORDER + device
-        if device in on_host:
-            label, order = "CPU", device
-        elif device < 0:
-            label, order = "Overhead", _OVERHEAD_ORDER
-        pid = str(device)
+    for number in _distinct(device):
+        label, order, thread = f"GPU {number}", _GPU_ORDER + number, "stream {} "
+        if number in on_host:
+            label, order, thread = "CPU", number, "thread {}"
+        elif number < 0:
+            label, order, thread = "Overhead", _OVERHEAD_ORDER, "thread {}"
+        pid = str(number)
         rows += [
             ("process_name", pid, "0", {"name": "python"}),
             ("process_labels", pid, "0", {"labels": label}),
             ("process_sort_index", pid, "0", {"sort_index": order}),
         ]
-        what = "thread {} " if device in on_host or device < 0 else "stream {} "
-        for number in np.unique(numbers[found["device_id"] == device]).tolist():
-            name = what.format(number).strip() if device in on_host else what.format(number)
+        for one in _distinct(line[device == number]):
             rows += [
-                ("thread_name", pid, str(number), {"name": name}),
-                ("thread_sort_index", pid, str(number), {"sort_index": number}),
+                ("thread_name", pid, str(one), {"name": thread.format(one)}),
+                ("thread_sort_index", pid, str(one), {"sort_index": one}),
             ]
     rows.append(("process_sort_index", "Spans", "0", {"sort_index": _SPANS_ORDER}))
     names, pids, tids, args = zip(*rows, strict=True)
@@ -425,3 +460,8 @@ def _labels(found: Fields) -> pa.Table:
             "args": pa.array(map(json.dumps, args)),
         },
     )
+
+
+def _distinct(numbers: Ints) -> list[int]:
+    distinct: list[int] = sorted(pc.unique(pa.array(numbers)).to_pylist())
+    return distinct
