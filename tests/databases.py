@@ -6,8 +6,9 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-Row = Mapping[str, object]
+Row = dict[str, Any]
 
 
 def write(path: Path, tables: Mapping[str, Sequence[Row]]) -> Path:
