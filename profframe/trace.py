@@ -342,6 +342,10 @@ class Trace:
         """Device time by kernel name, and the op that each kernel works for most."""
         return self.answer("kernels")
 
+    def time_breakdown(self) -> pl.DataFrame:
+        """What the devices did with their time, as a whole (NULL step) and in each step."""
+        return self.answer("time_breakdown")
+
     def steps(self) -> pl.DataFrame:
         """When each profiler step ran."""
         return self.answer("steps")

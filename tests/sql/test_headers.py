@@ -104,6 +104,10 @@ def test_columns_are_fixed() -> None:
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "steps": "step start_ns dur_ns",
+        "time_breakdown": (
+            "step span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns "
+            "hidden_communication_ns hidden_copy_ns"
+        ),
         "total_average": f"name {sums}",
     }
 

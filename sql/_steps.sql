@@ -1,0 +1,12 @@
+-- The marks of torch's profiler schedule.
+
+-- step_marks: one row per host slice `ProfilerStep#N`.
+CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE
+SELECT
+    run, rank, event_id,
+    try_cast(substr(name, length('ProfilerStep#') + 1) AS BIGINT) AS step,
+    start_ns, dur_ns
+FROM query_table(events)
+WHERE
+    kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
+    AND regexp_full_match(name, 'ProfilerStep#[0-9]+');

@@ -1,0 +1,185 @@
+"""The interval macros and the time breakdown against sets of nanoseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Final
+
+import duckdb
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profframe.answering import find, run, sql_directory
+from tests.builders import table
+
+Interval = tuple[str, int | None, int | None]
+Moments = set[tuple[str, int]]
+
+INTERVALS: Final = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b"]),
+        st.integers(-5, 25) | st.none(),
+        st.integers(-5, 30) | st.none(),
+    ),
+    max_size=12,
+)
+"""Key, start, end; some have no start or no end, or end before they start."""
+
+
+def moments(intervals: list[Interval]) -> Moments:
+    return {
+        (key, at)
+        for key, start, end in intervals
+        if start is not None and end is not None
+        for at in range(start, end)
+    }
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as opened:
+        opened.execute((sql_directory() / "_intervals.sql").read_text())
+        yield opened
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, rows: list[Interval]) -> None:
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    types = (pa.string(), pa.int64(), pa.int64())
+    arrays = [pa.array(values, type_) for values, type_ in zip(columns, types, strict=True)]
+    connection.register(name, pa.table(arrays, names=["key", "start_ns", "end_ns"]))
+
+
+@pytest.mark.parametrize(
+    ("macro", "expected"),
+    [
+        ("interval_union('one')", lambda one, _: one),
+        ("interval_intersection('one', 'two')", lambda one, two: one & two),
+        ("interval_subtraction('one', 'two')", lambda one, two: one - two),
+    ],
+)
+@given(one=INTERVALS, two=INTERVALS)
+def test_arithmetic_is_that_of_sets(
+    connection: duckdb.DuckDBPyConnection,
+    macro: str,
+    expected: Callable[[Moments, Moments], Moments],
+    one: list[Interval],
+    two: list[Interval],
+) -> None:
+    register(connection, "one", one)
+    register(connection, "two", two)
+    query = f"SELECT key, start_ns, end_ns FROM {macro} ORDER BY key, start_ns"
+    found = connection.execute(query).fetchall()
+    assert moments(found) == expected(moments(one), moments(two))
+    assert all(start < end for _, start, end in found)
+    neighbours = pairwise(found)
+    assert all(a[0] != b[0] or a[2] < b[1] for a, b in neighbours), "they would be one interval"
+
+
+@given(INTERVALS)
+def test_concurrency_counts(
+    connection: duckdb.DuckDBPyConnection, intervals: list[Interval]
+) -> None:
+    register(connection, "one", intervals)
+    query = "SELECT key, start_ns, end_ns, open FROM interval_concurrency('one')"
+    rows = connection.execute(query).fetchall()
+    found = {(key, at): n for key, start, end, n in rows for at in range(start, end)}
+    counted = {
+        moment: sum(moment in moments([interval]) for interval in intervals)
+        for moment in moments(intervals)
+    }
+    assert found == counted
+
+
+SLICES: Final = st.lists(
+    st.tuples(
+        st.sampled_from(["mm", "ncclDevKernel", "Memcpy", "Memset", "Event Sync", "step"]),
+        st.integers(0, 2),
+        st.integers(0, 20),
+        st.integers(0, 12),
+    ),
+    max_size=14,
+)
+"""Name, rank, start, duration."""
+KINDS: Final = {"Memcpy": "memcpy", "Memset": "memset", "Event Sync": "sync", "step": "annotation"}
+
+
+@given(SLICES)
+def test_time_breakdown(slices: list[tuple[str, int, int, int]]) -> None:
+    rows = [
+        {
+            "rank": rank,
+            "event_id": number,
+            "kind": KINDS.get(name, "kernel"),
+            "name": f"ProfilerStep#{number}" if name == "step" else name,
+            "start_ns": start,
+            "dur_ns": duration,
+        }
+        for number, (name, rank, start, duration) in enumerate(slices)
+    ]
+    expected = []
+    for rank in range(3):
+        mine = [one for one in slices if one[1] == rank]
+        work = {
+            word: {at for name, _, a, d in mine if name in names for at in range(a, a + d)}
+            for word, names in {
+                "compute": ("mm", "Memset"),
+                "communication": ("ncclDevKernel",),
+                "copy": ("Memcpy",),
+            }.items()
+        }
+        busy = [(a, a + d) for name, _, a, d in mine if name not in ("step", "Event Sync")]
+        if not busy:
+            continue
+        whole = (None, min(a for a, _ in busy), max(b for _, b in busy))
+        steps = sorted(
+            (a, number, a + d)
+            for number, (name, of, a, d) in enumerate(slices)
+            if name == "step" and of == rank
+        )
+        for step, start, end in [whole, *((number, a, b) for a, number, b in steps)]:
+            span = set(range(start, end))
+            compute, communication, copy = (work[word] & span for word in work)
+            expected.append(
+                (
+                    "run",
+                    rank,
+                    step,
+                    len(span),
+                    len(compute),
+                    len(communication - compute),
+                    len(copy - compute - communication),
+                    len(span - compute - communication - copy),
+                    len(communication & compute),
+                    len(copy & (compute | communication)),
+                )
+            )
+    with duckdb.connect() as opened:
+        opened.register("events", table("events", rows))
+        assert run(opened, find("time_breakdown")).fetchall() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "class_"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 1),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", 1),
+        ("void rccl::something()", 1),
+        ("hcom_allReduce__538_3_1", 1),
+        ("nvshmem_alltoall", 1),
+        ("void vllm::cross_device_reduce_1stage<float, 2>(...)", 1),
+        ("void deep_ep::intranode::dispatch<8>()", 1),
+        ("void multimem_all_reduce_kernel<16>()", 1),
+        ("void at::native::reduce_kernel<512, 1>(...)", 0),
+        ("void cub::DispatchSelectIf<...>", 0),
+        ("broadcast_gradient_args", 0),
+        (None, 0),
+    ],
+)
+def test_communication_is_known_by_name(name: str | None, class_: int) -> None:
+    with duckdb.connect() as opened:
+        opened.execute((sql_directory() / "_devices.sql").read_text())
+        found = opened.execute("SELECT device_class('kernel', ?)", [name]).fetchone()
+    assert found == (("compute", "communication")[class_],)
