@@ -12,6 +12,7 @@ from typing import Any, Final
 import duckdb
 
 from profframe.answering import find, run
+from profframe.readers.demangle import demangled
 from profframe.show import torch_times
 from profframe.show.units import visible
 
@@ -122,11 +123,14 @@ def read(
     """
     relation = run(connection, find("key_averages"), {**grouping, "compat": "torch"})
     keys = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    plain = demangled([key["name"] for key in keys])
     first_ids = relation.project("run, rank, first_event_id AS event_id")
     connection.register("first_ids", first_ids.to_arrow_table())
     first = {row[:3]: row[3:] for row in connection.execute(_FIRST).fetchall()}
     traces = connection.execute("SELECT run, rank, device_type, profiler_flags FROM traces")
     told = {row[:2]: row[2:] for row in traces.fetchall()}
+    for key in keys:
+        key["name"] = plain.get(key["name"], key["name"])
     pages = []
     for (of_run, rank), of_trace in groupby(keys, lambda key: (key["run"], key["rank"])):
         found = list(of_trace)
