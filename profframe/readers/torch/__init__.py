@@ -22,6 +22,7 @@ _RESULTS: Final = "torch._C._autograd._ProfilerResult"
 _EVENTS: Final = "torch.autograd.profiler_util.EventList"
 _EVENT: Final = "torch.autograd.profiler_util.FunctionEvent"
 _AVERAGE: Final = "torch.autograd.profiler_util.FunctionEventAvg"
+_ELEMENTS: Final = (_EVENT, _AVERAGE)
 _KNOWN: Final = (_PROFILER, _AUTOGRAD, _BEFORE_KINETO, _RESULTS, _EVENTS, _EVENT, _AVERAGE)
 
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
@@ -91,10 +92,10 @@ def describe(source: object) -> str:
 def _what(source: object) -> str | None:
     """Which of the known classes an object is of; of a list, what its first element is."""
     if (known := _class(source)) is not None:
-        return known
+        return None if known in _ELEMENTS else known
     if isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
         found = (_class(one) for one in source)
-        return next((name for name in found if name in {_EVENT, _AVERAGE}), None)
+        return next((name for name in found if name in _ELEMENTS), None)
     return None
 
 
