@@ -15,7 +15,7 @@ from profframe.facts.columns import (
     present,
     with_columns,
 )
-from profframe.facts.links import torch_links
+from profframe.facts.links import has_numbers, torch_links
 from profframe.intervals import Ints, Mask, nearest, subtree_sums
 
 _NOT_TORCHS = ("MTIA", "HPU")
@@ -35,7 +35,7 @@ def device_time(tables: Tables, compat: str | None = None) -> Tables:
     the innermost of them launched.
     """
     events = tables["events"]
-    by_number = compat is not None and torch_links(events).linked.any()
+    by_number = compat is not None and has_numbers(events)
     own, inside = _torch_times(tables) if by_number else _times(tables)
     given = _given(events)
     own, inside = own + given, inside + given

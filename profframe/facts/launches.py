@@ -17,7 +17,7 @@ from profframe.facts.columns import (
     with_note,
     words,
 )
-from profframe.facts.links import torch_links
+from profframe.facts.links import has_numbers, torch_links
 from profframe.intervals import Ints, Mask
 
 _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
@@ -35,7 +35,8 @@ def launches(tables: Tables, compat: str | None = None) -> Tables:
     device = np.flatnonzero(is_kind(events, _ON_DEVICE))
     launch = np.full(events.num_rows, -1, np.int64)
     launch[device] = _launches(tables, device)
-    if compat is not None and (link := torch_links(events).linked).any():
+    if compat is not None and has_numbers(events):
+        link = torch_links(events).linked
         op = np.full(events.num_rows, -1, np.int64)
         op[device] = _ops_by_external_id(tables, device, link[device])
     else:
@@ -51,9 +52,9 @@ def launches(tables: Tables, compat: str | None = None) -> Tables:
 def _launches(tables: Tables, device: Ints) -> Ints:
     """Row of the call with the correlation of each device slice; of several the innermost.
 
-    Correlations are unique in a process. Where several processes make calls, a slice whose own
-    process is one of them is joined in that process only. (A profiler may give the index of the
-    device for the process; that says nothing.)
+    Correlations are unique in a process, so a slice whose process made calls is joined in it
+    only. Where slices name such processes, one of another process has no launch in the trace. (A
+    profiler may give the index of the device for the process; that says nothing.)
     """
     events = tables["events"]
     correlation = numbers(events, "correlation")
@@ -63,14 +64,15 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     start = numbers(events, "start_ns")
     calls = calls[np.lexsort((calls, -numbers(events, "dur_ns")[calls], start[calls]))]
     anywhere = last_equal(correlation[calls], calls, correlation[device])
-    processes = np.unique(process[makes_calls])
-    if processes.size < 2:
+    names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
+    made_calls = names_process & np.isin(process[device], process[makes_calls])
+    if not made_calls.any():
         return anywhere
     distinct = np.unique(correlation)
     key = process * distinct.size + np.searchsorted(distinct, correlation)
     within = last_equal(key[calls], calls, key[device])
-    own_process = np.isin(process[device], processes) & ~_on_device_line(events)[device]
-    found = np.where(own_process, within, anywhere)
+    elsewhere = names_process & present(events, "device")[device]
+    found = np.where(made_calls, within, np.where(elsewhere, -1, anywhere))
     found[correlation[device] == 0] = -1
     return found
 

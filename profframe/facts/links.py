@@ -29,6 +29,11 @@ class Links:
     own: Ints
 
 
+def has_numbers(events: pa.Table) -> bool:
+    """Whether the source numbers its ops: databases of nvprof and Nsight Systems do not."""
+    return bool(events["external_id"].null_count < events.num_rows)
+
+
 def torch_links(events: pa.Table) -> Links:
     """The numbers of all events.
 
