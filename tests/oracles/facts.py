@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+DEVICE: Final = ("kernel", "memcpy", "memset", "sync", "device_annotation")
 
 Row = Mapping[str, object]
 
@@ -40,10 +43,16 @@ def launch(row: Row, events: Sequence[Row]) -> int | None:
     calls = [e for e in events if e["kind"] in {"runtime", "driver"}]
     same = [e for e in calls if row["correlation"] and e["correlation"] == row["correlation"]]
     processes = {e["pid"] for e in calls}
-    if len(processes) > 1 and row["pid"] in processes and row["pid"] != str(row["device"]):
+    named = processes & {e["pid"] for e in events if e["kind"] in DEVICE and names_process(e)}
+    if names_process(row) and named and (row["pid"] in named or row["device"] is not None):
         same = [e for e in same if e["pid"] == row["pid"]]
     ordered = sorted(same, key=lambda e: (e["start_ns"], -integer(e["dur_ns"]), e["event_id"]))
     return integer(ordered[-1]["event_id"]) if ordered else None
+
+
+def names_process(row: Row) -> bool:
+    """Whether the process of a device slice is one, and not the index of its device."""
+    return row["pid"] is not None and row["pid"] != str(row["device"])
 
 
 def op_around(launch: int | None, events: Sequence[Row]) -> int | None:

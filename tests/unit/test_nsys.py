@@ -112,9 +112,10 @@ def test_correlations_are_of_a_process(tmp_path: Path) -> None:
         CUPTI_ACTIVITY_KIND_KERNEL=[
             kernel(30, 40, 5, globalPid=thread(600, 0)),
             kernel(30, 41, 5),
+            kernel(30, 42, 5, globalPid=thread(700, 0)),
         ],
     )
-    assert columns(trace, "pid", "launch_id")[2:] == [("600", 1), ("500", 0)]
+    assert columns(trace, "pid", "launch_id")[2:] == [("600", 1), ("500", 0), ("700", None)]
 
 
 def test_processes_of_two_machines_are_apart(tmp_path: Path) -> None:
