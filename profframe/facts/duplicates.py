@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from profframe.facts.columns import Tables, ids, numbers, with_columns, words
-from profframe.facts.torch_names import DROPPED_NAMES, rewritten
-from profframe.intervals import Ints, Mask, nearest
+from profframe.facts.torch_names import is_dropped, rewritten
+from profframe.intervals import Ints, nearest
 
 
 def duplicates(tables: Tables) -> Tables:
@@ -19,7 +19,7 @@ def duplicates(tables: Tables) -> Tables:
     """
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)
-    name, ignored = _names(tables)
+    name, ignored = _names(tables), is_dropped(events)
     if ignored.any():
         kept = np.append(nearest(parent, ~ignored), -1)
         parent = np.where(ignored, -1, kept[parent])
@@ -32,10 +32,9 @@ def duplicates(tables: Tables) -> Tables:
     return with_columns(tables, "events", merged_into=ids(survivor))
 
 
-def _names(tables: Tables) -> tuple[Ints, Mask]:
-    """Numbers of the names as torch compares them, and which slices it does not have."""
+def _names(tables: Tables) -> Ints:
+    """Numbers of the names as torch compares them."""
     codes, texts = words(tables["events"], "name")
     number: dict[str, int] = {}
     same = [number.setdefault(rewritten(text), len(number)) for text in texts]
-    ignored = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)
-    return np.array([*same, -1], np.int64)[codes], ignored[codes]
+    return np.array([*same, -1], np.int64)[codes]

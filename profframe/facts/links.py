@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import flags, is_kind, last_equal, numbers, present, source_order
+from profframe.facts.columns import (
+    flags,
+    is_kind,
+    last_equal,
+    numbers,
+    present,
+    source_order,
+)
+from profframe.facts.torch_names import is_dropped
 from profframe.intervals import Ints
 
 _OPS: Final = ("host_op", "annotation")
@@ -35,7 +43,7 @@ def has_numbers(events: pa.Table) -> bool:
 
 
 def torch_links(events: pa.Table) -> Links:
-    """The numbers of all events.
+    """The numbers of all events; what torch drops, and what is asynchronous, has none.
 
     A sync without a link has its own correlation for an External id.
     """
@@ -46,7 +54,8 @@ def torch_links(events: pa.Table) -> Links:
     own = np.where(is_kind(events, _OPS), external, 0)
     unlinked = is_kind(events, _CALLS) & (linked == 0)
     own[unlinked] = correlation[unlinked]
-    own[flags(events, "is_async") | ~present(events, "start_ns", "dur_ns")] = 0
+    own[is_dropped(events) | flags(events, "is_async")] = 0
+    own[~present(events, "start_ns", "dur_ns")] = 0
     return Links(linked, own)
 
 

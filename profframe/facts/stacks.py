@@ -21,7 +21,7 @@ from profframe.facts.columns import (
 )
 from profframe.facts.forward import forward_threads
 from profframe.facts.scopes import backward_functions
-from profframe.facts.torch_names import DROPPED_NAMES
+from profframe.facts.torch_names import is_dropped
 from profframe.intervals import Ints, nearest
 from profframe.schema import HOST_KINDS
 
@@ -94,11 +94,9 @@ def _function_around(tables: Tables) -> Ints:
     is_function = backward_functions(events)
     if not is_function.any():
         return np.full(events.num_rows, -1, np.int64)
-    names, texts = words(events, "name")
-    dropped = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)[names]
     merged = numbers(events, "merged_into", missing=-1)
     parent = numbers(events, "parent_id", missing=-1)
-    return nearest(parent, is_function & ~dropped & (merged < 0))
+    return nearest(parent, is_function & ~is_dropped(events) & (merged < 0))
 
 
 def _first_stacks(

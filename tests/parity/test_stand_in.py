@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ import profframe
 from profframe.facts.torch_names import DROPPED_NAMES
 from tests.conftest import TRACES
 from tests.parity import stand_in
+from tests.parity.stand_in import Json
 from tests.parity.test_live import Ours, demangled, ns
 
 MOST_EVENTS: Final = int(os.environ.get("PROFFRAME_STAND_INS", "16000"))
@@ -92,8 +94,8 @@ def our_host_fields(ours: Ours) -> dict[int, dict[str, Any]]:
     }
 
 
-@GPU_TRACES
-def test_host_and_device_times_are_torchs(path: Path) -> None:
+def check(path: Path) -> None:
+    """Both ways of loading against torch, the default one but for device times."""
     pytest.importorskip("torch")
     found, moved = theirs(path)
     ours = Ours(profframe.load(path, compat="torch"))
@@ -106,6 +108,115 @@ def test_host_and_device_times_are_torchs(path: Path) -> None:
     assert device == {row: device_fields(event) for row, event in found.items()}
     if not moved:
         assert our_host_fields(Ours(profframe.load(path))) == mine
+
+
+@GPU_TRACES
+def test_host_and_device_times_are_torchs(path: Path) -> None:
+    check(path)
+
+
+def slice_(category: str, name: str, start: int, end: int, tid: int = 1, **args: object) -> Json:
+    named = {key.replace("_", " "): value for key, value in args.items()}
+    on_device = category in stand_in.DEVICE or category.startswith(("gpu", "cuda_sync"))
+    return {
+        "ph": "X",
+        "cat": category,
+        "name": name,
+        "pid": 0 if on_device else 1,
+        "tid": 7 if on_device else tid,
+        "ts": start,
+        "dur": end - start,
+        "args": named,
+    }
+
+
+def written(folder: Path, *events: Json) -> Path:
+    path = folder / "trace.json"
+    path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    return path
+
+
+def device_ns(path: Path, compat: str | None) -> list[int | None]:
+    column: list[int | None] = profframe.load(path, compat=compat).events["device_ns"].to_list()
+    return column
+
+
+def test_a_call_without_an_op_takes_the_kernels_of_an_op_of_its_number(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        slice_("cpu_op", "aten::mm", 0, 50, External_id=7),
+        slice_("cuda_runtime", "cudaLaunchKernel", 10, 20, correlation=99, External_id=7),
+        slice_("cuda_runtime", "cudaDeviceSynchronize", 60, 90, correlation=7),
+        slice_("kernel", "sgemm", 30, 70, correlation=99, External_id=7),
+    )
+    check(path)
+    assert device_ns(path, "torch") == [40_000, 0, 40_000, 40_000]
+    assert device_ns(path, None) == [40_000, 0, 0, 40_000]
+
+
+def test_a_duplicate_brings_its_kernels_and_takes_away_those_of_the_outer(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        slice_("cpu_op", "around", 0, 100, External_id=1),
+        slice_("cpu_op", "f", 10, 90, External_id=2),
+        slice_("cpu_op", "f", 20, 80, External_id=3),
+        slice_("cpu_op", "f", 30, 70, External_id=4),
+        slice_("kernel", "of the outer", 100, 101, correlation=0, External_id=2),
+        slice_("kernel", "of the middle", 101, 103, correlation=0, External_id=3),
+        slice_("kernel", "of the inner", 103, 107, correlation=0, External_id=4),
+        slice_("cpu_op", "g", 200, 300, External_id=5),
+        slice_("cpu_op", "g", 210, 290, External_id=6),
+        slice_("kernel", "lost", 300, 308, correlation=0, External_id=5),
+    )
+    check(path)
+    torchs = device_ns(path, "torch")
+    assert [torchs[i] for i in (0, 1, 7)] == [4_000, 4_000, 0]
+    right = device_ns(path, None)
+    assert [right[i] for i in (0, 1, 7)] == [7_000, 7_000, 8_000]
+
+
+def test_a_linked_call_is_on_the_thread_of_its_op(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        slice_("cpu_op", "aten::mm", 0, 50, External_id=7),
+        slice_("cpu_op", "aten::add", 0, 50, tid=2, External_id=8),
+        slice_("cuda_runtime", "cudaLaunchKernel", 10, 20, tid=2, correlation=99, External_id=7),
+        slice_("cuda_runtime", "cudaMemcpy", 30, 40, tid=2, correlation=98),
+    )
+    check(path)
+    parents = [
+        profframe.load(path, compat=c).events["parent_id"].to_list() for c in ("torch", None)
+    ]
+    assert parents == [[None, None, 0, 1], [None, None, 1, 1]]
+
+
+def test_what_torch_drops_is_around_nothing(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        slice_("cpu_op", "f", 0, 100, External_id=1),
+        slice_("cpu_op", "aten::is_leaf", 10, 20, External_id=2),
+        slice_("cpu_op", "aten::_version", 30, 90, External_id=3),
+        slice_("cpu_op", "f", 40, 80, External_id=4),
+        slice_("kernel", "k", 100, 101, correlation=0, External_id=4),
+        slice_("kernel", "of what is dropped", 101, 103, correlation=0, External_id=3),
+    )
+    check(path)
+    assert profframe.load(path).events["merged_into"].to_list()[:4] == [None, None, None, 0]
+
+
+def test_syncs_and_regions_of_a_device(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        slice_("user_annotation", "region", 0, 60, External_id=3),
+        slice_("cpu_op", "aten::mm", 0, 50, External_id=7),
+        slice_("gpu_user_annotation", "region", 5, 65, External_id=3),
+        slice_("cuda_sync", "Stream Sync", 10, 20, correlation=3, External_id=3),
+        slice_("cuda_sync", "Stream Sync", 20, 50, correlation=4, External_id=7),
+        slice_("overhead", "Lazy Function Loading", 51, 52),
+    )
+    check(path)
+    assert device_ns(path, "torch") == [30_000, 30_000, 60_000, 10_000, 30_000, 0]
+    assert device_ns(path, None) == [0, 0, 60_000, None, None, 0]
 
 
 def test_there_are_traces_of_gpus(traces: Path) -> None:
