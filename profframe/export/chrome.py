@@ -2,8 +2,8 @@
 
 DuckDB makes the lines, a batch at a time; no event becomes a Python object. The arguments of an
 event go out as they came in. Where its source had none, as a live profile or a database, its
-columns are written there under Kineto's names, and what Kineto has no name for under `OWN_KEY`,
-which the reader takes out again.
+columns are written there under Kineto's names, and what Kineto has no name for under a member of
+our own, which the reader takes out again.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from profframe.readers.chrome.columns import (
     ALLOCATOR_DEVICES,
     INSTANT_CATEGORY,
     MEMORY_NAME,
+    OWN_ARGS_KEY,
     OWN_COLUMNS,
     OWN_KEY,
 )
@@ -304,7 +305,8 @@ def _filled_args() -> str:
     kept = f"""CASE WHEN {is_object} THEN args[:-2] || ',' ELSE '{{' END"""
     other = f"""CASE WHEN NOT ({is_object}) THEN ',"args":' || json_text(args) END"""
     return f"""
-        {kept} || '"{OWN_KEY}":{{' || concat({other}, {own})[2:] || '}}' || concat({added}) || '}}'
+        {kept} || '"{OWN_ARGS_KEY}":{{' || concat({other}, {own})[2:] || '}}'
+        || concat({added}) || '}}'
     """
 
 

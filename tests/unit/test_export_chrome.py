@@ -290,17 +290,20 @@ def test_a_file_that_was_edited_is_counted_anew(example: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     "own",
     [
-        5, [], {"clock": [1], "format": 3, "rank": "x", "accounted": []},
-        {"events": 1, "accounted": {"events": "many"}}, {"events": 1, "accounted": {"events": -1}},
+        5, [], {}, {"clock": [1], "format": 3, "rank": "x", "accounted": []},
+        {"format": "", "clock": "", "events": 1, "accounted": {"events": "many"}},
+        {"format": "", "clock": "", "events": 1, "accounted": {"events": -1}},
     ],
 )  # fmt: skip
 def test_a_member_of_that_name_that_is_not_ours_does_no_harm(own: object, tmp_path: Path) -> None:
-    event = {"ph": "X", "ts": 1, "dur": 1, "args": {"profframe": own, "x": {"profframe": {"a": 1}}}}
+    args = {"profframe": own, "x": {"profframe columns": {"a": 1}}}
+    event = {"ph": "X", "ts": 1, "dur": 1, "args": args}
     trace = loaded({"profframe": own, "traceEvents": [event]}, tmp_path)
     (row,) = trace.traces.to_dicts()
     assert (row["format"], row["clock"], row["source_events"]) == ("chrome", "relative", 1)
-    args = trace.events["args"][0]
-    assert args is None or json.loads(args)
+    assert json.loads(trace.events["args"][0]) == args
+    is_ours = isinstance(own, dict) and {"format", "clock"} <= own.keys()
+    assert json.loads(row["metadata"] or "{}") == ({} if is_ours else {"profframe": own})
 
 
 def test_frames_of_another_engine_agree(example: Path, tmp_path: Path) -> None:

@@ -68,8 +68,8 @@ def read(source: ByteSource) -> RawTrace:
         quality = _quality(document, source)
         dropped = sum(document.found[check] for check in DROPS)
         header = _header(document, batches)
-        own = document.header.get(OWN_KEY)
-        if not isinstance(own, dict):
+        own = _own(document)
+        if own is None:
             return _of_kineto(assemble(batches, header, quality, dropped, connection))
         header = _as_exported(header, own)
         raw = _of_kineto(assemble(batches, header, quality, dropped, connection))
@@ -119,7 +119,7 @@ def _quality(document: Document, source: ByteSource) -> Quality:
 def _header(document: Document, batches: list[Batch]) -> Header:
     """What the members around the events say."""
     rest = dict(document.header)
-    if isinstance(rest.get(OWN_KEY), dict):
+    if _own(document) is not None:
         del rest[OWN_KEY]
     base_ns = _integer(rest.pop("baseTimeNanoseconds", None))
     distributed = _distributed(rest.get("distributedInfo"))
@@ -138,6 +138,12 @@ def _header(document: Document, batches: list[Batch]) -> Header:
         profiler_flags=json.dumps(flags) if flags else None,
         metadata=json.dumps(rest) if rest else None,
     )
+
+
+def _own(document: Document) -> dict[str, Any] | None:
+    """What an exported trace says of its source; None where the file is another one's."""
+    own = document.header.get(OWN_KEY)
+    return own if isinstance(own, dict) and {"format", "clock"} <= own.keys() else None
 
 
 def _as_exported(header: Header, own: Mapping[str, Any]) -> Header:

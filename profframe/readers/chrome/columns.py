@@ -33,7 +33,9 @@ MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
 _MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
 OWN_KEY: Final = "profframe"
-"""Member that an exported trace has in its header, and its slices among their arguments."""
+"""Member that an exported trace has in its header."""
+OWN_ARGS_KEY: Final = "profframe columns"
+"""Member that slices of an exported trace have among their arguments."""
 OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "scope": "INTEGER",

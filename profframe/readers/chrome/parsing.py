@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.chrome.columns import OWN_COLUMNS, OWN_KEY, batch_of
+from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY, batch_of
 from profframe.readers.decimal_time import SCALE
 from profframe.readers.json_text import Parsed, Wave
 from profframe.readers.rows import Batch
@@ -48,9 +48,9 @@ ARGS_TYPE: Final = json.dumps(
 """What is read of an event's arguments."""
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
 """Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
-_OWN_TYPE: Final = json.dumps({OWN_KEY: {**OWN_COLUMNS, "args": "JSON"}})
+_OWN_TYPE: Final = json.dumps({OWN_ARGS_KEY: {**OWN_COLUMNS, "args": "JSON"}})
 
-_OWN: Final = f'"{OWN_KEY}"'
+_OWN: Final = f'"{OWN_ARGS_KEY}"'
 _SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
 """Words that a piece seldom holds: what has none of them needs no closer look."""
 _NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
@@ -109,9 +109,9 @@ def _query(look: _Look, *, other_keys: bool) -> str:
 
 def _own(args: str) -> str:
     """SQL: what an exported trace says itself, and the arguments without it and what follows it."""
-    mark = f"""strpos({args}, '"{OWN_KEY}":{{')"""
+    mark = f"""strpos({args}, '"{OWN_ARGS_KEY}":{{')"""
     return f""",
-        from_json({args}, '{_OWN_TYPE}').{OWN_KEY} AS {OWN_KEY},
+        from_json({args}, '{_OWN_TYPE}')."{OWN_ARGS_KEY}" AS {OWN_KEY},
         CASE WHEN {OWN_KEY} IS NULL OR {mark} = 0 THEN {args}::VARCHAR
              WHEN {mark} = 2 THEN struct_extract({OWN_KEY}, 'args')::VARCHAR
              WHEN json_valid(left({args}, {mark} - 2) || '}}')
