@@ -1,0 +1,280 @@
+"""Facts that make an event what torch's own events have: overloads, scopes, forwards, stacks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from profframe.facts import Tables, add_facts
+from profframe.facts.torch_names import DROPPED_NAMES
+from tests.builders import Row, event, tables
+
+EVALUATION = "autograd::engine::evaluate_function: "
+ARROW = {"category": "fwdbwd", "name": "fwdbwd"}
+
+
+def column(of: Tables, name: str) -> list[object]:
+    values: list[object] = of["events"][name].to_pylist()
+    return values
+
+
+def frame(name: str, start: int, end: int) -> Row:
+    return event(name, start, end, category="python_function")
+
+
+@pytest.mark.parametrize(
+    ("exported", "name", "overload"),
+    [
+        ("aten::add.Tensor", "aten::add", "Tensor"),
+        ("prims::convert_element_type.default", "prims::convert_element_type", "default"),
+        ("aten::add", "aten::add", None),
+        ("torch.distributed.ddp.reducer::copy_bucket_to_grad", None, None),
+        ("nn.Module: Linear.forward", None, None),
+        ("c10d::allreduce_.x.y", None, None),
+        ("torch::jit::(anonymous namespace)::Graph.forward", None, None),
+        ("file.py(3): f::g.h", None, None),
+        ("aten::add.", None, None),
+        ("autograd::engine::evaluate_function: MulBackward0", None, None),
+    ],
+)
+def test_an_operator_is_split_from_its_overload(
+    exported: str, name: str | None, overload: str | None
+) -> None:
+    got = add_facts(tables(event(exported, 0, 1)))
+    assert column(got, "name") == [name or exported]
+    assert column(got, "overload_name") == [overload]
+
+
+def test_only_operators_without_an_overload_are_split() -> None:
+    got = add_facts(
+        tables(
+            event("my::region.of_mine", 0, 1, category="user_annotation"),
+            event("my::op.of_mine", 0, 1),
+            event("aten::add.Tensor", 0, 1, overload_name="given"),
+            event(None, 0, 1),
+            event("my::op", 0, 1),
+        )
+    )
+    names = ["my::region.of_mine", "my::op", "aten::add.Tensor", None, "my::op"]
+    assert column(got, "name") == names
+    assert column(got, "overload_name") == [None, "of_mine", "given", None, None]
+
+
+def test_overloads_of_one_operator_are_duplicates_of_each_other() -> None:
+    got = add_facts(tables(event("aten::add.Tensor", 0, 9), event("aten::add.out", 1, 8)))
+    assert column(got, "merged_into") == [None, 0]
+
+
+def test_a_backward_function_is_what_the_engine_has_just_begun_to_evaluate() -> None:
+    got = add_facts(
+        tables(
+            event(EVALUATION + "MulBackward0", 0, 100, thread=1),
+            event("MulBackward0", 10, 90, thread=1),
+            event("aten::mul", 20, 30, thread=1),
+            event("MulBackward0", 40, 50, thread=1),
+            event(EVALUATION + "AddBackward0", 0, 100, thread=2),
+            event("AddBackward0", 10, 90, thread=3),
+            event("step", 0, 100, category="user_annotation"),
+            frame("f.py(1): f", 0, 100),
+            event("sgemm", 0, 100, category="kernel"),
+        )
+    )
+    assert column(got, "scope") == [0, 1, 0, 0, 0, 0, 7, None, None]
+
+
+def test_a_scope_that_is_given_stays() -> None:
+    got = add_facts(tables(event("forward", 0, 9, scope=2), event("aten::mul", 1, 2)))
+    assert column(got, "scope") == [2, 0]
+
+
+def forward(start: int, end: int, number: int, **columns: object) -> Row:
+    return event("aten::mul", start, end, sequence_nr=number, fwd_thread=0) | columns
+
+
+def backward(start: int, end: int, number: int, fwd_thread: int | None = 1, **more: object) -> Row:
+    row = event("MulBackward0", start, end, thread=9, fwd_thread=fwd_thread)
+    return row | {"sequence_nr": number} | more
+
+
+def arrow(flow_id: str, phase: str, at: int, thread: int) -> Row:
+    return ARROW | {"flow_id": flow_id, "phase": phase, "time_ns": at, "thread": thread}
+
+
+def test_of_the_ops_of_one_number_the_last_to_start_is_the_forward_op() -> None:
+    got = add_facts(
+        tables(
+            forward(0, 100, 5),
+            forward(10, 40, 5),
+            forward(50, 90, 5),
+            forward(300, 400, 5),
+            forward(20, 30, 6),
+            backward(200, 250, 5),
+            backward(200, 250, 6),
+            backward(200, 250, 7),
+            event("aten::mul", 210, 220, thread=9),
+        )
+    )
+    assert column(got, "fwd_id") == [None] * 5 + [2, 4, None, None]
+
+
+def test_a_number_that_two_threads_have_needs_to_know_which() -> None:
+    events = (
+        forward(0, 10, 5, thread=0),
+        forward(20, 30, 5, thread=1),
+        forward(20, 30, 6, thread=1),
+        backward(100, 110, 5),
+        backward(200, 210, 5, 2),
+        backward(300, 310, 6, 2),
+    )
+    named = [{"thread": 0, "tid": "4711"}, {"thread": 1, "tid": "4712"}, {"thread": 9, "tid": "9"}]
+    assert column(add_facts(tables(*events, threads=named)), "fwd_id")[3:] == [None, None, 2]
+    flows = [arrow("1", "s", 20, 1), arrow("1", "f", 300, 9)]
+    got = add_facts(tables(*events, threads=named, flows=flows))
+    assert column(got, "fwd_id")[3:] == [None, 1, 2]
+    named = [{"thread": 0, "tid": "1"}, {"thread": 1, "tid": "2"}, {"thread": 9, "tid": "9"}]
+    assert column(add_facts(tables(*events, threads=named)), "fwd_id")[3:] == [0, 1, 2]
+
+
+def test_an_arrow_decides_if_its_ends_have_one_number() -> None:
+    events = (
+        forward(0, 10, 5),
+        forward(20, 30, 5),
+        forward(20, 29, 6),
+        backward(100, 110, 5),
+        backward(200, 210, 5),
+    )
+    flows = [
+        arrow("1", "s", 0, 0),
+        arrow("1", "f", 100, 9),
+        arrow("2", "s", 999, 0),
+        arrow("2", "f", 200, 9),
+        {**arrow("3", "s", 0, 0), "category": "ac2g"},
+        {**arrow("3", "f", 200, 9), "category": "ac2g"},
+        arrow("4", "f", 200, 9),
+    ]
+    assert column(add_facts(tables(*events, flows=flows)), "fwd_id")[3:] == [0, 1]
+    other = [arrow("1", "s", 21, 0), arrow("1", "f", 100, 9)]
+    assert column(add_facts(tables(*events, flows=other)), "fwd_id")[3:] == [1, 1]
+
+
+def test_a_backward_function_without_a_forward_thread() -> None:
+    got = add_facts(
+        tables(
+            event("aten::mul", 0, 10, sequence_nr=5),
+            event("aten::mul", 0, 10, sequence_nr=6),
+            backward(100, 110, 5, None, scope=1),
+            backward(120, 130, 6, None, scope=0),
+        )
+    )
+    assert column(got, "fwd_id") == [None, None, 0, None]
+
+
+def test_frames_that_say_nothing_are_left_out() -> None:
+    inside = "torch/autograd/__init__.py(9): backward"
+    got = add_facts(
+        tables(
+            event("a", 0, 1, stack=f"{inside};torch/_tensor.py(5): backward;train.py(3): f"),
+            event("b", 1, 2, stack=inside),
+            event("c", 2, 3, stack="train.py(3): backward"),
+            event("d", 3, 4, stack=""),
+            event("e", 4, 5),
+        )
+    )
+    kept = "torch/_tensor.py(5): backward;train.py(3): f"
+    assert column(got, "stack") == [kept, None, "train.py(3): backward", None, None]
+
+
+def stacked(compat: str | None, *more: Row) -> list[object]:
+    got = add_facts(
+        tables(
+            forward(0, 100, 5, stack="outer"),
+            forward(10, 20, 5, stack="inner"),
+            forward(30, 40, 6),
+            event("aten::t", 50, 60, stack="first without a number"),
+            backward(200, 250, 5, scope=1, stack="its own"),
+            event("aten::mul", 210, 220, thread=9, stack="its own"),
+            backward(300, 350, 6, scope=1, stack="its own"),
+            backward(400, 450, 7, scope=1, stack="its own"),
+            *more,
+            threads=[{"thread": 0, "tid": "1"}, {"thread": 9, "tid": "9"}],
+        ),
+        compat=compat,
+    )
+    return column(got, "stack")[4:]
+
+
+def test_what_is_in_a_backward_function_has_the_first_stack_of_its_number() -> None:
+    assert stacked(None) == ["outer", "outer", None, None]
+
+
+def test_torch_takes_no_number_for_a_number() -> None:
+    row = event("AccumulateGrad", 500, 550, thread=9, scope=1, fwd_thread=1, stack="its own")
+    assert stacked(None, row) == ["outer", "outer", None, None, None]
+    assert stacked("torch", row) == ["outer", "outer", None, None, "first without a number"]
+
+
+def test_frames_around_a_slice_are_innermost_first() -> None:
+    got = add_facts(
+        tables(
+            frame("main", 0, 100),
+            frame("train", 10, 90),
+            event("aten::linear", 20, 80),
+            event("aten::mm", 30, 40),
+            frame("hook", 50, 70),
+            event("aten::add", 55, 60),
+            frame("train", 91, 99),
+            event("aten::add", 92, 93),
+            event("aten::add", 200, 201),
+            event("aten::add", 20, 80, thread=1),
+            event("cudaLaunchKernel", 31, 32, category="cuda_runtime"),
+            event("sgemm", 31, 32, category="kernel"),
+        )
+    )
+    inner = "train;main"
+    assert column(got, "python_stack") == [
+        None, None, inner, inner, None, "hook;train;main", None, inner, None, None, inner, None,
+    ]  # fmt: skip
+    texts = got["events"]["python_stack"].chunk(0).dictionary.to_pylist()
+    assert sorted(texts) == ["hook;train;main", "train;main"]
+
+
+def test_a_deep_recursion_of_frames_has_a_text_for_each_depth_that_is_used() -> None:
+    depth = 3000
+    calls = [frame("f", i, 2 * depth - i) for i in range(depth)]
+    got = add_facts(tables(*calls, event("aten::add", depth, depth)))
+    assert column(got, "python_stack")[-1] == ";".join(["f"] * depth)
+    assert len(got["events"]["python_stack"].chunk(0).dictionary) == 1
+
+
+def test_what_torch_drops_is_nobodys_child() -> None:
+    got = add_facts(
+        tables(
+            event("f", 0, 100),
+            event("aten::is_leaf", 10, 20),
+            event("aten::_version", 30, 90),
+            event("f", 40, 80),
+            event("aten::_version", 110, 120),
+            event("aten::_version", 111, 119),
+        )
+    )
+    assert column(got, "merged_into") == [None, None, None, 0, None, None]
+
+
+def test_events_of_two_nodes_do_not_nest() -> None:
+    got = add_facts(
+        tables(
+            event("a", 0, 9, node_id=0),
+            event("b", 1, 8, node_id=1),
+            event("c", 2, 7, node_id=0),
+            event("d", 3, 6),
+        )
+    )
+    assert column(got, "parent_id") == [None, None, 0, None]
+
+
+def test_the_query_drops_the_same_names(root: Path) -> None:
+    sql = (root / "sql" / "_key_events.sql").read_text()
+    lists = [re.findall(r"'([^']*)'", text) for text in re.findall(r"\(([^()]*)\)", sql)]
+    assert [names for names in lists if "aten::is_leaf" in names] == [[*DROPPED_NAMES]]
