@@ -95,7 +95,7 @@ def catalogue() -> tuple[Answer, ...]:
     Examples
     --------
     >>> [answer.name for answer in catalogue()][:2]
-    ['kernels', 'key_averages']
+    ['kernel_types', 'kernels']
     """
     return tuple(_read(_files()[name]) for name in sorted(_files()))
 

@@ -342,6 +342,10 @@ class Trace:
         """Device time by kernel name, and the op that each kernel works for most."""
         return self.answer("kernels")
 
+    def kernel_types(self) -> pl.DataFrame:
+        """How long the devices computed, communicated and copied, alone and at once."""
+        return self.answer("kernel_types")
+
     def time_breakdown(self) -> pl.DataFrame:
         """What the devices did with their time, as a whole (NULL step) and in each step."""
         return self.answer("time_breakdown")

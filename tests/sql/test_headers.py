@@ -96,6 +96,7 @@ def test_columns_are_fixed() -> None:
         "device_bytes self_device_bytes torch_flops"
     )
     assert columns == {
+        "kernel_types": "classes total_ns share",
         "kernels": "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share",
         "key_averages": (
             f"name kind device_type node_id input_dims stack overload_name {sums} first_event_id"

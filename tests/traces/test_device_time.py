@@ -72,6 +72,8 @@ def test_parts_of_the_span(chrome_trace: Path) -> None:
     assert [(row["step"], row["span_ns"]) for row in rows] == [(n, b - a) for n, a, b in windows]
     for row in rows:
         assert sum(row[column] for column in COLUMNS[:4]) == row["span_ns"]
+    types = trace.kernel_types()
+    assert types["total_ns"].sum() == rows[0]["span_ns"] - rows[0]["idle_ns"]
     if chrome_trace.stat().st_size < LARGEST:
         for row, (_, a, b) in zip(rows, windows, strict=True):
             assert {column: row[column] for column in COLUMNS} == swept(slices, a, b)
