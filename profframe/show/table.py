@@ -319,6 +319,20 @@ def _attribute(name: str) -> str:
     return name
 
 
+def _comparable(shapes: str) -> object:
+    """Lists in the order of Python's lists; what is none has a place, too."""
+
+    def tagged(value: object) -> tuple[int, object]:
+        if isinstance(value, list):
+            return 1, [tagged(part) for part in value]
+        return (0, value) if isinstance(value, int) else (2, str(value))
+
+    try:
+        return tagged(json.loads(shapes or "[]"))
+    except (ValueError, RecursionError):
+        return 2, shapes
+
+
 def _text_of(attribute: str) -> Callable[[Row], str]:
     return lambda row: _in_nearest_unit(getattr(row, attribute))
 
@@ -337,6 +351,6 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
         )
     }
     | {f"{name}_str": _text_of(name) for name in _TIMES}
-    | {"input_shapes": lambda row: json.loads(row.input_shapes or "[]")}
+    | {"input_shapes": lambda row: _comparable(row.input_shapes)}
 )  # fmt: skip
 """What rows can be sorted by."""
