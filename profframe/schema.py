@@ -379,6 +379,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("missing_duration", "slices without a duration", "kept, dur_ns is NULL"),
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
             Check("unmatched_end", "end events without a beginning", "kept in instants"),
+            Check("unreadable_arguments", "arguments of live events that could not be mended", "kept as text"),
             Check("unmatched_live_events", "live events that are not in the order of the profiler's activities", "what only the live object knows is NULL"),
             # Facts.
             Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),

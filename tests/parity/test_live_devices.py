@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import profframe
+from profframe.facts import add_facts
+from profframe.readers.rows import Header
+from profframe.readers.torch import kineto
 from tests.parity.live_objects import HOST, START_NS, Results, gpu_profile, taken
 
 
@@ -77,6 +80,13 @@ def test_arguments_that_are_no_json_are_mended() -> None:
         ("second", 'f.py(1): say "hi";g.py(2): run', 2),
     ]
     assert "raw_quote" in trace.quality["check"].to_list()
+
+
+def test_arguments_beyond_repair_are_kept_as_text() -> None:
+    trace = profframe.load(taken({"at": 0, "lasts": 5, "metadata_json": '"a": 1}, {"b": 2'}))
+    ((args,),) = rows(trace, "args")
+    assert json.loads(args) == {"args": '{"a": 1}, {"b": 2, "Ev Idx": 0}'}
+    assert trace.quality.select("check", "events").rows() == [("unreadable_arguments", 1)]
 
 
 def test_a_file_by_torchs_python_exporter_has_the_same(
@@ -179,7 +189,8 @@ def test_text_that_is_no_unicode_is_replaced() -> None:
 
     results.activities[0].__class__ = Broken
     trace = profframe.load(results)
-    assert rows(trace, "name") == [("caf�",)]
+    assert rows(trace, "name") == [("caf\N{REPLACEMENT CHARACTER}",)]
+    assert trace.quality.select("check", "events").rows() == [("invalid_utf8", 1)]
 
 
 def test_the_exporter_is_left_to_the_user() -> None:
@@ -187,3 +198,27 @@ def test_the_exporter_is_left_to_the_user() -> None:
     first, again = profframe.load(results), profframe.load(results)
     assert all(first.tables[name].equals(again.tables[name]) for name in first.tables)
     assert results.read == 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_parts_make_no_difference(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = profframe.load(gpu_profile())
+    monkeypatch.setattr(kineto, "_ROWS", size)
+    parts = profframe.load(gpu_profile())
+    for name in whole.tables:
+        assert parts.tables[name].to_pylist() == whole.tables[name].to_pylist()
+
+
+def test_device_time_that_torch_measured_itself() -> None:
+    told = {"outer": {"cuda_elapsed_us": 90}, "inner": {"cuda_elapsed_us": 35}}
+    results = taken(
+        {"name": "outer", "at": 0, "lasts": 50, "correlation_id": 1},
+        {"name": "inner", "at": 10, "lasts": 20, "correlation_id": 2},
+        {"name": "second", "at": 40, "lasts": 5, "correlation_id": 3},
+        **told,
+    )
+    raw = kineto.read(results, kineto.Told(Header("torch", "utc"), elapsed="cuda_elapsed_us"))
+    events = add_facts(raw.tables)["events"].slice(0, 3)
+    assert events["is_legacy"].to_pylist() == [True, True, False]
+    assert events["device_ns"].to_pylist() == [90_000, 35_000, 0]
+    assert events["self_device_ns"].to_pylist() == [55_000, 35_000, 0]

@@ -26,7 +26,8 @@ _ELEMENTS: Final = (_EVENT, _AVERAGE)
 _KNOWN: Final = (_PROFILER, _AUTOGRAD, _BEFORE_KINETO, _RESULTS, _EVENTS, _EVENT, _AVERAGE)
 
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
-_ELAPSED: Final = {"cuda": "cuda_elapsed_us"}
+_ELAPSED: Final = {None: None, "cuda": "cuda_elapsed_us", "xpu": None, "mtia": None, "hpu": None}
+"""Where torch has measured device time itself, if it has; any other device is a backend's own."""
 _DEVICES: Final = {
     "name": "name",
     "totalGlobalMem": "total_memory",
@@ -123,7 +124,7 @@ def _autograd(source: Any, flags: Mapping[str, int], metadata: Mapping[str, obje
         metadata = {"trace_id": trace_id, **metadata}
     told = kineto.Told(
         _header(flags, metadata),
-        _ELAPSED.get(getattr(source, "use_device", None) or ""),
+        _ELAPSED.get(getattr(source, "use_device", None), "privateuse1_elapsed_us"),
         with_flops=bool(getattr(source, "with_flops", False)),
         on_host=_on_host(source),
     )

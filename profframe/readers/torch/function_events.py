@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from profframe.readers.assembly import assemble
 from profframe.readers.rows import Header, Quality, RawTrace, Table, conform
-from profframe.readers.torch.getters import Fields, as_texts, fields
+from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
 
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -110,6 +110,7 @@ def _fields(events: Sequence[Any]) -> Fields:
     missing = {n: v for n, v in _OPTIONAL.items() if events and not hasattr(events[0], n)}
     wanted = {**_FIELDS, **{n: object for n in _OPTIONAL if n not in missing}}
     found = fields(events, wanted, lambda _, name: attrgetter(name))
+    del found[UNDECODABLE]
     return found | {name: [value] * len(events) for name, value in missing.items()}
 
 

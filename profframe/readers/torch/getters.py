@@ -13,6 +13,8 @@ Getter: TypeAlias = Callable[[Any], Any]
 Fields: TypeAlias = dict[str, Any]
 """By name: an array of numbers, or a list of anything else."""
 
+UNDECODABLE: Final = "(undecodable)"
+"""Where `fields` says how many texts were no UTF-8; these have U+FFFD for what was none."""
 _PART: Final = 2048
 """So many objects stay in the processor's cache while all their fields are asked for."""
 
@@ -34,43 +36,50 @@ def fields(
         From the objects' type and the name of a field to what gives it; by default the method of
         that name.
 
+    Returns
+    -------
+    Fields
+        The fields, and in `UNDECODABLE` a count.
+
     Examples
     --------
-    >>> fields([3 + 4j, 5j], {"conjugate": object})
-    {'conjugate': [(3-4j), -5j]}
+    >>> fields([3 + 4j, 5j], {"conjugate": object})["conjugate"]
+    [(3-4j), -5j]
     """
     found: Fields = {
         name: [] if type_ is object else np.empty(len(objects), type_)
         for name, type_ in wanted.items()
     }
-    if not objects:
-        return found
-    getters = {name: getter(type(objects[0]), name) for name in wanted}
+    undecodable = 0
+    getters = {name: getter(type(objects[0]), name) for name in wanted} if objects else {}
     for start in range(0, len(objects), _PART):
         part = objects[start : start + _PART]
         for name, get in getters.items():
             values = found[name]
             if isinstance(values, list):
-                values += _all(get, part)
+                got, failed = _all(get, part)
+                values += got
+                undecodable += failed
             else:
                 values[start : start + len(part)] = np.fromiter(
                     map(get, part), values.dtype, len(part)
                 )
-    return found
+    return found | {UNDECODABLE: undecodable}
 
 
-def _all(get: Getter, objects: Sequence[Any]) -> list[Any]:
+def _all(get: Getter, objects: Sequence[Any]) -> tuple[list[Any], int]:
     try:
-        return list(map(get, objects))
+        return list(map(get, objects)), 0
     except UnicodeDecodeError:
-        return [_decoded(get, one) for one in objects]
+        found = [_decoded(get, one) for one in objects]
+        return [value for value, _ in found], sum(failed for _, failed in found)
 
 
-def _decoded(get: Getter, one: Any) -> Any:
+def _decoded(get: Getter, one: Any) -> tuple[Any, bool]:
     try:
-        return get(one)
+        return get(one), False
     except UnicodeDecodeError as error:
-        return error.object.decode("utf-8", "replace")
+        return error.object.decode("utf-8", "replace"), True
 
 
 def as_texts(numbers: npt.NDArray[Any]) -> pa.DictionaryArray:

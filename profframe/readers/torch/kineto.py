@@ -26,7 +26,7 @@ from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, conform, replaced
-from profframe.readers.torch.getters import Fields, as_texts, fields
+from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -151,8 +151,7 @@ def read(results: Any, told: Told) -> RawTrace:
             pool.submit(_part, connection, found)  # parses while the next are asked
             for found in _asked(activities, told)
         ]
-        events = results.events()
-        recorded = fields(events, _EVENT)
+        recorded = _Recorded(results.events())
         parts = [job.result() for job in jobs]
         batches = [part.batch for part in parts]
         numbers = {
@@ -160,8 +159,8 @@ def read(results: Any, told: Told) -> RawTrace:
             for name in _NOTHING
         }
         slices = _rows(batches, Table.EVENTS)
-        if slices is not None and events:
-            slices = _with_recorded(slices, numbers, _Recorded(events, recorded), told, quality)
+        if slices is not None and recorded.events:
+            slices = _with_recorded(slices, numbers, recorded, told, quality)
         batch = {
             Table.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
             Table.FLOWS: _flows(activities, numbers),
@@ -172,7 +171,8 @@ def read(results: Any, told: Told) -> RawTrace:
                 batch[table] = rows
         for check, count in sum((part.mended for part in parts), Counter[str]()).items():
             quality.note(check, count, "in the arguments of a live event")
-        header = replace(told.header, device_type=device_type_of([batch]))
+        flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
+        header = replace(told.header, device_type=device_type_of([*batches, flows]))
         return assemble([batch], header, quality, 0, connection)
 
 
@@ -187,30 +187,32 @@ def _asked(activities: Sequence[Any], told: Told) -> Iterator[Fields]:
     Kernels of a collective have the arguments of the op that describes it, which comes before.
     """
     collectives: dict[int, str] = {}
-    wanted = {
-        name: type_
-        for name, type_ in _ACTIVITY.items()
-        if not (told.on_host and name == "linked_correlation_id")
-    }
+    skipped = {"linked_correlation_id"} if told.on_host else set()
+    wanted = {name: type_ for name, type_ in _ACTIVITY.items() if name not in skipped}
     for at in range(0, len(activities), _ROWS):
         found = fields(activities[at : at + _ROWS], wanted)
         if told.on_host:
-            found["linked_correlation_id"] = np.zeros_like(found["correlation_id"])
+            found |= {"linked_correlation_id": np.zeros_like(found["correlation_id"])}
         else:
-            _add_collectives(found, collectives)
-        yield found
+            collectives |= _collectives(found)
+        yield _with_collectives(found, collectives) if collectives else found
 
 
-def _add_collectives(found: Fields, collectives: dict[int, str]) -> None:
-    said = found["metadata_json"]
-    for i, name in enumerate(found["name"]):
-        if name == _COLLECTIVE:
-            collectives[int(found["correlation_id"][i])] = said[i]
-    if collectives:
-        linked = found["linked_correlation_id"].tolist()
-        for i, category in enumerate(found["type"]):
-            if category == _KERNEL and (more := collectives.get(linked[i])):
-                said[i] = ",".join(filter(None, (said[i], more)))
+def _collectives(found: Fields) -> dict[int, str]:
+    """Arguments of the ops that describe collectives, by the ops' numbers."""
+    if _COLLECTIVE not in found["name"]:
+        return {}
+    rows = np.flatnonzero(np.array(found["name"], object) == _COLLECTIVE).tolist()
+    return {int(found["correlation_id"][row]): found["metadata_json"][row] for row in rows}
+
+
+def _with_collectives(found: Fields, collectives: Mapping[int, str]) -> Fields:
+    linked = found["linked_correlation_id"]
+    is_kernel = np.array(found["type"], object) == _KERNEL
+    said = list(found["metadata_json"])
+    for row in np.flatnonzero(is_kernel & np.isin(linked, list(collectives))).tolist():
+        said[row] = ",".join(filter(None, (said[row], collectives[int(linked[row])])))
+    return found | {"metadata_json": said}
 
 
 def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
@@ -220,6 +222,8 @@ def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
     names = pa.array(found["name"], pa.string()).dictionary_encode()
     with connection.cursor() as cursor:
         members, mended = _parsed(cursor, _arguments(found, categories))
+    if found[UNDECODABLE]:
+        mended += Counter(invalid_utf8=found[UNDECODABLE])
     is_instant = _is(categories, (_INSTANT,))
     line = found["resource_id"]
     numbers = {
@@ -294,21 +298,23 @@ def _parsed(
 
 
 def _mended(broken: Iterable[tuple[int, str]]) -> tuple[dict[int, str], Counter[str]]:
+    """Sound arguments by row; what cannot be mended is kept as text."""
     rows: dict[int, str] = {}
     found: Counter[str] = Counter()
     for row, text in broken:
         repaired = json_repair.repair(text + "]")
-        found += repaired.found
-        rows[row] = repaired.elements[0] if repaired.elements else "{}"
+        is_whole = len(repaired.elements) == 1
+        found += repaired.found if is_whole else Counter(unreadable_arguments=1)
+        rows[row] = repaired.elements[0] if is_whole else json.dumps({"args": text})
     return rows, found
 
 
 class _Recorded:
     """Torch's own events, and fields of them."""
 
-    def __init__(self, events: Sequence[Any], found: Fields) -> None:
+    def __init__(self, events: Sequence[Any]) -> None:
         self.events = events
-        self.found = found
+        self.found = fields(events, _EVENT)
 
     def ask(self, name: str, type_: npt.DTypeLike, rows: Ints) -> Any:
         """One more field of some events."""
