@@ -28,6 +28,8 @@ LITTLE_ENDIAN: Final = pa.binary(8)
 """Type of a column of 8 bytes."""
 
 _NAMES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*'"
+_ARGUMENTS: Final = 50
+"""Columns that one function of SQLite takes, with their names."""
 _UNCOMMITTED: Final = ("-wal", "-journal")
 """Endings of the files beside a database that hold what was not yet written into it."""
 
@@ -65,8 +67,14 @@ class SourceTable:
         parts = {name: self.text(name) for name in self.columns if name not in left_out} | more
         if not parts:
             return "NULL"
-        members = ", ".join(f"{_literal(name)}, {sql}" for name, sql in parts.items())
-        return f"nullif(json_patch('{{}}', json_object({members})), '{{}}')"
+        names = list(parts)
+        json, some = "'{}'", "NULL"
+        for first in range(0, len(names), _ARGUMENTS):
+            part = names[first : first + _ARGUMENTS]
+            members = ", ".join(f"{_literal(name)}, {parts[name]}" for name in part)
+            json = f"json_patch({json}, json_object({members}))"
+            some = f"coalesce({some}, {', '.join(parts[name] for name in part)})"
+        return f"CASE WHEN {some} IS NOT NULL THEN {json} END"
 
 
 @dataclass(slots=True)

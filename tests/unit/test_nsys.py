@@ -331,6 +331,14 @@ def test_columns_may_be_missing(tmp_path: Path, missing: str) -> None:
     assert (events[1]["kind"], events[1]["start_ns"], events[1]["launch_id"]) == ("kernel", 5, 0)
 
 
+def test_a_table_may_have_many_columns(tmp_path: Path) -> None:
+    more = {f"column{n}": n if n % 2 else None for n in range(140)}
+    trace = export(tmp_path, CUPTI_ACTIVITY_KIND_KERNEL=[kernel(0, 1, 1, **more)])
+    args = json.loads(trace.events["args"][0])
+    kept = {name: n for name, n in args.items() if name.startswith("column")}
+    assert kept == {f"column{n}": n for n in range(1, 140, 2)}
+
+
 def test_an_export_without_events_loads(tmp_path: Path) -> None:
     path = write(tmp_path / "r.sqlite", {"StringIds": [], "META_DATA_EXPORT": []})
     trace = profframe.load(path)
