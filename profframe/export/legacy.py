@@ -10,16 +10,14 @@ import duckdb
 from profframe.export.chrome import MACROS, the_trace
 from profframe.export.files import put_lines, written
 from profframe.export.torch_events import LISTED, ORDER
-from profframe.schema import DEVICE_KINDS
 
-_LAUNCHED: Final = f"""
+_LAUNCHED: Final = """
     CREATE TEMP VIEW launched AS
     SELECT coalesce(o.merged_into, o.event_id) AS event_id, count(*) AS kernels
     FROM events AS k
     JOIN events AS o ON k.op_id = o.event_id
-    WHERE k.kind IN {DEVICE_KINDS!r}
     GROUP BY 1;"""
-"""Device slices by the op that launched them; those of a removed duplicate are the survivor's."""
+"""Device slices of each op; those of a removed duplicate are the survivor's."""
 _ORIGIN: Final = """
     SET VARIABLE origin_ns = coalesce(
         (SELECT min(start_ns) FROM events WHERE kind = 'profiler'),

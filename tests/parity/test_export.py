@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 import profframe
 from profframe.trace import Trace
+from tests.parity import stand_in
 from tests.parity.profiles import SCENARIOS, Library, Taken
+from tests.parity.test_stand_in import gpu_traces
 from tests.round_trip import differences, faults, unbound_flows
 
 TABLE = str.maketrans(" ;\t\n", "____")
@@ -50,6 +53,27 @@ def test_the_list_of_events_is_as_torch_writes_it(
     profframe.load(taken.profiler).export_chrome_trace(ours, legacy=True)
     taken.events.export_chrome_trace(theirs)
     assert renamed(json.loads(ours.read_text())) == renamed(json.loads(theirs.read_text()))
+
+
+@pytest.mark.parametrize("number", range(16))
+def test_the_list_of_a_gpu_trace_has_torchs_slices_and_arrows(
+    number: int, traces: Path, tmp_path: Path
+) -> None:
+    path = gpu_traces()[number]
+    assert path.is_relative_to(traces)
+    events, base = stand_in.slices(path)
+    if stand_in.categories(events) - stand_in.KNOWN - stand_in.NOT_EVENTS:
+        pytest.skip("categories that are not Kineto's")
+    ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
+    profframe.load(path, compat="torch").export_chrome_trace(ours, legacy=True)
+    stand_in.torch_events(stand_in.stand_ins(events, base)).export_chrome_trace(theirs)
+    listed = [json.loads(file.read_text()) for file in (ours, theirs)]
+    arrows = [[e["id"] for e in one if e["ph"] == "s"] for one in listed]
+    assert arrows[0] == arrows[1] == list(range(len(arrows[0])))
+    slices = [
+        Counter((e["ph"], e["name"], round(e.get("dur", 0), 3)) for e in one) for one in listed
+    ]
+    assert slices[0] == slices[1]
 
 
 @pytest.mark.parametrize("name", ["hostile_names", "only_memory"])
