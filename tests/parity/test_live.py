@@ -24,8 +24,6 @@ PYTHON_THREADS: Final = (1 << 64) - 1
 NOT_IN_THE_FILE: Final[Mapping[str, str]] = {
     # Section 2.4 of the parity rules: what the file does not hold.
     "events.is_async": "the file says it of unfinished events only",
-    "events.is_remote": "no file of Kineto's says it",
-    "events.is_legacy": "no file of Kineto's says it",
     "events.dur_ns": "unfinished events last to the end of the window, which the span has too",
     "traces.source": "where it is from",
     "traces.format": "what it is",

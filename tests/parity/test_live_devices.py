@@ -115,7 +115,7 @@ def test_a_file_by_torchs_python_exporter_has_the_same(
         for column in mine
         if mine[column] != its[column] and mine["kind"] != "profiler"
     }
-    assert differ <= {"run", "is_async", "is_remote", "is_legacy"}
+    assert differ <= {"run", "is_async"}
     for table in ("flows", "memory"):
         assert getattr(live, table).drop("run").equals(getattr(file, table).drop("run"))
 

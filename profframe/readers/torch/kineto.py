@@ -399,7 +399,7 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
         {
             "start_ns": pa.array([start_ns]),
             "dur_ns": pa.array([end_ns - start_ns]),
-            **dict.fromkeys(("bad_time", "bad_dur", "rounded"), no),
+            **dict.fromkeys(("bad_time", "bad_dur", "rounded", "is_remote", "is_legacy"), no),
             **{name: pa.array([text]) for name, text in texts.items()},
         },
     )
