@@ -16,7 +16,6 @@
 -- name               VARCHAR         name of the slices; NULL where the source has none
 -- kind               VARCHAR         what the slices are: host_op, kernel, ...; other for [memory]
 -- device_type        VARCHAR         CPU, or the type of the devices in the trace; CUDA where that is not known
--- node_id            BIGINT          node that the slices ran on (RPC); NULL where the source does not say
 -- input_dims         VARCHAR         input shapes as JSON text; NULL without group_by_input_shape
 -- stack              VARCHAR         first group_by_stack_n frames, innermost first, joined by ;
 -- overload_name      VARCHAR         overload of the operator; NULL without group_by_overload_name
@@ -30,6 +29,7 @@
 -- device_bytes       BIGINT   bytes  device memory allocated minus freed inside the slices; NULL where not recorded
 -- self_device_bytes  BIGINT   bytes  device_bytes minus that of their children; NULL where not recorded
 -- torch_flops        BIGINT   FLOP   what torch's with_flops gives; NULL where it gives nothing
+-- node_id            BIGINT          node that the slices ran on (RPC); NULL where the source does not say
 -- first_event_id     BIGINT          event_id of the first occurrence; NULL for [memory]
 WITH keys AS (
     SELECT
@@ -71,7 +71,6 @@ SELECT
     keys.name,
     keys.first_occurrence.kind AS kind,
     CASE WHEN keys.on_device THEN coalesce(traces.device_type, 'CUDA') ELSE 'CPU' END AS device_type,
-    keys.node_id,
     keys.input_dims,
     keys.stack,
     keys.overload_name,
@@ -85,6 +84,7 @@ SELECT
     try_cast(keys.device_bytes AS BIGINT) AS device_bytes,
     try_cast(keys.self_device_bytes AS BIGINT) AS self_device_bytes,
     try_cast(keys.torch_flops AS BIGINT) AS torch_flops,
+    keys.node_id,
     keys.first_occurrence.event_id AS first_event_id
 FROM keys
 LEFT JOIN traces ON keys.run = traces.run AND keys.rank = traces.rank

@@ -99,7 +99,7 @@ def test_columns_are_fixed() -> None:
         "kernel_types": "classes total_ns share",
         "kernels": "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share",
         "key_averages": (
-            f"name kind device_type node_id input_dims stack overload_name {sums} first_event_id"
+            f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"
         ),
         "memory_peak": "device_type device allocated_bytes reserved_bytes time_ns op_id op_name",
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
