@@ -39,8 +39,9 @@ _LINES: Final = f"""
             (start_ns - getvariable('origin_ns')) / 1000 AS start_us,
             (end_ns - getvariable('origin_ns')) / 1000 AS end_us,
             coalesce(ident(
-                CASE WHEN is_remote AND NOT contains(tid, 'node_id:')
-                     THEN concat(' node_id:', node_id, ', thread_id:', tid, ' ') ELSE tid END),
+                CASE WHEN NOT coalesce(is_remote, false) THEN tid
+                     WHEN contains(tid, 'node_id:') THEN concat(' ', trim(tid), ' ')
+                     ELSE concat(' node_id:', node_id, ', thread_id:', tid, ' ') END),
                 'null') AS tid,
             coalesce(kernels, 0) AS arrows,
             coalesce(sum(kernels) OVER (

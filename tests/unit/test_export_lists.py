@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import profframe
 from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace import Trace
@@ -86,10 +87,34 @@ def test_an_arrow_starts_at_an_op_for_each_slice_that_it_launched(tmp_path: Path
     assert {e["cat"] for e in events if e["ph"] == "s"} == {"cpu_to_cuda"}
 
 
-def test_what_ran_on_another_node_says_so_in_its_thread(tmp_path: Path) -> None:
-    trace = made_of([slice_of("op", 0, 10, is_remote=True, node_id=1, tid="3")])
+@pytest.mark.parametrize("tid", ["3", "node_id:1, thread_id:3", " node_id:1, thread_id:3 "])
+def test_what_ran_on_another_node_says_so_in_its_thread(tid: str, tmp_path: Path) -> None:
+    trace = made_of([slice_of("op", 0, 10, is_remote=True, node_id=1, tid=tid)])
     (event,) = listed(trace, tmp_path / "out.json")
     assert event["tid"] == " node_id:1, thread_id:3 "
+
+
+def test_a_list_of_before_2021_has_its_kernels_on_their_devices(tmp_path: Path) -> None:
+    host: dict[str, object] = {"name": "mm", "pid": "CPU functions", "tid": 1, "args": {}}
+    kernel: dict[str, object] = {"name": "sgemm", "pid": "CUDA functions", "tid": 2, "args": {}}
+    arrow = {"id": 0, "cat": "cpu_to_cuda"}
+    events = [
+        host | {"ph": "X", "ts": 10.5, "dur": 4.25},
+        host | arrow | {"ph": "s", "ts": 10.5},
+        kernel | arrow | {"ph": "f", "ts": 20.0},
+        kernel | {"ph": "X", "ts": 20.0, "dur": 1.125},
+    ]
+    (tmp_path / "list.json").write_text(json.dumps(events))
+    trace = profframe.load(tmp_path / "list.json")
+    columns = ["name", "kind", "start_ns", "dur_ns", "device", "stream"]
+    assert trace.events.select(columns).rows() == [
+        ("mm", "host_op", 10_500, 4_250, None, None),
+        ("sgemm", "kernel", 20_000, 1_125, 2, None),
+    ]
+    assert trace.flows.select("phase", "flow_id", "time_ns").rows() == [
+        ("s", "0", 10_500),
+        ("f", "0", 20_000),
+    ]
 
 
 def test_what_torch_drops_and_what_has_no_end_is_not_listed(tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
 """Columns that Kineto has no word for, or not everywhere, and their SQL types."""
 _LISTED: Final = "CPU functions"
 """Process of all that `EventList.export_chrome_trace` writes."""
+_LISTED_DEVICES: Final = "CUDA functions"
+"""Process of the kernels that it wrote until 2021; their threads are devices."""
 _ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
@@ -222,13 +224,15 @@ def _device_columns(rows: _Chosen) -> dict[str, pa.Array]:
     """Device and stream of what ran on one: its arguments, else what its line is called."""
     on_device = _is(rows["cat"], DEVICE_CATEGORIES)
     on_device |= rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
-    if not on_device.any():
+    listed = _is(rows["pid"], (_LISTED_DEVICES,))
+    if not (on_device | listed).any():
         return {}
+    line = _numbers(rows["tid"])
     device = pc.coalesce(rows["device"], _numbers(rows["pid"]))
-    stream = pc.coalesce(rows["stream"], rows["Stream Id"], _numbers(rows["tid"]))
+    stream = pc.coalesce(rows["stream"], rows["Stream Id"], line)
     mask = pa.array(on_device)
     return {
-        "device": pc.if_else(mask, device, None),
+        "device": pc.if_else(mask, device, pc.if_else(pa.array(listed), line, None)),
         "stream": pc.if_else(mask, stream, None),
     }
 
