@@ -37,7 +37,8 @@ HEAVY = ("duckdb", "numpy", "polars", "pyarrow", "torch")
 FORMAT_WORDS = re.compile(
     r"\b(ph|traceEvents|baseTimeNanoseconds|Ev Idx|External id|Input Dims"
     r"|cpu_op|user_annotation|gpu_user_annotation|python_function|cpu_instant_event|cuda_runtime"
-    r"|cuda_driver|gpu_memcpy|gpu_memset|ac2g|CUPTI_ACTIVITY_KIND_\w+)\b"
+    r"|cuda_driver|gpu_memcpy|gpu_memset|ac2g|CUPTI_ACTIVITY_KIND_\w+|NVTX_EVENTS|StringIds"
+    r"|StringTable|globalTid|cbid)\b"
 )
 """Words of source formats."""
 

@@ -61,6 +61,8 @@ OVERHEAD: Final = "CUPTI_ACTIVITY_KIND_OVERHEAD"
 NAME: Final = "CUPTI_ACTIVITY_KIND_NAME"
 
 _STRINGS: Final = "StringTable"
+_NOTHING: Final = "-- null --"
+"""The text that stands for no name."""
 _DESCRIBES: Final = re.compile(
     r"StringTable|Version|CUPTI_ACTIVITY_KIND_(DEVICE|DEVICE_ATTRIBUTE|CONTEXT|STREAM|NVLINK|PCIE"
     r"|SOURCE_LOCATOR|FUNCTION|MODULE|INSTRUCTION_CORRELATION)"
@@ -478,13 +480,10 @@ class _Rows:
             return pa.nulls(len(ids), TEXT)
         if self._strings is None:
             table = self.database.table(_STRINGS)
-            self._strings = self.database.whole(
-                table,
-                {
-                    "id": (table["_id_"], INT64),
-                    "text": (table["value"], TEXT),
-                },
-            )
+            asked = {"id": (table["_id_"], INT64), "text": (table["value"], TEXT)}
+            strings = self.database.whole(table, asked)
+            is_name = pc.not_equal(strings["text"], _NOTHING)
+            self._strings = strings | {"text": pc.if_else(is_name, strings["text"], None)}
         return lookup(ids, self._strings)
 
 

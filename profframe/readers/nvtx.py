@@ -7,7 +7,7 @@ number that its forward op had.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -55,8 +55,8 @@ def split(texts: pa.Array) -> Ranges:
     (['aten::add', 'forward'], [7, None], ['[[2,3]]', None])
     """
     encoded = texts.dictionary_encode()
-    parts = _distinct(encoded.dictionary)
-    return Ranges(*(part.take(encoded.indices) for part in parts))
+    ranges = Ranges(*(part.take(encoded.indices) for part in _distinct(encoded.dictionary)))
+    return replace(ranges, is_op=pc.fill_null(ranges.is_op, fill_value=False))
 
 
 def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
@@ -71,7 +71,7 @@ def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
     number = pc.if_else(pc.greater_equal(sequence, 0), sequence, None)
     scope = pc.if_else(pc.is_valid(stashed), pa.scalar(BACKWARD, INT32), pa.scalar(None, INT32))
     return (
-        pc.if_else(pc.is_null(texts), None, pc.fill_null(name, "")),
+        pc.fill_null(name, ""),
         is_op,
         number,
         op.cast(INT64),

@@ -346,6 +346,11 @@ def test_an_export_without_events_loads(tmp_path: Path) -> None:
     assert found(trace) == {"no_events": 0}
 
 
+def test_a_range_without_a_name_has_none(tmp_path: Path) -> None:
+    trace = export(tmp_path, NVTX_EVENTS=[nvtx(0, 4, None), nvtx(5, 6, "", textId=400)])
+    assert columns(trace, "kind", "name") == [("annotation", None), ("annotation", "")]
+
+
 def test_odd_values_are_counted(tmp_path: Path) -> None:
     trace = export(
         tmp_path,

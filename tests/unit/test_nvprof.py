@@ -178,6 +178,11 @@ def test_markers_without_their_other_half_are_kept(tmp_path: Path) -> None:
     assert accounted(trace) == {"events": 1, "instants": 2, "metadata": 10}
 
 
+def test_a_range_without_a_name_has_none(tmp_path: Path) -> None:
+    trace = load(tmp_path, MARKER=ranges(1, 0, 4, NO_NAME))
+    assert columns(trace, "kind", "name", "dur_ns") == [("annotation", None, 4)]
+
+
 def test_a_domain_is_an_argument(tmp_path: Path) -> None:
     rows = [row | {"domain": DOMAIN} for row in ranges(1, 0, 4, REGION)]
     trace = load(tmp_path, MARKER=rows)
