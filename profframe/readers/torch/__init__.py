@@ -92,16 +92,16 @@ def describe(source: object) -> str:
 
 def _what(source: object) -> str | None:
     """Which of the known classes an object is of; of a list, what its first element is."""
-    if (known := _class(source)) is not None:
+    if (known := _class_of(type(source))) is not None:
         return None if known in _ELEMENTS else known
     if isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
-        found = (_class(one) for one in source)
+        found = map(_class_of, dict.fromkeys(map(type, source)))
         return next((name for name in found if name in _ELEMENTS), None)
     return None
 
 
-def _class(one: object) -> str | None:
-    names = (f"{type_.__module__}.{type_.__qualname__}" for type_ in type(one).__mro__)
+def _class_of(type_: type) -> str | None:
+    names = (f"{one.__module__}.{one.__qualname__}" for one in type_.__mro__)
     return next((name for name in names if name in _KNOWN), None)
 
 
@@ -149,12 +149,13 @@ def _finished(source: object, results: Any) -> Any:
 
 def _list(source: Any) -> RawTrace:
     events = list(source)
-    for place, one in enumerate(events):
-        if (what := _class(one)) != _EVENT:
-            given = "an average" if what == _AVERAGE else f"a {type(one).__qualname__}"
+    types = list(map(type, events))
+    for type_ in set(types):
+        if (what := _class_of(type_)) != _EVENT:
+            given = "an average" if what == _AVERAGE else f"a {type_.__qualname__}"
             raise ParameterError(
-                f"element {place} is {given}, not a FunctionEvent; averages hold no single events: "
-                "load the profile, or its .events()"
+                f"element {types.index(type_)} is {given}, not a FunctionEvent; averages hold no "
+                "single events: load the profile, or its .events()"
             )
     told = function_events.Told(
         _header({}),
