@@ -105,6 +105,8 @@ class profile:  # noqa: N801 -- as torch calls it
         return getattr(self._profiler, name)
 
     def __enter__(self) -> Self:
+        if self._entered:
+            raise ParameterError("this profile is running already; a block in it needs its own")
         if self._used or self._cycle is not None:
             self._renew()
         self._used = True

@@ -83,6 +83,14 @@ def test_a_second_block_is_a_profile_of_its_own() -> None:
     assert (calls(first), calls(prof.trace)) == (1, 2)
 
 
+def test_a_block_in_its_own_block_is_refused_and_the_outer_one_goes_on() -> None:
+    with profframe.profile() as prof:
+        with pytest.raises(ParameterError, match="running already"), prof:
+            pass
+        work()
+    assert calls(prof.trace) == 1
+
+
 def test_of_a_schedule_the_trace_is_the_last_cycle_that_ended() -> None:
     schedule = profframe.schedule(**CYCLES)
     ready: list[int] = []
