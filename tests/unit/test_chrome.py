@@ -451,6 +451,13 @@ def test_the_allocators_device_is_named(load: Load, number: int, device_type: st
     assert (row["device_type"], row["device"]) == (device_type, None if number == 0 else 0)
 
 
+@pytest.mark.parametrize("number", [-1, 21, 1 << 40])
+def test_an_allocators_device_that_there_is_not_has_no_name(load: Load, number: int) -> None:
+    args = {"Bytes": 1, "Device Type": number, "Device Id": 0}
+    row = one(load([{"ph": "i", "name": "[memory]", "ts": 1, "args": args}]), "memory")
+    assert (row["bytes"], row["device_type"]) == (1, None)
+
+
 def test_a_region_that_a_user_called_memory_is_a_slice(load: Load) -> None:
     trace = load([event(name="[memory]", cat="user_annotation")])
     assert one(trace)["name"] == "[memory]"

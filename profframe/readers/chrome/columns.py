@@ -276,7 +276,8 @@ def _without_spaces(texts: pa.Array) -> pa.Array:
 
 def _memory_columns(rows: _Chosen) -> dict[str, pa.Array]:
     type_ = rows["Device Type"]
-    known = pc.if_else(pc.less(type_, len(ALLOCATOR_DEVICES)), type_, None)
+    is_known = pc.and_(pc.greater_equal(type_, 0), pc.less(type_, len(ALLOCATOR_DEVICES)))
+    known = pc.if_else(is_known, type_, None)
     return (
         _key_columns(rows)
         | rows.all(_MEMORY_ARGS | {"time_ns": "time_ns"})
