@@ -64,7 +64,14 @@ LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.e
 
 -- key_events: one row per event that torch keeps (calls 1), one per event that it removes (calls 0), with the self values
 -- of that event under the key of the event that takes them over, and one per allocation that no event is around.
+-- The ids of those that take over go through a list, or the planner expects many and hashes all events instead.
 CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, by_shape, stack_n, by_overload, as_torch) AS TABLE
+WITH taken AS MATERIALIZED (
+    FROM taken_over(events)
+),
+owners AS (
+    SELECT * FROM query_table(events) WHERE event_id IN (SELECT unnest(list(owner_id)) FROM taken)
+)
 SELECT
     run, rank, event_id, kind, preorder, start_ns, dur_ns,
     name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name,
@@ -76,8 +83,8 @@ SELECT
     o.run, o.rank, o.event_id, o.kind, o.preorder, o.start_ns, o.dur_ns,
     o.name, o.kind_key, o.on_device, o.legacy_key, o.node_id, o.input_dims, o.stack, o.overload_name,
     0 AS calls, t.self_ns, t.self_device_ns, t.self_cpu_bytes, t.self_device_bytes
-FROM kept_events(events, by_shape, stack_n, by_overload, as_torch) AS o
-JOIN taken_over(events) AS t ON o.run = t.run AND o.rank = t.rank AND o.event_id = t.owner_id
+FROM kept_events(owners, by_shape, stack_n, by_overload, as_torch) AS o
+JOIN taken AS t ON o.run = t.run AND o.rank = t.rank AND o.event_id = t.owner_id
 UNION ALL BY NAME
 SELECT
     run, rank, 'other' AS kind, time_ns AS start_ns, 0 AS dur_ns,
