@@ -48,9 +48,10 @@ def read(path: Path, progress: Progress | None = None) -> RawTrace:
 
 def _read_database(path: Path, progress: Progress | None) -> RawTrace:
     with sqlite.opened(path, progress) as database:
-        for reader in (nvprof, nsys):
+        for reader in (nsys, nvprof):
             if reader.knows(database):
                 raw: RawTrace = reader.read(database)
+                database.finish()
                 return raw
         names = sorted(database.tables)
     shown = ", ".join(names[:_MOST_TABLES]) + (", ..." if len(names) > _MOST_TABLES else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -16,6 +17,83 @@ from profframe.schema import TEXT
 
 UTC_NS: Final = 1_200_000_000_000_000_000
 """A time from here on, in nanoseconds, is since the epoch (it is the year 2008)."""
+
+RUNTIME_CALLS: Final = MappingProxyType(
+    {
+        10: "cudaGetLastError",
+        11: "cudaPeekAtLastError",
+        13: "cudaLaunch",
+        15: "cudaFuncGetAttributes",
+        16: "cudaSetDevice",
+        17: "cudaGetDevice",
+        20: "cudaMalloc",
+        21: "cudaMallocPitch",
+        22: "cudaFree",
+        25: "cudaMallocHost",
+        26: "cudaFreeHost",
+        27: "cudaHostAlloc",
+        30: "cudaMemGetInfo",
+        31: "cudaMemcpy",
+        32: "cudaMemcpy2D",
+        39: "cudaMemcpyToSymbol",
+        41: "cudaMemcpyAsync",
+        44: "cudaMemcpy2DAsync",
+        47: "cudaMemcpyToSymbolAsync",
+        49: "cudaMemset",
+        51: "cudaMemsetAsync",
+        129: "cudaStreamCreate",
+        130: "cudaStreamDestroy",
+        131: "cudaStreamSynchronize",
+        132: "cudaStreamQuery",
+        133: "cudaEventCreate",
+        134: "cudaEventCreateWithFlags",
+        135: "cudaEventRecord",
+        136: "cudaEventDestroy",
+        137: "cudaEventSynchronize",
+        138: "cudaEventQuery",
+        139: "cudaEventElapsedTime",
+        147: "cudaStreamWaitEvent",
+        151: "cudaPointerGetAttributes",
+        152: "cudaHostRegister",
+        153: "cudaHostUnregister",
+        154: "cudaDeviceCanAccessPeer",
+        155: "cudaDeviceEnablePeerAccess",
+        160: "cudaMemcpyPeer",
+        161: "cudaMemcpyPeerAsync",
+        164: "cudaDeviceReset",
+        165: "cudaDeviceSynchronize",
+        171: "cudaProfilerStart",
+        172: "cudaProfilerStop",
+        197: "cudaStreamAddCallback",
+        198: "cudaStreamCreateWithFlags",
+        200: "cudaDeviceGetAttribute",
+        201: "cudaStreamDestroy",
+        202: "cudaStreamCreateWithPriority",
+        205: "cudaDeviceGetStreamPriorityRange",
+        206: "cudaMallocManaged",
+        210: "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
+        211: "cudaLaunchKernel",
+        213: "cudaLaunch_ptsz",
+        214: "cudaLaunchKernel_ptsz",
+        225: "cudaMemcpyAsync_ptsz",
+        235: "cudaMemsetAsync_ptsz",
+        239: "cudaStreamSynchronize_ptsz",
+        242: "cudaEventRecord_ptsz",
+        247: "cudaStreamWaitEvent_ptsz",
+        251: "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+        252: "cudaMemPrefetchAsync",
+        254: "cudaMemAdvise",
+        269: "cudaLaunchCooperativeKernel",
+        272: "cudaLaunchCooperativeKernelMultiDevice",
+        273: "cudaFuncSetAttribute",
+        284: "cudaLaunchHostFunc",
+        310: "cudaGraphInstantiate",
+        311: "cudaGraphLaunch",
+        312: "cudaGraphLaunch_ptsz",
+    }
+)
+DRIVER_CALLS: Final = MappingProxyType({307: "cuLaunchKernel"})
+"""Calls of CUDA by their number: those that launch, copy, wait, or are many."""
 
 _COPY_KINDS: Final = (
     None, "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",

@@ -58,7 +58,9 @@ _ITS_OWN: Final = (
     "ProcessStreams",
     "OSRT_API",
 )
-"""Tables that only Nsight Systems writes."""
+_ITS_KINDS: Final = ("NVTX_", "TARGET_INFO_")
+"""Tables that only Nsight Systems writes, and how others of them begin."""
+_ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 _DESCRIBES: Final = re.compile(
     r"StringIds|ThreadNames|PROCESSES|ProcessStreams|UnwindMethodType|NVTX_PAYLOAD_SCHEMAS"
     r"|NVTX_PAYLOAD_SCHEMA_ENTRIES|NVTX_PAYLOAD_ENUMS|NVTX_PAYLOAD_ENUM_ENTRIES|NVTX_SCOPES"
@@ -99,10 +101,12 @@ _Columns = dict[str, pa.Array]
 
 
 def knows(database: Database) -> bool:
-    """Whether Nsight Systems wrote the database."""
-    return _STRINGS in database.tables and any(
-        name in _ITS_OWN or name.startswith(("CUPTI_ACTIVITY_KIND_", "NVTX_", "TARGET_INFO_"))
-        for name in database.tables
+    """Whether Nsight Systems wrote the database: by its tables, or by its serialised ids."""
+    activities = [t for name, t in database.tables.items() if name.startswith(_ACTIVITY)]
+    return (
+        any(name in _ITS_OWN or name.startswith(_ITS_KINDS) for name in database.tables)
+        or (_STRINGS in database.tables and bool(activities))
+        or any("globalTid" in table or "globalPid" in table for table in activities)
     )
 
 
@@ -195,8 +199,8 @@ class _Rows:
         args = table.json(*own, **_zero_is_none(table, "returnValue"))
         asked = {"event_class": (table["eventClass"], INT64), "args": (args, TEXT)}
         for raw in self._slices(table, asked):
-            is_driver = _is_in(raw.pop("event_class"), _DRIVER)
-            yield self._events(raw, pc.if_else(is_driver, "DRIVER", "RUNTIME"))
+            is_driver = _is_in(raw["event_class"], _DRIVER)
+            yield _batch(raw, pc.if_else(is_driver, "DRIVER", "RUNTIME"))
 
     def overhead(self) -> Iterator[Batch]:
         """What the profiler and the driver cost besides."""
@@ -204,7 +208,7 @@ class _Rows:
             table = self._open(name)
             args = table.json("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
             for raw in self._slices(table, {"args": (args, TEXT)}):
-                yield self._events(raw, "OVERHEAD")
+                yield _batch(raw, "OVERHEAD")
 
     def kernels(self) -> Iterator[Batch]:
         """Kernels, those of graphs node by node too."""
@@ -213,7 +217,7 @@ class _Rows:
         for raw in self._on_device(table, {name: (table[name], INT64) for name in names}, *names):
             texts = {name: self._text(raw.pop(name)) for name in names}
             name = pc.coalesce(texts["demangledName"], texts["mangledName"], texts["shortName"])
-            yield self._events(raw | {"name": readable(name)}, "KERNEL")
+            yield _batch(raw | {"name": readable(name)}, "KERNEL")
 
     def copies(self) -> Iterator[Batch]:
         """Copies to, from and between devices."""
@@ -226,29 +230,29 @@ class _Rows:
                 "target": (f"{table['dstKind']} + 1", INT64),
             },
         ):
-            name = named(copy_name, raw.pop("kind"), raw.pop("source"), raw.pop("target"))
-            yield self._events(raw | {"name": name}, "MEMCPY")
+            name = named(copy_name, raw["kind"], raw["source"], raw["target"])
+            yield _batch(raw | {"name": name}, "MEMCPY")
 
     def sets(self) -> Iterator[Batch]:
         """Memory that is set."""
         table = self._open(MEMSET)
         for raw in self._on_device(table, {"kind": (f"{table['memKind']} + 1", INT64)}):
-            name = named(set_name, raw.pop("kind"))
-            yield self._events(raw | {"name": name}, "MEMSET")
+            name = named(set_name, raw["kind"])
+            yield _batch(raw | {"name": name}, "MEMSET")
 
     def syncs(self) -> Iterator[Batch]:
         """Waits for events, streams and contexts."""
         table = self._open(SYNC)
         for raw in self._on_device(table, {"kind": (table["syncType"], INT64)}):
-            name = named(sync_name, raw.pop("kind"))
-            yield self._events(raw | {"name": name}, "SYNCHRONIZATION")
+            name = named(sync_name, raw["kind"])
+            yield _batch(raw | {"name": name}, "SYNCHRONIZATION")
 
     def graphs(self) -> Iterator[Batch]:
         """Graphs that were traced as a whole."""
         table = self._open(GRAPH)
         for raw in self._on_device(table, {"graph": (table["graphId"], INT64)}):
-            name = named(lambda g: f"graph {g}" if g >= 0 else "graph", raw.pop("graph"))
-            yield self._events(raw | {"name": name}, "GRAPH_TRACE")
+            name = named(lambda g: f"graph {g}" if g >= 0 else "graph", raw["graph"])
+            yield _batch(raw | {"name": name}, "GRAPH_TRACE")
 
     def labels(self) -> Iterator[Batch]:
         """Names of processes and threads."""
@@ -281,7 +285,7 @@ class _Rows:
                 **more,
             },
         ):
-            columns = raw | self._owners(raw.pop("owner"))
+            columns = raw | self._owners(raw["owner"])
             yield columns | {"name": self._text(raw["name"])}
 
     def _on_device(self, table: SourceTable, more: Asked, *without: str) -> Iterator[_Columns]:
@@ -300,16 +304,9 @@ class _Rows:
                 **more,
             },
         ):
-            columns = raw | self._owners(raw.pop("owner"))
+            columns = raw | self._owners(raw["owner"])
             columns["tid"] = device_lines(raw["device"], raw["stream"])
             yield columns
-
-    def _events(self, columns: _Columns, category: str | pa.Array) -> Batch:
-        columns = dict(columns)
-        start, end = columns.pop("start"), columns.pop("end")
-        if isinstance(category, str):
-            category = constant(category, len(start))
-        return {Table.EVENTS: slices(start, end, columns | {"category": category})}
 
     def _owners(self, owner: pa.Array) -> _Columns:
         """Process and thread of a serialised id; the machine too, where there are several."""
@@ -348,6 +345,13 @@ class _Rows:
         where = f"WHERE {table['eventType']} = {_DOMAIN}"
         rows = self.database.whole(table, columns, where)
         return {"id": rows["id"], "text": pc.coalesce(rows["text"], self._text(rows["text_id"]))}
+
+
+def _batch(columns: _Columns, category: str | pa.Array) -> Batch:
+    if isinstance(category, str):
+        category = constant(category, len(columns["start"]))
+    named_ = columns | {"category": category}
+    return {Table.EVENTS: slices(columns["start"], columns["end"], named_)}
 
 
 def _zero_is_none(table: SourceTable, *columns: str) -> dict[str, str]:

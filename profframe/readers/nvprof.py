@@ -23,6 +23,8 @@ import pyarrow.compute as pc
 from profframe.readers import nvtx
 from profframe.readers.assembly import assemble
 from profframe.readers.cupti import (
+    DRIVER_CALLS,
+    RUNTIME_CALLS,
     UTC_NS,
     constant,
     copy_name,
@@ -82,81 +84,6 @@ _OVERHEADS: Final = (
     "Lazy Function Loading", "Command Buffer Full",
 )  # fmt: skip
 _COMPILER: Final = 1
-_RUNTIME_CALLS: Final = MappingProxyType(
-    {
-        10: "cudaGetLastError",
-        11: "cudaPeekAtLastError",
-        13: "cudaLaunch",
-        15: "cudaFuncGetAttributes",
-        16: "cudaSetDevice",
-        17: "cudaGetDevice",
-        20: "cudaMalloc",
-        21: "cudaMallocPitch",
-        22: "cudaFree",
-        25: "cudaMallocHost",
-        26: "cudaFreeHost",
-        27: "cudaHostAlloc",
-        30: "cudaMemGetInfo",
-        31: "cudaMemcpy",
-        32: "cudaMemcpy2D",
-        39: "cudaMemcpyToSymbol",
-        41: "cudaMemcpyAsync",
-        44: "cudaMemcpy2DAsync",
-        47: "cudaMemcpyToSymbolAsync",
-        49: "cudaMemset",
-        51: "cudaMemsetAsync",
-        129: "cudaStreamCreate",
-        130: "cudaStreamDestroy",
-        131: "cudaStreamSynchronize",
-        132: "cudaStreamQuery",
-        133: "cudaEventCreate",
-        134: "cudaEventCreateWithFlags",
-        135: "cudaEventRecord",
-        136: "cudaEventDestroy",
-        137: "cudaEventSynchronize",
-        138: "cudaEventQuery",
-        139: "cudaEventElapsedTime",
-        147: "cudaStreamWaitEvent",
-        151: "cudaPointerGetAttributes",
-        152: "cudaHostRegister",
-        153: "cudaHostUnregister",
-        154: "cudaDeviceCanAccessPeer",
-        155: "cudaDeviceEnablePeerAccess",
-        160: "cudaMemcpyPeer",
-        161: "cudaMemcpyPeerAsync",
-        164: "cudaDeviceReset",
-        165: "cudaDeviceSynchronize",
-        171: "cudaProfilerStart",
-        172: "cudaProfilerStop",
-        197: "cudaStreamAddCallback",
-        198: "cudaStreamCreateWithFlags",
-        200: "cudaDeviceGetAttribute",
-        201: "cudaStreamDestroy",
-        202: "cudaStreamCreateWithPriority",
-        205: "cudaDeviceGetStreamPriorityRange",
-        206: "cudaMallocManaged",
-        210: "cudaOccupancyMaxActiveBlocksPerMultiprocessor",
-        211: "cudaLaunchKernel",
-        213: "cudaLaunch_ptsz",
-        214: "cudaLaunchKernel_ptsz",
-        225: "cudaMemcpyAsync_ptsz",
-        235: "cudaMemsetAsync_ptsz",
-        239: "cudaStreamSynchronize_ptsz",
-        242: "cudaEventRecord_ptsz",
-        247: "cudaStreamWaitEvent_ptsz",
-        251: "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
-        252: "cudaMemPrefetchAsync",
-        254: "cudaMemAdvise",
-        269: "cudaLaunchCooperativeKernel",
-        272: "cudaLaunchCooperativeKernelMultiDevice",
-        273: "cudaFuncSetAttribute",
-        284: "cudaLaunchHostFunc",
-        310: "cudaGraphInstantiate",
-        311: "cudaGraphLaunch",
-        312: "cudaGraphLaunch_ptsz",
-    }
-)
-_DRIVER_CALLS: Final = MappingProxyType({307: "cuLaunchKernel"})
 _DEVICE_KEYS: Final = {
     "id": "id",
     "name": "name",
@@ -194,10 +121,8 @@ _Ints = npt.NDArray[np.int64]
 
 
 def knows(database: Database) -> bool:
-    """Whether nvprof wrote the database, with activities of CUDA."""
-    return _STRINGS in database.tables and any(
-        name.startswith("CUPTI_ACTIVITY_KIND_") for name in database.tables
-    )
+    """Whether nvprof wrote the database, if Nsight Systems did not: it has activities of CUDA."""
+    return any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in database.tables)
 
 
 def read(database: Database) -> RawTrace:
@@ -258,8 +183,8 @@ class _Rows:
     def all(self, quality: Quality) -> Iterator[Batch]:
         """Every row; where two begin and end together, what is outside comes first."""
         yield from self.markers(quality)
-        yield from self.calls(RUNTIME, "RUNTIME", _RUNTIME_CALLS)
-        yield from self.calls(DRIVER, "DRIVER", _DRIVER_CALLS)
+        yield from self.calls(RUNTIME, "RUNTIME", RUNTIME_CALLS)
+        yield from self.calls(DRIVER, "DRIVER", DRIVER_CALLS)
         for rows in (self.overhead, self.kernels, self.copies, self.sets, self.syncs, self.labels):
             yield from rows()
 

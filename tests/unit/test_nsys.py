@@ -339,6 +339,25 @@ def test_a_table_may_have_many_columns(tmp_path: Path) -> None:
     assert kept == {f"column{n}": n for n in range(1, 140, 2)}
 
 
+@pytest.mark.parametrize("table", ["NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"])
+def test_tables_of_texts_may_be_missing(tmp_path: Path, table: str) -> None:
+    row = {"NVTX_EVENTS": nvtx(0, 4, "aten::mm"), "CUPTI_ACTIVITY_KIND_RUNTIME": call(0, 4, 1)}[
+        table
+    ]
+    trace = profframe.load(write(tmp_path / "r.sqlite", {table: [row]}))
+    assert trace.traces["format"].to_list() == ["nsys"]
+    assert columns(trace, "dur_ns", "tid") == [(4, "501")]
+
+
+def test_progress_ends_with_the_whole_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.sqlite", {"StringIds": STRINGS, "OSRT_API": [{"start": 0}] * 9})
+    calls: list[tuple[int, int]] = []
+    profframe.load(path, progress=lambda done, size: calls.append((done, size)))
+    size = path.stat().st_size
+    assert calls[-1] == (size, size)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
 def test_an_export_without_events_loads(tmp_path: Path) -> None:
     path = write(tmp_path / "r.sqlite", {"StringIds": [], "META_DATA_EXPORT": []})
     trace = profframe.load(path)

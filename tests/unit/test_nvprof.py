@@ -304,6 +304,12 @@ def test_strings_may_be_missing_or_lack_what_is_asked_for(tmp_path: Path) -> Non
     assert profframe.load(path).events["name"].to_list() == [None]
 
 
+def test_the_table_of_strings_may_be_missing(tmp_path: Path) -> None:
+    rows = {"CUPTI_ACTIVITY_KIND_MARKER": ranges(1, 0, 4, REGION)}
+    trace = profframe.load_nvprof(write(tmp_path / "a.nvvp", rows))
+    assert columns(trace, "name", "dur_ns") == [(None, 4)]
+
+
 def test_ids_that_are_too_short_are_unknown(tmp_path: Path) -> None:
     rows = [row | {"objectId": b"\x01"} for row in ranges(1, 0, 4, REGION)]
     trace = load(tmp_path, MARKER=rows)
