@@ -48,7 +48,7 @@ def test_an_event_list_has_what_its_profile_has(name: str, profiles: Library) ->
     assert of_list.traces.select("format", "clock").rows() == [("torch", "relative")]
 
 
-def event(name: str, start: float, end: float, **more: Any) -> Any:
+def event(name: str, start: float | None, end: float, **more: Any) -> Any:
     """An event by hand; times in microseconds."""
     number = more.pop("id", 0)
     return FunctionEvent(
@@ -208,7 +208,7 @@ def test_events_of_other_nodes_nest_apart() -> None:
 
 def test_times_that_cannot_be() -> None:
     trace = profframe.load(
-        [event("never", float("nan"), 3), event("endless", 1, float("inf")), event("back", 9, 3)]
+        [event("never", None, 3), event("endless", 1, float("inf")), event("back", 9, 3)]
     )
     assert select(trace, "name", "start_ns", "dur_ns") == [
         ("never", None, None),
@@ -218,6 +218,22 @@ def test_times_that_cannot_be() -> None:
     assert {"impossible_time", "impossible_duration", "negative_duration"} <= {
         *trace.quality["check"]
     }
+
+
+def test_fields_of_another_type_are_refused() -> None:
+    for broken in (event("f", 0, 1, id="first"), event("f", 0, 1, scope=None)):
+        with pytest.raises(ParameterError, match="a FunctionEvent has what torch's own never have"):
+            profframe.load([broken])
+
+
+def test_events_without_names_or_shapes() -> None:
+    bare = FunctionEvent(1, None, 1, 0, 2)
+    odd = event("odd", 3, 4, structured_input_shapes=[[1, torch.Size([2])]], device_type=CUDA)
+    trace = profframe.load([bare, odd])
+    assert select(trace, "name", "kind", "input_dims", "stack") == [
+        (None, "host_op", None, None),
+        ("odd", "kernel", "[[1,[2]]]", None),
+    ]
 
 
 def test_an_empty_list_of_events_is_an_empty_trace() -> None:

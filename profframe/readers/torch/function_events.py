@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.errors import ParameterError
 from profframe.readers.assembly import assemble
 from profframe.readers.rows import Header, Quality, RawTrace, Table, conform
 from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
@@ -59,6 +60,11 @@ _OPERATIONS: Final = ("cpu_op", "user_annotation")
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 _FORWARD, _FLOW_NAMES = 1, ("ac2g", "fwdbwd")
+_MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
+_OTHER_MEMORY: Final = "PRIVATEUSEONE"
+_SHORT: Final = 1e10
+"""Whole numbers below this are printed without decimals."""
+_PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,11 @@ def read(events: Sequence[Any], told: Told) -> RawTrace:
         In any order.
     told
         What their list says.
+
+    Raises
+    ------
+    ParameterError
+        A field of an event is of another type than torch's own.
     """
     quality = Quality()
     found = _fields(events)
@@ -109,7 +120,10 @@ def _fields(events: Sequence[Any]) -> Fields:
     """All attributes; one that the release has not is filled in."""
     missing = {n: v for n, v in _OPTIONAL.items() if events and not hasattr(events[0], n)}
     wanted = {**_FIELDS, **{n: object for n in _OPTIONAL if n not in missing}}
-    found = fields(events, wanted, lambda _, name: attrgetter(name))
+    try:
+        found = fields(events, wanted, lambda _, name: attrgetter(name))
+    except (AttributeError, OverflowError, TypeError, ValueError) as error:
+        raise ParameterError(f"a FunctionEvent has what torch's own never have: {error}") from error
     del found[UNDECODABLE]
     return found | {name: [value] * len(events) for name, value in missing.items()}
 
@@ -133,13 +147,6 @@ def _chosen(found: Fields, mask: Flags) -> Fields:
         name: list(map(values.__getitem__, rows)) if isinstance(values, list) else values[mask]
         for name, values in found.items()
     }
-
-
-_MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
-_OTHER_MEMORY: Final = "PRIVATEUSEONE"
-_SHORT: Final = 1e10
-"""Whole numbers below this are printed without decimals."""
-_PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 
 def _event_columns(found: Fields, told: Told) -> dict[str, pa.Array]:
@@ -211,9 +218,11 @@ def _categories(found: Fields) -> pa.Array:
     return pc.coalesce(_words(found["activity_type"]), _words(said))
 
 
-def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: str) -> str:
+def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: str | None) -> str:
     if not on_host:
-        return "gpu_user_annotation" if is_annotation else _ON_DEVICE.get(name[:6], "kernel")
+        return (
+            "gpu_user_annotation" if is_annotation else _ON_DEVICE.get((name or "")[:6], "kernel")
+        )
     if is_python:
         return "python_function"
     return "user_annotation" if is_annotation else "cpu_op"
@@ -253,7 +262,7 @@ def _lists(values: Sequence[Any], shown: Callable[[Any], Any] = lambda one: one)
     """JSON text without spaces, made once for each distinct value; nothing for no inputs."""
     written = list(map(str, values))
     texts = {
-        text: json.dumps(shown(value), separators=(",", ":")) if value else None
+        text: json.dumps(shown(value), separators=(",", ":"), default=str) if value else None
         for text, value in dict(zip(written, values, strict=True)).items()
     }
     return _words(list(map(texts.__getitem__, written)))
