@@ -53,6 +53,11 @@ _form = click.option(
     type=click.Choice(["table", *_ENDINGS.values()]),
     help="Default: by the ending of FILE, else a table.",
 )
+_compat = click.option(
+    "--compat",
+    type=click.Choice(["torch"]),
+    help="Facts as torch has them, bugs too: device time by External id.",
+)
 _output = click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
 
 
@@ -74,7 +79,16 @@ def verbs() -> None:
 )
 @click.option("--rank", type=int, help="Only this rank.")
 @click.option("--step", type=int, help="Only this profiler step.")
-def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: int | None) -> None:
+@_compat
+def show(
+    sources: tuple[str, ...],
+    top: int,
+    sort: str,
+    rank: int | None,
+    step: int | None,
+    *,
+    compat: str | None,
+) -> None:
     """Show where the time went (the default).
 
     Overview, self times, kernels where there are any, and quality notes.
@@ -85,7 +99,7 @@ def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
-    trace = _load(sources)
+    trace = _load(sources, compat=compat)
     try:
         trace = trace.filter(ranks=rank, steps=step)
     except UnknownNameError as error:
@@ -112,12 +126,15 @@ def show(sources: tuple[str, ...], top: int, sort: str, rank: int | None, step: 
 @click.option("-o", "--output", required=True, type=Path, metavar="STORE", help="Folder to write.")
 @click.option("--run", help="Name of the run, in place of the trace's own.")
 @click.option("--rank", type=click.IntRange(0), help="Rank, in place of the trace's own.")
-def convert(sources: tuple[str, ...], output: Path, run: str | None, rank: int | None) -> None:
+@_compat
+def convert(
+    sources: tuple[str, ...], output: Path, run: str | None, rank: int | None, compat: str | None
+) -> None:
     """Write traces into a Parquet store.
 
     A (run, rank) that the store has already is replaced.
     """
-    trace = _load(sources, run, rank)
+    trace = _load(sources, run, rank, compat)
     trace.to_parquet(output)
     click.echo(f"{visible(str(output))}: {trace.summary().title}", err=True)
 
@@ -126,12 +143,15 @@ def convert(sources: tuple[str, ...], output: Path, run: str | None, rank: int |
 @click.argument("name", required=False)
 @click.argument("sources", metavar="[TRACE...]", nargs=-1)
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
+@_compat
 @_form
 @_output
 def answer(
     name: str | None,
     sources: tuple[str, ...],
     parameters: tuple[str, ...],
+    *,
+    compat: str | None,
     form: str | None,
     output: Path | None,
 ) -> None:
@@ -153,7 +173,7 @@ def answer(
         columns = _columns(name)
         _emit(columns, form, output, _sentences(columns))
         return
-    trace = _load(sources)
+    trace = _load(sources, compat=compat)
     rows = trace.answer(name, **given)
     _emit(rows, form, output, _rows(rows, trace))
 
@@ -161,15 +181,16 @@ def answer(
 @verbs.command()
 @click.argument("source")
 @click.argument("query")
+@_compat
 @_form
 @_output
-def sql(source: str, query: str, form: str | None, output: Path | None) -> None:
+def sql(source: str, query: str, compat: str | None, form: str | None, output: Path | None) -> None:
     """Run one SELECT over the tables.
 
     They are: events, memory, flows, counters, instants, threads, traces, quality.
     """
     form = _checked_form(form, output)
-    trace = _load((source,))
+    trace = _load((source,), compat=compat)
     rows = trace.sql(query)
     _emit(rows, form, output, _rows(rows, trace))
 
@@ -243,11 +264,16 @@ def _complain(message: str) -> int:
     return BAD_INPUT
 
 
-def _load(sources: Sequence[str], run: str | None = None, rank: int | None = None) -> Trace:
+def _load(
+    sources: Sequence[str],
+    run: str | None = None,
+    rank: int | None = None,
+    compat: str | None = None,
+) -> Trace:
     from profframe.loading import load
 
     with closing(_Bar()) as bar:
-        return load([*sources], run=run, rank=rank, progress=bar)
+        return load([*sources], run=run, rank=rank, compat=compat, progress=bar)
 
 
 class _Bar:

@@ -369,3 +369,18 @@ def test_tables_fit_the_terminal(columns: int, store: str) -> None:
     assert any("sentence" in line for line in lines)
     shown = on_terminal(columns, [*MODULE, "sql", store, "FROM events"])
     assert ("not shown, for want of width" in shown) == (columns < 140)
+
+
+def test_facts_can_be_torchs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slice_ = {"ph": "X", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 4}
+    events = [
+        slice_ | {"cat": "cpu_op", "args": {"External id": 7}},
+        slice_ | {"cat": "cuda_runtime", "tid": 2, "args": {"correlation": 7}},
+        slice_ | {"cat": "kernel", "tid": 3, "args": {"External id": 7}},
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    query = "SELECT sum(device_ns)::BIGINT AS total FROM events"
+    right = run(capsys, "sql", str(path), query, "--format", "csv")
+    torchs = run(capsys, "sql", str(path), query, "--format", "csv", "--compat", "torch")
+    assert (right[1], torchs[1]) == ("total\n8000\n", "total\n12000\n")

@@ -415,3 +415,37 @@ def test_a_file_that_vanishes_is_named(write: Write, monkeypatch: pytest.MonkeyP
     with pytest.raises(SourceError) as caught:
         profframe.load(path)
     assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
+
+
+def collision(path: Path) -> Path:
+    """A call that is linked to no op and has the number of one; its kernels are 4 us."""
+
+    def slice_(category: str, start: int, end: int, **args: object) -> dict[str, object]:
+        named = {key.replace("_", " "): value for key, value in args.items()}
+        event = {"ph": "X", "cat": category, "name": category, "pid": 1, "tid": 1}
+        return event | {"ts": start, "dur": end - start, "args": named}
+
+    events = [
+        slice_("cpu_op", 0, 5, External_id=7),
+        slice_("cuda_runtime", 6, 8, correlation=7),
+        slice_("kernel", 9, 13, External_id=7),
+    ]
+    path.write_text(json.dumps({"traceEvents": events}))
+    return path
+
+
+def test_what_torch_would_find_has_a_cache_of_its_own(tmp_path: Path) -> None:
+    path, cache = collision(tmp_path / "trace.json"), tmp_path / "cache"
+    for compat, expected in ((None, [4000, 0, 4000]), ("torch", [4000, 4000, 4000])) * 2:
+        trace = profframe.load(path, compat=compat, cache=cache)
+        assert trace.events["device_ns"].to_list() == expected
+        assert profframe.load(path, compat=compat).events["device_ns"].to_list() == expected
+
+
+def test_compat_is_torch_or_nothing(tmp_path: Path) -> None:
+    path = collision(tmp_path / "trace.json")
+    with pytest.raises(ParameterError, match="compat: needs None or 'torch', got 'numpy'"):
+        profframe.load(path, compat="numpy")
+    profframe.load(path).to_parquet(tmp_path / "store")
+    with pytest.raises(ParameterError, match="a store has that already"):
+        profframe.load(tmp_path / "store", compat="torch")
