@@ -7,10 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from hypothesis import example, given
+from hypothesis import strategies as st
 
 import profframe
 from profframe.errors import SourceError
+from profframe.trace import Trace
 from tests.property.test_reading import documents
 from tests.round_trip import differences, faults
 
@@ -35,12 +38,22 @@ def without_typed_ends(text: str) -> str:
     return json.dumps(value) if ends else text
 
 
-@given(documents())
-@example('[{"ph":"B","ts":1},{"ph":"E","ts":0},{"ph":"E","ts":1,"tid":2},{"ph":"X","tid":3}]')
-@example('[{"ph":"E","ts":5,"tid":1},{"ph":"E","ts":4},{"ph":"B","ts":5,"tid":1},{"ph":"E"}]')
-@example('{"traceEvents":[{"ph":"C","name":"c","ts":1,"args":{"a":1,"a":2}}]}')
-@example('[{"ph":"C","ts":1,"args":{"a":1,"b":2}},{"ph":"C","ts":1,"args":{"a":1,"b":2}}]')
-def test_what_was_read_reads_back(text: str) -> None:
+def of_another_format(trace: Trace) -> Trace:
+    """The same rows, as if they were of a source whose arguments hold no columns."""
+    tables = trace.tables
+    rows = tables["traces"].to_pylist()
+    renamed = [row | {"format": "live"} for row in rows]
+    return Trace.from_tables(
+        tables | {"traces": pa.Table.from_pylist(renamed, tables["traces"].schema)}
+    )
+
+
+@given(documents(), st.booleans())
+@example('[{"ph":"B","ts":1},{"ph":"E","ts":0},{"ph":"E","ts":1,"tid":2},{"ph":"X"}]', False)
+@example('[{"ph":"E","ts":5,"tid":1},{"ph":"E","ts":4},{"ph":"B","ts":5,"tid":1}]', False)
+@example('{"traceEvents":[{"ph":"C","name":"c","ts":1,"args":{"a":1,"a":2}}]}', True)
+@example('[{"ph":"C","ts":1,"args":{"a":1,"b":2}},{"ph":"C","ts":1,"args":{"a":1,"b":2}}]', False)
+def test_what_was_read_reads_back(text: str, is_json: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         source, written = Path(folder, "in.json"), Path(folder, "out.json")
         source.write_text(without_typed_ends(text))
@@ -48,6 +61,8 @@ def test_what_was_read_reads_back(text: str) -> None:
             trace = profframe.load(source)
         except SourceError:
             return  # no event has a phase: it is no trace
+        if not is_json:
+            trace = of_another_format(trace)
         trace.export_chrome_trace(written)
         assert faults(written) == []
         assert differences(trace, profframe.load(written)) == []
