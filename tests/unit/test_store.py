@@ -299,7 +299,8 @@ def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreVersionError) as error:
         store.scan(tmp_path)
 
-    assert all(part in str(error.value) for part in (str(tmp_path), "version 99", "version 1;"))
+    now = f"version {schema.SCHEMA_VERSION};"
+    assert all(part in str(error.value) for part in (str(tmp_path), "version 99", now))
     assert "convert the traces again" in str(error.value)
 
 
@@ -323,3 +324,21 @@ def test_missing_and_damaged_files_are_named(name: str, tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(StoreError, match=rf"rank=0/{name}.parquet: missing from the store|cannot"):
         store.scan(tmp_path)
+
+
+def test_what_is_added_replaces_nothing(tmp_path: Path) -> None:
+    assert not store.has(tmp_path, "run", 0)
+    assert store.add(one(), tmp_path)
+    assert store.has(tmp_path, "run", 0)
+    assert not store.has(tmp_path, "run", 1)
+    assert not store.add(one(names=("new",)), tmp_path)
+    assert [row["name"] for row in stored(tmp_path)["events"]] == ["mm"]
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_set_aside_folder_is_not_added_to(tmp_path: Path) -> None:
+    store.write(one(), tmp_path)
+    (tmp_path / "run=run" / "rank=0").rename(tmp_path / "run=run" / ".old-rank=0")
+    assert store.has(tmp_path, "run", 0)
+    assert not store.add(one(names=("new",)), tmp_path)
+    assert [row["name"] for row in stored(tmp_path)["events"]] == ["mm"]
