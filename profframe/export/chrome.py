@@ -110,11 +110,13 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], w
     connection.execute("SET preserve_insertion_order = true")
     connection.execute(MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
+    header = _header(trace)
+    before = json.dumps(header)[:-1] + ", " * bool(header)
     with written(path) as put:
-        header = _header(trace)
-        put((header[:-1] + ", " * (header != "{}") + '"traceEvents": [').encode())
+        put(f'{before}"traceEvents": ['.encode())
         events = _put_events(connection, put, trace)
-        put(f'\n], "{OWN_KEY}": {_own(trace, events, whole=whole)}}}\n'.encode())
+        own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(trace, events, whole=whole)}'
+        put(f"\n]{own}}}\n".encode())
 
 
 def the_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def the_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
     return rows[0] if rows else {}
 
 
-def _header(trace: Mapping[str, Any]) -> str:
+def _header(trace: Mapping[str, Any]) -> dict[str, Any]:
     """The members around the events, as the source had them."""
     header: dict[str, Any] = {}
     for column in ("metadata", "profiler_flags"):
@@ -142,7 +144,7 @@ def _header(trace: Mapping[str, Any]) -> str:
         header["deviceProperties"] = devices or []
     if trace.get("base_ns") is not None:
         header["baseTimeNanoseconds"] = trace["base_ns"]
-    return json.dumps(header)
+    return header
 
 
 def _own(trace: Mapping[str, Any], events: int, *, whole: bool) -> str:
@@ -277,7 +279,8 @@ def _rows(is_json: bool) -> str:
         return "FROM events"
     keys = json.dumps(dict.fromkeys((_INTEGERS | _LISTS | _TEXTS).values(), "JSON"))
     return f"""
-        SELECT *, from_json(CASE WHEN json_valid(args) THEN args END, '{keys}') AS given
+        SELECT * REPLACE (trim(args, E' \\t\\r\\n') AS args),
+               from_json(CASE WHEN json_valid(args) THEN args END, '{keys}') AS given
         FROM events"""
 
 
@@ -301,7 +304,7 @@ def _filled_args() -> str:
         f"""',"{column}":' || to_json({_OWN_VALUES.get(column, column)})"""
         for column in OWN_COLUMNS
     )
-    is_object = "args[1] = '{' AND json_valid(args) AND args != '{}'"
+    is_object = r"args[1] = '{' AND json_valid(args) AND NOT regexp_full_match(args, '\{\s*\}')"
     kept = f"""CASE WHEN {is_object} THEN args[:-2] || ',' ELSE '{{' END"""
     other = f"""CASE WHEN NOT ({is_object}) THEN ',"args":' || json_text(args) END"""
     return f"""

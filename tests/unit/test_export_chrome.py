@@ -245,6 +245,12 @@ def test_columns_that_the_arguments_lack_are_written_and_the_arguments_kept(
     assert again.traces.select("format", "clock").row(0) == ("live", "utc")
 
 
+@pytest.mark.parametrize(("args", "kept"), [("{ }", "{}"), ('{"a":1}\n', '{"a":1}'), (" 5 ", "5")])
+def test_arguments_with_spaces_around_them_lose_those(args: str, kept: str, tmp_path: Path) -> None:
+    written(made_of([COLUMNS | {"kind": "host_op", "args": args}]), tmp_path / "out.json")
+    assert profframe.load(tmp_path / "out.json").events["args"].to_list() == [kept]
+
+
 def test_device_and_stream_of_any_category_read_back(tmp_path: Path) -> None:
     row = {"category": "work", "device": 1, "stream": 7, "start_ns": 1, "dur_ns": 1}
     written(made_of([row | {"pid": "1", "tid": "2"}]), tmp_path / "out.json")
@@ -304,6 +310,8 @@ def test_a_member_of_that_name_that_is_not_ours_does_no_harm(own: object, tmp_pa
     assert json.loads(trace.events["args"][0]) == args
     is_ours = isinstance(own, dict) and {"format", "clock"} <= own.keys()
     assert json.loads(row["metadata"] or "{}") == ({} if is_ours else {"profframe": own})
+    trace.export_chrome_trace(tmp_path / "out.json")
+    assert differences(trace, profframe.load(tmp_path / "out.json")) == []
 
 
 def test_frames_of_another_engine_agree(example: Path, tmp_path: Path) -> None:
