@@ -45,8 +45,13 @@ _SLICES: Final = """
     LEFT JOIN of_keys USING (event_id)
     ORDER BY event_id"""
 _START: Final = """
-    SELECT coalesce(min(start_ns) FILTER (WHERE kind = 'profiler'), min(start_ns), 0)
-    FROM trace_events"""
+    SELECT coalesce(
+        (SELECT min(start_ns) FROM trace_events WHERE kind = 'profiler'),
+        CASE WHEN clock <> 'relative' THEN start_ns END,
+        0)
+    FROM traces
+    WHERE run = $run AND rank = $rank"""
+"""Origin of torch's times: where its own span begins, else that of a clock that has one."""
 
 
 def read(
@@ -78,7 +83,8 @@ def read(
         "CREATE OR REPLACE TEMP VIEW trace_events AS "
         f"FROM events WHERE run = {literal(run)} AND rank = {rank}"
     )
-    ((start_ns,),) = connection.execute(_START).fetchall()
+    origins = connection.execute(_START, {"run": run, "rank": rank}).fetchall()
+    ((start_ns,),) = origins or [(0,)]
     slices = _slices(connection.sql(_SLICES, params=dict(grouping)).to_arrow_table(), start_ns)
     columns = (slices.elapsed_host, _own_host(slices), *_device(slices))
     sums = [_by_key(slices, column).tolist() for column in columns]

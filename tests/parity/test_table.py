@@ -98,6 +98,12 @@ class TestAsTorch:
         for grouping, style in combinations(6, 3 if name in RICH else 1):
             assert_same(trace, profiles[name], grouping, style)
 
+    @pytest.mark.parametrize("name", ["training", "async_regions", "hostile_names"])
+    def test_event_list(self, profiles: Library, name: str) -> None:
+        trace = profframe.load(profiles[name].events)
+        for grouping, style in combinations(6, 2):
+            assert_same(trace, profiles[name], grouping, style)
+
     @pytest.mark.parametrize("style", [*STYLES[4:], *OTHER_STYLES], ids=str)
     def test_every_option(self, profiles: Library, style: Options) -> None:
         taken = profiles["verbose"]
