@@ -27,24 +27,28 @@ def written(path: str | os.PathLike[str]) -> Iterator[Write]:
     ----------
     path
         Where to write; what ends in ``.gz`` or ``.zst`` is compressed. A file that is there is
-        replaced at the end, and stays as it is when something goes wrong.
+        replaced at the end, and stays as it is when something goes wrong. What is no file, as a
+        pipe, is written to.
 
     Raises
     ------
     ExportError
         The file cannot be written.
     """
-    target = Path(path)
-    draft = target.with_name(f".{uuid.uuid4().hex}.part")
+    target = Path(os.path.realpath(path))
+    is_special = target.exists() and not target.is_file()
+    draft = target if is_special else target.with_name(f".{uuid.uuid4().hex}.part")
     try:
         try:
             with _opened(draft, target.suffix.lower()) as file:
                 yield file.write
-            draft.replace(target)
+            if not is_special:
+                draft.replace(target)
         except OSError as error:
-            raise ExportError(f"{target}: cannot be written: {error.strerror or error}") from error
+            raise ExportError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
-        draft.unlink(missing_ok=True)
+        if not is_special:
+            draft.unlink(missing_ok=True)
 
 
 def _opened(path: Path, suffix: str) -> BinaryIO:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +218,27 @@ def test_a_file_that_was_there_stays_until_the_new_one_is_whole(
 
 
 def test_a_folder_that_is_not_there_is_an_error(example: Path, tmp_path: Path) -> None:
+    trace = profframe.load(example)
     with pytest.raises(ExportError, match="No such file or directory"):
-        profframe.load(example).export_chrome_trace(tmp_path / "no" / "out.json")
+        trace.export_chrome_trace(tmp_path / "no" / "out.json")
+    with pytest.raises(ExportError, match="Is a directory"):
+        trace.export_chrome_trace(tmp_path)
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(example: Path, tmp_path: Path) -> None:
+    trace = profframe.load(example)
+    (tmp_path / "link.json").symlink_to("out.json")
+    trace.export_chrome_trace(tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert differences(trace, profframe.load(tmp_path / "out.json")) == []
+
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor(1) as pool:
+        received = pool.submit(pipe.read_bytes)
+        trace.export_chrome_trace(pipe)
+        assert received.result() == (tmp_path / "out.json").read_bytes()
+    assert pipe.is_fifo()
 
 
 COLUMNS: dict[str, Any] = {
