@@ -168,11 +168,7 @@ class _Rows:
         for name in (RUNTIME, DRIVER):
             table = self.database.table(name)
             where = f"GROUP BY {table['processId']}"
-            for raw in self.database.batches(
-                table,
-                {"pid": (table["processId"], INT64)},
-                where,
-            ):
+            for raw in self.database.batches(table, {"pid": (table["processId"], INT64)}, where):
                 pids.update(raw["pid"].drop_null().to_pylist())
         self._process = str(*pids) if len(pids) == 1 else None
         for row in self.database.records(self.database.table("CUPTI_ACTIVITY_KIND_CONTEXT")):
@@ -195,7 +191,7 @@ class _Rows:
         marker = {
             "time": (table["timestamp"], INT64),
             "id": (table["id"], INT64),
-            "kind": (table["objectKind"], INT64),
+            "kind": (f"coalesce({table['objectKind']}, {_THREAD})", INT64),
             "object": _object(table),
         }
         named_marker = marker | {
@@ -244,7 +240,8 @@ class _Rows:
             quality.note("unmatched_end", int(lone.sum()))
             rest = filtered(ends, pa.array(lone))
             owners = self._owners(rest["kind"], rest["object"])
-            yield {Table.INSTANTS: marks(rest["time"], "E", owners)}
+            category = {"category": constant("MARKER", len(rest["time"]))}
+            yield {Table.INSTANTS: marks(rest["time"], "E", owners | category)}
 
     def _marker(self, raw: _Columns) -> _Columns:
         """Name, owner and arguments of markers."""
@@ -277,9 +274,8 @@ class _Rows:
                 lambda c: known.get(c, f"{category.lower()} call {c}") if c >= 0 else None,
                 raw["call"],
             )
-            pid, tid = _numbers(raw["pid"]), _numbers(raw["tid"])
-            columns = {"name": text, "pid": pid, "tid": tid, "correlation": raw["correlation"]}
-            yield _batch(raw, columns, category)
+            owners = {"pid": _numbers(raw["pid"]), "tid": _numbers(raw["tid"])}
+            yield _batch(raw, raw | owners | {"name": text}, category)
 
     def overhead(self) -> Iterator[Batch]:
         """What the profiler and the compiler of the driver cost."""
@@ -300,11 +296,7 @@ class _Rows:
         """Kernels, concurrent, serial, and launched by kernels."""
         for name, category in KERNELS.items():
             table = self._open(name)
-            for raw in self._on_device(
-                table,
-                {"name": (table["name"], INT64)},
-                "name",
-            ):
+            for raw in self._on_device(table, {"name": (table["name"], INT64)}, "name"):
                 yield _batch(raw, raw | {"name": readable(self.text(raw["name"]))}, category)
 
     def copies(self) -> Iterator[Batch]:
@@ -325,19 +317,13 @@ class _Rows:
     def sets(self) -> Iterator[Batch]:
         """Memory that is set."""
         table = self._open(MEMSET)
-        for raw in self._on_device(
-            table,
-            {"kind": (table["memoryKind"], INT64)},
-        ):
+        for raw in self._on_device(table, {"kind": (table["memoryKind"], INT64)}):
             yield _batch(raw, raw | {"name": named(set_name, raw["kind"])}, "MEMSET")
 
     def syncs(self) -> Iterator[Batch]:
         """Waits for events, streams and contexts."""
         table = self._open(SYNC)
-        for raw in self._on_device(
-            table,
-            {"kind": (table["type"], INT64)},
-        ):
+        for raw in self._on_device(table, {"kind": (table["type"], INT64)}):
             yield _batch(raw, raw | {"name": named(sync_name, raw["kind"])}, "SYNCHRONIZATION")
 
     def labels(self) -> Iterator[Batch]:
@@ -351,10 +337,7 @@ class _Rows:
                 "name": (table["name"], INT64),
             },
         ):
-            label = named(
-                _LABELS.get,
-                raw["kind"],
-            )
+            label = named(_LABELS.get, raw["kind"])
             owners = self._owners(raw["kind"], raw["object"])
             texts = self.text(raw["name"]).to_pylist()
             args = [None if text is None else json.dumps({"name": text}) for text in texts]

@@ -122,6 +122,13 @@ def test_any_call_may_launch(tmp_path: Path, cbid: int) -> None:
     }[cbid]  # fmt: skip
 
 
+def test_what_a_call_gave_back_is_kept_where_it_failed(tmp_path: Path) -> None:
+    rows = [call(0, 1, 1), call(2, 3, 2) | {"returnValue": 700}]
+    trace = load(tmp_path, RUNTIME=rows)
+    args = [json.loads(text) for text in trace.events["args"]]
+    assert args == [{"cbid": 211}, {"cbid": 211, "returnValue": 700}]
+
+
 def test_names_of_emit_nvtx_are_split_and_backward_ops_find_their_forward(tmp_path: Path) -> None:
     trace = load(
         tmp_path,
@@ -289,6 +296,8 @@ def test_columns_of_markers_may_be_missing(tmp_path: Path, missing: str) -> None
         "flags": {"instants": 2, "metadata": 10},
         "id": {"events": 1, "instants": 1, "metadata": 10},
     }.get(missing, {"events": 2, "metadata": 10})
+    if missing == "objectKind":
+        assert columns(trace, "pid", "tid") == [(str(PID), str(MAIN))]
 
 
 @pytest.mark.parametrize("missing", ["cbid", "threadId", "processId", "end", "returnValue"])
