@@ -56,11 +56,16 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raise an error for what torch would fail at, or take for something else."""
-        integer("row_limit", self.row_limit)
+        for name in ("row_limit", "group_by_stack_n"):
+            integer(name, getattr(self, name))
         for name in ("max_src_column_width", "max_name_column_width"):
             width = getattr(self, name)
             if width is not None and integer(name, width) < 0:
                 raise ParameterError(f"{name}: needs a width of at least 0, got {width}")
+        for name in ("top_level_events_only", "group_by_input_shape", "group_by_overload_name"):
+            flag = getattr(self, name)
+            if not isinstance(flag, bool):
+                raise ParameterError(f"{name}: needs True or False, got {flag!r}")
         for name in ("sort_by", "header", "time_unit"):
             text = getattr(self, name)
             if text is not None and not isinstance(text, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -169,6 +170,21 @@ class TestSeveralTraces:
         assert together(first, second).filter(runs="a").table() == first.table()
 
 
+class TestStore:
+    def test_same_text(self, tmp_path: Path) -> None:
+        whole = together(
+            trace(event("f", 10, 90), event("f", 20, 30), event("k", 0, 5), run="2024-01-01"),
+            trace(event("g", 7, 9, stack="a;b"), run="it's"),
+        )
+        whole.to_parquet(tmp_path / "store")
+        stored = Trace.from_store(tmp_path / "store")
+        for compat in (None, "torch"):
+            assert stored.table(group_by_stack_n=1, compat=compat) == whole.table(
+                group_by_stack_n=1, compat=compat
+            )
+        assert stored.self_cpu_time_total == 87
+
+
 class TestHostileText:
     NAMES = ("a\x1b[31mb", "line\nbreak", "\N{SNOWMAN}" * 9, "{} %s", "", "  ", "\u202eright")
 
@@ -248,7 +264,10 @@ class TestArguments:
             ({"max_name_column_width": -1}, ParameterError, "at least 0, got -1"),
             ({"max_src_column_width": "wide"}, ParameterError, "max_src_column_width: needs int"),
             ({"compat": "toch"}, ParameterError, "needs None or 'torch', got 'toch'"),
-            ({"group_by_stack_n": "many"}, ParameterError, "group_by_stack_n"),
+            ({"group_by_stack_n": "many"}, ParameterError, "group_by_stack_n: needs integers"),
+            ({"group_by_input_shape": "false"}, ParameterError, "needs True or False, got 'false'"),
+            ({"group_by_overload_name": 1}, ParameterError, "group_by_overload_name: needs True"),
+            ({"top_level_events_only": None}, ParameterError, "needs True or False, got None"),
         ],
     )
     def test_bad(self, arguments: dict[str, object], error: type[Exception], words: str) -> None:
