@@ -125,11 +125,11 @@ def load(
         return Trace.from_store(Path(sources[0]))
     found = _find(sources)
     if cache is None:
-        return Trace.from_tables(_tables(found, run, rank, kinds, compat, progress))
+        return Trace.from_tables(_tables(found, run, rank, kinds, compat, progress=progress))
     kept = _Cache(Path(cache)).store_of(found.paths, run, rank, kinds, compat)
     if not store.is_store(kept):
         store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
-        store.write(_tables(found, run, rank, kinds, compat, progress), store_as)
+        store.write(_tables(found, run, rank, kinds, compat, progress=progress), store_as)
         try:
             store_as.rename(kept)
         except OSError:  # another process was faster
@@ -271,6 +271,7 @@ def _tables(
     rank: int | None,
     kinds: Sequence[Rule] | None,
     compat: str | None,
+    *,
     progress: Progress | None,
 ) -> dict[str, pa.Table]:
     """Read, add facts, name, and put together."""

@@ -319,7 +319,7 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     count = rows.num_rows
     given = {column: rows[column] for column in rows.column_names}
     run_codes = pa.DictionaryArray.from_arrays(
-        pa.repeat(pa.scalar(0, INT32), count), pa.array([run])
+        pa.repeat(pa.scalar(0, INT32), count), pa.array([run], TEXT)
     )
     given |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
     arrays = []

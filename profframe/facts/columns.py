@@ -114,5 +114,5 @@ def with_note(tables: Tables, check: str, rows: Ints) -> Tables:
 
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:
     """Rows whose text is one of these."""
-    mask: Mask = pc.is_in(column_, value_set=pa.array(texts)).to_numpy()
+    mask: Mask = pc.is_in(column_, value_set=pa.array(texts, pa.string())).to_numpy()
     return mask

@@ -127,7 +127,8 @@ def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> p
     """Times since the base; one that is absurd is unknown, and said to be."""
     name = time_column(table)
     times = rows[name]
-    sane = pc.and_(pc.greater(times, -LONGEST_NS), pc.less(times, LONGEST_NS - base_ns))
+    earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
+    sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
     bad = pc.or_(rows["bad_time"], pc.fill_null(pc.invert(sane), fill_value=False))
     missing = pc.and_(pc.is_null(times), pc.invert(bad))
     for check, found in (("impossible_time", bad), ("missing_time", missing)):

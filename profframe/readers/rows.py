@@ -83,11 +83,11 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     those that are negative or too large are unknown.
     """
     count = len(next(iter(columns.values())))
-    types = COLUMNS[table] | {name: type_ for name, type_ in GIVEN.items() if name in columns}
+    given = {name: type_ for name, type_ in GIVEN.items() if name in columns}
     return pa.table(
         {
             name: _typed(columns[name], type_) if name in columns else pa.nulls(count, type_)
-            for name, type_ in types.items()
+            for name, type_ in {**COLUMNS[table], **given}.items()
         }
     )
 

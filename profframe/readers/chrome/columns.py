@@ -74,6 +74,7 @@ _EVENT_ARGS: Final = {
     "args": "args",
     "ev_idx": "Ev Idx",
 }
+_ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
 _MEMORY_ARGS: Final = {
     "address": "Addr",
     "bytes": "Bytes",
@@ -197,7 +198,7 @@ def _event_columns(rows: _Chosen) -> dict[str, pa.Array]:
     sequence = rows["Sequence number"]
     finished = rows["finished"]
     columns |= {
-        "sequence_nr": pc.if_else(pc.greater_equal(sequence, 0), sequence, None),
+        "sequence_nr": pc.if_else(pc.greater_equal(sequence, _ZERO), sequence, _NO_NUMBER),
         "is_async": pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished)),
         "input_dims": _on_texts(input_dims, _without_spaces),
         "input_strides": _on_texts(rows["Input Strides"], _without_spaces),

@@ -85,7 +85,10 @@ _NOTHING: Final[Mapping[str, npt.NDArray[Any]]] = {
     **dict.fromkeys(("is_slice", "is_host", "names_overload"), np.empty(0, np.bool_)),
 }
 """Numbers of no activities."""
-_EMPTY, _COMMA = pa.scalar(""), pa.scalar(",")
+_EMPTY, _COMMA, _ID, _OPEN, _CLOSE = (
+    pa.scalar(text, pa.string()) for text in ("", ",", '"External id":', "{", "}")
+)
+"""With a type, as all constants here: without one, Arrow tries an import each time."""
 _NON_FINITE: Final = """
     SELECT bool_or(contains(args, 'nan') OR contains(args, 'NaN') OR contains(args, 'NAN')
                    OR contains(args, 'inf') OR contains(args, 'Inf') OR contains(args, 'INF'))
@@ -146,7 +149,7 @@ def read(results: Any, told: Told) -> RawTrace:
     """
     quality = Quality()
     activities = results.trace_activities()
-    with duckdb.connect(config={"threads": 1}) as connection, ThreadPoolExecutor(2) as pool:
+    with duckdb.connect(config={"threads": 1}) as connection, ThreadPoolExecutor(1) as pool:
         jobs = [
             pool.submit(_part, connection, found)  # parses while the next are asked
             for found in _asked(activities, told)
@@ -241,8 +244,8 @@ def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
     }
     phase = pa.array(is_instant.astype(np.int8))
     members |= {
-        "ph": pa.array(["X", "i"]).take(phase),
-        "s": pa.array([None, "t"]).take(phase),
+        "ph": _of_two("X", "i").take(phase),
+        "s": _of_two(None, "t").take(phase),
         "cat": categories,
         "name": names,
         "pid": as_texts(numbers["device"]),
@@ -255,8 +258,13 @@ def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
 
 
 def _is(categories: pa.Array, texts: Sequence[str]) -> Flags:
-    found: Flags = pc.is_in(categories, pa.array(texts)).to_numpy(zero_copy_only=False)
+    values = pa.array(texts, pa.string())
+    found: Flags = pc.is_in(categories, values).to_numpy(zero_copy_only=False)
     return found
+
+
+def _of_two(first: str | None, second: str | None) -> pa.Array:
+    return pa.array([first, second], pa.string())
 
 
 def _arguments(found: Fields, categories: pa.DictionaryArray) -> pa.Array:
@@ -264,12 +272,12 @@ def _arguments(found: Fields, categories: pa.DictionaryArray) -> pa.Array:
     linked = found["linked_correlation_id"]
     own = np.where(_is(categories, _WITH_CORRELATION), 0, found["correlation_id"])
     external = np.where(linked != 0, linked, own)
-    texts = pc.binary_join_element_wise('"External id":', pa.array(external).cast(pa.string()), "")
+    texts = pc.binary_join_element_wise(_ID, pa.array(external).cast(pa.string()), _EMPTY)
     texts = pc.if_else(pa.array(external != 0), texts, _EMPTY)
     said = pa.array(found["metadata_json"], pa.string())
     both = pc.and_(pc.not_equal(texts, _EMPTY), pc.not_equal(said, _EMPTY))
-    inside = pc.binary_join_element_wise(texts, pc.if_else(both, _COMMA, _EMPTY), said, "")
-    whole = pc.binary_join_element_wise("{", inside, "}", "")
+    inside = pc.binary_join_element_wise(texts, pc.if_else(both, _COMMA, _EMPTY), said, _EMPTY)
+    whole = pc.binary_join_element_wise(_OPEN, inside, _CLOSE, _EMPTY)
     return pc.if_else(pc.equal(inside, _EMPTY), pa.scalar(None, pa.string()), whole)
 
 
@@ -385,7 +393,7 @@ def _durations(slices: pa.Table, is_async: Flags, row: Ints, recorded: _Recorded
 def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Table:
     """The slices, and that of the profiler itself: from its start to the last end of anything."""
     end_ns = int(np.max(numbers["end"], initial=start_ns))
-    no = pa.array([False])
+    no = pa.array([False], pa.bool_())
     texts = {
         "phase": "X",
         "category": "Trace",
@@ -397,10 +405,10 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
     span = conform(
         Table.EVENTS,
         {
-            "start_ns": pa.array([start_ns]),
-            "dur_ns": pa.array([end_ns - start_ns]),
+            "start_ns": pa.array([start_ns], pa.int64()),
+            "dur_ns": pa.array([end_ns - start_ns], pa.int64()),
             **dict.fromkeys(("bad_time", "bad_dur", "rounded", "is_remote", "is_legacy"), no),
-            **{name: pa.array([text]) for name, text in texts.items()},
+            **{name: pa.array([text], pa.string()) for name, text in texts.items()},
         },
     )
     if slices is None:
@@ -414,7 +422,7 @@ def _flows(activities: Sequence[Any], numbers: Fields) -> pa.Table:
     ends = fields(list(map(activities.__getitem__, rows.tolist())), _FLOW)
     is_forward = pa.array((ends["flow_type"] == _FORWARD).astype(np.int8))
     is_end = pa.array((~ends["flow_start"]).astype(np.int8))
-    category = pa.array(_FLOW_NAMES).take(is_forward)
+    category = _of_two(*_FLOW_NAMES).take(is_forward)
     no = pa.array(np.zeros(rows.size, np.bool_))
     return conform(
         Table.FLOWS,
@@ -422,8 +430,8 @@ def _flows(activities: Sequence[Any], numbers: Fields) -> pa.Table:
             "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
             "category": category,
             "name": category,
-            "phase": pa.array(["s", "f"]).take(is_end),
-            "binding_point": pa.array([None, "e"]).take(is_end),
+            "phase": _of_two("s", "f").take(is_end),
+            "binding_point": _of_two(None, "e").take(is_end),
             "time_ns": pa.array(numbers["timestamp"][rows]),
             "pid": as_texts(numbers["device"][rows]),
             "tid": as_texts(numbers["line"][rows]),
@@ -460,10 +468,10 @@ def _labels(numbers: Fields) -> pa.Table:
     return conform(
         Table.THREADS,
         {
-            "name": pa.array(names),
-            "pid": pa.array(pids),
-            "tid": pa.array(tids),
-            "args": pa.array(map(json.dumps, args)),
+            "name": pa.array(names, pa.string()),
+            "pid": pa.array(pids, pa.string()),
+            "tid": pa.array(tids, pa.string()),
+            "args": pa.array(map(json.dumps, args), pa.string()),
         },
     )
 
