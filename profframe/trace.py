@@ -637,8 +637,26 @@ def answers() -> pl.DataFrame:
 
 
 def _plain(table: pa.Table) -> pl.DataFrame:
-    """The table as a DataFrame, dictionaries as plain String."""
-    return pl.DataFrame(table).with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
+    """The table as a DataFrame, dictionaries as plain String.
+
+    Rows of one text share it: a column of stacks would be a hundred times as large otherwise.
+    """
+    return pl.DataFrame(
+        [
+            _shared(name, column)
+            if pa.types.is_dictionary(column.type)
+            else pl.Series(name, column)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+    )
+
+
+def _shared(name: str, column: pa.ChunkedArray) -> pl.Series:
+    parts = []
+    for chunk in column.unify_dictionaries().chunks or [pa.array([], column.type)]:
+        texts = pl.Series(name, chunk.dictionary, pl.String)
+        parts.append(texts.gather(pl.Series(chunk.indices)))
+    return pl.concat(parts)
 
 
 def _chosen(table: pa.Table, where: str) -> pa.Table:
