@@ -20,7 +20,7 @@ from profframe.facts.columns import (
     with_columns,
 )
 from profframe.facts.kinds import FORWARD_ARROWS
-from profframe.facts.scopes import backward_functions
+from profframe.facts.scopes import backward_functions, evaluations
 from profframe.intervals import Ints, Mask
 
 _NONE: Final = np.empty(0, np.int64)
@@ -43,7 +43,8 @@ def forward(tables: Tables) -> Tables:
         starts, ends = _arrows(tables, numbered, backward)
         rows = np.flatnonzero(backward)
         of_thread = forward_threads(tables, rows, starts, ends)
-        found[rows] = _by_number(events, np.flatnonzero(numbered & ~backward), rows, of_thread)
+        forwards = np.flatnonzero(numbered & ~backward & ~evaluations(events))
+        found[rows] = _by_number(events, forwards, rows, of_thread)
         found[ends] = starts
     return with_columns(tables, "events", fwd_id=ids(found))
 

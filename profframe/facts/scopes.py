@@ -70,3 +70,10 @@ def backward_functions(events: pa.Table) -> Mask:
     """Slices that are backward functions."""
     functions: Mask = numbers(events, "scope", missing=FUNCTION) == BACKWARD_FUNCTION
     return functions
+
+
+def evaluations(events: pa.Table) -> Mask:
+    """The engine's own slices around backward functions."""
+    names, texts = words(events, "name")
+    mask: Mask = np.array([*(text.startswith(_EVALUATION) for text in texts), False])[names]
+    return mask

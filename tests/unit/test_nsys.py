@@ -173,6 +173,29 @@ def test_names_of_emit_nvtx_are_split(tmp_path: Path) -> None:
     assert averages["aten::addmm"] == 2
 
 
+def test_a_backward_op_of_todays_pytorch_finds_its_forward_op(tmp_path: Path) -> None:
+    trace = export(
+        tmp_path,
+        NVTX_EVENTS=[
+            nvtx(0, 10, "aten::addmm, seq = 12, op_id = 8"),
+            nvtx(
+                20,
+                40,
+                "autograd::engine::evaluate_function: AddmmBackward0, seq = 12, op_id = 30",
+                globalTid=OTHER,
+            ),
+            nvtx(21, 39, "AddmmBackward0, seq = 12, op_id = 31", globalTid=OTHER),
+            nvtx(22, 30, "aten::mm, op_id = 32", globalTid=OTHER),
+        ],
+    )
+    assert columns(trace, "scope", "fwd_id", "parent_id") == [
+        (0, None, None),
+        (0, None, None),
+        (1, 0, 1),
+        (0, None, 2),
+    ]
+
+
 def test_a_range_that_ends_elsewhere_or_never_is_asynchronous(tmp_path: Path) -> None:
     trace = export(
         tmp_path,
