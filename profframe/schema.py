@@ -385,6 +385,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
             Check("kernel_without_launch", "device slices whose correlation no call of their process has", "kept, launch_id is NULL"),
             Check("external_id_mismatch", "device slices whose external_id is not that of the op around their launch", "op_id is the op around the launch"),
+            Check("long_python_stack", "slices within so many Python frames that the text of all of them would be too long", "python_stack is NULL"),
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.facts.columns import Tables, is_kind, numbers, present, with_columns, words
-from profframe.intervals import Ints, nearest
+from profframe.facts.columns import (
+    Tables,
+    is_kind,
+    numbers,
+    present,
+    with_columns,
+    with_note,
+    words,
+)
+from profframe.intervals import Ints, Mask, nearest
+
+_MOST_BYTES: Final = 1 << 28
+"""Of all distinct texts together."""
 
 
 def python_stacks(tables: Tables) -> Tables:
@@ -17,6 +30,8 @@ def python_stacks(tables: Tables) -> Tables:
 
     Not of the Python slices themselves, whose frames are their parents: there are too many. Slices
     with the same frames around them share one text, so that a loop costs no more than one round.
+    Should all texts together be too long, as of a recursion ten thousand deep, the longest are left
+    out, which ``quality`` says.
     """
     events = tables["events"]
     is_frame = is_kind(events, ("python",)) & present(events, "preorder")
@@ -24,58 +39,94 @@ def python_stacks(tables: Tables) -> Tables:
         return tables
     parent = numbers(events, "parent_id", missing=-1)
     frame = np.append(nearest(parent, is_frame), -1)[parent]
-    chain, levels = _chains(tables, frame, np.unique(frame[frame >= 0]))
-    shown = np.flatnonzero((frame >= 0) & ~is_frame)
-    needed, number = np.unique(chain[frame[shown]], return_inverse=True)
+    chain, chains = _chains(tables, frame, np.unique(frame[frame >= 0]))
+    rows = np.flatnonzero((frame >= 0) & ~is_frame)
+    needed, number = np.unique(chain[frame[rows]], return_inverse=True)
+    kept = chains.shortest(needed, _MOST_BYTES)
     codes = np.full(events.num_rows, -1, np.int64)
-    codes[shown] = number
+    codes[rows] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
     indices = pa.array(codes, pa.int32(), mask=codes < 0)
-    column = pa.DictionaryArray.from_arrays(indices, _texts(levels, needed))
-    return with_columns(tables, "events", python_stack=column)
+    column = pa.DictionaryArray.from_arrays(indices, chains.texts(needed[kept]))
+    tables = with_columns(tables, "events", python_stack=column)
+    return with_note(tables, "long_python_stack", rows[~kept[number]])
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
-    """Chains of frames that are equally long: each a name, and the chain of the level before."""
+class _Chains:
+    """Distinct chains of frames, from short to long: the name of the innermost, and the others.
 
-    names: pa.StringArray
+    Attributes
+    ----------
+    texts_of_names : pyarrow.StringArray
+        Text of each name.
+    name : Ints
+        Number of the innermost frame's name.
+    around : Ints
+        Chain of the frames around it; -1 for none.
+    bounds : list of int
+        Where the chains of each length begin, and where the last ones end.
+    """
+
+    texts_of_names: pa.StringArray
+    name: Ints
     around: Ints
+    bounds: list[int]
+
+    def shortest(self, needed: Ints, most: int) -> Mask:
+        """Which of the chains, from the shortest on, have texts that fit into so many bytes."""
+        size = pc.binary_length(self.texts_of_names).to_numpy().astype(np.int64)[self.name]
+        for first, last in pairwise(self.bounds[1:]):
+            size[first:last] += size[self.around[first:last]] + 1
+        order = np.argsort(size[needed], kind="stable")
+        kept = np.zeros(needed.size, np.bool_)
+        kept[order] = np.cumsum(size[needed][order]) <= most
+        return kept
+
+    def texts(self, needed: Ints) -> pa.StringArray:
+        """Text of some chains, in their order; at a time only those of two lengths are there."""
+        wanted = np.zeros(self.name.size, np.bool_)
+        wanted[needed] = True
+        for first, last in reversed([*pairwise(self.bounds)][1:]):
+            around = self.around[first:last]
+            wanted[around[wanted[first:last]]] = True
+        texts = pa.array([], pa.string())
+        found, before = [texts], np.empty(0, np.int64)
+        for first, last in pairwise(self.bounds):
+            here = first + np.flatnonzero(wanted[first:last])
+            around = np.searchsorted(before, self.around[here])
+            names = self.texts_of_names.take(pa.array(self.name[here]))
+            if first:
+                names = pc.binary_join_element_wise(names, texts.take(pa.array(around)), ";")
+            texts, before = names, here
+            shown = needed[(needed >= first) & (needed < last)]
+            found.append(texts.take(pa.array(np.searchsorted(here, shown))))
+        return pa.concat_arrays(found)
 
 
-def _chains(tables: Tables, frame: Ints, used: Ints) -> tuple[Ints, list[_Level]]:
-    """For each used frame the number of its chain, and the chains: of the first level first.
+def _chains(tables: Tables, frame: Ints, used: Ints) -> tuple[Ints, _Chains]:
+    """For each used frame the number of its chain, and the chains.
 
     Frames that have the same name, and the same frames around them, have one chain.
     """
     events = tables["events"]
-    names, name_texts = words(events, "name")
-    text_of = pa.array([*name_texts, ""], pa.string())
+    codes, texts = words(events, "name")
     chain = np.full(events.num_rows + 1, -1, np.int64)
-    levels: list[_Level] = []
-    first = last = 0
+    names, arounds, bounds = [], [], [0]
     for rows in _levels(events, used):
-        key = chain[frame[rows]] * len(text_of) + names[rows] % len(text_of)
+        key = chain[frame[rows]] * (len(texts) + 1) + codes[rows] % (len(texts) + 1)
         distinct, number = np.unique(key, return_inverse=True)
-        outer, name = np.divmod(distinct, len(text_of))
-        levels.append(_Level(text_of.take(pa.array(name)), outer - first))
-        chain[rows] = last + number
-        first, last = last, last + distinct.size
-    return chain[:-1], levels
-
-
-def _texts(levels: list[_Level], needed: Ints) -> pa.StringArray:
-    """Text of the chains that are needed; only those of two levels are there besides."""
-    texts, last = pa.array([], pa.string()), 0
-    found = [texts]
-    for number, level in enumerate(levels):
-        around = texts
-        texts = level.names
-        if number:
-            texts = pc.binary_join_element_wise(texts, around.take(pa.array(level.around)), ";")
-        here = needed[(needed >= last) & (needed < last + len(texts))]
-        found.append(texts.take(pa.array(here - last)))
-        last += len(texts)
-    return pa.concat_arrays(found)
+        around, name = np.divmod(distinct, len(texts) + 1)
+        names.append(name)
+        arounds.append(around)
+        chain[rows] = bounds[-1] + number
+        bounds.append(bounds[-1] + distinct.size)
+    none = [np.empty(0, np.int64)]
+    return chain[:-1], _Chains(
+        pa.array([*texts, ""], pa.string()),
+        np.concatenate(names or none),
+        np.concatenate(arounds or none),
+        bounds,
+    )
 
 
 def _levels(events: pa.Table, rows: Ints) -> list[Ints]:

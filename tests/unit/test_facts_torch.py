@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,24 @@ def test_a_deep_recursion_of_frames_has_a_text_for_each_depth_that_is_used() -> 
     got = add_facts(tables(*calls, event("aten::add", depth, depth)))
     assert column(got, "python_stack")[-1] == ";".join(["f"] * depth)
     assert len(got["events"]["python_stack"].chunk(0).dictionary) == 1
+
+
+def test_of_too_much_text_the_longest_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["profframe.facts.python_stacks"], "_MOST_BYTES", 10)
+    got = add_facts(
+        tables(
+            frame("main", 0, 100),
+            event("a", 10, 11),
+            frame("main", 20, 90),
+            event("b", 30, 31),
+            event("c", 32, 33),
+            frame("f", 200, 300),
+            event("d", 210, 220),
+        )
+    )
+    assert column(got, "python_stack") == [None, "main", None, None, None, None, "f"]
+    (note,) = got["quality"].to_pylist()
+    assert (note["check"], note["events"], note["example_event_id"]) == ("long_python_stack", 2, 3)
 
 
 def test_what_torch_drops_is_nobodys_child() -> None:
