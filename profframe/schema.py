@@ -369,7 +369,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
             Check("odd_value", "values of a database that are not of the type of their column", "became NULL, or text"),
-            Check("rows_not_loaded", "rows of tables that hold no slices of host or device", "counted in traces.accounted, not loaded"),
+            Check("rows_not_loaded", "rows of tables that have no place here, as of operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
             # Events.
             Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),
             Check("impossible_time", "times that are no numbers, or beyond 146 years", "became NULL"),
