@@ -26,10 +26,10 @@ SELECT
         CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
         nullif(node_id, -1) AS node_id,
         CASE WHEN by_shape THEN CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END END AS input_dims,
-        CASE WHEN stack_n > 0 THEN array_to_string(string_split(stack, ';')[1:stack_n], ';') END AS stack,
+        CASE WHEN stack_n > 0 THEN nullif(array_to_string(string_split(stack, ';')[1:stack_n], ';'), '') END AS stack,
         CASE WHEN by_overload THEN nullif(overload_name, '') END AS overload_name
     ),
-    CASE WHEN as_torch THEN CASE WHEN kind IN ('annotation', 'device_annotation') THEN 'user' END ELSE kind END AS kind_key,
+    CASE WHEN NOT as_torch THEN kind WHEN kind IN ('annotation', 'device_annotation') THEN 'user annotation' END AS kind_key,
     is_on_device(kind) AS on_device,
     CASE WHEN as_torch THEN coalesce(is_legacy, false) END AS legacy_key
 FROM query_table(events)

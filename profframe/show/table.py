@@ -1,7 +1,7 @@
 """torch's own table: the text of ``key_averages().table()``.
 
-Numbers are exact fractions and rounded once, half to even; with ``compat="torch"`` they are floats,
-added in torch's order. Everything else is the same for both, so nothing below asks which they are.
+Times are exact fractions and rounded once, half to even; with ``compat="torch"`` they are floats,
+added in torch's order. Which they are, is asked below only of the columns of FLOPs and source.
 """
 
 from __future__ import annotations
@@ -135,11 +135,13 @@ def _page(page: Page, header: str | None, options: Options) -> str:
         rule,
     ]
     has_stack = any(row.stack for row in rows)
+    source_width = _source_width(rows, options)
+    left = [""] * (len(columns) - 1)
     for row in _printed(rows, options):
         lines.append(_line(columns, [column.cell(row) for column in columns]))
         if has_stack:
-            more = [*(_tail(frame, _source_width(rows, options)) for frame in row.stack[1:]), ""]
-            lines += [_line(columns, [*[""] * (len(columns) - 1), entry]) for entry in more]
+            further = [*(_tail(frame, source_width) for frame in row.stack[1:]), ""]
+            lines += [_line(columns, [*left, frame]) for frame in further]
     time = _time(options)
     lines += [rule, f"Self CPU time total: {time(host)}"]
     if page.has_device_time:

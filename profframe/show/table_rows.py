@@ -20,6 +20,7 @@ Amount = float | Fraction
 """Microseconds: exact, or as torch adds them."""
 
 _FAILED: Final = "[OutOfMemory]"
+"""Allocations that failed, which an operator asked for; no event in `events`."""
 _FIRST: Final = """
     WITH RECURSIVE up AS (
         SELECT run, rank, event_id, parent_id
@@ -184,7 +185,7 @@ def _row(
         key=shown(key["name"] or ""),
         overload_name=shown(key["overload_name"] or ""),
         input_shapes=shown(dims.replace(",", ", ")) if with_shapes else "",
-        stack=() if key["stack"] is None else tuple(map(shown, key["stack"].split(";"))),
+        stack=tuple(map(shown, key["stack"].split(";"))) if key["stack"] else (),
         count=key["calls"],
         node_id=-1 if key["node_id"] is None else key["node_id"],
         is_device=key["device_type"] != "CPU",

@@ -87,14 +87,10 @@ def read(
     ((start_ns,),) = origins or [(0,)]
     slices = _slices(connection.sql(_SLICES, params=dict(grouping)).to_arrow_table(), start_ns)
     columns = (slices.elapsed_host, _own_host(slices), *_device(slices))
-    sums = [_by_key(slices, column).tolist() for column in columns]
-    keys = [-1 if i is None else int(slices.key[slices.row(np.array([i]))[0]]) for i in first_ids]
-    return [
-        (0.0, 0.0, 0.0, 0.0)
-        if key < 0
-        else (sums[0][key], sums[1][key], sums[2][key], sums[3][key])
-        for key in keys
-    ]
+    sums = np.stack([np.append(_by_key(slices, column), 0.0) for column in columns], axis=1)
+    rows = _rows(slices.event_id, np.array([-1 if i is None else i for i in first_ids], np.int64))
+    found: list[Times] = [tuple(times) for times in sums[np.append(slices.key, -1)[rows]].tolist()]
+    return found
 
 
 @dataclass(frozen=True)
@@ -123,9 +119,6 @@ class _Slices:
     @property
     def elapsed_host(self) -> Floats:
         return np.where(self.on_device, 0.0, self.elapsed)
-
-    def row(self, ids: Ints) -> Ints:
-        return _rows(self.event_id, ids)
 
 
 def _rows(event_id: Ints, ids: Ints) -> Ints:
