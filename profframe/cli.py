@@ -56,7 +56,7 @@ _form = click.option(
 _compat = click.option(
     "--compat",
     type=click.Choice(["torch"]),
-    help="Facts as torch has them, bugs too: device time by External id.",
+    help="Facts as torch has them, also where those are wrong.",
 )
 _output = click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
 
