@@ -57,6 +57,7 @@ def forward(row: Row, rows: Sequence[Row], threads: Mapping[str, int]) -> int | 
         if one["kind"] == "host_op"
         and one["sequence_nr"] == row["sequence_nr"]
         and not is_backward(one)
+        and not one["name"].startswith(EVALUATION)
     ]
     thread = threads.get(str(row["fwd_thread"])) if row["fwd_thread"] else None
     if thread is None:
