@@ -22,13 +22,13 @@ END;
 -- overload_name are the key that it has with these options: what is not grouped by is NULL.
 CREATE OR REPLACE TEMP MACRO kept_events(events, by_shape, stack_n, by_overload, as_torch) AS TABLE
 SELECT
-    * REPLACE (
-        CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
-        nullif(node_id, -1) AS node_id,
-        CASE WHEN by_shape THEN CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END END AS input_dims,
-        CASE WHEN stack_n > 0 THEN nullif(array_to_string(string_split(stack, ';')[1:stack_n], ';'), '') END AS stack,
-        CASE WHEN by_overload THEN nullif(overload_name, '') END AS overload_name
-    ),
+    run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns,
+    cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes, torch_flops,
+    CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
+    nullif(node_id, -1) AS node_id,
+    CASE WHEN by_shape THEN CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END END AS input_dims,
+    CASE WHEN stack_n > 0 THEN nullif(array_to_string(string_split(stack, ';')[1:stack_n], ';'), '') END AS stack,
+    CASE WHEN by_overload THEN nullif(overload_name, '') END AS overload_name,
     CASE WHEN NOT as_torch THEN kind WHEN kind IN ('annotation', 'device_annotation') THEN 'user annotation' END AS kind_key,
     is_on_device(kind) AS on_device,
     CASE WHEN as_torch THEN coalesce(is_legacy, false) END AS legacy_key

@@ -50,8 +50,15 @@ def readable(request: pytest.FixtureRequest, profiles: Library) -> Taken:
     return profiles[request.param]
 
 
+_LOADED: Final[dict[tuple[str, str], Trace]] = {}
+
+
 def loaded(taken: Taken, source: str) -> Trace:
-    return profframe.load(taken.profiler if source == "live" else taken.path)
+    """The trace of a profile or of its file, loaded once."""
+    key = taken.name, source
+    if key not in _LOADED:
+        _LOADED[key] = profframe.load(taken.profiler if source == "live" else taken.path)
+    return _LOADED[key]
 
 
 def torchs(averages: Any) -> Rows:

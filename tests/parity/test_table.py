@@ -12,6 +12,7 @@ import pytest
 import profframe
 from profframe import Trace
 from tests.parity.profiles import SCENARIOS, Library, Taken
+from tests.parity.test_key_averages import loaded
 
 Options = Mapping[str, Any]
 
@@ -88,14 +89,14 @@ def assert_same(trace: Trace, taken: Taken, grouping: Options, style: Options) -
 class TestAsTorch:
     @pytest.mark.parametrize("name", READABLE)
     def test_live(self, profiles: Library, name: str) -> None:
-        trace = profframe.load(profiles[name].profiler)
-        for grouping, style in combinations(6, 4 if name in RICH else 1):
+        trace = loaded(profiles[name], "live")
+        for grouping, style in combinations(6, 4) if name in RICH else combinations(3, 1):
             assert_same(trace, profiles[name], grouping, style)
 
     @pytest.mark.parametrize("name", IN_THE_FILE)
     def test_file(self, profiles: Library, name: str) -> None:
-        trace = profframe.load(profiles[name].path)
-        for grouping, style in combinations(6, 3 if name in RICH else 1):
+        trace = loaded(profiles[name], "file")
+        for grouping, style in combinations(6, 3) if name in RICH else combinations(3, 1):
             assert_same(trace, profiles[name], grouping, style)
 
     @pytest.mark.parametrize("name", ["training", "async_regions", "hostile_names"])
@@ -107,7 +108,7 @@ class TestAsTorch:
     @pytest.mark.parametrize("style", [*STYLES[4:], *OTHER_STYLES], ids=str)
     def test_every_option(self, profiles: Library, style: Options) -> None:
         taken = profiles["verbose"]
-        assert_same(profframe.load(taken.profiler), taken, GROUPINGS[-1], style)
+        assert_same(loaded(taken, "live"), taken, GROUPINGS[-1], style)
 
     def test_nothing_is_no_text(self, profiles: Library) -> None:
         assert text_of_torch(profiles["empty"], {}, {}) == ""
@@ -127,7 +128,7 @@ class TestByDefault:
     def test_as_torch_but_for_ties_and_the_order_of_flops_and_source(
         self, profiles: Library, name: str
     ) -> None:
-        trace, taken = profframe.load(profiles[name].profiler), profiles[name]
+        trace, taken = loaded(profiles[name], "live"), profiles[name]
         for grouping, style in combinations(6, 3):
             theirs = text_of_torch(taken, grouping, style)
             if "FLOPs" in theirs and "Source Location" in theirs:
