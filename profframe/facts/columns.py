@@ -45,19 +45,27 @@ def flags(table: pa.Table, name: str) -> Mask:
     return mask
 
 
-def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
-    """Dictionary-encoded column as numbers of its distinct texts; -1 is NULL."""
+def coded(table: pa.Table, name: str) -> tuple[Ints, pa.StringArray]:
+    """Dictionary-encoded column as numbers of its distinct texts, and these; -1 is NULL."""
     column = table[name].unify_dictionaries()
-    texts: list[str] = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+    texts = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
     parts = [chunk.indices.fill_null(-1).to_numpy() for chunk in column.chunks]
     codes: Ints = np.concatenate([np.empty(0, np.int64), *parts], dtype=np.int64)
     return codes, texts
 
 
-def encoded(codes: Ints, texts: Sequence[str]) -> pa.DictionaryArray:
+def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
+    """The same with the distinct texts as a list."""
+    codes, texts = coded(table, name)
+    return codes, texts.to_pylist()
+
+
+def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.DictionaryArray:
     """Column of texts, out of the numbers of distinct texts; -1 is NULL."""
     indices = pa.array(codes, pa.int32(), mask=codes < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
+    if not isinstance(texts, pa.StringArray):
+        texts = pa.array(texts, pa.string())
+    return pa.DictionaryArray.from_arrays(indices, texts)
 
 
 def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from profframe.facts.columns import (
     Tables,
+    coded,
     encoded,
     is_kind,
     last_equal,
@@ -17,7 +18,6 @@ from profframe.facts.columns import (
     present,
     source_order,
     with_columns,
-    words,
 )
 from profframe.facts.forward import forward_threads
 from profframe.facts.scopes import backward_functions
@@ -54,10 +54,9 @@ def stacks(tables: Tables, compat: str | None = None) -> Tables:
     events = tables["events"]
     if events["stack"].null_count == events.num_rows:
         return tables
-    codes, texts = words(events, "stack")
-    texts, changed = _without_left_out(texts)
-    if changed is not None:
-        codes = np.append(changed, -1)[codes]
+    codes, texts = coded(events, "stack")
+    texts, number = _without_left_out(texts)
+    codes = np.append(number, -1)[codes]
     function = _function_around(tables)
     inside = np.flatnonzero(function >= 0)
     if inside.size:
@@ -66,20 +65,22 @@ def stacks(tables: Tables, compat: str | None = None) -> Tables:
     return with_columns(tables, "events", stack=encoded(codes, texts))
 
 
-def _without_left_out(texts: list[str]) -> tuple[list[str], Ints | None]:
-    """Distinct stacks without the frames that are left out, and their new numbers."""
-    column = pa.array(texts, pa.string())
-    hit = np.zeros(len(texts), np.bool_)
+def _without_left_out(texts: pa.StringArray) -> tuple[pa.StringArray, Ints]:
+    """Distinct stacks without the frames that are left out, and for each stack its new number."""
+    hit = pc.equal(texts, "")
     for first, second in _LEFT_OUT:
-        both = pc.and_(pc.match_substring(column, first), pc.match_substring(column, second))
-        hit |= both.to_numpy(zero_copy_only=False)
-    if not hit.any() and "" not in texts:
-        return texts, None
-    number: dict[str, int] = {}
-    codes = [
-        number.setdefault(kept, len(number)) if (kept := _kept(text)) else -1 for text in texts
-    ]
-    return list(number), np.array(codes, np.int64)
+        both = pc.and_(pc.match_substring(texts, first), pc.match_substring(texts, second))
+        hit = pc.or_(hit, both)
+    number = np.arange(len(texts))
+    rows = np.flatnonzero(hit.to_numpy(zero_copy_only=False))
+    if not rows.size:
+        return texts, number
+    kept = [_kept(text) for text in texts.take(pa.array(rows)).to_pylist()]
+    new = sorted({*kept} - {""})
+    texts = pa.concat_arrays([texts, pa.array(new, pa.string())])
+    number[rows] = pc.fill_null(pc.index_in(pa.array(kept), value_set=texts), -1).to_numpy()
+    number[rows[[text == "" for text in kept]]] = -1
+    return texts, number
 
 
 def _kept(stack: str) -> str:
@@ -113,7 +114,7 @@ def _first_stacks(
     if compat is None:
         functions, of_function = (of[sequence[functions] >= 0] for of in (functions, of_function))
     there = is_kind(events, HOST_KINDS) & present(events, "start_ns", "dur_ns") & (function < 0)
-    there &= numbers(events, "merged_into", missing=-1) < 0
+    there &= ~is_dropped(events) & (numbers(events, "merged_into", missing=-1) < 0)
     rows = np.flatnonzero(there & np.isin(sequence, sequence[functions]))
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     rows = rows[np.lexsort((source_order(events)[rows], -dur[rows], start[rows]))]
