@@ -153,7 +153,7 @@ def read(
                 of_run,
                 rank,
                 rows,
-                device or ("CUDA" if any(key["self_device_ns"] for key in found) else ""),
+                visible(device or ("CUDA" if any(key["self_device_ns"] for key in found) else "")),
                 asked or any(key["cpu_bytes"] is not None for key in found),
             )
         )

@@ -200,7 +200,6 @@ def _device(slices: _Slices) -> tuple[Floats, Floats]:
         nothing = np.zeros(slices.key.size)
         return nothing, nothing
     charged = slices.order[slices.is_busy[slices.order] & (slices.charged[slices.order] >= 0)]
-    charged = charged[np.argsort(charged, kind="stable")]
     launched = _added(slices.charged[charged], slices.elapsed[charged], slices.key.size)
     launched = _checked(launched, slices.self_device_us)
     total, inside = launched.copy(), np.zeros(slices.key.size)
