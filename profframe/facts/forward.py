@@ -87,7 +87,7 @@ def _op_at(tables: Tables, flows: pa.Table, marks: Ints, among: Mask) -> Ints:
     thread, start = numbers(events, "thread"), numbers(events, "start_ns")
     shortest_first = numbers(events, "dur_ns")[rows]
     rows = rows[np.lexsort((-source_order(events)[rows], shortest_first))]
-    moments = np.unique(start[rows])
+    moments = np.sort(start[rows])
     keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])
     at = numbers(flows, "time_ns")[marks]
     moment = np.minimum(np.searchsorted(moments, at), moments.size - 1)
@@ -131,7 +131,7 @@ def _by_number(events: pa.Table, forwards: Ints, rows: Ints, thread: Ints) -> In
 
     start = numbers(events, "start_ns")
     end = start + numbers(events, "dur_ns")
-    moments = np.unique(np.concatenate([end[forwards], end[rows]]))
+    moments = np.sort(np.concatenate([end[forwards], end[rows]]))
     group = of_forward * distinct.size + number
     key = group * moments.size + np.searchsorted(moments, end[forwards])
     order = np.lexsort((source_order(events)[forwards], key))
