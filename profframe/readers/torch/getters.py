@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -54,6 +55,7 @@ def fields(
     getters = {name: getter(type(objects[0]), name) for name in wanted} if objects else {}
     for start in range(0, len(objects), _PART):
         part = objects[start : start + _PART]
+        time.sleep(0)  # a thread that works on the fields before these may go on
         for name, get in getters.items():
             values = found[name]
             if isinstance(values, list):
