@@ -6,6 +6,7 @@ import re
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from profframe.facts import Tables, add_facts
@@ -297,3 +298,38 @@ def test_the_query_drops_the_same_names(root: Path) -> None:
     sql = (root / "sql" / "_key_events.sql").read_text()
     lists = [re.findall(r"'([^']*)'", text) for text in re.findall(r"\(([^()]*)\)", sql)]
     assert [names for names in lists if "aten::is_leaf" in names] == [[*DROPPED_NAMES]]
+
+
+def given(rows: Tables, **columns: list[int | None]) -> Tables:
+    """Tables of a reader that gives what facts would have to compute."""
+    events = rows["events"]
+    for name, values in columns.items():
+        events = events.append_column(name, pa.array(values, pa.int64()))
+    return {**rows, "events": events}
+
+
+def test_device_time_before_kineto_is_of_all_that_is_inside() -> None:
+    rows = tables(
+        event("outer", 0, 100, is_legacy=True),
+        event("not measured", 10, 90),
+        event("inner", 20, 80, is_legacy=True),
+        event("innermost", 30, 40, is_legacy=True),
+        event("launched", 200, 300),
+        event("launched", 210, 220),
+    )
+    got = add_facts(given(rows, kernel_ns=[10, None, 6, 1, 3, 4]))
+    assert column(got, "device_ns") == [10, 6, 6, 1, 7, 4]
+    assert column(got, "self_device_ns") == [4, 0, 5, 1, 3, 4]
+
+
+def test_what_the_source_has_counted_itself_stays() -> None:
+    rows = tables(
+        event("outer", 0, 100),
+        event("aten::mm", 10, 20),
+        memory=[{"time_ns": 15, "bytes": 512, "device_type": "CPU"}],
+    )
+    got = add_facts(given(rows, torch_flops=[None, 8], cpu_bytes=[30, 10]))
+    assert column(got, "torch_flops") == [None, 8]
+    assert column(got, "cpu_bytes") == [30, 10]
+    assert column(got, "self_cpu_bytes") == [20, 10]
+    assert column(got, "device_bytes") == [0, 0]
