@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
@@ -31,6 +31,8 @@ _NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 _TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
+_PATIENCE: Final = 4
+"""Pieces that may wait for what follows them."""
 
 
 class NoArrayError(ValueError):
@@ -197,36 +199,54 @@ class ArrayReader(Generic[Rows]):
         yield Wave([b"".join(held)], start, behind=b"")
 
     def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
-        """Rows in the order of the text; what did not parse is repaired first."""
-        held, start, closed, end = b"", 0, False, 0
+        """Rows in the order of the text; what did not parse is repaired first.
+
+        What did not parse at the end of a wave waits for the next: if that begins with text that
+        did not parse either, the cut between them was no cut between elements.
+        """
+        held, start, closed, end, waits = b"", 0, False, 0, False
         for parsed in waves:
-            end = parsed.wave.end
+            wave = parsed.wave
+            end = wave.end
             for first, behind, rows in parsed.runs:
+                if waits and rows is not None:
+                    held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
+                waits = False
                 if rows is not None and not held and not closed:
                     yield rows
                     continue
-                text, begin = parsed.wave.span(first, behind)
+                text, begin = wave.span(first, behind)
                 if closed:
                     tail.append(text)
                     continue
                 held, start = held + text, start if held else begin
-                fixed, used = self._repair(held, start, _LONGEST)
-                yield from self._rows_of(fixed.elements, start)
-                closed = fixed.closed
-                held, start = held[used:] if closed or fixed.incomplete else b"", start + used
-                if closed:
-                    tail.append(held)
+                is_last = behind == len(wave.pieces) and wave.behind
+                waits = rows is None and bool(is_last) and len(held) <= _PATIENCE * PIECE
+                if not waits:
+                    held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
         while held and not closed:
-            fixed, used = self._repair(held, start, 0)
-            yield from self._rows_of(fixed.elements, start)
-            closed, held, start = fixed.closed, held[used:], start + used
-            if closed:
-                tail.append(held)
-            elif not used:
+            before = start
+            held, start, closed = yield from self._mended(held, start, 0, tail)
+            if start == before:
                 break
         if not closed:
             self.document.found["truncated"] = 1 if held.strip() else 0
             self.document.first["truncated"] = start if held.strip() else end
+
+    def _mended(
+        self, text: bytes, start: int, longest: int, tail: list[bytes]
+    ) -> Generator[Rows, None, tuple[bytes, int, bool]]:
+        """Rows of the text; gives what is left of it, its first byte, and whether the array ended.
+
+        What follows the array's end goes to `tail`.
+        """
+        fixed, used = self._repair(text, start, longest)
+        yield from self._rows_of(fixed.elements, start)
+        rest, begin = text[used:], start + used
+        if fixed.closed:
+            tail.append(rest)
+            return b"", begin, True
+        return (rest if fixed.incomplete or not longest else b""), begin, False
 
     def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
         """The sound elements of the text, and how many of its bytes were used.

@@ -218,8 +218,16 @@ def assert_as_plain(trace: RawTrace, plain: oracle.Plain) -> None:
     assert json.loads(row["metadata"] or "{}") == json.loads(json.dumps(header, default=float))
 
 
+CUT_IN_AN_ELEMENT: Final = (
+    r'[{"ph":"i","dur":0,"name":"}, {\"ph\": \"X\"","pid":0,"id":0,"s":"t","cat":"\"}, {\"name\": \"",'
+    r'"args":{"}, {\"ph\": \"X\"":[{},{"}, {\"ph\": \"X\"":null}]}}]'
+)
+"""Blocks and pieces end within it, and what is before an end could be mended to an element."""
+
+
 @given(documents(), st.sampled_from([64, 1 << 17]))
 @example('[{"ph":"B"},{"ph":"E"}]', 64)
+@example(CUT_IN_AN_ELEMENT, 64)
 def test_rows_are_those_of_a_plain_reader(document: str, piece: int) -> None:
     with pieces(piece):
         assert_as_plain(raw(document), oracle.read(document))
