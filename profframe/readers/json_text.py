@@ -31,8 +31,8 @@ _NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 _TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
-_PATIENCE: Final = 4
-"""Pieces that may wait for what follows them."""
+_PATIENCE: Final = 512 << 10
+"""Bytes that may wait for what follows them."""
 
 
 class NoArrayError(ValueError):
@@ -221,7 +221,7 @@ class ArrayReader(Generic[Rows]):
                     continue
                 held, start = held + text, start if held else begin
                 is_last = behind == len(wave.pieces) and wave.behind
-                waits = rows is None and bool(is_last) and len(held) <= _PATIENCE * PIECE
+                waits = rows is None and bool(is_last) and len(held) <= _PATIENCE
                 if not waits:
                     held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
         while held and not closed:

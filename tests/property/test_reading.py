@@ -219,8 +219,8 @@ def assert_as_plain(trace: RawTrace, plain: oracle.Plain) -> None:
 
 
 CUT_IN_AN_ELEMENT: Final = (
-    r'[{"ph":"i","dur":0,"name":"}, {\"ph\": \"X\"","pid":0,"id":0,"s":"t","cat":"\"}, {\"name\": \"",'
-    r'"args":{"}, {\"ph\": \"X\"":[{},{"}, {\"ph\": \"X\"":null}]}}]'
+    r'[{"ph":"i","dur":0,"name":"}, {\"ph\": \"X\"","pid":0,"id":0,"s":"t",'
+    r'"cat":"\"}, {\"name\": \"","args":{"}, {\"ph\": \"X\"":[{},{"}, {\"ph\": \"X\"":null}]}}]'
 )
 """Blocks and pieces end within it, and what is before an end could be mended to an element."""
 
