@@ -249,7 +249,8 @@ class _Repairer:
     def _check_commas(self, start: int, end: int, *, after_one: bool) -> None:
         commas = self.text.count(",", start, end)
         is_missing = after_one and not commas and start != self.seam
-        if commas > 1 or (is_missing and self.text[end] not in "]}"):
+        is_first = commas and not after_one and start != self.seam
+        if commas > 1 or is_first or (is_missing and self.text[end] not in "]}"):
             self.note("odd_comma", start)
 
     def _object(self, position: int) -> tuple[str, int]:
