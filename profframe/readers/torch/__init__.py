@@ -14,6 +14,7 @@ from typing import Any, Final
 from profframe.errors import ParameterError, SourceError
 from profframe.readers.rows import Header, RawTrace
 from profframe.readers.torch import function_events, kineto
+from profframe.readers.torch.getters import uncollected
 
 _PROFILER: Final = "torch.profiler.profiler._KinetoProfile"
 _AUTOGRAD: Final = "torch.autograd.profiler.profile"
@@ -68,6 +69,11 @@ def read(source: object) -> RawTrace:
     ParameterError
         What was given are averages, or not all are events.
     """
+    with uncollected():
+        return _read(source)
+
+
+def _read(source: Any) -> RawTrace:
     match _what(source):
         case what if what == _RESULTS:
             return kineto.read(source, kineto.Told(_header({})))
