@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+import numpy.ma  # noqa: F401 -- Arrow imports it for its first array, amid the first load
 import pyarrow as pa
 import pyarrow.compute as pc
 
