@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, TypeAlias
@@ -73,7 +72,6 @@ def fields(
     getters = {name: getter(type(objects[0]), name) for name in wanted} if objects else {}
     for start in range(0, len(objects), _PART):
         part = objects[start : start + _PART]
-        time.sleep(0)  # a thread that works on the fields before these may go on
         for name, get in getters.items():
             values = found[name]
             if isinstance(values, list):

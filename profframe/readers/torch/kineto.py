@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -149,13 +148,9 @@ def read(results: Any, told: Told) -> RawTrace:
     """
     quality = Quality()
     activities = results.trace_activities()
-    with duckdb.connect(config={"threads": 1}) as connection, ThreadPoolExecutor(1) as pool:
-        jobs = [
-            pool.submit(_part, connection, found)  # parses while the next are asked
-            for found in _asked(activities, told)
-        ]
+    with duckdb.connect(config={"threads": 1}) as connection:
+        parts = [_part(connection, found) for found in _asked(activities, told)]
         recorded = _Recorded(results.events())
-        parts = [job.result() for job in jobs]
         batches = [part.batch for part in parts]
         numbers = {
             name: np.concatenate([_NOTHING[name], *(part.numbers[name] for part in parts)])
