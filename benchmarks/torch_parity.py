@@ -6,7 +6,8 @@
     python benchmarks/torch_parity.py --small   # does it run? figures mean nothing
 
 Every measurement is a process of its own, which takes the profile and reads it once: torch by
-``events()`` and ``key_averages()``, profframe by ``load(profile).key_averages()``. Each reads a
+``events()`` and ``key_averages()``, profframe by ``load(profile).key_averages()``; where memory is
+attributed, by ``events()`` and ``load(profile)`` alone, which do that. Each reads a
 tiny profile before, so that what a process does only once (0.2 s of profframe's libraries) is not
 counted, as imports are not. The two take turns; figures are medians.
 """
@@ -106,28 +107,35 @@ PROFILES: Final[Mapping[str, Callable[[Sizes], Any]]] = MappingProxyType(
 )
 
 
-def by_torch(profiler: profile) -> object:
-    """Torch's own key averages."""
-    return profiler.events(), profiler.key_averages()
+def by_torch(profiler: profile, to: str) -> object:
+    """Torch's own events, with the memory of each, and their key averages."""
+    return profiler.events() if to == "events" else (profiler.events(), profiler.key_averages())
 
 
-def by_profframe(profiler: profile) -> object:
+def by_profframe(profiler: profile, to: str) -> object:
     """The same of a `Trace`."""
     from profframe import load
 
-    return load(profiler).key_averages()
+    trace = load(profiler)
+    return trace.tables["events"] if to == "events" else trace.key_averages()
 
 
 READERS: Final = MappingProxyType({"torch": by_torch, "profframe": by_profframe})
+UP_TO: Final = MappingProxyType(
+    {"plain": "key_averages", "shapes_and_memory": "key_averages", "nested_memory": "events"}
+)
+"""What each profile is read for; memory is attributed when there are events."""
 
 
 def measure(name: str, reader: str, sizes: Sizes) -> dict[str, float]:
     """Seconds to read a profile, and its events."""
-    READERS[reader](PROFILES[name](SMALL))
+    READERS[reader](PROFILES[name](SMALL), UP_TO[name])
     profiler = PROFILES[name](sizes)
     events = len(profiler.profiler.kineto_results.trace_activities())
     start = time.perf_counter()
-    kept = READERS[reader](profiler)  # as a user keeps it: freeing it is no part of the work
+    kept = READERS[reader](
+        profiler, UP_TO[name]
+    )  # as a user keeps it: freeing it is no part of the work
     seconds = time.perf_counter() - start
     del kept
     return {"seconds": seconds, "events": events}
