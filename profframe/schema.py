@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -119,6 +119,11 @@ EVENTS = Table(
         Column("concrete_inputs", NAME, "Values of scalar inputs: JSON text without spaces.", null=_UNKNOWN),
         Column("stack", NAME, "Source frames joined by `;`, innermost first; of what a backward function did, those of its forward op.", null="not recorded, or none"),
         Column("python_stack", NAME, "Python slices around the slice, joined by `;`, innermost first.", null="a Python slice itself, not a host slice that nests, or no Python slice around it"),
+        Column("bytes", INT64, "Bytes that a copy or fill moved.", "bytes", "not a copy or fill, or " + _UNKNOWN),
+        Column("collective", NAME, "Collective operation that a kernel, or the op that records it, takes part in.", null="none, or " + _UNKNOWN),
+        Column("process_group", NAME, "Process group of the collective.", null="none, or " + _UNKNOWN),
+        Column("wait_on_stream", INT32, "Stream whose work a sync waits for.", null="not a sync, or " + _UNKNOWN),
+        Column("wait_on_correlation", INT64, "`correlation` of the call that recorded the event which a sync waits for.", null="not a sync, or " + _UNKNOWN),
         Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
         Column("parent_id", INT64, "`event_id` of the slice around it on its thread.", null=_NOT_HOST + ", or a root"),
         Column("depth", INT32, "Number of slices around it on its thread.", null=_NOT_HOST),
@@ -137,6 +142,8 @@ EVENTS = Table(
         Column("self_device_bytes", INT64, "`device_bytes` minus direct children.", "bytes", "not a host slice, or no memory recorded"),
         Column("fwd_id", INT64, "`event_id` of the forward op that this backward op belongs to.", null="not a backward op, or its forward op is not known"),
         Column("torch_flops", INT64, "What torch's `with_flops` gives for the op.", "FLOP", "not recorded, or torch has no formula"),
+        Column("queue_depth", INT64, "Pieces of work that were launched and had not begun on any device when the slice started; a launch counts its own.", null="not a host slice that nests, or nothing was launched"),
+        Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy.", "ns", "not a host slice that nests, or no device was used"),
     ),
 )  # fmt: skip
 
@@ -298,6 +305,8 @@ FACT_COLUMNS: Final = frozenset(
         "self_device_bytes",
         "fwd_id",
         "torch_flops",
+        "queue_depth",
+        "idle_ns",
     ]
 )
 """Columns that a fact adds, not a reader."""

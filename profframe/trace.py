@@ -17,6 +17,7 @@ from profframe import schema, store
 from profframe.answering import catalogue, find, run
 from profframe.answering import query as run_query
 from profframe.errors import AnswerError, StoreError, UnknownNameError
+from profframe.questions import Questions
 from profframe.selection import (
     TIME,
     Integers,
@@ -83,7 +84,7 @@ class _Memory:
         pass
 
 
-class Trace:
+class Trace(Questions):
     """Events of any number of runs and ranks, with the facts about them; nothing in it changes.
 
     Made by `profframe.load`. Its tables are polars DataFrames, its answers come from the files of
@@ -222,50 +223,6 @@ class Trace:
         rows, where = self._source.scan(table), self._selection.where(table)
         return rows if where is None else rows.filter(pl.sql_expr(where))
 
-    def self_times(self) -> pl.DataFrame:
-        """Where the time went, by name and kind."""
-        return self.answer("self_times")
-
-    def key_averages(
-        self,
-        group_by_input_shape: bool = False,
-        group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,
-        compat: str | None = None,
-    ) -> pl.DataFrame:
-        """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
-
-        Parameters
-        ----------
-        group_by_input_shape, group_by_stack_n, group_by_overload_name
-            What else makes rows of their own: input shapes, the first n frames of the stack,
-            overloads.
-        compat
-            ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
-
-        Returns
-        -------
-        polars.DataFrame
-            One row per key, in order of first occurrence; `docs/answers.md` has its columns.
-
-        Raises
-        ------
-        ParameterError
-            A value cannot be used.
-        """
-        check_compat(compat)
-        return self.answer(
-            "key_averages",
-            group_by_input_shape=group_by_input_shape,
-            group_by_stack_n=group_by_stack_n,
-            group_by_overload_name=group_by_overload_name,
-            compat=compat,
-        )
-
-    def total_average(self) -> pl.DataFrame:
-        """All of `key_averages` in one row per (run, rank)."""
-        return self.answer("total_average")
-
     def table(  # noqa: PLR0917 -- torch's own arguments
         self,
         sort_by: str | None = None,
@@ -337,30 +294,6 @@ class Trace:
     def self_cpu_time_total(self) -> int:
         """Host time of all operators, each moment of a thread counted once, in nanoseconds."""
         return int(self.total_average()["self_cpu_ns"].sum())
-
-    def kernels(self) -> pl.DataFrame:
-        """Device time by kernel name, and the op that each kernel works for most."""
-        return self.answer("kernels")
-
-    def kernel_types(self) -> pl.DataFrame:
-        """How long the devices computed, communicated and copied, alone and at once."""
-        return self.answer("kernel_types")
-
-    def time_breakdown(self) -> pl.DataFrame:
-        """What the devices did with their time, as a whole (NULL step) and in each step."""
-        return self.answer("time_breakdown")
-
-    def steps(self) -> pl.DataFrame:
-        """When each profiler step ran."""
-        return self.answer("steps")
-
-    def memory_peak(self) -> pl.DataFrame:
-        """When the most memory was allocated on each device, and by which op."""
-        return self.answer("memory_peak")
-
-    def overview(self) -> pl.DataFrame:
-        """What is in each (run, rank)."""
-        return self.answer("overview")
 
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue, or an SQL file of your own.

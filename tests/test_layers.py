@@ -22,6 +22,7 @@ ROOMS = (
     "selection",
     "store",
     "answering",
+    "questions",
     "show",
     "export",
     "trace",
@@ -45,6 +46,7 @@ FORMAT_WORDS = re.compile(
 MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/__init__.py": "the reader of this format",
     "readers/chrome/columns.py": "the same",
+    "readers/chrome/device_args.py": "the same",
     "readers/chrome/parsing.py": "the same",
     "export/chrome.py": "its writer",
     "export/legacy.py": "the writer of its older form",

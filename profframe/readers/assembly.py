@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from profframe import schema
 from profframe.readers.begin_end import pair
 from profframe.readers.rows import (
+    DEVICE_ARGS,
+    GIVEN,
     Batch,
     Header,
     Quality,
@@ -231,6 +233,9 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
     if _count(impossible) + _count(negative):
         rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
     event_id = np.arange(rows.num_rows, dtype=np.int64)
+    for name in DEVICE_ARGS:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, GIVEN[name]))
     return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
 
 

@@ -228,6 +228,7 @@ class _Rows:
                 "kind": (table["copyKind"], INT64),
                 "source": (f"{table['srcKind']} + 1", INT64),
                 "target": (f"{table['dstKind']} + 1", INT64),
+                "bytes": (table["bytes"], INT64),
             },
         ):
             name = named(copy_name, raw["kind"], raw["source"], raw["target"])
@@ -236,7 +237,8 @@ class _Rows:
     def sets(self) -> Iterator[Batch]:
         """Memory that is set."""
         table = self._open(MEMSET)
-        for raw in self._on_device(table, {"kind": (f"{table['memKind']} + 1", INT64)}):
+        asked = {"kind": (f"{table['memKind']} + 1", INT64), "bytes": (table["bytes"], INT64)}
+        for raw in self._on_device(table, asked):
             name = named(set_name, raw["kind"])
             yield _batch(raw | {"name": name}, "MEMSET")
 

@@ -309,6 +309,7 @@ class _Rows:
                     "kind": (table["copyKind"], INT64),
                     "source": (table["srcKind"], INT64),
                     "target": (table["dstKind"], INT64),
+                    "bytes": (table["bytes"], INT64),
                 },
             ):
                 text = named(copy_name, raw["kind"], raw["source"], raw["target"])
@@ -317,7 +318,8 @@ class _Rows:
     def sets(self) -> Iterator[Batch]:
         """Memory that is set."""
         table = self._open(MEMSET)
-        for raw in self._on_device(table, {"kind": (table["memoryKind"], INT64)}):
+        asked = {"kind": (table["memoryKind"], INT64), "bytes": (table["bytes"], INT64)}
+        for raw in self._on_device(table, asked):
             yield _batch(raw, raw | {"name": named(set_name, raw["kind"])}, "MEMSET")
 
     def syncs(self) -> Iterator[Batch]:

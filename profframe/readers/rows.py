@@ -51,10 +51,15 @@ def _columns(table: Table) -> dict[str, pa.DataType]:
     return columns | _KEY_TEXTS | _TIMED
 
 
+DEVICE_ARGS: Final = (
+    "bytes", "collective", "process_group", "wait_on_stream", "wait_on_correlation",
+)  # fmt: skip
+"""What few slices have, so it is looked for when all rows are there."""
 READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(
     {
         table: frozenset(schema.READER_COLUMNS[table.name.lower()])
         - {"event_id", "thread", "series", "value", "op_id"}
+        - (frozenset(DEVICE_ARGS) if table is Table.EVENTS else frozenset())
         for table in Table
     }
 )
@@ -65,6 +70,7 @@ COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
 """Columns of a batch, and their types: the schema's, and what `assembly` needs to make the rest."""
 GIVEN: Final[Mapping[str, pa.DataType]] = MappingProxyType(
     dict.fromkeys(("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns"), INT64)
+    | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}
 )
 """What some sources know of their events and others leave to the facts; kept where it is given.
 
@@ -87,7 +93,7 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     given = {name: type_ for name, type_ in GIVEN.items() if name in columns}
     return pa.table(
         {
-            name: _typed(columns[name], type_) if name in columns else pa.nulls(count, type_)
+            name: typed(columns[name], type_) if name in columns else pa.nulls(count, type_)
             for name, type_ in {**COLUMNS[table], **given}.items()
         }
     )
@@ -98,7 +104,8 @@ def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> p
     return rows.set_column(rows.column_names.index(name), name, values)
 
 
-def _typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """An array in a type of the schema; an index that is negative or too large is unknown."""
     if array.type == type_:
         return array
     if type_ == NAME:

@@ -23,6 +23,7 @@ from profframe.errors import NotATraceError
 from profframe.readers.assembly import assemble
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
+from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
@@ -69,11 +70,11 @@ def read(source: ByteSource) -> RawTrace:
         dropped = sum(document.found[check] for check in DROPS)
         header = _header(document, batches)
         own = _own(document)
-        if own is None:
-            return _of_kineto(assemble(batches, header, quality, dropped, connection))
-        header = _as_exported(header, own)
-        raw = _of_kineto(assemble(batches, header, quality, dropped, connection))
-        return _counted_as_exported(raw, own)
+        if own is not None:
+            header = _as_exported(header, own)
+        raw = assemble(batches, header, quality, dropped, connection)
+        raw = _of_kineto(with_device_args(raw, connection))
+        return raw if own is None else _counted_as_exported(raw, own)
 
 
 def _of_kineto(raw: RawTrace) -> RawTrace:

@@ -23,6 +23,7 @@ from profframe.readers import json_repair
 from profframe.readers.assembly import assemble
 from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.columns import batch_of
+from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, conform, replaced
 from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
@@ -171,7 +172,8 @@ def read(results: Any, told: Told) -> RawTrace:
             quality.note(check, count, "in the arguments of a live event")
         flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
         header = replace(told.header, device_type=device_type_of([*batches, flows]))
-        return assemble([batch], header, quality, 0, connection)
+        raw = assemble([batch], header, quality, 0, connection)
+        return with_device_args(raw, connection)
 
 
 def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:

@@ -1,0 +1,96 @@
+"""The questions that a trace answers: a method of one line for each file of ``sql/``."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from os import PathLike
+from typing import TYPE_CHECKING
+
+from profframe.selection import check_compat
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+class Questions(ABC):
+    """Answers by name; `docs/answers.md` has the columns of each.
+
+    Examples
+    --------
+    >>> Questions.self_times.__doc__
+    'Where the time went, by name and kind.'
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+        """Run an answer of the catalogue."""
+
+    def self_times(self) -> pl.DataFrame:
+        """Where the time went, by name and kind."""
+        return self.answer("self_times")
+
+    def key_averages(
+        self,
+        group_by_input_shape: bool = False,
+        group_by_stack_n: int = 0,
+        group_by_overload_name: bool = False,
+        compat: str | None = None,
+    ) -> pl.DataFrame:
+        """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
+
+        Parameters
+        ----------
+        group_by_input_shape, group_by_stack_n, group_by_overload_name
+            What else makes rows of their own: input shapes, the first n frames of the stack,
+            overloads.
+        compat
+            ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per key, in order of first occurrence; `docs/answers.md` has its columns.
+
+        Raises
+        ------
+        ParameterError
+            A value cannot be used.
+        """
+        check_compat(compat)
+        return self.answer(
+            "key_averages",
+            group_by_input_shape=group_by_input_shape,
+            group_by_stack_n=group_by_stack_n,
+            group_by_overload_name=group_by_overload_name,
+            compat=compat,
+        )
+
+    def total_average(self) -> pl.DataFrame:
+        """All of `key_averages` in one row per (run, rank)."""
+        return self.answer("total_average")
+
+    def kernels(self) -> pl.DataFrame:
+        """Device time by kernel name, and the op that each kernel works for most."""
+        return self.answer("kernels")
+
+    def kernel_types(self) -> pl.DataFrame:
+        """How long the devices computed, communicated and copied, alone and at once."""
+        return self.answer("kernel_types")
+
+    def time_breakdown(self) -> pl.DataFrame:
+        """What the devices did with their time, as a whole (NULL step) and in each step."""
+        return self.answer("time_breakdown")
+
+    def steps(self) -> pl.DataFrame:
+        """When each profiler step ran."""
+        return self.answer("steps")
+
+    def memory_peak(self) -> pl.DataFrame:
+        """When the most memory was allocated on each device, and by which op."""
+        return self.answer("memory_peak")
+
+    def overview(self) -> pl.DataFrame:
+        """What is in each (run, rank)."""
+        return self.answer("overview")
