@@ -88,8 +88,28 @@ class Questions(ABC):
         return self.answer("steps")
 
     def memory_peak(self) -> pl.DataFrame:
-        """When the most memory was allocated on each device, and by which op."""
+        """When the most memory was allocated on each device, by which op, and what stayed."""
         return self.answer("memory_peak")
+
+    def memory_timeline(self, points: int = 1000) -> pl.DataFrame:
+        """Allocated and reserved memory over time, at most ``points`` rows a device (0: all)."""
+        return self.answer("memory_timeline", points=points)
+
+    def unfreed(self, top: int = 100) -> pl.DataFrame:
+        """The ``top`` largest blocks (0: all) of each (run, rank) that were never freed."""
+        return self.answer("unfreed", top=top)
+
+    def memory_bandwidth(self, group_by: str = "direction") -> pl.DataFrame:
+        """How fast memory was copied and filled, by ``"direction"`` or whole ``"name"``."""
+        return self.answer("memory_bandwidth", group_by=group_by)
+
+    def counter_series(self, name: str = "") -> pl.DataFrame:
+        """Every counter over time, or those with ``name`` in their name."""
+        return self.answer("counter_series", name=name)
+
+    def counter_summary(self, name: str = "") -> pl.DataFrame:
+        """Range and time-weighted mean of every counter, or of those with ``name`` in it."""
+        return self.answer("counter_summary", name=name)
 
     def overview(self) -> pl.DataFrame:
         """What is in each (run, rank)."""

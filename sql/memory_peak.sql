@@ -1,6 +1,8 @@
--- memory_peak: the moment when the most memory was allocated, and the op that asked for it.
+-- memory_peak: the moment when the most memory was allocated, the op that asked for it, and what was never freed.
 -- One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
+-- `unfreed` has the blocks that were never freed.
+-- In a bare shell read `sql/_memory.sql` first.
 -- needs: events, memory
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
@@ -11,18 +13,20 @@
 -- time_ns          BIGINT   ns     when, on the clock that traces.clock names
 -- op_id            BIGINT          event_id of the innermost host op around the record; NULL where there is none
 -- op_name          VARCHAR         name of that op
+-- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL for none
+-- annotation_name  VARCHAR         name of that annotation
+-- unfreed_blocks   BIGINT          blocks allocated in the trace and never freed in it; NULL where no address is known
+-- unfreed_bytes    BIGINT   bytes  their bytes
 WITH records AS (
-    SELECT
-        *,
-        sum(bytes) OVER (
-            PARTITION BY run, rank, device_type, device
-            ORDER BY time_ns NULLS LAST
-            RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-        ) AS since_start_bytes
-    FROM memory
+    SELECT * FROM memory_records(memory)
+),
+unfreed AS (
+    SELECT run, rank, device_type, device, count(*) AS blocks, sum(bytes) AS bytes
+    FROM unfreed_blocks(memory)
+    GROUP BY ALL
 ),
 peaks AS (
-    SELECT *
+    SELECT *, count(address) OVER (PARTITION BY run, rank, device_type, device) AS addresses
     FROM records
     QUALIFY row_number() OVER (
         PARTITION BY run, rank, device_type, device
@@ -33,7 +37,8 @@ peaks AS (
             op_id NULLS LAST,
             address NULLS LAST,
             bytes NULLS LAST,
-            total_reserved_bytes NULLS LAST
+            total_reserved_bytes NULLS LAST,
+            thread
     ) = 1
 )
 SELECT
@@ -41,12 +46,23 @@ SELECT
     peaks.rank,
     peaks.device_type,
     peaks.device,
-    coalesce(peaks.total_allocated_bytes, try_cast(peaks.since_start_bytes AS BIGINT)) AS allocated_bytes,
+    peaks.allocated_bytes,
     peaks.total_reserved_bytes AS reserved_bytes,
     peaks.time_ns,
     peaks.op_id,
-    op.name AS op_name
+    op.name AS op_name,
+    around.annotation_id,
+    around.annotation_name,
+    CASE WHEN peaks.addresses > 0 THEN coalesce(unfreed.blocks, 0) END AS unfreed_blocks,
+    CASE WHEN peaks.addresses > 0 THEN coalesce(try_cast(unfreed.bytes AS BIGINT), 0) END AS unfreed_bytes
 FROM peaks
 LEFT JOIN events AS op
     ON peaks.run = op.run AND peaks.rank = op.rank AND peaks.op_id = op.event_id
+LEFT JOIN annotations_around('peaks', 'events') AS around
+    ON peaks.run = around.run AND peaks.rank = around.rank AND peaks.thread = around.thread AND peaks.time_ns = around.time_ns
+LEFT JOIN unfreed
+    ON peaks.run = unfreed.run
+    AND peaks.rank = unfreed.rank
+    AND peaks.device_type IS NOT DISTINCT FROM unfreed.device_type
+    AND peaks.device IS NOT DISTINCT FROM unfreed.device
 ORDER BY peaks.run, peaks.rank, peaks.device_type NULLS LAST, peaks.device NULLS LAST

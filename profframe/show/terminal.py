@@ -36,6 +36,8 @@ _NUMBERS_AS_NAMES: Final = frozenset({"rank", "device", "stream", "thread", "ste
 _ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
     ("_ns", units.duration, ""),
     ("_bytes", units.size, ""),
+    ("bytes", units.size, "bytes"),
+    ("bytes_per_s", units.rate, "rate"),
     ("share", units.share, "%"),
 )
 """Ending of a column's name, how its values are shown, and what stands in the ending's place."""

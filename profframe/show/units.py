@@ -59,6 +59,17 @@ def size(number: float) -> str:
     return f"{value / 1024:,.2f} PiB"
 
 
+def rate(bytes_per_s: float) -> str:
+    """Bytes per second in steps of 1024.
+
+    Examples
+    --------
+    >>> rate(1536), rate(3 << 30)
+    ('1.50 KiB/s', '3.00 GiB/s')
+    """
+    return f"{size(bytes_per_s).rstrip()}/s"
+
+
 def share(part: float) -> str:
     """A share from 0 to 1, as percent.
 

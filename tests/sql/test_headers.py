@@ -44,7 +44,8 @@ class TestHeader:
                     unit
                     for pattern, unit in (
                         (r".*_ns", "ns"),
-                        (r".*_bytes", "bytes"),
+                        (r"(.*_)?bytes", "bytes"),
+                        (r"(.*_)?bytes_per_s", "bytes/s"),
                         (r"(.*_)?share", "0..1"),
                         (r".*flops", "FLOP"),
                     )
@@ -65,7 +66,7 @@ class TestHeader:
                 run(connection, answer)
 
     def test_every_variable_is_a_parameter_with_its_default(self, answer: Answer) -> None:
-        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?(\w+)'?\)", answer.sql))
+        used = set(re.findall(r"coalesce\(getvariable\('(\w+)'\), '?(\w*)'?\)", answer.sql))
         declared = {(p.name, str(p.default).lower()) for p in answer.parameters}
         assert used == declared
         assert answer.sql.count("getvariable") == len(
@@ -96,12 +97,27 @@ def test_columns_are_fixed() -> None:
         "device_bytes self_device_bytes torch_flops"
     )
     assert columns == {
+        "counter_series": "name series pid thread counter_id time_ns value",
+        "counter_summary": (
+            "name series pid counter_id samples start_ns span_ns "
+            "mean_value min_value max_value last_value"
+        ),
         "kernel_types": "classes total_ns share",
         "kernels": "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share",
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"
         ),
-        "memory_peak": "device_type device allocated_bytes reserved_bytes time_ns op_id op_name",
+        "memory_bandwidth": (
+            "device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s "
+            "busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share"
+        ),
+        "memory_peak": (
+            "device_type device allocated_bytes reserved_bytes time_ns op_id op_name "
+            "annotation_id annotation_name unfreed_blocks unfreed_bytes"
+        ),
+        "memory_timeline": (
+            "device_type device time_ns bytes allocated_bytes reserved_bytes op_id op_name"
+        ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "steps": "step start_ns dur_ns",
@@ -110,6 +126,9 @@ def test_columns_are_fixed() -> None:
             "hidden_communication_ns hidden_copy_ns"
         ),
         "total_average": f"name {sums}",
+        "unfreed": (
+            "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"
+        ),
     }
 
 

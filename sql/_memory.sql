@@ -1,0 +1,70 @@
+-- Allocator records.
+
+-- memory_records: each record with `allocated_bytes`, what is allocated on its device after it, and `since_start_bytes`, the sum
+-- of bytes since the trace began, records of one instant taken together, which allocated_bytes is where the source has no total.
+CREATE OR REPLACE TEMP MACRO memory_records(memory) AS TABLE
+SELECT
+    *,
+    sum(bytes) OVER (
+        PARTITION BY run, rank, device_type, device
+        ORDER BY time_ns NULLS LAST
+        RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    ) AS since_start_bytes,
+    coalesce(total_allocated_bytes, try_cast(since_start_bytes AS BIGINT)) AS allocated_bytes
+FROM query_table(memory);
+
+-- unfreed_blocks: the last allocation of each address that no free follows. An earlier one of that address has been freed,
+-- whether or not there is a record of it. Within one instant frees come first where the address was allocated before, else last.
+CREATE OR REPLACE TEMP MACRO unfreed_blocks(memory) AS TABLE
+WITH instants AS (
+    SELECT
+        run, rank, device_type, device, address, time_ns,
+        sum(sign(bytes)) AS change,
+        max({bytes: bytes, op_id: op_id, thread: thread}) FILTER (bytes > 0) AS block
+    FROM query_table(memory)
+    WHERE address IS NOT NULL AND time_ns IS NOT NULL AND bytes <> 0
+    GROUP BY ALL
+),
+last_blocks AS (
+    SELECT
+        run, rank, device_type, device, address,
+        max(time_ns) FILTER (block IS NOT NULL) AS time_ns,
+        arg_max(block, time_ns) FILTER (block IS NOT NULL) AS block
+    FROM instants
+    GROUP BY ALL
+    HAVING arg_max(change, time_ns) FILTER (change <> 0) > 0
+)
+SELECT run, rank, device_type, device, address, time_ns, block.bytes AS bytes, block.op_id AS op_id, block.thread AS thread
+FROM last_blocks;
+
+-- annotations_around: the innermost user annotation around each moment (run, rank, thread, time_ns) of a relation: on the thread,
+-- else the one on any thread that started last. An annotation holds its start and its end. Moments in none have no row.
+CREATE OR REPLACE TEMP MACRO annotations_around(moments, events) AS TABLE
+WITH asked AS (
+    SELECT DISTINCT run, rank, thread, time_ns FROM query_table(moments)
+),
+annotations AS (
+    SELECT run, rank, thread, event_id, name, depth, start_ns, start_ns + dur_ns AS end_ns
+    FROM query_table(events)
+    WHERE kind = 'annotation'
+),
+innermost AS (
+    SELECT
+        asked.*,
+        max({
+            is_own: annotations.thread = asked.thread,
+            start_ns: annotations.start_ns,
+            depth: coalesce(annotations.depth, -1),
+            event_id: annotations.event_id,
+            name: annotations.name
+        }) AS found
+    FROM asked
+    JOIN annotations
+        ON asked.run = annotations.run
+        AND asked.rank = annotations.rank
+        AND annotations.start_ns <= asked.time_ns
+        AND asked.time_ns <= annotations.end_ns
+    GROUP BY ALL
+)
+SELECT run, rank, thread, time_ns, found.event_id AS annotation_id, found.name AS annotation_name
+FROM innermost;

@@ -1,0 +1,45 @@
+-- counter_summary: range and time-weighted mean of every counter.
+-- One row per (run, rank, name, series, pid, counter_id), in this order.
+-- A value holds until the next one, so the last holds for no time; what is not a number, or has no time, is in no mean.
+-- needs: counters
+-- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
+-- run         VARCHAR      run that the trace belongs to
+-- rank        INTEGER      rank within the run
+-- name        VARCHAR      name of the counter; NULL where the source has none
+-- series      VARCHAR      which of the counter's values; NULL where the source has no value
+-- pid         VARCHAR      the source's process id, as text; NULL where it does not say
+-- counter_id  VARCHAR      id that tells counters of one name apart; NULL where the source has none
+-- samples     BIGINT       number of values
+-- start_ns    BIGINT   ns  time of the first value, on the clock that traces.clock names
+-- span_ns     BIGINT   ns  first value to last
+-- mean_value  DOUBLE       mean over that time, in the source's unit; NULL where no time passes
+-- min_value   DOUBLE       smallest value
+-- max_value   DOUBLE       largest value
+-- last_value  DOUBLE       value at the end; of one instant the largest
+WITH held AS (
+    SELECT
+        run, rank, name, series, pid, counter_id, time_ns, value,
+        lead(time_ns) OVER (
+            PARTITION BY run, rank, name, series, pid, counter_id
+            ORDER BY time_ns NULLS LAST, value NULLS FIRST
+        ) - time_ns AS held_ns
+    FROM counters
+    WHERE coalesce(getvariable('name'), '') = '' OR contains(name, coalesce(getvariable('name'), ''))
+)
+SELECT
+    run,
+    rank,
+    name,
+    series,
+    pid,
+    counter_id,
+    count(*) AS samples,
+    min(time_ns) AS start_ns,
+    max(time_ns) - min(time_ns) AS span_ns,
+    sum(value * held_ns) / nullif(sum(held_ns) FILTER (value IS NOT NULL), 0) AS mean_value,
+    min(value) AS min_value,
+    max(value) AS max_value,
+    max({time_ns: time_ns, value: value}) FILTER (time_ns IS NOT NULL AND value IS NOT NULL).value AS last_value
+FROM held
+GROUP BY run, rank, name, series, pid, counter_id
+ORDER BY run, rank, name NULLS LAST, series NULLS LAST, pid NULLS LAST, counter_id NULLS LAST
