@@ -16,10 +16,27 @@ CASE
     WHEN is_busy(kind) THEN 'compute'
 END;
 
+-- device_work: one row per slice that keeps a device busy, with its end and its class.
+-- A class is found once per name, not once per row.
+CREATE OR REPLACE TEMP MACRO device_work(events) AS TABLE
+WITH work AS (
+    SELECT
+        run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, start_ns + dur_ns AS end_ns,
+        step, launch_id, op_id, correlation, bytes, collective, process_group
+    FROM query_table(events)
+    WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
+),
+classes AS (
+    SELECT kind, name, device_class(kind, name) AS class
+    FROM (SELECT DISTINCT kind, name FROM work)
+)
+SELECT work.*, classes.class
+FROM work
+JOIN classes ON work.kind = classes.kind AND work.name IS NOT DISTINCT FROM classes.name;
+
 -- device_intervals: what keeps the devices of each (run, rank) busy, for interval_masks: bit 1 compute, 2 communication, 4 copy.
 CREATE OR REPLACE TEMP MACRO device_intervals(events) AS TABLE
 SELECT
-    {'run': run, 'rank': rank} AS key, start_ns, start_ns + dur_ns AS end_ns,
-    CASE device_class(kind, name) WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
-FROM query_table(events)
-WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
+    {'run': run, 'rank': rank} AS key, start_ns, end_ns,
+    CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
+FROM device_work(events);

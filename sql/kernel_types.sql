@@ -14,7 +14,7 @@ WITH busy AS (
 ),
 times AS (
     SELECT key.run AS run, key.rank AS rank, mask, sum(end_ns - start_ns) AS total_ns
-    FROM interval_masks('busy')
+    FROM interval_moments('busy')
     WHERE mask > 0
     GROUP BY key, mask
 )

@@ -35,34 +35,74 @@ windows AS (
     SEMI JOIN whole ON marks.run = whole.run AND marks.rank = whole.rank
     WHERE marks.start_ns IS NOT NULL AND marks.dur_ns IS NOT NULL
 ),
-stretches AS (
-    SELECT key.run AS run, key.rank AS rank, start_ns, end_ns, mask
-    FROM interval_masks('busy')
+edges AS (
+    SELECT *, count(*) OVER (PARTITION BY run, rank ORDER BY at_ns) AS marks
+    FROM (
+        SELECT *, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
+        FROM windows
+        WHERE start_ns < end_ns
+    )
 ),
-parts AS (
+marked AS (
+    FROM busy
+    UNION ALL
+    SELECT {'run': run, 'rank': rank} AS key, start_ns, end_ns, 0 AS bit
+    FROM windows
+),
+-- From one edge of a window to the next.
+sections AS (
+    SELECT
+        key.run AS run, key.rank AS rank, marks,
+        sum(end_ns - start_ns) FILTER (mask & 1 > 0) AS compute_ns,
+        sum(end_ns - start_ns) FILTER (mask & 3 = 2) AS exposed_communication_ns,
+        sum(end_ns - start_ns) FILTER (mask = 4) AS exposed_copy_ns,
+        sum(end_ns - start_ns) FILTER (mask & 3 = 3) AS hidden_communication_ns,
+        sum(end_ns - start_ns) FILTER (mask > 4) AS hidden_copy_ns
+    FROM interval_moments('marked')
+    WHERE mask > 0
+    GROUP BY key, marks
+),
+-- Until each edge, so that what is in a window is a difference.
+until_edge AS (
+    SELECT
+        run, rank, marks,
+        sum(compute_ns) OVER before AS compute_ns,
+        sum(exposed_communication_ns) OVER before AS exposed_communication_ns,
+        sum(exposed_copy_ns) OVER before AS exposed_copy_ns,
+        sum(hidden_communication_ns) OVER before AS hidden_communication_ns,
+        sum(hidden_copy_ns) OVER before AS hidden_copy_ns
+    FROM (SELECT DISTINCT run, rank, marks FROM edges)
+    LEFT JOIN sections USING (run, rank, marks)
+    WINDOW before AS (PARTITION BY run, rank ORDER BY marks ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+added AS (
     SELECT
         windows.*,
-        stretches.mask,
-        least(windows.end_ns, stretches.end_ns) - greatest(windows.start_ns, stretches.start_ns) AS part_ns
+        windows.end_ns - windows.start_ns AS span_ns,
+        coalesce(sum(sign * compute_ns), 0)::BIGINT AS compute_ns,
+        coalesce(sum(sign * exposed_communication_ns), 0)::BIGINT AS exposed_communication_ns,
+        coalesce(sum(sign * exposed_copy_ns), 0)::BIGINT AS exposed_copy_ns,
+        coalesce(sum(sign * hidden_communication_ns), 0)::BIGINT AS hidden_communication_ns,
+        coalesce(sum(sign * hidden_copy_ns), 0)::BIGINT AS hidden_copy_ns
     FROM windows
-    LEFT JOIN stretches
-        ON windows.run = stretches.run
-        AND windows.rank = stretches.rank
-        AND stretches.start_ns < windows.end_ns
-        AND windows.start_ns < stretches.end_ns
-        AND stretches.mask > 0
+    LEFT JOIN edges
+        ON windows.run = edges.run
+        AND windows.rank = edges.rank
+        AND windows.event_id IS NOT DISTINCT FROM edges.event_id
+    LEFT JOIN until_edge
+        ON edges.run = until_edge.run AND edges.rank = until_edge.rank AND edges.marks = until_edge.marks
+    GROUP BY ALL
 )
 SELECT
     run,
     rank,
     step,
-    end_ns - start_ns AS span_ns,
-    coalesce(sum(part_ns) FILTER (mask & 1 > 0), 0)::BIGINT AS compute_ns,
-    coalesce(sum(part_ns) FILTER (mask & 3 = 2), 0)::BIGINT AS exposed_communication_ns,
-    coalesce(sum(part_ns) FILTER (mask = 4), 0)::BIGINT AS exposed_copy_ns,
-    (end_ns - start_ns - coalesce(sum(part_ns) FILTER (mask > 0), 0))::BIGINT AS idle_ns,
-    coalesce(sum(part_ns) FILTER (mask & 3 = 3), 0)::BIGINT AS hidden_communication_ns,
-    coalesce(sum(part_ns) FILTER (mask > 4), 0)::BIGINT AS hidden_copy_ns
-FROM parts
-GROUP BY run, rank, event_id, step, start_ns, end_ns
+    span_ns,
+    compute_ns,
+    exposed_communication_ns,
+    exposed_copy_ns,
+    span_ns - compute_ns - exposed_communication_ns - exposed_copy_ns AS idle_ns,
+    hidden_communication_ns,
+    hidden_copy_ns
+FROM added
 ORDER BY run, rank, event_id IS NOT NULL, start_ns, event_id
