@@ -165,10 +165,10 @@ def prepare(
     for parameter in answer.parameters:
         value = values.get(parameter.name)
         if value is None:
-            connection.execute(f"RESET VARIABLE {parameter.name}")
+            connection.execute(f'RESET VARIABLE "{parameter.name}"')
         else:
             connection.execute(
-                f"SET VARIABLE {parameter.name} = CAST(? AS {parameter.type})", [value]
+                f'SET VARIABLE "{parameter.name}" = CAST(? AS {parameter.type})', [value]
             )
 
 

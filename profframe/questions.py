@@ -71,9 +71,20 @@ class Questions(ABC):
         """All of `key_averages` in one row per (run, rank)."""
         return self.answer("total_average")
 
-    def kernels(self) -> pl.DataFrame:
-        """Device time by kernel name, and the op that each kernel works for most."""
-        return self.answer("kernels")
+    def kernels(self, by: str = "name", top: int = 0, copies: bool = False) -> pl.DataFrame:
+        """Device time by kernel name, and the op that each kernel works for most.
+
+        Parameters
+        ----------
+        by
+            ``"name"``, ``"short_name"`` (no return type, template arguments and parameters) or
+            ``"class"`` (compute, communication, copy).
+        top
+            Keep the largest so many of each rank, and one row ``others`` for the rest; 0: all.
+        copies
+            Copies and fills of memory, too.
+        """
+        return self.answer("kernels", by=by, top=top, copies=copies)
 
     def kernel_types(self) -> pl.DataFrame:
         """How long the devices computed, communicated and copied, alone and at once."""

@@ -1,59 +1,130 @@
 -- kernels: device time by kernel name, and the op that each kernel works for most.
--- One row per (run, rank, name), the largest total_ns first, then by run, rank, name.
--- Kernels only: copies and fills of memory are the kinds memcpy and memset in self_times.
+-- One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name, class; `others` last.
+-- Kernels only, unless copies and fills of memory are asked for: then they are in the shares, too. All names have a row.
+-- Fills are computation. Communication is known by the names of its kernels.
+-- In a bare shell read `sql/_devices.sql` and `sql/_kernel_names.sql` first.
 -- needs: events
+-- parameter by      VARCHAR(name|short_name|class) = name  short_name: without return type, template arguments, parameters
+-- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all
+-- parameter copies  BOOLEAN = false                        copies and fills of memory, too
 -- run           VARCHAR        run that the trace belongs to
 -- rank          INTEGER        rank within the run
--- name          VARCHAR        name of the kernel; NULL where the source has none
+-- name          VARCHAR        name, short name or class of the kernels; NULL where the source has none
 -- calls         BIGINT         number of executions
 -- total_ns      BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
 -- mean_ns       BIGINT   ns    mean duration, rounded half up
 -- std_ns        BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
 -- min_ns        BIGINT   ns    shortest duration
 -- max_ns        BIGINT   ns    longest duration
--- share         DOUBLE   0..1  total_ns over all kernels of the run and rank; NULL where that is 0
+-- share         DOUBLE   0..1  total_ns over all rows of the run and rank; NULL where that is 0
 -- top_op        VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL where no op is known
 -- top_op_share  DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
-WITH launched AS (
-    SELECT
-        kernel.run,
-        kernel.rank,
-        kernel.name,
-        kernel.dur_ns,
-        op.name AS op,
-        sum(kernel.dur_ns) OVER (PARTITION BY kernel.run, kernel.rank, kernel.name, op.name) AS op_ns
-    FROM events AS kernel
-    LEFT JOIN events AS op
-        ON kernel.run = op.run AND kernel.rank = op.rank AND kernel.op_id = op.event_id
-    WHERE kernel.kind = 'kernel'
+-- class         VARCHAR        compute, communication or copy; NULL in `others`
+-- class_share   DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
+WITH slices AS MATERIALIZED (
+    SELECT run, rank, kind, name, dur_ns, op_id
+    FROM events
+    WHERE is_busy(kind) AND (kind = 'kernel' OR coalesce(getvariable('copies'), false))
 ),
-named AS (
+names AS MATERIALIZED (
+    SELECT *, dense_rank() OVER (ORDER BY label, class) AS label_id
+    FROM (
+        SELECT
+            kind,
+            name,
+            device_class(kind, name) AS class,
+            CASE coalesce(getvariable('by'), 'name')
+                WHEN 'name' THEN name
+                WHEN 'short_name' THEN short_name(kind, name)
+                ELSE device_class(kind, name)
+            END AS label
+        FROM (SELECT DISTINCT kind, name FROM slices)
+    )
+),
+labelled AS MATERIALIZED (
+    SELECT slices.run, slices.rank, names.label_id, slices.dur_ns, slices.op_id
+    FROM slices
+    JOIN names ON slices.kind = names.kind AND slices.name IS NOT DISTINCT FROM names.name
+),
+labels AS (
+    SELECT sums.*, names.label, names.class
+    FROM (SELECT run, rank, label_id, sum(dur_ns) AS total_ns FROM labelled GROUP BY run, rank, label_id) AS sums
+    JOIN (SELECT DISTINCT label_id, label, class FROM names) AS names ON sums.label_id = names.label_id
+),
+ranked AS (
+    SELECT
+        *,
+        sum(total_ns) OVER (PARTITION BY run, rank) AS all_ns,
+        sum(total_ns) OVER (PARTITION BY run, rank, class) AS class_ns,
+        row_number() OVER (PARTITION BY run, rank ORDER BY total_ns DESC NULLS LAST, label NULLS LAST, class) AS place
+    FROM labels
+),
+placed AS MATERIALIZED (
+    SELECT
+        * REPLACE (
+            CASE WHEN place > coalesce(getvariable('top'), 0) AND coalesce(getvariable('top'), 0) > 0 THEN 0 ELSE place END
+                AS place
+        )
+    FROM ranked
+),
+members AS MATERIALIZED (
+    SELECT labelled.run, labelled.rank, placed.place, labelled.dur_ns, labelled.op_id
+    FROM labelled
+    JOIN placed ON labelled.run = placed.run AND labelled.rank = placed.rank AND labelled.label_id = placed.label_id
+),
+tops AS (
+    SELECT run, rank, place, min({less_ns: -op_ns, op: op}) AS top
+    FROM (
+        SELECT members.run, members.rank, members.place, op.name AS op, sum(members.dur_ns) AS op_ns
+        FROM members
+        JOIN events AS op ON members.run = op.run AND members.rank = op.rank AND members.op_id = op.event_id
+        WHERE op.name IS NOT NULL
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+),
+times AS (
     SELECT
         run,
         rank,
-        name,
+        place,
         count(*) AS calls,
         sum(dur_ns) AS total_ns,
         ((2 * sum(dur_ns) + count(dur_ns)) // nullif(2 * count(dur_ns), 0))::BIGINT AS mean_ns,
         round(stddev_samp(dur_ns))::BIGINT AS std_ns,
         min(dur_ns) AS min_ns,
-        max(dur_ns) AS max_ns,
-        min({less_ns: -op_ns, op: op}) FILTER (WHERE op IS NOT NULL) AS top
-    FROM launched
-    GROUP BY run, rank, name
+        max(dur_ns) AS max_ns
+    FROM members
+    GROUP BY run, rank, place
+),
+rows AS (
+    SELECT
+        run,
+        rank,
+        place,
+        CASE WHEN place = 0 THEN 'others' ELSE any_value(label) END AS name,
+        CASE WHEN place > 0 THEN any_value(class) END AS class,
+        CASE WHEN place > 0 THEN any_value(class_ns) END AS class_ns,
+        any_value(all_ns) AS all_ns
+    FROM placed
+    GROUP BY run, rank, place
 )
 SELECT
-    run,
-    rank,
-    name,
-    calls,
-    try_cast(total_ns AS BIGINT) AS total_ns,
-    mean_ns,
-    std_ns,
-    min_ns,
-    max_ns,
-    total_ns / nullif(sum(total_ns) OVER (PARTITION BY run, rank), 0) AS share,
-    top.op AS top_op,
-    -top.less_ns / nullif(total_ns, 0) AS top_op_share
-FROM named
-ORDER BY named.total_ns DESC NULLS LAST, run, rank, name NULLS LAST
+    rows.run,
+    rows.rank,
+    rows.name,
+    times.calls,
+    try_cast(times.total_ns AS BIGINT) AS total_ns,
+    times.mean_ns,
+    times.std_ns,
+    times.min_ns,
+    times.max_ns,
+    times.total_ns / nullif(rows.all_ns, 0) AS share,
+    tops.top.op AS top_op,
+    -tops.top.less_ns / nullif(times.total_ns, 0) AS top_op_share,
+    rows.class,
+    times.total_ns / nullif(rows.class_ns, 0) AS class_share
+FROM rows
+JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
+LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place
+ORDER BY rows.place = 0, times.total_ns DESC NULLS LAST, rows.run, rows.rank, rows.name NULLS LAST, rows.class

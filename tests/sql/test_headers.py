@@ -103,7 +103,10 @@ def test_columns_are_fixed() -> None:
             "mean_value min_value max_value last_value"
         ),
         "kernel_types": "classes total_ns share",
-        "kernels": "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share",
+        "kernels": (
+            "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
+            "class class_share"
+        ),
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"
         ),
