@@ -1,31 +1,67 @@
 -- Allocator records.
 
--- memory_records: each record with `allocated_bytes`, what is allocated on its device after it, and `since_start_bytes`, the sum
--- of bytes since the trace began, records of one instant taken together, which allocated_bytes is where the source has no total.
+-- memory_records: each record with `allocated_bytes`, what is allocated on its device after it: the source's total, or where it
+-- gives none the sum of bytes since the trace began, records of one instant taken together.
 CREATE OR REPLACE TEMP MACRO memory_records(memory) AS TABLE
-SELECT
-    *,
-    sum(bytes) OVER (
-        PARTITION BY run, rank, device_type, device
-        ORDER BY time_ns NULLS LAST
-        RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS since_start_bytes,
-    coalesce(total_allocated_bytes, try_cast(since_start_bytes AS BIGINT)) AS allocated_bytes
-FROM query_table(memory);
+WITH without_totals AS MATERIALIZED (
+    SELECT DISTINCT run, rank, device_type, device FROM query_table(memory) WHERE total_allocated_bytes IS NULL
+),
+summed AS (
+    SELECT
+        records.*,
+        sum(bytes) OVER (
+            PARTITION BY records.run, records.rank, records.device_type, records.device
+            ORDER BY time_ns NULLS LAST
+            RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS since_start_bytes
+    FROM query_table(memory) AS records
+    SEMI JOIN without_totals AS lacking
+        ON records.run = lacking.run
+        AND records.rank = lacking.rank
+        AND records.device_type IS NOT DISTINCT FROM lacking.device_type
+        AND records.device IS NOT DISTINCT FROM lacking.device
+)
+SELECT *, total_allocated_bytes AS allocated_bytes FROM query_table(memory) WHERE total_allocated_bytes IS NOT NULL
+UNION ALL
+SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
 -- unfreed_blocks: the last allocation of each address that no free follows. An earlier one of that address has been freed,
 -- whether or not there is a record of it. Within one instant frees come first where the address was allocated before, else last.
 CREATE OR REPLACE TEMP MACRO unfreed_blocks(memory) AS TABLE
-WITH instants AS (
+WITH records AS (
+    SELECT run, rank, device_type, device, address, time_ns, bytes, op_id, thread
+    FROM query_table(memory)
+    WHERE address IS NOT NULL AND time_ns IS NOT NULL AND bytes <> 0
+),
+addresses AS MATERIALIZED (
+    SELECT
+        run, rank, device_type, device, address,
+        max(time_ns) FILTER (bytes > 0) AS allocated_ns,
+        max(time_ns) FILTER (bytes < 0) AS freed_ns
+    FROM records
+    GROUP BY ALL
+    HAVING allocated_ns >= coalesce(freed_ns, allocated_ns)
+),
+found AS (
+    SELECT records.*
+    FROM records
+    JOIN addresses
+        ON records.run = addresses.run
+        AND records.rank = addresses.rank
+        AND records.device_type IS NOT DISTINCT FROM addresses.device_type
+        AND records.device IS NOT DISTINCT FROM addresses.device
+        AND records.address = addresses.address
+        AND (records.time_ns = addresses.allocated_ns OR addresses.allocated_ns = addresses.freed_ns)
+),
+instants AS (
     SELECT
         run, rank, device_type, device, address, time_ns,
         sum(sign(bytes)) AS change,
         max({bytes: bytes, op_id: op_id, thread: thread}) FILTER (bytes > 0) AS block
-    FROM query_table(memory)
-    WHERE address IS NOT NULL AND time_ns IS NOT NULL AND bytes <> 0
+    FROM found
     GROUP BY ALL
 ),
-last_blocks AS (
+blocks AS (
     SELECT
         run, rank, device_type, device, address,
         max(time_ns) FILTER (block IS NOT NULL) AS time_ns,
@@ -35,7 +71,7 @@ last_blocks AS (
     HAVING arg_max(change, time_ns) FILTER (change <> 0) > 0
 )
 SELECT run, rank, device_type, device, address, time_ns, block.bytes AS bytes, block.op_id AS op_id, block.thread AS thread
-FROM last_blocks;
+FROM blocks;
 
 -- annotations_around: the innermost user annotation around each moment (run, rank, thread, time_ns) of a relation: on the thread,
 -- else the one on any thread that started last. An annotation holds its start and its end. Moments in none have no row.

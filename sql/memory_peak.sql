@@ -17,7 +17,7 @@
 -- annotation_name  VARCHAR         name of that annotation
 -- unfreed_blocks   BIGINT          blocks allocated in the trace and never freed in it; NULL where no address is known
 -- unfreed_bytes    BIGINT   bytes  their bytes
-WITH records AS (
+WITH records AS MATERIALIZED (
     SELECT * FROM memory_records(memory)
 ),
 unfreed AS (
@@ -25,14 +25,28 @@ unfreed AS (
     FROM unfreed_blocks(memory)
     GROUP BY ALL
 ),
-peaks AS (
-    SELECT *, count(address) OVER (PARTITION BY run, rank, device_type, device) AS addresses
+devices AS (
+    SELECT
+        run, rank, device_type, device,
+        coalesce(max(total_allocated_bytes), max(allocated_bytes)) AS peak_bytes,
+        count(total_allocated_bytes) > 0 AS has_totals,
+        count(address) > 0 AS has_addresses
     FROM records
+    GROUP BY ALL
+),
+peaks AS (
+    SELECT records.*, devices.has_addresses
+    FROM records
+    JOIN devices
+        ON records.run = devices.run
+        AND records.rank = devices.rank
+        AND records.device_type IS NOT DISTINCT FROM devices.device_type
+        AND records.device IS NOT DISTINCT FROM devices.device
+        AND records.allocated_bytes IS NOT DISTINCT FROM devices.peak_bytes
+        AND (records.total_allocated_bytes IS NOT NULL OR NOT devices.has_totals)
     QUALIFY row_number() OVER (
-        PARTITION BY run, rank, device_type, device
+        PARTITION BY records.run, records.rank, records.device_type, records.device
         ORDER BY
-            total_allocated_bytes DESC NULLS LAST,
-            CASE WHEN total_allocated_bytes IS NULL THEN since_start_bytes END DESC NULLS LAST,
             time_ns NULLS LAST,
             op_id NULLS LAST,
             address NULLS LAST,
@@ -53,8 +67,8 @@ SELECT
     op.name AS op_name,
     around.annotation_id,
     around.annotation_name,
-    CASE WHEN peaks.addresses > 0 THEN coalesce(unfreed.blocks, 0) END AS unfreed_blocks,
-    CASE WHEN peaks.addresses > 0 THEN coalesce(try_cast(unfreed.bytes AS BIGINT), 0) END AS unfreed_bytes
+    CASE WHEN peaks.has_addresses THEN coalesce(unfreed.blocks, 0) END AS unfreed_blocks,
+    CASE WHEN peaks.has_addresses THEN coalesce(try_cast(unfreed.bytes AS BIGINT), 0) END AS unfreed_bytes
 FROM peaks
 LEFT JOIN events AS op
     ON peaks.run = op.run AND peaks.rank = op.rank AND peaks.op_id = op.event_id

@@ -17,34 +17,51 @@
 -- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL where the source does not say
 -- op_id            BIGINT          event_id of the innermost host op around the record; NULL where there is none
 -- op_name          VARCHAR         name of that op
-WITH placed AS (
-    SELECT
-        *,
-        coalesce(getvariable('points'), 1000)::HUGEINT AS points,
-        count(*) OVER of_device AS records,
-        (time_ns::HUGEINT - min(time_ns) OVER of_device) * points
-        // (max(time_ns) OVER of_device - min(time_ns) OVER of_device + 1) AS part
-    FROM memory_records(memory)
-    WHERE time_ns IS NOT NULL
-    WINDOW of_device AS (PARTITION BY run, rank, device_type, device)
+WITH records AS MATERIALIZED (
+    SELECT * FROM memory_records(memory) WHERE time_ns IS NOT NULL
 ),
-ranked AS (
+devices AS (
     SELECT
-        *,
-        row_number() OVER (
-            PARTITION BY run, rank, device_type, device, part
-            ORDER BY
-                allocated_bytes DESC NULLS LAST,
-                time_ns,
-                op_id NULLS LAST,
-                address NULLS LAST,
-                bytes NULLS LAST,
-                total_reserved_bytes NULLS LAST
-        ) AS place
+        run, rank, device_type, device,
+        count(*) AS records,
+        min(time_ns) AS start_ns,
+        max(time_ns) - min(time_ns) + 1 AS span_ns,
+        coalesce(getvariable('points'), 1000) AS points
+    FROM records
+    GROUP BY ALL
+    HAVING points > 0 AND records > points
+),
+placed AS MATERIALIZED (
+    SELECT records.*, ((records.time_ns - devices.start_ns)::HUGEINT * devices.points // devices.span_ns)::BIGINT AS part
+    FROM records
+    LEFT JOIN devices
+        ON records.run = devices.run
+        AND records.rank = devices.rank
+        AND records.device_type IS NOT DISTINCT FROM devices.device_type
+        AND records.device IS NOT DISTINCT FROM devices.device
+),
+parts AS (
+    SELECT run, rank, device_type, device, part, max(allocated_bytes) AS peak_bytes
     FROM placed
+    WHERE part IS NOT NULL
+    GROUP BY ALL
 ),
 kept AS (
-    SELECT * FROM ranked WHERE points <= 0 OR records <= points OR place = 1
+    SELECT placed.* FROM placed WHERE part IS NULL
+    UNION ALL
+    SELECT placed.*
+    FROM placed
+    JOIN parts
+        ON placed.run = parts.run
+        AND placed.rank = parts.rank
+        AND placed.device_type IS NOT DISTINCT FROM parts.device_type
+        AND placed.device IS NOT DISTINCT FROM parts.device
+        AND placed.part = parts.part
+        AND placed.allocated_bytes IS NOT DISTINCT FROM parts.peak_bytes
+    QUALIFY row_number() OVER (
+        PARTITION BY placed.run, placed.rank, placed.device_type, placed.device, placed.part
+        ORDER BY time_ns, op_id NULLS LAST, address NULLS LAST, bytes NULLS LAST, total_reserved_bytes NULLS LAST
+    ) = 1
 )
 SELECT
     kept.run,
