@@ -41,12 +41,12 @@ def with_device_args(raw: RawTrace, connection: duckdb.DuckDBPyConnection) -> Ra
     """Add what is found; few slices have any of it, so only their arguments are parsed again."""
     events = raw.tables["events"]
     wanted = pc.or_(pc.is_valid(events["device"]), _is_record(events["name"]))
-    rows = pc.indices_nonzero(wanted)
-    args = events["args"].take(rows)
+    args = events["args"].filter(wanted)
     says = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
     if not pc.any(says).as_py():
         return raw
-    asked = pa.table({"row": rows.cast(pa.int64()), "args": args}).filter(says)
+    rows = pa.chunked_array([pc.indices_nonzero(wanted)]).cast(pa.int64())
+    asked = pa.table({"row": rows, "args": args}).filter(says)
     connection.register("device_args", asked)
     found = connection.sql(_COLUMNS).to_arrow_table()
     connection.unregister("device_args")
