@@ -7,15 +7,19 @@ hold (stacks, shapes) is empty.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import itertools
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
+
+from tests.conftest import TRACES
 
 Json = Mapping[str, Any]
 
@@ -31,6 +35,25 @@ NOT_EVENTS: Final = {"Trace", None}
 EVALUATION: Final = "autograd::engine::evaluate_function: "
 MEMORY: Final = "[memory]"
 LAST: Final = 1 << 62
+
+
+MOST_EVENTS: Final = int(os.environ.get("PROFFRAME_STAND_INS", "16000"))
+"""Larger traces are left out: torch needs a minute for half a million events."""
+
+
+def gpu_traces() -> list[Path]:
+    """Traces of the index in which a device was busy, by size."""
+    if not (TRACES / "index.csv").is_file():
+        return []
+    with (TRACES / "index.csv").open(newline="") as index:
+        rows = [
+            row
+            for row in csv.DictReader(index)
+            if row["kind"].startswith("chrome-trace-json")
+            and int(row["events"]) <= MOST_EVENTS
+            and any(f"{category}:" in row["categories"] for category in DEVICE)
+        ]
+    return [TRACES / row["path"] for row in sorted(rows, key=lambda row: int(row["events"]))]
 
 
 @dataclass

@@ -11,11 +11,11 @@ import pytest
 import profframe
 from profframe import Trace
 from tests.parity import stand_in
+from tests.parity.stand_in import gpu_traces
 from tests.parity.test_key_averages import SUMS, sums_of, torchs
 from tests.parity.test_key_averages import ours as our_rows
-from tests.parity.test_stand_in import FOUND
 
-PATHS = FOUND[::2]
+PATHS = gpu_traces()[::2]
 STYLES = (
     {"row_limit": -1},
     {"sort_by": "cuda_time_total", "time_unit": "us", "top_level_events_only": True},

@@ -13,7 +13,7 @@ import profframe
 from profframe.trace import Trace
 from tests.parity import stand_in
 from tests.parity.profiles import SCENARIOS, Library, Taken
-from tests.parity.test_stand_in import gpu_traces
+from tests.parity.stand_in import gpu_traces
 from tests.round_trip import differences, faults, unbound_flows
 
 TABLE = str.maketrans(" ;\t\n", "____")

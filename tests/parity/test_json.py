@@ -8,8 +8,7 @@ from typing import Any, Final
 import pytest
 
 import profframe
-from tests.parity.profiles import Library
-from tests.parity.test_live import (
+from tests.parity.comparing import (
     READABLE,
     Ours,
     demangled,
@@ -18,6 +17,7 @@ from tests.parity.test_live import (
     of_torch,
     slices_of,
 )
+from tests.parity.profiles import Library
 
 NOT_IN_THE_FILE: Final[Mapping[str, Mapping[str, str]]] = {
     # Section 2.4 of the parity rules: what the file of a profile does not hold.

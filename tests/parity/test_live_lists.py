@@ -12,8 +12,8 @@ import pytest
 
 import profframe
 from profframe import ParameterError, SourceError
+from tests.parity.comparing import Ours
 from tests.parity.profiles import SCENARIOS, Library
-from tests.parity.test_live import Ours
 
 torch = pytest.importorskip("torch")
 FunctionEvent = torch.autograd.profiler_util.FunctionEvent

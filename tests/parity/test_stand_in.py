@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,29 +11,9 @@ import pytest
 
 import profframe
 from profframe.facts.torch_names import DROPPED_NAMES
-from tests.conftest import TRACES
 from tests.parity import stand_in
-from tests.parity.stand_in import Json
-from tests.parity.test_live import Ours, demangled, ns
-
-MOST_EVENTS: Final = int(os.environ.get("PROFFRAME_STAND_INS", "16000"))
-"""Larger traces are left out: torch needs a minute for half a million events."""
-
-
-def gpu_traces() -> list[Path]:
-    """Traces of the index in which a device was busy, by size."""
-    if not (TRACES / "index.csv").is_file():
-        return []
-    with (TRACES / "index.csv").open(newline="") as index:
-        rows = [
-            row
-            for row in csv.DictReader(index)
-            if row["kind"].startswith("chrome-trace-json")
-            and int(row["events"]) <= MOST_EVENTS
-            and any(f"{category}:" in row["categories"] for category in stand_in.DEVICE)
-        ]
-    return [TRACES / row["path"] for row in sorted(rows, key=lambda row: int(row["events"]))]
-
+from tests.parity.comparing import Ours, demangled, ns
+from tests.parity.stand_in import Json, gpu_traces
 
 FOUND: Final = gpu_traces()
 GPU_TRACES: Final = pytest.mark.parametrize(
