@@ -94,6 +94,92 @@ class Questions(ABC):
         """What the devices did with their time, as a whole (NULL step) and in each step."""
         return self.answer("time_breakdown")
 
+    def launches(
+        self, outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000
+    ) -> pl.DataFrame:
+        """What the calls that launch work cost the host, and how long their work waited.
+
+        Parameters
+        ----------
+        outlier_call_ns, outlier_delay_ns
+            Longer calls and delays, in ns, are counted as outliers.
+        """
+        return self.answer(
+            "launches", outlier_call_ns=outlier_call_ns, outlier_delay_ns=outlier_delay_ns
+        )
+
+    def op_kernels(self, group_by_input_shape: bool = False, copies: bool = False) -> pl.DataFrame:
+        """Which op launched which kernels, one after the other, how often and with what delays.
+
+        Parameters
+        ----------
+        group_by_input_shape
+            Ops with other input shapes have rows of their own.
+        copies
+            Copies and fills of memory, too.
+        """
+        return self.answer("op_kernels", group_by_input_shape=group_by_input_shape, copies=copies)
+
+    def sequences(
+        self, name: str = "", min_kernels: int = 3, top: int = 10, copies: bool = False
+    ) -> pl.DataFrame:
+        """Which kernels run one after the other under an op, annotation or module, how often.
+
+        Parameters
+        ----------
+        name
+            Text in the name of the outermost slices to look under; empty: all of them.
+        min_kernels
+            Leave out shorter sequences.
+        top
+            The most frequent so many of each rank; 0: all.
+        copies
+            Copies and fills of memory, too.
+        """
+        return self.answer("sequences", name=name, min_kernels=min_kernels, top=top, copies=copies)
+
+    def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> pl.DataFrame:
+        """How long each stream had nothing to do, by cause.
+
+        Parameters
+        ----------
+        per
+            ``"stream"``, or ``"device"``: gaps in which no stream of the device works.
+        kernel_wait_ns
+            Gaps of this and more are no kernel_wait.
+        """
+        return self.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+
+    def gaps(
+        self, top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
+    ) -> pl.DataFrame:
+        """The longest gaps of the devices, why, and what the host did meanwhile.
+
+        Parameters
+        ----------
+        top
+            Number of gaps of each run and rank; 0: all.
+        per
+            ``"device"``: gaps in which no stream of a device works; or ``"stream"``.
+        kernel_wait_ns
+            Gaps of this and more are no kernel_wait.
+        """
+        return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
+
+    def queue_depth(self) -> pl.DataFrame:
+        """How much work was waiting for each stream, at each change."""
+        return self.answer("queue_depth")
+
+    def queue_summary(self, full_depth: int = 1024) -> pl.DataFrame:
+        """How full the queue of each stream was, every depth weighted by its time.
+
+        Parameters
+        ----------
+        full_depth
+            Depth from which a queue counts as full, so that a launch blocks.
+        """
+        return self.answer("queue_summary", full_depth=full_depth)
+
     def steps(self) -> pl.DataFrame:
         """When each profiler step ran."""
         return self.answer("steps")

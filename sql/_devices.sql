@@ -3,6 +3,9 @@
 -- is_busy: kernels, copies and fills; waiting is no work.
 CREATE OR REPLACE TEMP MACRO is_busy(kind) AS kind IN ('kernel', 'memcpy', 'memset');
 
+-- is_call: calls of the runtime or the driver; work on a device is launched by one.
+CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
+
 -- is_collective: kernels of the libraries for communication between devices, by how they are called.
 CREATE OR REPLACE TEMP MACRO is_collective(name) AS coalesce(regexp_matches(
     name, '(?i)[nrh]ccl|hcom_|oneccl|nvshmem|deep_?ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'

@@ -110,6 +110,12 @@ def test_columns_are_fixed() -> None:
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"
         ),
+        "launches": (
+            "name calls calls_without_work kernels copies fills device_ns "
+            "total_ns mean_ns p50_ns p90_ns p99_ns max_ns "
+            "mean_delay_ns p50_delay_ns p90_delay_ns p99_delay_ns max_delay_ns "
+            "short_kernels outlier_calls outlier_delays"
+        ),
         "memory_bandwidth": (
             "device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s "
             "busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share"
@@ -121,8 +127,15 @@ def test_columns_are_fixed() -> None:
         "memory_timeline": (
             "device_type device time_ns bytes allocated_bytes reserved_bytes op_id op_name"
         ),
+        "op_kernels": (
+            "name kind input_dims sequence kernels calls device_ns total_ns "
+            "mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns max_op_delay_ns "
+            "mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns max_runtime_delay_ns "
+            "first_event_id"
+        ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
+        "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",
         "steps": "step start_ns dur_ns",
         "time_breakdown": (
             "step span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns "
