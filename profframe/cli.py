@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from profframe import __version__
-from profframe.errors import ParameterError, ProfframeError, UnknownNameError
+from profframe.errors import AnswerError, ParameterError, ProfframeError, UnknownNameError
 from profframe.show.units import visible
 
 if TYPE_CHECKING:
@@ -193,6 +193,36 @@ def sql(source: str, query: str, compat: str | None, form: str | None, output: P
     trace = _load((source,), compat=compat)
     rows = trace.sql(query)
     _emit(rows, form, output, _rows(rows, trace))
+
+
+@verbs.command()
+@_sources
+@click.option("--event", "event_id", type=int, metavar="ID", help="Only what is inside this event.")
+@click.option("--depth", type=click.IntRange(0), help="Levels below it; default: as many as fit.")
+@click.option("--run", help="Which run, where there are several.")
+@click.option("--rank", type=int, help="Which rank, where there are several.")
+@click.option("--rows", default=200, show_default=True, type=click.IntRange(1), help="Most slices.")
+def tree(
+    sources: tuple[str, ...],
+    event_id: int | None,
+    depth: int | None,
+    *,
+    run: str | None,
+    rank: int | None,
+    rows: int,
+) -> None:
+    """Show host slices inside one another.
+
+    With their times, depth first. Without --event: all threads, the busiest first.
+    """
+    from rich.text import Text
+
+    trace = _load(sources)
+    try:
+        drawn = trace.tree(event_id, depth, run, rank, rows)
+    except AnswerError as error:
+        raise type(error)(f"{' '.join(sources)}: {error}") from None
+    _print(Text(drawn, no_wrap=True, overflow="ellipsis"))
 
 
 @verbs.command()

@@ -32,7 +32,7 @@ from profframe.selection import (
     numbers,
     texts,
 )
-from profframe.show import notebook, table
+from profframe.show import notebook, table, tree
 from profframe.show.summary import Summary
 
 _KINDS = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC, kind"
@@ -289,6 +289,47 @@ class Trace(Questions):
         )
         with self._connection() as connection:
             return table.text(connection, options)
+
+    def tree(
+        self,
+        event_id: int | None = None,
+        depth: int | None = None,
+        run: str | None = None,
+        rank: int | None = None,
+        row_limit: int = 200,
+    ) -> tree.Tree:
+        """Draw host slices inside one another, depth first, with their times.
+
+        Parameters
+        ----------
+        event_id
+            Slice to begin with; None for all that are in no other, the busiest thread first.
+        depth
+            Levels below it; None for as many as fit into the rows.
+        run, rank
+            Which trace, where there are several.
+        row_limit
+            Slices to draw; all of them if it is negative.
+
+        Returns
+        -------
+        profframe.show.tree.Tree
+            Text with a line for each slice: duration, what of it is in none of its children, device
+            time launched inside it, share of the outermost slice that is drawn, ``event_id``, and
+            name. ``(+n inside)`` counts slices that are too deep, the last line all that are not
+            drawn.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such event, run or rank.
+        ParameterError
+            There are several traces, or the event is no host slice that nests, as a kernel.
+        """
+        chosen = self.filter(runs=run, ranks=rank)
+        options = tree.Options(event_id, depth, row_limit)
+        with chosen._connection(("events", "threads")) as connection:  # noqa: SLF001 - its own kind
+            return tree.text(connection, options)
 
     @property
     def self_cpu_time_total(self) -> int:

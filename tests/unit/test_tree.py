@@ -1,0 +1,274 @@
+"""Trees of host slices as text, against recursion over parents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profframe import cli, schema
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
+from profframe.facts import add_facts
+from profframe.show.tree import Tree
+from profframe.trace import Trace
+from tests.builders import Row, event, table, tables
+
+EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
+TRAINING = (
+    event("ProfilerStep#1", 0, 1000, category="user_annotation"),
+    event("aten::linear", 100, 600),
+    event("aten::addmm", 200, 500),
+    event("cudaLaunchKernel", 300, 400, category="cuda_runtime", correlation=7),
+    event("aten::relu", 700, 800),
+    event("autograd", 50, 5050, thread=1),
+    event("sgemm", 1000, 4000, category="kernel", thread=2, correlation=7, device=0, stream=7),
+)
+WHOLE = """\
+   total      self    device        %  event  name
+thread 1: pid 1, tid 1
+5.000 us  5.000 us  0.000 us  100.0 %      5  autograd
+thread 0: pid 1, tid 0, main
+1.000 us  0.400 us  3.000 us  100.0 %      0  ProfilerStep#1
+0.500 us  0.200 us  3.000 us   50.0 %      1    aten::linear
+0.300 us  0.200 us  3.000 us   30.0 %      2      aten::addmm
+0.100 us  0.100 us  0.000 us   10.0 %      3        cudaLaunchKernel
+0.100 us  0.100 us  0.000 us   10.0 %      4    aten::relu"""
+ADDMM = """\
+   total      self    device        %  event  name
+0.300 us  0.200 us  3.000 us  100.0 %      2  aten::addmm
+0.100 us  0.100 us  0.000 us   33.3 %      3    cudaLaunchKernel"""
+
+
+NO_SLICE = (
+    "event 6 ('sgemm', kernel) is no host slice that nests, so it has no tree; event 3 launched it"
+)
+
+
+def traced(*events: Row, run: str = "r", rank: int = 0) -> Trace:
+    main = [{"thread": 0, "thread_name": "main"}]
+    found = add_facts(tables(*events, threads=main))
+    return Trace.from_tables(
+        {name: schema.conform(name, rows, run, rank) for name, rows in found.items()}
+    )
+
+
+def together(*traces: Trace) -> Trace:
+    return Trace.from_tables(
+        {name: pa.concat_tables(t.tables[name] for t in traces) for name in schema.TABLES}
+    )
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """A step with a launch on one thread, one slice on another."""
+    return traced(*TRAINING)
+
+
+def events_of(tree: str) -> list[tuple[int, int, int]]:
+    """Event, level and hidden slices of each line."""
+    head, *lines = tree.splitlines()
+    end = head.index("event  name") + len("event")
+    found = []
+    for line in lines:
+        if not line.startswith(("thread ", "not shown: ")):
+            inside = re.search(r"\(\+([\d,]+) inside\)$", line)
+            indent = len(line[end:]) - len(line[end:].lstrip())
+            hidden = int(inside[1].replace(",", "")) if inside else 0
+            found.append((int(line[:end].split()[-1]), indent // 2 - 1, hidden))
+    return found
+
+
+def hidden_below(tree: str) -> int:
+    last = re.fullmatch(r"not shown: ([\d,]+) slices?;.*", tree.splitlines()[-1])
+    return int(last[1].replace(",", "")) if last else 0
+
+
+def test_all_threads_the_busiest_first(trace: Trace) -> None:
+    assert str(trace.tree()) == WHOLE
+
+
+def test_one_event_is_the_root(trace: Trace) -> None:
+    assert str(trace.tree(2)) == ADDMM
+
+
+def test_deeper_slices_are_counted(trace: Trace) -> None:
+    shallow = trace.tree(0, depth=1)
+    assert events_of(shallow) == [(0, 0, 0), (1, 1, 2), (4, 1, 0)]
+    assert shallow.splitlines()[-1] == (
+        "not shown: 2 slices; ask for more depth or rows, or for one event"
+    )
+    assert events_of(trace.tree(0, depth=0)) == [(0, 0, 4)]
+
+
+def test_as_many_levels_as_fit(trace: Trace) -> None:
+    assert events_of(trace.tree(row_limit=4)) == [(5, 0, 0), (0, 0, 0), (1, 1, 2), (4, 1, 0)]
+    assert events_of(trace.tree(row_limit=3)) == [(5, 0, 0), (0, 0, 4)]
+
+
+def test_rows_are_limited(trace: Trace) -> None:
+    some = trace.tree(depth=9, row_limit=3)
+    assert events_of(some) == [(5, 0, 0), (0, 0, 0), (1, 1, 0)]
+    assert hidden_below(some) == 3
+    assert hidden_below(trace.tree(row_limit=0)) == 6
+    assert str(trace.tree(row_limit=-1)) == WHOLE
+
+
+def test_no_column_for_devices_without_device_time() -> None:
+    assert str(traced(event("f", 0, 0), event(None, 5, 1_000_000_005)).tree()) == (
+        "   total      self        %  event  name\n"
+        "0.000 us  0.000 us               0  f\n"
+        "1.000 s   1.000 s   100.0 %      1  (no name)"
+    )
+
+
+def test_nothing_to_draw(trace: Trace) -> None:
+    assert str(trace.filter(kinds="kernel").tree()) == "no host slices"
+    assert (
+        Trace.from_tables({n: t.arrow.empty_table() for n, t in schema.TABLES.items()}).tree()
+        == "no host slices"
+    )
+
+
+def test_names_do_nothing_and_stay_on_their_line() -> None:
+    hostile = "a\x1b[31m\nb\u202e<b>\r" + "x" * 10_000
+    drawn = traced(event(hostile, 0, 10), event("[red]", 2, 4)).tree()
+    assert len(drawn.splitlines()) == 3
+    assert max(map(len, drawn.splitlines())) < 200
+    assert r"a\x1b[31m\nb\u202e<b>\r" in drawn
+    assert "<b>" not in drawn._repr_html_()
+
+
+def test_it_shows_itself(trace: Trace) -> None:
+    drawn = trace.tree(1)
+    assert isinstance(drawn, Tree)
+    assert repr(drawn) == str(drawn) == f"{drawn}"
+    assert drawn._repr_html_().startswith("<pre>   total")
+
+
+def test_one_trace_of_several(tmp_path: Path) -> None:
+    both = together(traced(*TRAINING), traced(event("other", 0, 10), rank=1))
+    with pytest.raises(ParameterError, match=r"there are 2 \('r' 0, 'r' 1\); choose one"):
+        both.tree()
+    assert str(both.tree(rank=0)) == WHOLE
+    assert events_of(both.tree(0, rank=1, run="r")) == [(0, 0, 0)]
+    both.to_parquet(tmp_path / "store")
+    assert str(Trace.from_store(tmp_path / "store").tree(run="r", rank=0)) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"event_id": 7}, UnknownNameError, "no event 7; they are 0 to 6"),
+        ({"event_id": -1}, UnknownNameError, "no event -1; they are 0 to 6"),
+        (
+            {"event_id": 6},
+            ParameterError,
+            NO_SLICE,
+        ),
+        ({"event_id": 1.5}, ParameterError, "event_id: needs integers of 64 bits, got 1.5"),
+        ({"depth": -1}, ParameterError, "depth: needs 0 or more levels, got -1"),
+        ({"row_limit": "all"}, ParameterError, "row_limit: needs integers of 64 bits, got 'all'"),
+        ({"rank": 3}, UnknownNameError, "no rank 3; there is rank 0"),
+    ],
+)
+def test_errors_say_what_there_is(
+    trace: Trace, arguments: dict[str, int], error: type[AnswerError], message: str
+) -> None:
+    with pytest.raises(error) as raised:
+        trace.tree(**arguments)  # type: ignore[arg-type]
+    assert str(raised.value) == message
+
+
+def test_filtered_traces_have_what_is_left(trace: Trace) -> None:
+    ops = trace.filter(kinds="host_op")
+    assert events_of(ops.tree()) == [(5, 0, 0), (1, 0, 0), (2, 1, 0), (4, 0, 0)]
+    assert [line for line in ops.tree().splitlines() if "aten::relu" in line] == [
+        "0.100 us  0.100 us  0.000 us               4  aten::relu"
+    ]
+    assert events_of(trace.filter(end_ns=250).tree(0)) == [(0, 0, 0), (1, 1, 0), (2, 2, 0)]
+
+
+SLICES = st.builds(
+    lambda start, dur, thread: event("f", start, start + dur, thread=thread),
+    st.integers(0, 20),
+    st.integers(0, 20),
+    st.integers(0, 2),
+)
+
+
+@given(st.lists(SLICES, min_size=1, max_size=20), st.integers(0, 4), st.integers(0, 25))
+def test_as_recursion_over_parents(events: list[Row], depth: int, row_limit: int) -> None:
+    trace = traced(*events)
+    rows = trace.events.sort("preorder").to_dicts()
+    children: dict[int | None, list[int]] = {}
+    for row in rows:
+        children.setdefault(row["parent_id"], []).append(row["event_id"])
+
+    def size(event_id: int) -> int:
+        return 1 + sum(size(child) for child in children.get(event_id, []))
+
+    def walk(event_id: int, level: int) -> Iterator[tuple[int, int, int]]:
+        inside = size(event_id) - 1
+        yield event_id, level, inside if level == depth else 0
+        if level < depth:
+            for child in children.get(event_id, []):
+                yield from walk(child, level + 1)
+
+    of = {row["event_id"]: row for row in rows}
+    busy = dict.fromkeys((row["thread"] for row in rows), 0)
+    for root in children.get(None, []):
+        busy[of[root]["thread"]] += of[root]["dur_ns"]
+    roots = sorted(
+        children.get(None, []),
+        key=lambda i: (-busy[of[i]["thread"]], of[i]["thread"], of[i]["preorder"]),
+    )
+    expected = [line for root in roots for line in walk(root, 0)]
+
+    drawn = trace.tree(depth=depth, row_limit=row_limit)
+    assert events_of(drawn) == expected[:row_limit]
+    assert hidden_below(drawn) == len(rows) - min(row_limit, len(expected))
+    for root in roots[-2:]:
+        assert events_of(trace.tree(root, depth=depth)) == list(walk(root, 0))
+
+
+class TestCommandLine:
+    def test_tree_is_a_verb(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert cli.run(["tree", EXAMPLE, "--event", "0", "--depth", "1"]) == 0
+        head, step, load, *_ = capsys.readouterr().out.splitlines()
+        assert head.split() == ["total", "self", "%", "event", "name"]
+        assert step.endswith("  ProfilerStep#1")
+        assert load.endswith("    load batch  (+6 inside)")
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            (["--event", "999999"], "no event 999999; they are 0 to 6243"),
+            (["--rank", "4"], "no rank 4; there is rank 0"),
+            (["--run", "x"], "no run named 'x'"),
+        ],
+    )
+    def test_errors_are_one_line(
+        self, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert cli.run(["tree", EXAMPLE, *arguments]) == 1
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert re.fullmatch(rf"error: .*{re.escape(message)}.*\n", captured.err)
+
+    def test_device_slices_have_no_tree(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rows: dict[str, list[Row]] = {
+            "events": [{"kind": "kernel", "name": "sgemm"}],
+            "traces": [{}],
+        }
+        store = tmp_path / "store"
+        made = {name: table(name, rows.get(name, [])) for name in schema.TABLES}
+        Trace.from_tables(made).to_parquet(store)
+        assert cli.run(["tree", str(store), "--event", "0"]) == 1
+        assert "is no host slice that nests" in capsys.readouterr().err
