@@ -143,6 +143,36 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     return found
 
 
+def last_until(group: Ints, at: Ints, in_group: Ints, until: Ints) -> Ints:
+    """Find the last point of a group that lies no later than a moment.
+
+    Parameters
+    ----------
+    group, at : Ints
+        The points, in any order.
+    in_group, until : Ints
+        The group to look in, and the moment.
+
+    Returns
+    -------
+    Ints
+        Row of a point for each moment, or -1; of points at once the last row.
+
+    Examples
+    --------
+    >>> group, at = np.array([0, 0, 1]), np.array([10, 20, 5])
+    >>> last_until(group, at, np.array([0, 0, 0, 1]), np.array([9, 10, 99, 99])).tolist()
+    [-1, 0, 1, 2]
+    """
+    if not at.size or not until.size:
+        return np.full(until.size, -1, np.int64)
+    key, wanted = _keys((group, at), (in_group, until))
+    rows = np.argsort(key, kind="stable")
+    place = np.searchsorted(key[rows], wanted, side="right") - 1
+    row = rows[place]
+    return np.where((place >= 0) & (group[row] == in_group), row, -1)
+
+
 def window_sums(at: Ints, values: Sequence[Ints], start: Ints, end: Ints) -> list[Ints]:
     """Sum, for each window, the values at the points in it, both ends included.
 

@@ -16,6 +16,8 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.answering import catalogue, find, run
 from profframe.answering import query as run_query
+from profframe.critical_path import CriticalPath
+from profframe.critical_path import find as find_path
 from profframe.errors import AnswerError, StoreError, UnknownNameError
 from profframe.questions import Questions
 from profframe.selection import (
@@ -441,6 +443,44 @@ class Trace(Questions):
             some_steps = integers("steps", steps)
             selection = selection.steps(some_steps, self._windows(some_steps, selection))
         return Trace(self._source, selection.time(start_ns, end_ns))
+
+    def critical_path(
+        self,
+        step: int | None = None,
+        run: str | None = None,
+        rank: int | None = None,
+        annotation: str | None = None,
+        instance: int = 0,
+    ) -> CriticalPath:
+        """Find what the end of a step had to wait for, back to its start: host, launches, devices.
+
+        Parameters
+        ----------
+        step
+            N of a profiler step: from its start to the end of the last work that it launched.
+        run, rank
+            The trace, where there are several.
+        annotation
+            Name of an annotation in place of a step.
+        instance
+            Which of the annotations of that name, from 0.
+
+        Returns
+        -------
+        CriticalPath
+            Its ``events`` without a gap, its ``length_ns``, and its ``bounds``: how much of the
+            length is bound by what. Without step and annotation it is of the whole trace.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such run, rank, step or annotation; the message says which there are.
+        ParameterError
+            There are several (run, rank), or a value is of the wrong type.
+        """
+        chosen = self.filter(runs=run, ranks=rank)
+        with chosen._connection(("events",)) as connection:  # noqa: SLF001 - its own kind
+            return find_path(connection, step, annotation, instance)
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write every (run, rank) into a Parquet store; one that is there already is replaced.

@@ -24,6 +24,7 @@ ROOMS = (
     "answering",
     "questions",
     "show",
+    "critical_path",
     "export",
     "trace",
     "loading",

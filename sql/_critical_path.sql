@@ -1,0 +1,104 @@
+-- What a critical path is found from. The variables window_start_ns and window_end_ns are the window; times are counted from its start.
+
+-- path_slices: host slices that take time.
+CREATE OR REPLACE TEMP MACRO path_slices(events) AS TABLE
+SELECT event_id, kind, name, thread, depth, start_ns, start_ns + dur_ns AS end_ns
+FROM query_table(events)
+WHERE
+    kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
+    AND start_ns IS NOT NULL
+    AND dur_ns > 0;
+
+-- path_works: what keeps a device busy and takes time.
+CREATE OR REPLACE TEMP MACRO path_works(events) AS TABLE
+SELECT event_id, kind, launch_id, step, device, stream, start_ns, start_ns + dur_ns AS end_ns
+FROM query_table(events)
+WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns > 0;
+
+-- path_calls: calls, which may take no time.
+CREATE OR REPLACE TEMP MACRO path_calls(events) AS TABLE
+SELECT event_id, name, correlation, thread, start_ns, start_ns + coalesce(dur_ns, 0) AS end_ns
+FROM query_table(events)
+WHERE kind IN ('runtime', 'driver') AND start_ns IS NOT NULL;
+
+-- path_annotations: slices that a path can be asked of.
+CREATE OR REPLACE TEMP MACRO path_annotations(events) AS TABLE
+SELECT event_id, name, thread, start_ns, start_ns + dur_ns AS end_ns
+FROM query_table(events)
+WHERE kind IN ('annotation', 'host_op') AND start_ns IS NOT NULL AND dur_ns > 0;
+
+-- synchronising_calls: names of calls that return when a device is done; those that give memory back wait, too.
+CREATE OR REPLACE TEMP MACRO synchronising_calls(events) AS TABLE
+SELECT name
+FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind IN ('runtime', 'driver'))
+WHERE
+    regexp_matches(
+        name,
+        '(?i)Synchronize|^(cuda|hip)(Free|FreeHost|HostFree)(_v[0-9]+)?$|^cuMem(Free|FreeHost)(_v[0-9]+)?$'
+    );
+
+-- path_host: slices in the window, which of them are in no other, and which synchronise.
+CREATE OR REPLACE TEMP MACRO path_host(events) AS TABLE
+SELECT
+    event_id,
+    thread,
+    greatest(start_ns - getvariable('window_start_ns'), 0) AS start_ns,
+    least(end_ns, getvariable('window_end_ns')) - getvariable('window_start_ns') AS end_ns,
+    (coalesce(depth, 0) = 0)::BIGINT AS root,
+    coalesce(kind IN ('runtime', 'driver') AND name IN (SELECT name FROM synchronising_calls(events)), false)::BIGINT
+        AS synchronises
+FROM path_slices(events)
+WHERE start_ns < getvariable('window_end_ns') AND end_ns > getvariable('window_start_ns');
+
+-- path_work: work that ends in the window, with the call that launched it (-1: not known).
+CREATE OR REPLACE TEMP MACRO path_work(events) AS TABLE
+SELECT
+    work.event_id,
+    coalesce(work.device, -1) AS device,
+    coalesce(work.stream, -1) AS stream,
+    (work.kind = 'memcpy')::BIGINT AS copy,
+    work.start_ns - getvariable('window_start_ns') AS start_ns,
+    work.end_ns - getvariable('window_start_ns') AS end_ns,
+    coalesce(call.event_id, -1) AS call,
+    coalesce(call.thread, -1) AS call_thread,
+    coalesce(call.start_ns, work.start_ns) - getvariable('window_start_ns') AS call_start_ns,
+    coalesce(call.end_ns, work.start_ns) - getvariable('window_start_ns') AS call_end_ns
+FROM path_works(events) AS work
+LEFT JOIN path_calls(events) AS call ON work.launch_id = call.event_id
+WHERE work.end_ns > getvariable('window_start_ns') AND work.end_ns <= getvariable('window_end_ns');
+
+-- path_waits: syncs, which call made them, what they wait for (-1: not known), and when that was marked (NULL: not known).
+-- of_stream: a stream waits; else a host thread does.
+CREATE OR REPLACE TEMP MACRO path_waits(events) AS TABLE
+WITH syncs AS (
+    SELECT *, coalesce(contains(lower(name), 'wait'), false) AS of_stream
+    FROM query_table(events)
+    WHERE kind = 'sync' AND start_ns IS NOT NULL
+),
+records AS (
+    SELECT correlation, max(start_ns) AS start_ns
+    FROM path_calls(events)
+    WHERE correlation > 0
+    GROUP BY correlation
+)
+SELECT
+    sync.event_id,
+    sync.of_stream::BIGINT AS of_stream,
+    coalesce(sync.device, -1) AS device,
+    coalesce(sync.stream, -1) AS stream,
+    coalesce(sync.wait_on_stream, CASE WHEN NOT sync.of_stream THEN sync.stream END, -1) AS on_stream,
+    coalesce(call.event_id, -1) AS call,
+    coalesce(call.start_ns, sync.start_ns) - getvariable('window_start_ns') AS issued_ns,
+    records.start_ns - getvariable('window_start_ns') AS recorded_ns
+FROM syncs AS sync
+LEFT JOIN path_calls(events) AS call ON sync.launch_id = call.event_id
+LEFT JOIN records ON sync.wait_on_correlation = records.correlation;
+
+-- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known).
+CREATE OR REPLACE TEMP MACRO backward_threads(events) AS TABLE
+SELECT helper.thread, coalesce(helped.thread, -1) AS forward_thread, count(*) AS links
+FROM (SELECT thread, fwd_id FROM query_table(events) WHERE fwd_thread > 0 OR fwd_id IS NOT NULL) AS helper
+LEFT JOIN (SELECT event_id, thread FROM query_table(events) WHERE kind = 'host_op') AS helped
+    ON helper.fwd_id = helped.event_id
+WHERE helper.thread IS DISTINCT FROM helped.thread
+GROUP BY helper.thread, helped.thread;
