@@ -102,6 +102,12 @@ def test_columns_are_fixed() -> None:
             "name series pid counter_id samples start_ns span_ns "
             "mean_value min_value max_value last_value"
         ),
+        "gaps": (
+            "device stream start_ns dur_ns share cause before_id before_name after_id after_name "
+            "thread op_id op_name op_ns annotation_id annotation_name annotation_ns "
+            "frame_id frame_name frame_ns call_id call_name call_ns"
+        ),
+        "idle": "device stream cause gaps idle_ns mean_ns max_ns share span_share busy_ns span_ns",
         "kernel_types": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
@@ -134,6 +140,11 @@ def test_columns_are_fixed() -> None:
             "first_event_id"
         ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
+        "queue_depth": "device stream time_ns depth",
+        "queue_summary": (
+            "device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth p99_depth "
+            "empty_ns empty_share blocked_ns blocked_share"
+        ),
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",
         "steps": "step start_ns dur_ns",

@@ -1,0 +1,136 @@
+-- When a stream or a device had nothing to do, and why.
+
+-- is_stream_wait: what makes a stream wait for another, not the host for a stream.
+CREATE OR REPLACE TEMP MACRO is_stream_wait(kind, name) AS kind = 'sync' AND name ILIKE '%wait%';
+
+-- lane_work: one row per kernel, copy or fill that has a start and a duration. Its lane is what it shares with the work that it
+-- follows: its stream, or nothing where a device is taken as a whole.
+CREATE OR REPLACE TEMP MACRO lane_work(events, per) AS TABLE
+SELECT
+    run, rank, event_id, device, stream, CASE WHEN per = 'stream' THEN stream END AS lane,
+    start_ns, start_ns + dur_ns AS end_ns, launch_id
+FROM query_table(events)
+WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
+
+-- stream_waits: one row per piece of work that a wait of its stream held up, with the time at which the wait was over: the
+-- work that comes next on the stream, in the order of the calls, or of the starts where the call of the wait is not known.
+-- A wait is over when what it waits for ends: the work of the other stream that was queued before the event was recorded.
+-- Where the source does not name the event, its row must tell: it does on MTIA and Ascend; on CUDA it is the host's call.
+CREATE OR REPLACE TEMP MACRO stream_waits(events, work) AS TABLE
+WITH waits AS MATERIALIZED (
+    SELECT
+        wait.run, wait.rank, coalesce(wait.device, -1) AS device, coalesce(wait.stream, -1) AS stream,
+        wait.wait_on_stream, wait.wait_on_correlation,
+        call.start_ns IS NOT NULL AS by_call, coalesce(call.start_ns, wait.start_ns) AS at_ns,
+        CASE
+            WHEN call.start_ns + call.dur_ns >= wait.start_ns + wait.dur_ns THEN NULL
+            ELSE wait.start_ns + wait.dur_ns
+        END AS end_ns
+    FROM query_table(events) AS wait
+    LEFT JOIN query_table(events) AS call
+        ON wait.run = call.run AND wait.rank = call.rank AND wait.launch_id = call.event_id
+    WHERE is_stream_wait(wait.kind, wait.name)
+),
+records AS (
+    SELECT run, rank, correlation, max(start_ns) AS at_ns
+    FROM query_table(events)
+    WHERE is_call(kind) AND correlation IN (SELECT wait_on_correlation FROM waits)
+    GROUP BY run, rank, correlation
+),
+recorded AS (
+    SELECT waits.run, waits.rank, waits.device, waits.wait_on_stream, waits.wait_on_correlation, records.at_ns
+    FROM waits
+    JOIN records
+        ON waits.run = records.run
+        AND waits.rank = records.rank
+        AND waits.wait_on_correlation = records.correlation
+),
+queues AS MATERIALIZED (
+    SELECT
+        run, rank, coalesce(device, -1) AS device, coalesce(stream, -1) AS stream,
+        event_id, start_ns, end_ns, coalesce(queued_ns, start_ns) AS queued_ns
+    FROM query_table(work)
+    WHERE (SELECT count(*) > 0 FROM waits)
+),
+done AS (
+    SELECT
+        run, rank, device, stream, queued_ns,
+        max(max(end_ns)) OVER (PARTITION BY run, rank, device, stream ORDER BY queued_ns) AS end_ns
+    FROM queues
+    GROUP BY run, rank, device, stream, queued_ns
+),
+awaited AS (
+    SELECT recorded.run, recorded.rank, recorded.device, recorded.wait_on_stream, recorded.wait_on_correlation, done.end_ns
+    FROM recorded
+    ASOF JOIN done
+        ON recorded.run = done.run
+        AND recorded.rank = done.rank
+        AND recorded.device = done.device
+        AND recorded.wait_on_stream = done.stream
+        AND recorded.at_ns >= done.queued_ns
+),
+next_work AS (
+    SELECT run, rank, device, stream, by_call, at_ns, min({start_ns: start_ns, event_id: event_id}).event_id AS event_id
+    FROM (
+        SELECT *, unnest([true, false]) AS by_call, unnest([queued_ns, start_ns]) AS at_ns
+        FROM queues
+    )
+    GROUP BY run, rank, device, stream, by_call, at_ns
+)
+SELECT next_work.run, next_work.rank, next_work.event_id, max(greatest(waits.end_ns, awaited.end_ns)) AS over_ns
+FROM waits
+ASOF JOIN next_work
+    ON waits.run = next_work.run
+    AND waits.rank = next_work.rank
+    AND waits.device = next_work.device
+    AND waits.stream = next_work.stream
+    AND waits.by_call = next_work.by_call
+    AND waits.at_ns <= next_work.at_ns
+LEFT JOIN awaited
+    ON waits.run = awaited.run
+    AND waits.rank = awaited.rank
+    AND waits.device = awaited.device
+    AND waits.wait_on_stream = awaited.wait_on_stream
+    AND waits.wait_on_correlation = awaited.wait_on_correlation
+GROUP BY next_work.run, next_work.rank, next_work.event_id;
+
+-- idle_gaps: one row per gap between the end of all that ran before on a lane and the start of the next work, with its cause.
+-- `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a wait went on.
+-- The thread is that of the call, or of the call of the last work before it that has one.
+CREATE OR REPLACE TEMP MACRO idle_gaps(events, per, kernel_wait_ns) AS TABLE
+WITH work AS MATERIALIZED (
+    SELECT busy.*, call.start_ns AS queued_ns, call.thread
+    FROM lane_work(events, per) AS busy
+    LEFT JOIN (
+        SELECT run, rank, event_id, start_ns, thread
+        FROM query_table(events)
+        WHERE is_call(kind)
+    ) AS call
+        ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
+),
+gaps AS (
+    SELECT *, max(end_ns) OVER before AS free_ns, last_value(thread IGNORE NULLS) OVER before AS thread_before
+    FROM work
+    WINDOW before AS (
+        PARTITION BY run, rank, device, lane
+        ORDER BY start_ns, event_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+    QUALIFY start_ns > free_ns
+)
+SELECT
+    gaps.run, gaps.rank, gaps.device, gaps.lane AS stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
+    gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, coalesce(gaps.thread, gaps.thread_before) AS thread,
+    greatest(gaps.queued_ns - gaps.free_ns, 0) AS host_ns,
+    CASE
+        WHEN waits.over_ns > gaps.free_ns THEN least(waits.over_ns, gaps.start_ns) - greatest(gaps.free_ns, gaps.queued_ns)
+    END AS sync_ns,
+    CASE
+        WHEN sync_ns > host_ns THEN 'sync'
+        WHEN host_ns > 0 THEN 'host_wait'
+        WHEN gaps.queued_ns IS NOT NULL AND gap_ns < kernel_wait_ns THEN 'kernel_wait'
+        ELSE 'other'
+    END AS cause
+FROM gaps
+LEFT JOIN stream_waits(events, 'work') AS waits
+    ON gaps.run = waits.run AND gaps.rank = waits.rank AND gaps.event_id = waits.event_id;
