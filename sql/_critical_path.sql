@@ -94,6 +94,17 @@ FROM syncs AS sync
 LEFT JOIN path_calls(events) AS call ON sync.launch_id = call.event_id
 LEFT JOIN records ON sync.wait_on_correlation = records.correlation;
 
+-- path_wait_calls: calls that let a stream wait, where no sync tells which one for what.
+CREATE OR REPLACE TEMP MACRO path_wait_calls(events) AS TABLE
+SELECT calls.event_id, calls.thread, calls.start_ns - getvariable('window_start_ns') AS issued_ns
+FROM path_calls(events) AS calls
+ANTI JOIN (SELECT launch_id FROM query_table(events) WHERE kind = 'sync') AS syncs ON calls.event_id = syncs.launch_id
+WHERE calls.name IN (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM path_calls(events))
+    WHERE contains(name, 'StreamWaitEvent')
+);
+
 -- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known).
 CREATE OR REPLACE TEMP MACRO backward_threads(events) AS TABLE
 SELECT helper.thread, coalesce(helped.thread, -1) AS forward_thread, count(*) AS links

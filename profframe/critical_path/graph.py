@@ -79,6 +79,14 @@ class StreamWaits:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitCalls:
+    """Such calls of which is known only which thread made them, and when."""
+
+    thread: Ints
+    issued: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class HostWaits:
     """Calls that let their thread wait, for a stream or (-1) any work.
 
@@ -118,6 +126,7 @@ class Rows:
     slices: Slices
     works: Works
     stream_waits: StreamWaits
+    wait_calls: WaitCalls
     host_waits: HostWaits
     threads: Threads
 
@@ -178,7 +187,7 @@ def build(rows: Rows, last: tuple[int, int]) -> Graph:
     """
     works = rows.works
     order = _launch_order(works)
-    before, edge = _predecessors(works, rows.stream_waits, order)
+    before, edge = _predecessors(rows, order)
     points = _with_joins(_points(rows, last), rows, order)
     launch = edge == LAUNCH
     before[launch] = points.at(works.call_thread[launch], _arrivals(works)[launch])
@@ -217,10 +226,11 @@ def _put_before(order: _LaunchOrder, stream: Ints, moment: Ints) -> Ints:
     return np.where(place < 0, NONE, np.append(order.last, NONE)[place])
 
 
-def _predecessors(works: Works, waits: StreamWaits, order: _LaunchOrder) -> tuple[Ints, Ints]:
+def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
     """The work that each work waited for, and how; its launch where that came later."""
+    works = rows.works
     queued = last_until(works.stream, works.end, works.stream, works.start)
-    waited = _waited(works, waits, order)
+    waited = _waited(rows, order)
     ends = np.append(works.end, NONE)
     by_queue = ends[queued] >= ends[waited]
     before = np.where(by_queue, queued, waited)
@@ -235,21 +245,45 @@ def _predecessors(works: Works, waits: StreamWaits, order: _LaunchOrder) -> tupl
     return before, edge
 
 
-def _waited(works: Works, waits: StreamWaits, order: _LaunchOrder) -> Ints:
+def _waited(rows: Rows, order: _LaunchOrder) -> Ints:
     """The last work that each work's stream was told to wait for since the launch before."""
-    target = _put_before(order, waits.on_stream, waits.recorded)
-    place = last_until(order.stream, order.launched, waits.stream, waits.issued - 1) + 1
-    first = np.searchsorted(order.stream, waits.stream)
-    place = np.maximum(place, first)
-    there = (target >= 0) & (place < order.row.size)
-    there &= np.append(order.stream, NONE)[np.minimum(place, order.row.size)] == waits.stream
-    work, target = order.row[place[there]], target[there]
-    met = works.end[target] <= works.start[work]
+    works = rows.works
+    pairs = _told(rows.stream_waits, order), _guessed(works, rows.wait_calls)
+    work, target = (np.concatenate(of) for of in zip(*pairs, strict=True))
+    met = (target >= 0) & (works.end[target] <= works.start[work]) if target.size else target >= 0
     work, target = work[met], target[met]
     latest = np.lexsort((target, works.end[target]))
     found = np.full(works.event.size, NONE, np.int64)
     found[work[latest]] = target[latest]
     return found
+
+
+def _told(waits: StreamWaits, order: _LaunchOrder) -> tuple[Ints, Ints]:
+    """The next work on the stream of each wait, and what that has to wait for."""
+    target = _put_before(order, waits.on_stream, waits.recorded)
+    place = last_until(order.stream, order.launched, waits.stream, waits.issued - 1) + 1
+    place = np.maximum(place, np.searchsorted(order.stream, waits.stream))
+    there = np.append(order.stream, NONE)[place] == waits.stream
+    return order.row[place[there]], target[there]
+
+
+def _guessed(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
+    """The next work that the thread of each call launched, and what had ended when that began.
+
+    Whatever that is, it counts if it was put on its stream before the call.
+    """
+    row = np.flatnonzero(works.call >= 0)
+    row = row[np.lexsort((works.start[row], works.call_start[row], works.call_thread[row]))]
+    thread = works.call_thread[row]
+    place = last_until(thread, works.call_start[row], calls.thread, calls.issued - 1) + 1
+    place = np.maximum(place, np.searchsorted(thread, calls.thread))
+    there = np.append(thread, NONE)[place] == calls.thread
+    work, issued = row[place[there]], calls.issued[there]
+    nowhere = np.zeros(works.event.size, np.int64)
+    target = last_until(nowhere, works.end, np.zeros(work.size, np.int64), works.start[work])
+    launched = np.append(np.minimum(works.call_start, works.start), NONE)
+    known = (target >= 0) & (launched[target] < issued)
+    return work[known], target[known]
 
 
 def _points(rows: Rows, last: tuple[int, int]) -> Points:

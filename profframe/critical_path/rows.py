@@ -18,6 +18,7 @@ from profframe.critical_path.graph import (
     Slices,
     StreamWaits,
     Threads,
+    WaitCalls,
     Works,
 )
 from profframe.errors import UnknownNameError
@@ -143,6 +144,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     host = _ints(connection, "FROM path_host(events)")
     work = _ints(connection, "FROM path_work(events)")
     waits = _ints(connection, "FROM path_waits(events)")
+    wait_calls = _ints(connection, "FROM path_wait_calls(events)")
     of_work, of_wait, on_stream = _streams(
         (work["device"], work["stream"]),
         (waits["device"], waits["stream"]),
@@ -167,6 +169,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
         slices,
         works,
         _stream_waits(waits, of_wait, on_stream),
+        WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
         _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
         _threads(connection, window.main),
     )
