@@ -1,4 +1,4 @@
-"""Array kernels for intervals on a line: nesting, stabbing, sums over windows.
+"""Array kernels for intervals on a line: nesting, stabbing, unions, sums over windows.
 
 Everything here works on int64 arrays and knows no column names. An interval has a ``start`` and an
 ``end`` with ``start <= end`` and belongs to a ``group`` (a thread, a process); intervals of
@@ -207,6 +207,82 @@ def window_sums(at: Ints, values: Sequence[Ints], start: Ints, end: Ints) -> lis
     return [total[past] - total[first] for total in totals]
 
 
+def open_at(start: Ints, end: Ints, at: Ints) -> Ints:
+    """Count the intervals that are open at each point: that have started, and not ended.
+
+    Parameters
+    ----------
+    start, end : Ints
+        The intervals, in any order.
+    at : Ints
+        The points, in ascending order.
+
+    Returns
+    -------
+    Ints
+        A count for each point.
+
+    Examples
+    --------
+    >>> open_at(np.array([5, 0, 7]), np.array([7, 10, 7]), np.array([-1, 0, 5, 7, 10])).tolist()
+    [0, 1, 2, 1, 0]
+    """
+    return _reached(start, at) - _reached(end, at)
+
+
+def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Merge intervals that overlap or touch.
+
+    Parameters
+    ----------
+    start, end : Ints
+        The intervals, in any order.
+
+    Returns
+    -------
+    tuple of Ints
+        Starts and ends of intervals that are apart, in ascending order.
+
+    Examples
+    --------
+    >>> [ends.tolist() for ends in union(np.array([20, 0, 5, 12]), np.array([30, 10, 12, 13]))]
+    [[0, 20], [13, 30]]
+    """
+    order = np.argsort(start)
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1])[: start.size])
+    last = np.append(first[1:], start.size)[: first.size] - 1
+    return start[first], reach[last]
+
+
+def covered_before(start: Ints, end: Ints, at: Ints) -> Ints:
+    """Measure how much lies in intervals before each point.
+
+    Parameters
+    ----------
+    start, end : Ints
+        Intervals that are apart, in ascending order: a `union`.
+    at : Ints
+        The points, in ascending order.
+
+    Returns
+    -------
+    Ints
+        A length for each point.
+
+    Examples
+    --------
+    >>> covered_before(np.array([0, 20]), np.array([13, 30]), np.array([-5, 3, 15, 21])).tolist()
+    [0, 3, 13, 14]
+    """
+    if not start.size:
+        return np.zeros(at.size, np.int64)
+    before = np.cumsum(end - start) - end
+    at = np.maximum(at, start[0])
+    place = _reached(start, at) - 1
+    return before[place] + np.minimum(at, end[place])
+
+
 def child_sums(parent: Ints, values: Ints) -> Ints:
     """Sum the values of each row's direct children.
 
@@ -261,6 +337,15 @@ def nearest(parent: Ints, marked: Mask) -> Ints:
         found[rows] = found[found[rows]]
         rows = rows[found[rows] >= 0]
     return found
+
+
+def _reached(values: Ints, at: Ints) -> Ints:
+    """For each point, in ascending order, how many of the values are not beyond it.
+
+    The values, in any order, are looked up among the points: of these there are many more.
+    """
+    first = np.bincount(np.searchsorted(at, values), minlength=at.size + 1)
+    return np.cumsum(first[:-1])
 
 
 def _keys(*places: tuple[Ints, Ints]) -> list[Ints]:

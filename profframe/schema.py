@@ -142,8 +142,8 @@ EVENTS = Table(
         Column("self_device_bytes", INT64, "`device_bytes` minus direct children.", "bytes", "not a host slice, or no memory recorded"),
         Column("fwd_id", INT64, "`event_id` of the forward op that this backward op belongs to.", null="not a backward op, or its forward op is not known"),
         Column("torch_flops", INT64, "What torch's `with_flops` gives for the op.", "FLOP", "not recorded, or torch has no formula"),
-        Column("queue_depth", INT64, "Pieces of work that were launched and had not begun on any device when the slice started; a launch counts its own.", null="not a host slice that nests, or nothing was launched"),
-        Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy.", "ns", "not a host slice that nests, or no device was used"),
+        Column("queue_depth", INT64, "Pieces of device work (kernels, copies, fills) that were launched and had not begun when the slice started, on all streams of the rank; a launch counts its own.", null="neither a host slice that nests nor device work, or nothing was launched"),
+        Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy, also before their first work and after their last.", "ns", "not a host slice that nests, or no device was used"),
     ),
 )  # fmt: skip
 

@@ -21,6 +21,7 @@ from profframe.facts.python_stacks import python_stacks
 from profframe.facts.scopes import scopes
 from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
+from profframe.facts.waiting import waiting
 
 __all__ = ["FACTS", "RULES", "Classifier", "Fact", "Rule", "Tables", "add_facts"]
 
@@ -33,6 +34,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     launches,
     device_time,
     steps,
+    waiting,
     memory,
     flops,
     forward,

@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 
 from profframe import intervals
-from profframe.intervals import Forest, Ints, child_sums, nest, stab, subtree_sums, window_sums
+from profframe.intervals import (
+    Forest,
+    Ints,
+    child_sums,
+    covered_before,
+    nest,
+    open_at,
+    stab,
+    subtree_sums,
+    union,
+    window_sums,
+)
 
 
 def of(*values: int) -> Ints:
@@ -117,3 +128,29 @@ def test_sums_stay_exact_beyond_doubles() -> None:
     assert child_sums(of(-1, 0, 0), of(0, big, 1)).tolist() == [big + 1, 0, 0]
     assert subtree_sums(of(0, 1, 2), of(2, 1, 2), of(1, big, 1)).tolist() == [big + 2, big, 1]
     assert window_sums(of(0, 1), [of(big, 1)], of(0), of(1))[0].tolist() == [big + 1]
+
+
+def test_intervals_are_open_from_their_start_until_before_their_end() -> None:
+    assert open_at(of(0, 5, 7), of(10, 7, 7), of(-1, 0, 4, 5, 7, 10)).tolist() == [0, 1, 1, 2, 1, 0]
+    assert open_at(of(), of(), of(1, 1)).tolist() == [0, 0]
+    assert open_at(of(1), of(2), of()).tolist() == []
+
+
+def test_a_union_merges_what_overlaps_or_touches() -> None:
+    assert [ends.tolist() for ends in union(of(8, 0, 1, 4, 20), of(9, 5, 2, 8, 20))] == [
+        [0, 20],
+        [9, 20],
+    ]
+    assert [ends.tolist() for ends in union(of(), of())] == [[], []]
+
+
+def test_what_is_covered_before_a_point() -> None:
+    points = of(-9, 0, 1, 9, 10, 15, 25, 99)
+    assert covered_before(of(0, 10), of(9, 20), points).tolist() == [0, 0, 1, 9, 9, 14, 19, 19]
+    assert covered_before(of(), of(), of(3)).tolist() == [0]
+
+
+def test_times_may_be_far_apart() -> None:
+    far = 1 << 61
+    start, end = union(of(-far, far - 5), of(-far + 1, far))
+    assert covered_before(start, end, of(-far, 0, far)).tolist() == [0, 1, 6]

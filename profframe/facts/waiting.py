@@ -1,0 +1,50 @@
+"""Whether the devices had work: how much was waiting for them, and how long they had none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profframe import schema
+from profframe.facts.columns import Tables, column, is_kind, numbers, present, with_columns
+from profframe.intervals import covered_before, open_at, union
+
+
+def waiting(tables: Tables) -> Tables:
+    """Fill ``queue_depth idle_ns``.
+
+    A piece of device work (a kernel, copy or fill) waits from the start of the call that launched
+    it to its own start, on whichever stream; a graph launch launches many. One whose call is not in
+    the trace waits for nobody, nor does one that the clocks have begin before its call.
+
+    A device is busy while a piece runs on it. All devices of the rank are taken together, so a host
+    slice is idle while all of them are, also before their first piece and after their last.
+    """
+    events = tables["events"]
+    timed = present(events, "start_ns")
+    of_device = is_kind(events, schema.DEVICE_KINDS) & timed
+    if not of_device.any():
+        return tables
+    nests = present(events, "preorder")
+    start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
+    device, rows = np.flatnonzero(of_device), np.flatnonzero(nests | of_device)
+    rows = rows[np.argsort(start[rows], kind="stable")]
+    at, depth, idle = start[rows], np.empty_like(start), np.empty_like(start)
+
+    launch = numbers(events, "launch_id", missing=-1)[device]
+    launched = (launch >= 0) & timed[launch]
+    begun, called = start[device[launched]], start[launch[launched]]
+    depth[rows] = open_at(called, np.maximum(called, begun), at)
+
+    ran = device[present(events, "dur_ns")[device]]
+    busy = union(start[ran], start[ran] + dur[ran])
+    length = dur[rows]
+    end = at + length
+    by_end = np.argsort(end, kind="stable")
+    length[by_end] -= covered_before(*busy, end[by_end])
+    idle[rows] = length + covered_before(*busy, at)
+    return with_columns(
+        tables,
+        "events",
+        queue_depth=column("queue_depth", depth, (nests | of_device) & launched.any()),
+        idle_ns=column("idle_ns", idle, nests & (ran.size > 0)),
+    )
