@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -32,6 +32,7 @@ BAD_INPUT: Final = 1
 INTERRUPTED: Final = 130
 
 _MOST_THREADS: Final = 40
+_MOST_GAPS: Final = 5
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 _QUIET_S: Final = 1.0
 """Loading that takes less shows no progress."""
@@ -91,7 +92,7 @@ def show(
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, self times, kernels where there are any, and quality notes.
+    Overview, what the devices did and why they waited, self times, kernels, and quality notes.
     """
     from profframe.answering import find
     from profframe.show import terminal
@@ -113,7 +114,8 @@ def show(
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
-    for title, rows in (("Self time", self_times), ("Kernels", trace.kernels())):
+    rankings = [*_device_rankings(trace, top), ("Self time", self_times)]
+    for title, rows in (*rankings, ("Kernels", trace.kernels())):
         if rows.height:
             parts.append(terminal.ranking(rows, top, width, title))
     if found.quality.height:
@@ -331,6 +333,20 @@ class _Bar:
         """Take the bar off the terminal."""
         if self._shown is not None:
             self._shown[0].stop()
+
+
+def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Where the time of the devices went, and why they waited; nothing where there are none."""
+    from profframe.show import devices, terminal
+
+    breakdown = trace.time_breakdown()
+    if not breakdown.height:
+        return
+    yield "Device time", devices.breakdown(breakdown)
+    yield "Idle time of the devices", devices.causes(trace.idle(per="device"))
+    most = min(top, _MOST_GAPS)
+    gaps = terminal.since_start(devices.gaps(trace.gaps(top=most), most), trace.traces)
+    yield "Largest gaps", terminal.compact(gaps)
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:

@@ -142,7 +142,7 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
     first = _without_constant_keys(frame).head(top)
     names = list(first.columns)
     for name, left in _BESIDE:
-        if name in names:
+        if {name, left} <= {*names}:
             names.remove(name)
             names.insert(names.index(left) + 1, name)
     return table(first.select(names), width, title + more)

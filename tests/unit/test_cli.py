@@ -87,12 +87,54 @@ def test_ranks_kernels_and_quality_are_shown_where_there_are_any(
     assert (code, err) == (0, "")
     assert [line for line in out.splitlines() if line[:1].isupper()] == [
         "Overview",
+        "Device time",
         "Self time",
         "Kernels",
         "Quality",
     ]
     assert "2 ranks" in out
     assert "1.000 ms" in out
+
+
+def test_what_the_devices_did_and_why_they_waited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The host is in cudaMalloc from 30 us to 80 us and launches at 90 us what runs from 100 us."""
+    slices = [
+        ("user_annotation", "ProfilerStep#7", 1, 0, 150, {}),
+        ("cpu_op", "aten::mm", 1, 10, 130, {}),
+        ("cuda_runtime", "cudaLaunchKernel", 1, 15, 5, {"correlation": 1}),
+        ("cuda_runtime", "cudaMalloc", 1, 30, 50, {}),
+        ("cuda_runtime", "cudaLaunchKernel", 1, 90, 5, {"correlation": 2}),
+        ("kernel", "sgemm", 7, 20, 10, {"correlation": 1, "device": 0, "stream": 7}),
+        ("kernel", "relu", 7, 100, 30, {"correlation": 2, "device": 0, "stream": 7}),
+    ]
+    events = [
+        {"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur}
+        | {"args": args}
+        for category, name, tid, ts, dur, args in slices
+    ]
+    path = tmp_path / "gpu.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    assert cli.run([str(path)]) == 0
+    printed = capsys.readouterr().out
+    sections = [part.splitlines() for part in printed.split("\n\n")]
+    shown = {
+        lines[0]: [re.split(r"\s{2,}", line.strip()) for line in lines[1:]] for lines in sections
+    }
+    assert shown["Device time"] == [
+        ["step", "span", "compute", "idle", "idle %"],
+        ["all", "110.000 us", "40.000 us", "70.000 us", "63.6 %"],
+        ["7", "150.000 us", "40.000 us", "110.000 us", "73.3 %"],
+    ]
+    assert shown["Idle time of the devices"] == [
+        ["device", "cause", "idle", "idle %", "gaps", "mean", "max"],
+        ["0", "host_wait", "70.000 us", "63.6 %", "1", "70.000 us", "70.000 us"],
+    ]
+    assert shown["Largest gaps"] == [
+        ["device", "start", "dur", "%", "cause", "host was in", "then came"],
+        ["0", "30.000 us", "70.000 us", "100.0 %", "host_wait", "cudaMalloc", "relu"],
+    ]
 
 
 def test_names_do_nothing_to_the_terminal(store: str, capsys: pytest.CaptureFixture[str]) -> None:
