@@ -180,6 +180,10 @@ class Questions(ABC):
         """
         return self.answer("queue_summary", full_depth=full_depth)
 
+    def evaluation(self) -> pl.DataFrame:
+        """How long each host slice took itself, and whether the devices had work meanwhile."""
+        return self.answer("evaluation")
+
     def steps(self) -> pl.DataFrame:
         """When each profiler step ran."""
         return self.answer("steps")

@@ -102,6 +102,10 @@ def test_columns_are_fixed() -> None:
             "name series pid counter_id samples start_ns span_ns "
             "mean_value min_value max_value last_value"
         ),
+        "evaluation": (
+            "event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share "
+            "queue_depth"
+        ),
         "gaps": (
             "device stream start_ns dur_ns share cause before_id before_name after_id after_name "
             "thread op_id op_name op_ns annotation_id annotation_name annotation_ns "

@@ -19,6 +19,7 @@ def kernel(
     end: int | None,
     correlation: int | None,
     category: str = "kernel",
+    *,
     device: int = 0,
     stream: int = 7,
 ) -> Row:

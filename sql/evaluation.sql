@@ -1,0 +1,34 @@
+-- evaluation: how long each host slice took itself, and whether the devices had work meanwhile.
+-- One row per host slice that nests, by run, rank, start and event_id.
+-- These are ops, annotations, Python functions and calls of the runtime; `filter(kinds=...)` takes some of them.
+-- needs: events
+-- run          VARCHAR        run that the trace belongs to
+-- rank         INTEGER        rank within the run
+-- event_id     BIGINT         event_id of the slice
+-- parent_id    BIGINT         event_id of the slice around it on its thread; NULL for a root
+-- name         VARCHAR        name as the source has it; NULL where it has none
+-- kind         VARCHAR        what the slice is: host_op, python, runtime, ...
+-- step         BIGINT         N of the profiler step that it started in; NULL in none
+-- start_ns     BIGINT   ns    start, on the clock that traces.clock names
+-- dur_ns       BIGINT   ns    duration
+-- self_ns      BIGINT   ns    duration without direct children (negative where those overlap)
+-- idle_ns      BIGINT   ns    part of the duration in which no device of the rank was busy; NULL where none was used
+-- idle_share   DOUBLE   0..1  idle_ns over dur_ns; NULL where that is 0
+-- queue_depth  BIGINT         pieces of device work launched and not begun when it started; NULL where none was launched
+SELECT
+    run,
+    rank,
+    event_id,
+    parent_id,
+    name,
+    kind,
+    step,
+    start_ns,
+    dur_ns,
+    self_ns,
+    idle_ns,
+    idle_ns / nullif(dur_ns, 0) AS idle_share,
+    queue_depth
+FROM events
+WHERE preorder IS NOT NULL
+ORDER BY run, rank, start_ns, event_id
