@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
@@ -36,6 +36,8 @@ _MOST_GAPS: Final = 5
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 _QUIET_S: Final = 1.0
 """Loading that takes less shows no progress."""
+_VERBS: Final = {"critical_path": "critical-path TRACE [--step N]", "tree": "tree TRACE"}
+"""Questions that are no files of SQL, and the verbs that answer them."""
 _ENDINGS: Final[Mapping[str, str]] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
@@ -170,6 +172,12 @@ def answer(
         _emit(listed, form, output, _sentences(listed))
         return
     given = dict(map(_parameter, parameters))
+    if name == "critical_path" and sources:
+        options = _path_options(given)
+        trace = _load(sources, compat=compat)
+        rows = trace.critical_path(**options).located
+        _emit(rows, form, output, _rows(rows, trace))
+        return
     _check(name, given)
     if not sources:
         columns = _columns(name)
@@ -225,6 +233,55 @@ def tree(
     except AnswerError as error:
         raise type(error)(f"{' '.join(sources)}: {error}") from None
     _print(Text(drawn, no_wrap=True, overflow="ellipsis"))
+
+
+@verbs.command("critical-path")
+@_sources
+@click.option("--step", type=int, help="Of this profiler step; default: of the whole trace.")
+@click.option("--annotation", metavar="NAME", help="Of the first annotation of this name.")
+@click.option("--run", help="Which run, where there are several.")
+@click.option("--rank", type=int, help="Which rank, where there are several.")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
+@_form
+@_output
+def critical_path(
+    sources: tuple[str, ...],
+    step: int | None,
+    annotation: str | None,
+    *,
+    run: str | None,
+    rank: int | None,
+    top: int,
+    overlay: Path | None,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Show what the end had to wait for.
+
+    Of a step, an annotation or the whole trace, back to its start: host, launches, work of the
+    devices, waits. With --format or -o: every stretch of the path.
+    """
+    from profframe.show import path, terminal
+
+    chosen = _checked_form(form, output)
+    trace = _load(sources)
+    try:
+        found = trace.critical_path(step, run, rank, annotation)
+    except AnswerError as error:
+        raise type(error)(f"{' '.join(sources)}: {error}") from None
+    if overlay is not None:
+        trace.filter(runs=found.run, ranks=found.rank).export_chrome_trace(
+            overlay, highlight=found if found.events.height else None
+        )
+    if form is not None or output is not None:
+        _emit(found.events, chosen, output, _rows(found.located, trace))
+        return
+    width = _width()
+    _print(
+        terminal.table(found.bounds, width, f"Critical path of {visible(found.headline)}"),
+        terminal.ranking(path.longest(found.events), top, width, "What takes longest on it"),
+    )
 
 
 @verbs.command()
@@ -363,8 +420,23 @@ def _parameter(given: str) -> tuple[str, str]:
     return key, value
 
 
+def _path_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """Options of a critical path out of the parameters of an answer."""
+    types: dict[str, Callable[[str], object]] = {
+        "step": int, "run": str, "rank": int, "annotation": str, "instance": int,
+    }  # fmt: skip
+    for key, value in given.items():
+        if key not in types:
+            raise click.UsageError(str(UnknownNameError.among("parameter", key, types)))
+        if types[key] is int and not value.removeprefix("-").isdecimal():
+            raise click.UsageError(f"parameter {key!r} is an integer, got {value!r}")
+    return {key: types[key](value) for key, value in given.items()}
+
+
 def _check(name: str, parameters: Mapping[str, str]) -> None:
     """Find out what is wrong with a question before a large trace is loaded for it."""
+    if name in _VERBS:
+        raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")
     import duckdb
 
     from profframe.answering import find, prepare

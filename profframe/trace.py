@@ -18,7 +18,7 @@ from profframe.answering import catalogue, find, run
 from profframe.answering import query as run_query
 from profframe.critical_path import CriticalPath
 from profframe.critical_path import find as find_path
-from profframe.errors import AnswerError, StoreError, UnknownNameError
+from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
 from profframe.questions import Questions
 from profframe.selection import (
     TIME,
@@ -498,7 +498,12 @@ class Trace(Questions):
         for part in self._source.split():
             store.write(Trace(part, self._selection).tables, path)
 
-    def export_chrome_trace(self, path: str | PathLike[str], legacy: bool = False) -> None:
+    def export_chrome_trace(
+        self,
+        path: str | PathLike[str],
+        legacy: bool = False,
+        highlight: CriticalPath | pl.DataFrame | None = None,
+    ) -> None:
         """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
 
         Parameters
@@ -509,23 +514,32 @@ class Trace(Questions):
         legacy
             Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
             has, in microseconds since the profiler started.
+        highlight
+            Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
+            and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
+            they are red in chrome://tracing, and arrows join the parts of a path from one thread or
+            stream to another.
 
         Raises
         ------
         ParameterError
-            There are several (run, rank): a file holds one.
+            There are several (run, rank): a file holds one. Or nothing that was highlighted is in
+            the file, or it is to be written as torch does.
         ExportError
             The file cannot be written.
         """
         from profframe.export import chrome
         from profframe.export import legacy as listed
 
+        if legacy and highlight is not None:
+            raise ParameterError("highlight: not in the form that torch writes (legacy=True)")
+        marked = highlight.located if isinstance(highlight, CriticalPath) else highlight
         whole = self._selection == self._selection.of_traces()
         with self._connection() as connection:
             if legacy:
                 listed.write(connection, path)
             else:
-                chrome.write(connection, path, whole=whole)
+                chrome.write(connection, path, whole, marked)
 
     def export_stacks(self, path: str | PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write stacks in the folded form that flame graphs are drawn from, as torch does.

@@ -50,6 +50,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/device_args.py": "the same",
     "readers/chrome/parsing.py": "the same",
     "export/chrome.py": "its writer",
+    "export/highlight.py": "the same",
     "export/legacy.py": "the writer of its older form",
     "readers/nsys.py": "the reader of Nsight Systems' databases",
     "readers/nvprof.py": "the reader of nvprof's databases",

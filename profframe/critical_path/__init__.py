@@ -24,6 +24,7 @@ from profframe.critical_path import graph, rows
 from profframe.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
 from profframe.show import path as shown
+from profframe.show import units
 
 BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
 """What a stretch of the path can be bound by."""
@@ -98,22 +99,30 @@ class CriticalPath:
         return pl.DataFrame([BOUNDS, totals, shares], schema=types)
 
     @property
-    def title(self) -> str:
-        """What it is the path of."""
+    def located(self) -> pl.DataFrame:
+        """The events with their run and rank."""
+        keys = (pl.lit(self.run, pl.String).alias("run"), pl.lit(self.rank, pl.Int32).alias("rank"))
+        return self.events.select(*keys, pl.all())
+
+    @property
+    def headline(self) -> str:
+        """What it is the path of, and how long it is."""
         if self.run is None:
-            return "an empty trace"
-        what = "the trace"
+            return "nothing: the trace is empty"
+        what = "the whole of"
         if self.step is not None:
-            what = f"step {self.step}"
+            what = f"step {self.step} of"
         elif self.annotation is not None:
-            what = repr(self.annotation)
-        return f"{what} of {self.run}, rank {self.rank}"
+            what = f"{self.annotation!r} in"
+        parts = units.plural(self.events.height, "part")
+        length = units.duration(self.length_ns).strip()
+        return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
 
     def __repr__(self) -> str:
-        return shown.text(self.title, self.length_ns, self.events, self.bounds)
+        return shown.text(self.headline, self.events, self.bounds)
 
     def _repr_html_(self) -> str:
-        return shown.html_(self.title, self.length_ns, self.events, self.bounds)
+        return shown.html_(self.headline, self.events, self.bounds)
 
 
 def find(

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 
 from profframe.errors import ParameterError
 from profframe.export.files import Write, put_lines, written
+from profframe.export.highlight import Highlight, highlight
 from profframe.readers.chrome.columns import (
     ALLOCATOR_DEVICES,
     INSTANT_CATEGORY,
@@ -26,6 +27,9 @@ from profframe.readers.chrome.columns import (
     OWN_KEY,
 )
 from profframe.schema import DEVICE_KINDS
+
+if TYPE_CHECKING:
+    import polars as pl
 
 JSON_FORMATS: Final = ("kineto", "chrome")
 """What `args` hold all columns of."""
@@ -87,7 +91,12 @@ MACROS: Final = r"""
     CREATE TEMP MACRO with_args(args) AS concat(',"args":' || args, '}');"""
 
 
-def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], whole: bool) -> None:
+def write(
+    connection: duckdb.DuckDBPyConnection,
+    path: str | os.PathLike[str],
+    whole: bool,
+    marked: pl.DataFrame | None = None,
+) -> None:
     """Write the one trace of a connection.
 
     Parameters
@@ -98,15 +107,18 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], w
         File to write; ``.gz`` or ``.zst`` compresses it.
     whole
         All events of the trace are there: the file counts as many as its source.
+    marked
+        Events to mark, and to join by arrows; see `highlight`.
 
     Raises
     ------
     ParameterError
-        There are several (run, rank).
+        There are several (run, rank), or ``marked`` has no events of this one.
     ExportError
         The file cannot be written.
     """
     trace = the_trace(connection)
+    marks = Highlight() if marked is None else highlight(connection, marked, trace)
     connection.execute("SET preserve_insertion_order = true")
     connection.execute(MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
@@ -114,7 +126,8 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], w
     before = json.dumps(header)[:-1] + ", " * bool(header)
     with written(path) as put:
         put(f'{before}"traceEvents": ['.encode())
-        events = _put_events(connection, put, trace)
+        events = _put_events(connection, put, trace, marks)
+        whole &= marks.arrows is None
         own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(trace, events, whole=whole)}'
         put(f"\n]{own}}}\n".encode())
 
@@ -163,7 +176,9 @@ def _loaded(text: str | None) -> Any:
         return None
 
 
-def _put_events(connection: duckdb.DuckDBPyConnection, put: Write, trace: Mapping[str, Any]) -> int:
+def _put_events(
+    connection: duckdb.DuckDBPyConnection, put: Write, trace: Mapping[str, Any], marks: Highlight
+) -> int:
     """The elements of the array, a comma before each but the first; how many there are."""
     threads: list[dict[str, Any]] = (
         connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
@@ -179,7 +194,7 @@ def _put_events(connection: duckdb.DuckDBPyConnection, put: Write, trace: Mappin
         put(f"{',' * (count > 0)}\n{line}".encode())
         count += 1
     lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
-    for query in _queries(trace.get("format") in JSON_FORMATS, lone_ends):
+    for query in _queries(trace.get("format") in JSON_FORMATS, lone_ends, marks):
         count += put_lines(put, connection.sql(query), first=not count)
     return count
 
@@ -211,15 +226,15 @@ def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
             yield json.dumps(event | {"args": {key: row[label]}})
 
 
-def _queries(is_json: bool, lone_ends: bool) -> Iterator[str]:
+def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
     """One query for each table, one column of text."""
-    args = "json_text(args)" if is_json else _FILLED_ARGS
+    args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
     unended = "X" if lone_ends else "B"
     slices = f"""
         concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
                common(category, {_JOINED_NAME}, pid, tid), at_time(start_ns, dur_ns),
-               with_args({args}))"""
+               {marks.member}, with_args({args}))"""
     mark = """
         concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
                at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
@@ -249,6 +264,8 @@ def _queries(is_json: bool, lone_ends: bool) -> Iterator[str]:
                       at_time(time_ns, NULL), ',"id":' || ident(flow_id),
                       ',"bp":' || to_json(binding_point), with_args(json_text(args)))
         FROM flows"""
+    if marks.arrows is not None:
+        yield marks.arrows
     # An event has a row for each value, and the row of the first is written.
     yield """
         SELECT concat(',\n{"ph":"C"', common(category, name, pid, tid), at_time(time_ns, NULL),

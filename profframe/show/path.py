@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import polars as pl
@@ -12,17 +12,38 @@ from profframe.show import units
 from profframe.show.summary import short
 
 _MOST: Final = 5
+_NOTHING: Final = "(nothing recorded)"
 
 
-def text(title: str, length_ns: int, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """What the path is bound by, and what is longest on it, in a few lines.
+def longest(events: pl.DataFrame) -> pl.DataFrame:
+    """What takes most of a path.
 
     Parameters
     ----------
-    title
-        What it is the path of.
-    length_ns
-        Its length.
+    events
+        Its stretches.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per name and edge, the longest first: ``name bound edge parts total_ns share``.
+    """
+    total = pl.col("total_ns")
+    return (
+        events.group_by(pl.col("name").fill_null(_NOTHING), "bound", "edge", maintain_order=True)
+        .agg(parts=pl.len(), total_ns=pl.col("dur_ns").sum())
+        .sort("total_ns", descending=True, maintain_order=True)
+        .with_columns(share=total / total.sum())
+    )
+
+
+def text(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
+    """What a path is bound by, and what is longest on it, in a few lines.
+
+    Parameters
+    ----------
+    headline
+        What it is the path of, and how long it is.
     events
         Its stretches.
     bounds
@@ -33,44 +54,31 @@ def text(title: str, length_ns: int, events: pl.DataFrame, bounds: pl.DataFrame)
     str
         Lines.
     """
-    lines = [f"CriticalPath: {_headline(title, length_ns, events)}"]
-    lines += [f"  {bound:<13}  {total:>12}  {share}" for bound, total, share in _bounds(bounds)]
-    lines += [f"  {total:>12}  {edge:<7}  {name}" for name, edge, total in _longest(events)]
+    lines = [f"CriticalPath of {units.visible(headline)}"]
+    lines += [f"  {bound:<13}  {total:>12}  {share:>7}" for bound, total, share in _bounds(bounds)]
+    lines += [f"  {edge:<13}  {total:>12}  {name}" for edge, total, name in _longest(events)]
     return "\n".join(lines)
 
 
-def html_(title: str, length_ns: int, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
+def html_(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
     """The same for a notebook, without scripts; every text of the trace is escaped."""
-    tables = (
-        "<table>"
-        + "".join(
-            "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>"
-            for row in rows
-        )
-        + "</table>"
-        for rows in (_bounds(bounds), _longest(events))
-    )
-    headline = html.escape(_headline(title, length_ns, events))
-    return f"<div><strong>Critical path</strong>: {headline}{''.join(tables)}</div>"
+    tables = _table(_bounds(bounds)) + _table(_longest(events))
+    title = html.escape(units.visible(headline))
+    return f"<div><strong>Critical path</strong> of {title}{tables}</div>"
 
 
-def _headline(title: str, length_ns: int, events: pl.DataFrame) -> str:
-    parts = units.plural(events.height, "part")
-    return f"{units.visible(title)}: {units.duration(length_ns).strip()}, {parts}"
+def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, ...]]:
+    found = bounds.filter(pl.col("total_ns") > 0)
+    for bound, total, share in found.sort("total_ns", descending=True).iter_rows():
+        yield bound, units.duration(total), units.share(share)
 
 
-def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    for bound, total, share in bounds.sort("total_ns", descending=True).iter_rows():
-        if total:
-            yield bound, units.duration(total), units.share(share)
+def _longest(events: pl.DataFrame) -> Iterator[tuple[str, ...]]:
+    first = longest(events).head(_MOST).select("edge", "total_ns", "name")
+    for edge, total, name in first.iter_rows():
+        yield edge, units.duration(total), name if name == _NOTHING else short(name)
 
 
-def _longest(events: pl.DataFrame) -> Iterator[tuple[str, str, str]]:
-    """The names and edges that take the most of the path."""
-    totals = (
-        events.group_by("name", "edge", maintain_order=True)
-        .agg(pl.col("dur_ns").sum())
-        .sort("dur_ns", descending=True, maintain_order=True)
-    )
-    for name, edge, total in totals.head(_MOST).iter_rows():
-        yield ("(nothing recorded)" if name is None else short(name)), edge, units.duration(total)
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
+    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
