@@ -30,7 +30,7 @@ from tests.conftest import TRACES
 
 Rows = Sequence[Mapping[str, Any]]
 BILLION = 10**9
-LARGEST = 600_000
+LARGEST = 450_000
 """Bytes of a compressed trace from which on it is not read here."""
 
 
@@ -499,17 +499,12 @@ SAMPLES = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(SAMPLES, max_size=12))
-def test_counters_are_those_of_a_loop(rows: list[Row]) -> None:
-    check_counters(trace_of(counters=rows), rows)
-
-
-@given(st.lists(SAMPLES, max_size=8), st.text("GPU %HBM_", max_size=3))
-def test_counters_are_found_by_text_in_their_name(rows: list[Row], text: str) -> None:
+@given(st.lists(SAMPLES, max_size=12), st.text("GPU %HBM_", max_size=3))
+def test_counters_are_those_of_a_loop(rows: list[Row], text: str) -> None:
     trace = trace_of(counters=rows)
+    check_counters(trace, rows)
     wanted = [row for row in rows if not text or text in str(row["name"] or "")]
     assert trace.counter_series(text).height == len(wanted)
-    assert trace.counter_summary(text)["samples"].sum() == len(wanted)
 
 
 @pytest.mark.parametrize("path", real_traces(lambda features: "counters-C" in features))
