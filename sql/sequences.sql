@@ -1,8 +1,8 @@
 -- sequences: which kernels run one after the other under an op, annotation or module, and how often.
 -- One row per (run, rank, name, kind, sequence), the most calls first, then by device_ns, run, rank, first_event_id.
 -- The slices are the outermost ones on the host whose name contains a text: one inside another of them belongs to that.
--- The sequence of a slice is all kernels launched under it, on its own thread, in the order in which they started. Where the
--- calls that launched them were filtered out, there is none.
+-- The sequence of a slice is all kernels launched under it, on its own thread, in the order in which they started. A slice of
+-- which a filter took the calls or the end has none.
 -- needs: events
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken as it is written; '' for the outermost of all
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences
