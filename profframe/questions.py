@@ -86,6 +86,24 @@ class Questions(ABC):
         """
         return self.answer("kernels", by=by, top=top, copies=copies)
 
+    def kernel_overlap(self, per: str = "rank") -> pl.DataFrame:
+        """How much of the communication was hidden under computation.
+
+        Parameters
+        ----------
+        per
+            What has a row: ``"rank"``, ``"process_group"`` or ``"collective"`` (every kernel).
+        """
+        return self.answer("kernel_overlap", per=per)
+
+    def annotations(self) -> pl.DataFrame:
+        """What ran on the host and the devices for each user annotation, step by step."""
+        return self.answer("annotations")
+
+    def modules(self) -> pl.DataFrame:
+        """What ran on the host and the devices for each nn.Module, step by step."""
+        return self.answer("modules")
+
     def kernel_types(self) -> pl.DataFrame:
         """How long the devices computed, communicated and copied, alone and at once."""
         return self.answer("kernel_types")

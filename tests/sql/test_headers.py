@@ -112,6 +112,18 @@ def test_columns_are_fixed() -> None:
             "frame_id frame_name frame_ns call_id call_name call_ns"
         ),
         "idle": "device stream cause gaps idle_ns mean_ns max_ns share span_share busy_ns span_ns",
+        "annotations": (
+            "step name calls host_ns kernels device_ns busy_ns span_ns exposed_communication_ns "
+            "idle_ns"
+        ),
+        "modules": (
+            "step name module_id calls host_ns self_host_ns kernels device_ns self_device_ns "
+            "busy_ns span_ns exposed_communication_ns idle_ns"
+        ),
+        "kernel_overlap": (
+            "process_group collective event_id name start_ns calls communication_ns hidden_ns "
+            "exposed_ns hidden_share"
+        ),
         "kernel_types": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "

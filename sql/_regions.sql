@@ -1,0 +1,194 @@
+-- What devices did for regions of the host: work that was launched inside them.
+
+-- device_clock: one row per slice that keeps a device busy, with what two clocks show, in nanoseconds: `idle_ns` at its start
+-- (and its end), a clock that runs while no device of the rank is busy; `alone_ns` and `alone_end_ns` at the start and the end
+-- of communication, on one that runs while none computes. What it gains in a communication is the exposed part of that.
+CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
+WITH work AS MATERIALIZED (
+    SELECT run, rank, event_id, kind, class, device, stream, start_ns, end_ns, launch_id, op_id
+    FROM device_work(events)
+),
+moments AS (
+    SELECT *, start_ns AS at_ns
+    FROM work
+    UNION ALL BY NAME
+    SELECT run, rank, event_id, end_ns AS at_ns
+    FROM work
+    WHERE class = 'communication'
+),
+gaps AS (
+    SELECT
+        *,
+        greatest(at_ns - max(end_ns) OVER before, 0) AS gap_ns,
+        greatest(
+            at_ns - coalesce(max(CASE WHEN class = 'compute' THEN end_ns END) OVER before, min(at_ns) OVER before), 0
+        ) AS alone_gap_ns
+    FROM moments
+    WINDOW before AS (PARTITION BY run, rank ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+clocks AS (
+    SELECT
+        *,
+        sum(CASE WHEN class IS NOT NULL THEN gap_ns END) OVER until_now AS idle_ns,
+        sum(CASE WHEN class = 'compute' THEN alone_gap_ns ELSE 0 END) OVER until_now
+        + CASE WHEN class = 'compute' THEN 0 ELSE alone_gap_ns END AS alone_ns
+    FROM gaps
+    WINDOW until_now AS (PARTITION BY run, rank ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
+)
+SELECT clocks.*, ends.alone_ns AS alone_end_ns
+FROM clocks
+LEFT JOIN (SELECT run, rank, event_id, alone_ns FROM clocks WHERE class IS NULL) AS ends
+    ON clocks.run = ends.run AND clocks.rank = ends.rank AND clocks.event_id = ends.event_id AND clocks.class = 'communication'
+WHERE clocks.class IS NOT NULL;
+
+-- region_places: work, and where the slices of regions begin and end, in the order of each `line`; `position` counts the work.
+-- The relation has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one slice is
+-- in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`, of a device
+-- `device`, `stream` and `start_ns`. A slice is a `begin`, an `end`, and as something inside of others an `inside`; one of the
+-- host whose last descendant is not in the trace is no `is_whole`, and has no end.
+CREATE OR REPLACE TEMP MACRO region_places(events, regions) AS TABLE
+WITH slices AS MATERIALIZED (
+    SELECT
+        row_number() OVER () AS slice, region, run, rank, sub, dur_ns, preorder, last_descendant_id,
+        CASE WHEN preorder IS NULL THEN device END AS device, CASE WHEN preorder IS NULL THEN stream END AS stream, start_ns
+    FROM query_table(regions)
+    WHERE preorder IS NOT NULL OR (device IS NOT NULL AND start_ns IS NOT NULL AND dur_ns IS NOT NULL)
+),
+lines AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS line
+    FROM (SELECT DISTINCT run, rank, device, stream FROM slices)
+),
+work AS MATERIALIZED (
+    SELECT
+        run, rank, device, stream, 'work' AS what, 1000000 AS turn, coalesce(launch_id, op_id) AS place_id,
+        kind = 'kernel' AS is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+    FROM device_clock(events)
+),
+on_host AS (
+    SELECT
+        lines.line, host.preorder AS place, looked_for.* EXCLUDE (run, rank, place_id, device, stream)
+    FROM (
+        FROM work
+        UNION ALL BY NAME
+        SELECT run, rank, 'end' AS what, 1000001 AS turn, last_descendant_id AS place_id, slice, region
+        FROM slices
+        WHERE preorder IS NOT NULL
+    ) AS looked_for
+    JOIN lines ON looked_for.run = lines.run AND looked_for.rank = lines.rank AND lines.device IS NULL
+    JOIN query_table(events) AS host
+        ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.place_id = host.event_id
+    WHERE host.preorder IS NOT NULL
+)
+SELECT *, count(is_kernel) OVER (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING) AS position
+FROM (
+    FROM on_host
+    UNION ALL BY NAME
+    SELECT
+        lines.line, slices.preorder AS place, slices.slice, slices.region, slices.dur_ns,
+        unnest(['inside', 'begin']) AS what, 2 * slices.sub + unnest([0, 1]) AS turn
+    FROM slices
+    JOIN lines ON slices.run = lines.run AND slices.rank = lines.rank AND lines.device IS NULL
+    WHERE slices.preorder IS NOT NULL
+    UNION ALL BY NAME
+    SELECT lines.line, work.start_ns AS place, work.* EXCLUDE (run, rank, place_id, device, stream)
+    FROM work
+    JOIN lines
+        ON work.run = lines.run
+        AND work.rank = lines.rank
+        AND work.device = lines.device
+        AND work.stream IS NOT DISTINCT FROM lines.stream
+    UNION ALL BY NAME
+    SELECT
+        lines.line, slices.slice, slices.region,
+        unnest([slices.start_ns, slices.start_ns + slices.dur_ns]) AS place,
+        unnest(['begin', 'end']) AS what, unnest([0, 1]) AS turn
+    FROM slices
+    JOIN lines
+        ON slices.run = lines.run
+        AND slices.rank = lines.rank
+        AND slices.device = lines.device
+        AND slices.stream IS NOT DISTINCT FROM lines.stream
+);
+
+-- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
+-- What is inside several slices of a region counts once. NULL where a slice has no end.
+CREATE OR REPLACE TEMP MACRO region_device(places) AS TABLE
+WITH slices AS MATERIALIZED (
+    SELECT
+        line, region, min(position) AS first_position, max(position) AS last_position, count(*) = 2 AS is_whole
+    FROM query_table(places)
+    WHERE what = 'begin' OR what = 'end'
+    GROUP BY line, region, slice
+),
+pairs AS (
+    SELECT line, region, unnest(range(from_position + 1, last_position + 1)) AS position
+    FROM (
+        SELECT *, greatest(first_position, max(last_position) OVER before) AS from_position
+        FROM slices
+        WINDOW before AS (
+            PARTITION BY line, region ORDER BY first_position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        )
+    )
+),
+pieces AS (
+    SELECT
+        pairs.region, work.is_kernel, work.start_ns, work.end_ns, work.idle_ns,
+        work.end_ns - greatest(work.start_ns, max(work.end_ns) OVER before) AS piece_ns,
+        work.alone_end_ns - greatest(work.alone_ns, max(work.alone_end_ns) OVER before) AS alone_piece_ns
+    FROM pairs
+    JOIN (FROM query_table(places) WHERE what = 'work') AS work
+        ON pairs.line = work.line AND pairs.position = work.position
+    WINDOW before AS (PARTITION BY pairs.region ORDER BY work.start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+sums AS (
+    SELECT
+        region,
+        count(*) FILTER (is_kernel) AS kernels,
+        try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
+        sum(greatest(piece_ns, 0))::BIGINT AS busy_ns,
+        max(end_ns) - min(start_ns) AS span_ns,
+        sum(greatest(alone_piece_ns, 0))::BIGINT AS exposed_communication_ns,
+        (max(idle_ns) - min(idle_ns))::BIGINT AS idle_ns
+    FROM pieces
+    GROUP BY region
+)
+SELECT
+    wholes.region,
+    CASE WHEN is_whole THEN coalesce(kernels, 0) END AS kernels,
+    CASE WHEN is_whole THEN coalesce(device_ns, 0) END AS device_ns,
+    CASE WHEN is_whole THEN coalesce(busy_ns, 0) END AS busy_ns,
+    CASE WHEN is_whole THEN span_ns END AS span_ns,
+    CASE WHEN is_whole THEN coalesce(exposed_communication_ns, 0) END AS exposed_communication_ns,
+    CASE WHEN is_whole THEN idle_ns END AS idle_ns
+FROM (SELECT region, bool_and(is_whole) AS is_whole FROM slices GROUP BY region) AS wholes
+LEFT JOIN sums ON wholes.region = sums.region;
+
+-- region_self: time in the slices of each region, and of the work launched in them, that is in no region inside them.
+CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE
+WITH levels AS (
+    SELECT
+        *,
+        sum(CASE what WHEN 'begin' THEN 1 WHEN 'end' THEN -1 ELSE 0 END) OVER (
+            PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING
+        ) AS level
+    FROM query_table(places)
+    WHERE slice IS NULL OR slice IN (SELECT slice FROM query_table(places) WHERE what = 'end')
+),
+owned AS (
+    SELECT
+        *,
+        last_value(CASE WHEN what = 'begin' THEN region END IGNORE NULLS) OVER (
+            PARTITION BY line, level ORDER BY place, turn ROWS UNBOUNDED PRECEDING
+        ) AS owner
+    FROM levels
+)
+SELECT owner AS region, sum(host_ns)::BIGINT AS self_host_ns, sum(work_ns)::BIGINT AS self_device_ns
+FROM (
+    SELECT owner, dur_ns AS host_ns, 0 AS work_ns FROM owned WHERE what = 'begin'
+    UNION ALL
+    SELECT owner, -dur_ns, 0 FROM owned WHERE what = 'inside'
+    UNION ALL
+    SELECT owner, 0, end_ns - start_ns FROM owned WHERE what = 'work'
+)
+WHERE owner IS NOT NULL
+GROUP BY owner;
