@@ -128,7 +128,7 @@ SELECT
     CASE
         WHEN sync_ns > host_ns THEN 'sync'
         WHEN host_ns > 0 THEN 'host_wait'
-        WHEN gaps.queued_ns IS NOT NULL AND gap_ns < kernel_wait_ns THEN 'kernel_wait'
+        WHEN gap_ns < kernel_wait_ns THEN 'kernel_wait'
         ELSE 'other'
     END AS cause
 FROM gaps

@@ -14,7 +14,7 @@ FROM (
     FROM query_table(events) AS work
     JOIN query_table(events) AS call
         ON work.run = call.run AND work.rank = call.rank AND work.launch_id = call.event_id
-    WHERE is_busy(work.kind) AND work.start_ns IS NOT NULL AND call.start_ns IS NOT NULL
+    WHERE is_busy(work.kind) AND is_call(call.kind) AND work.start_ns IS NOT NULL AND call.start_ns IS NOT NULL
 )
 GROUP BY run, rank, device, stream, time_ns
 HAVING sum(change) <> 0;

@@ -5,8 +5,8 @@
 -- host_wait: the call that launched the next work began in the gap: the stream waited for the host.
 -- sync: the stream was made to wait for another one (Stream Wait Event and the like), on after the end of the work before.
 -- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
--- kernel_wait: launched before the gap, which is shorter than kernel_wait_ns: the usual delay between two kernels.
--- other: a longer gap, or one of any length where the launch is not in the trace.
+-- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
+-- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
 -- In a bare shell read `sql/_devices.sql` and `sql/_gaps.sql` first.
 -- needs: events
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
