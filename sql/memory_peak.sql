@@ -68,7 +68,7 @@ SELECT
     around.annotation_id,
     around.annotation_name,
     CASE WHEN peaks.has_addresses THEN coalesce(unfreed.blocks, 0) END AS unfreed_blocks,
-    CASE WHEN peaks.has_addresses THEN coalesce(try_cast(unfreed.bytes AS BIGINT), 0) END AS unfreed_bytes
+    CASE WHEN peaks.has_addresses THEN try_cast(coalesce(unfreed.bytes, 0) AS BIGINT) END AS unfreed_bytes
 FROM peaks
 LEFT JOIN events AS op
     ON peaks.run = op.run AND peaks.rank = op.rank AND peaks.op_id = op.event_id

@@ -25,14 +25,14 @@ devices AS (
         run, rank, device_type, device,
         count(*) AS records,
         min(time_ns) AS start_ns,
-        max(time_ns) - min(time_ns) + 1 AS span_ns,
+        max(time_ns)::HUGEINT - min(time_ns) + 1 AS span_ns,
         coalesce(getvariable('points'), 1000) AS points
     FROM records
     GROUP BY ALL
     HAVING points > 0 AND records > points
 ),
 placed AS MATERIALIZED (
-    SELECT records.*, ((records.time_ns - devices.start_ns)::HUGEINT * devices.points // devices.span_ns)::BIGINT AS part
+    SELECT records.*, ((records.time_ns::HUGEINT - devices.start_ns) * devices.points // devices.span_ns)::BIGINT AS part
     FROM records
     LEFT JOIN devices
         ON records.run = devices.run
@@ -78,4 +78,4 @@ FROM kept
 LEFT JOIN events AS op
     ON kept.run = op.run AND kept.rank = op.rank AND kept.op_id = op.event_id
 ORDER BY kept.run, kept.rank, kept.device_type NULLS LAST, kept.device NULLS LAST, kept.time_ns, kept.bytes < 0 NULLS LAST,
-    sign(kept.bytes) * kept.allocated_bytes NULLS LAST, kept.bytes, reserved_bytes NULLS LAST, kept.op_id NULLS LAST
+    sign(kept.bytes)::HUGEINT * kept.allocated_bytes NULLS LAST, kept.bytes, reserved_bytes NULLS LAST, kept.op_id NULLS LAST
