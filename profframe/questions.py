@@ -176,7 +176,7 @@ class Questions(ABC):
         Parameters
         ----------
         top
-            Number of gaps of each run and rank; 0: all.
+            Number of gaps of each run and rank; each takes time.
         per
             ``"device"``: gaps in which no stream of a device works; or ``"stream"``.
         kernel_wait_ns
@@ -218,9 +218,9 @@ class Questions(ABC):
         """The ``top`` largest blocks (0: all) of each (run, rank) that were never freed."""
         return self.answer("unfreed", top=top)
 
-    def memory_bandwidth(self, group_by: str = "direction") -> pl.DataFrame:
+    def memory_bandwidth(self, by: str = "direction") -> pl.DataFrame:
         """How fast memory was copied and filled, by ``"direction"`` or whole ``"name"``."""
-        return self.answer("memory_bandwidth", group_by=group_by)
+        return self.answer("memory_bandwidth", by=by)
 
     def counter_series(self, name: str = "") -> pl.DataFrame:
         """Every counter over time, or those with ``name`` in their name."""

@@ -4,12 +4,12 @@
 -- Copies whose bytes or duration are not known are in no rate.
 -- In a bare shell read `sql/_intervals.sql` and `sql/_devices.sql` first.
 -- needs: events
--- parameter group_by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
+-- parameter by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
 -- run               VARCHAR           run that the trace belongs to
 -- rank              INTEGER           rank within the run
 -- device            INTEGER           index of the device that the copies ran on; NULL where the source does not say
 -- kind              VARCHAR           memcpy or memset
--- name              VARCHAR           name of the copies, without what stands in parentheses unless group_by=name; NULL for none
+-- name              VARCHAR           name of the copies, without what stands in parentheses unless by=name; NULL for none
 -- calls             BIGINT            number of copies or fills
 -- unsized_calls     BIGINT            those of them whose bytes are not known
 -- bytes             BIGINT   bytes    moved by the others; NULL where no bytes are known
@@ -23,7 +23,7 @@
 WITH copies AS MATERIALIZED (
     SELECT
         {'run': run, 'rank': rank, 'device': device, 'kind': kind, 'name': CASE
-            WHEN coalesce(getvariable('group_by'), 'direction') = 'name' THEN name
+            WHEN coalesce(getvariable('by'), 'direction') = 'name' THEN name
             ELSE coalesce(nullif(rtrim(split_part(name, '(', 1)), ''), name)
         END} AS key,
         start_ns,

@@ -221,7 +221,7 @@ def test_bandwidth_of_real_traces(path: str, traces: Path) -> None:
         " WHERE kind IN ('memcpy', 'memset')"
     ).to_dicts()
     whole = next((r for r in trace.time_breakdown().to_dicts() if r["step"] is None), None)
-    for found in trace.memory_bandwidth(group_by="name").to_dicts():
+    for found in trace.memory_bandwidth(by="name").to_dicts():
         mine = [r for r in rows if all(r[k] == found[k] for k in ("device", "kind", "name"))]
         assert found["calls"] == len(mine)
         assert found["total_ns"] == sum(r["dur_ns"] for r in mine)
