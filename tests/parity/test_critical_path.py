@@ -1,0 +1,489 @@
+"""Critical paths: typed by hand, and against a longest path through an explicit graph.
+
+Moments are nanoseconds, typed by hand. The loops are in ``tests/oracles/critical_path.py``.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import profframe
+from profframe import schema
+from profframe.critical_path import BOUNDS, CriticalPath
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts import add_facts
+from profframe.trace import Trace
+from tests.builders import Row, event, tables
+from tests.conftest import TRACES
+from tests.oracles.critical_path import HOST, Oracle, helpers, merged
+
+Part = tuple[str | None, str, int, int]
+LARGEST = 450_000
+"""Bytes of a compressed trace from which on it is not read here."""
+
+
+def trace_of(*events: Row, run: str = "run", rank: int = 0) -> Trace:
+    found = add_facts(tables(*events))
+    return Trace.from_tables({n: schema.conform(n, t, run, rank) for n, t in found.items()})
+
+
+def call(name: str, start: int, end: int, number: int | None = None, thread: int = 0) -> Row:
+    return event(name, start, end, category="cuda_runtime", correlation=number, thread=thread)
+
+
+def kernel(
+    name: str, start: int, end: int, number: int | None = None, stream: int = 7, **more: object
+) -> Row:
+    given_ = {"category": "kernel", "thread": 100 + stream, "device": 0, "stream": stream}
+    return event(name, start, end, **{**given_, "correlation": number, **more})  # type: ignore[arg-type]
+
+
+def sync(name: str, start: int, end: int, number: int | None, **more: object) -> Row:
+    given_ = {"category": "cuda_sync", "thread": 200, "device": 0}
+    return event(name, start, end, **{**given_, "correlation": number, **more})  # type: ignore[arg-type]
+
+
+def step(number: int, start: int, end: int) -> Row:
+    return event(f"ProfilerStep#{number}", start, end, category="user_annotation")
+
+
+def parts(path: CriticalPath) -> list[Part]:
+    end = pl.col("start_ns") + pl.col("dur_ns")
+    return path.events.select("name", "edge", "start_ns", end_ns=end).rows()
+
+
+def bounds(path: CriticalPath) -> dict[str, int]:
+    return {bound: total for bound, total, _ in path.bounds.iter_rows() if total}
+
+
+def test_launch_bound() -> None:
+    trace = trace_of(
+        step(1, 0, 100),
+        event("aten::add", 10, 40),
+        call("cudaLaunchKernel", 20, 30, 1),
+        event("aten::mul", 50, 90),
+        call("cudaLaunchKernel", 60, 70, 2),
+        kernel("add", 35, 40, 1),
+        kernel("mul", 80, 120, 2),
+    )
+    path = trace.critical_path(1)
+    assert parts(path) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("aten::add", "slice", 10, 20),
+        ("cudaLaunchKernel", "slice", 20, 30),
+        ("aten::add", "slice", 30, 40),
+        ("ProfilerStep#1", "slice", 40, 50),
+        ("aten::mul", "slice", 50, 60),
+        ("cudaLaunchKernel", "launch", 60, 80),
+        ("mul", "work", 80, 120),
+    ]
+    assert bounds(path) == {"host": 60, "launch": 20, "compute": 40}
+    assert path.length_ns == 120
+
+
+def test_compute_bound() -> None:
+    trace = trace_of(
+        step(1, 0, 100),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaLaunchKernel", 30, 40, 2),
+        call("cudaLaunchKernel", 50, 60, 3),
+        kernel("a", 25, 125, 1),
+        kernel("b", 127, 200, 2),
+        kernel("c", 200, 260, 3),
+    )
+    path = trace.critical_path(1)
+    assert parts(path) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("cudaLaunchKernel", "launch", 10, 25),
+        ("a", "work", 25, 125),
+        ("b", "queue", 125, 127),
+        ("b", "work", 127, 200),
+        ("c", "work", 200, 260),
+    ]
+    assert bounds(path) == {"host": 10, "launch": 15, "compute": 233, "idle": 2}
+
+
+@pytest.mark.parametrize("told", ["sync", "call", "unknown record"])
+def test_two_streams_with_an_event(told: str) -> None:
+    """A kernel waits for one of another stream: a sync tells for what, or the call alone."""
+    waits: dict[str, list[Row]] = {
+        "sync": [
+            sync("Stream Wait Event", 35, 38, 4, stream=9, wait_on_stream=7, wait_on_correlation=3)
+        ],
+        "unknown record": [sync("Stream Wait Event", 35, 38, 4, stream=9, wait_on_stream=7)],
+        "call": [],
+    }
+    trace = trace_of(
+        step(1, 0, 60),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaEventRecord", 22, 25, 3),
+        call("cudaStreamWaitEvent", 35, 38, 4),
+        call("cudaLaunchKernel", 40, 50, 5),
+        *waits[told],
+        kernel("a", 30, 130, 1),
+        kernel("ncclDevKernel_AllReduce", 133, 200, 5, stream=9),
+    )
+    path = trace.critical_path(1)
+    assert parts(path)[-4:] == [
+        ("cudaLaunchKernel", "launch", 10, 30),
+        ("a", "work", 30, 130),
+        ("ncclDevKernel_AllReduce", "wait", 130, 133),
+        ("ncclDevKernel_AllReduce", "work", 133, 200),
+    ]
+    assert bounds(path) == {
+        "host": 10,
+        "launch": 20,
+        "compute": 100,
+        "communication": 67,
+        "idle": 3,
+    }
+
+
+def test_what_was_put_on_a_stream_after_the_record_is_not_waited_for() -> None:
+    trace = trace_of(
+        step(1, 0, 100),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaEventRecord", 22, 25, 3),
+        call("cudaLaunchKernel", 26, 30, 2),
+        call("cudaStreamWaitEvent", 35, 38, 4),
+        call("cudaLaunchKernel", 40, 50, 5),
+        sync("Stream Wait Event", 35, 38, 4, stream=9, wait_on_stream=7, wait_on_correlation=3),
+        kernel("a", 25, 70, 1),
+        kernel("later", 70, 90, 2),
+        kernel("b", 95, 140, 5, stream=9),
+    )
+    path = trace.critical_path(1)
+    assert parts(path)[-3:] == [
+        ("a", "work", 25, 70),
+        ("b", "wait", 70, 95),
+        ("b", "work", 95, 140),
+    ]
+
+
+SYNCS: Mapping[str, Row | None] = {
+    "cudaDeviceSynchronize": sync("Context Sync", 40, 118, 9),
+    "cudaStreamSynchronize": sync("Stream Sync", 40, 118, 9, stream=7),
+    "cudaEventSynchronize": sync(
+        "Event Sync", 40, 118, 9, wait_on_stream=7, wait_on_correlation=3
+    ),
+    "hipDeviceSynchronize": None,
+    "hipStreamSynchronize": None,
+    "cuStreamSynchronize": None,
+}
+
+
+@pytest.mark.parametrize("name", SYNCS)
+def test_sync_bound(name: str) -> None:
+    row = SYNCS[name]
+    trace = trace_of(
+        step(1, 0, 150),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaEventRecord", 22, 25, 3),
+        call(name, 40, 120, 9),
+        *([] if row is None else [row]),
+        kernel("a", 30, 115, 1),
+    )
+    path = trace.critical_path(1)
+    assert parts(path) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("cudaLaunchKernel", "launch", 10, 30),
+        ("a", "work", 30, 115),
+        (name, "sync", 115, 120),
+        ("ProfilerStep#1", "slice", 120, 150),
+    ]
+    assert bounds(path) == {"host": 40, "launch": 20, "compute": 85, "sync": 5}
+
+
+def test_a_call_that_need_not_wait_is_host_work() -> None:
+    trace = trace_of(
+        step(1, 0, 150),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaDeviceSynchronize", 60, 80, 9),
+        sync("Context Sync", 60, 79, 9),
+        kernel("a", 30, 50, 1),
+    )
+    assert bounds(trace.critical_path(1)) == {"host": 150}
+
+
+def test_a_blocking_copy_is_waited_for() -> None:
+    trace = trace_of(
+        step(1, 0, 100),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaMemcpy", 25, 90, 2),
+        kernel("a", 22, 60, 1),
+        kernel("Memcpy DtoH (Device -> Pageable)", 62, 80, 2, category="gpu_memcpy"),
+    )
+    path = trace.critical_path(1)
+    assert bounds(path) == {
+        "host": 20,
+        "launch": 12,
+        "compute": 38,
+        "copy": 18,
+        "sync": 10,
+        "idle": 2,
+    }
+
+
+def test_forward_and_backward_thread() -> None:
+    """The forward thread waits in its annotation while the backward thread works."""
+    bwd = {"thread": 1, "sequence_nr": 5, "fwd_thread": 1}
+    trace = trace_of(
+        step(1, 0, 100),
+        event("aten::mm", 10, 30, sequence_nr=5),
+        event("MmBackward0", 45, 60, **bwd),  # type: ignore[arg-type]
+        event("aten::mm", 50, 55, thread=1),
+        event("AccumulateGrad", 62, 70, thread=1),
+        event("Optimizer.step", 80, 95),
+    )
+    path = trace.critical_path(1)
+    assert parts(path) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("aten::mm", "slice", 10, 30),
+        ("ProfilerStep#1", "thread", 30, 45),
+        ("MmBackward0", "slice", 45, 50),
+        ("aten::mm", "slice", 50, 55),
+        ("MmBackward0", "slice", 55, 60),
+        (None, "between", 60, 62),
+        ("AccumulateGrad", "slice", 62, 70),
+        ("ProfilerStep#1", "thread", 70, 80),
+        ("Optimizer.step", "slice", 80, 95),
+        ("ProfilerStep#1", "slice", 95, 100),
+    ]
+
+
+def test_a_graph_is_launched_once() -> None:
+    trace = trace_of(
+        step(1, 0, 50),
+        call("cudaGraphLaunch", 10, 40, 1),
+        kernel("a", 30, 60, 1),
+        kernel("b", 61, 80, 1),
+        kernel("c", 82, 90, 1),
+    )
+    path = trace.critical_path(1)
+    assert parts(path) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("cudaGraphLaunch", "launch", 10, 30),
+        ("a", "work", 30, 60),
+        ("b", "queue", 60, 61),
+        ("b", "work", 61, 80),
+        ("c", "queue", 80, 82),
+        ("c", "work", 82, 90),
+    ]
+
+
+def test_work_of_the_step_before_is_on_the_path_where_it_was_waited_for() -> None:
+    trace = trace_of(
+        step(1, 0, 50),
+        step(2, 50, 100),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaLaunchKernel", 60, 70, 2),
+        kernel("a", 30, 90, 1),
+        kernel("b", 90, 140, 2),
+    )
+    path = trace.critical_path(2)
+    assert parts(path) == [("a", "work", 50, 90), ("b", "work", 90, 140)]
+    assert (path.start_ns, path.end_ns) == (50, 140)
+
+
+def test_the_whole_trace_without_steps_and_without_host() -> None:
+    trace = trace_of(kernel("a", 100, 110), kernel("b", 130, 150), kernel("c", 120, 140, stream=8))
+    path = trace.critical_path()
+    assert parts(path) == [
+        ("a", "work", 100, 110),
+        ("b", "queue", 110, 130),
+        ("b", "work", 130, 150),
+    ]
+    assert bounds(path) == {"compute": 30, "idle": 20}
+
+
+def test_an_annotation_and_what_it_launched() -> None:
+    trace = trace_of(
+        event("phase", 0, 20, category="user_annotation"),
+        event("phase", 30, 50, category="user_annotation"),
+        call("cudaLaunchKernel", 35, 40, 1),
+        kernel("a", 45, 70, 1),
+    )
+    assert bounds(trace.critical_path(annotation="phase")) == {"host": 20}
+    path = trace.critical_path(annotation="phase", instance=1)
+    assert bounds(path) == {"host": 5, "launch": 10, "compute": 25}
+    with pytest.raises(UnknownNameError, match=r"no instance 2; there is instance 0-1"):
+        trace.critical_path(annotation="phase", instance=2)
+    with pytest.raises(UnknownNameError, match="did you mean 'phase'"):
+        trace.critical_path(annotation="phases")
+
+
+def test_negative_delays_and_missing_launches() -> None:
+    """A kernel before its launch: the host counts only where nothing else is known."""
+    trace = trace_of(
+        step(1, 0, 50),
+        call("cudaLaunchKernel", 30, 40, 1),
+        kernel("a", 25, 60, 1),
+        kernel("b", 60, 80, 99),
+        kernel("c", 85, 100, None),
+    )
+    assert parts(trace.critical_path()) == [
+        ("ProfilerStep#1", "slice", 0, 25),
+        ("a", "work", 25, 60),
+        ("b", "work", 60, 80),
+        ("c", "queue", 80, 85),
+        ("c", "work", 85, 100),
+    ]
+
+
+def test_errors_say_what_there_is() -> None:
+    one = trace_of(step(1, 0, 50), step(4, 50, 90))
+    with pytest.raises(UnknownNameError, match=r"no step 2; there is step 1, 4"):
+        one.critical_path(2)
+    with pytest.raises(ParameterError, match="not both"):
+        one.critical_path(1, annotation="x")
+    with pytest.raises(ParameterError, match="step: needs integers"):
+        one.critical_path("1")  # type: ignore[arg-type]
+    with pytest.raises(UnknownNameError, match=r"no rank 3; there is rank 0"):
+        one.critical_path(1, rank=3)
+
+
+def two_ranks() -> Trace:
+    some = [trace_of(step(1, 0, 50 + rank), rank=rank).tables for rank in (0, 1)]
+    import pyarrow as pa
+
+    return Trace.from_tables({n: pa.concat_tables([t[n] for t in some]) for n in schema.TABLES})
+
+
+def test_of_several_traces_one_is_chosen() -> None:
+    both = two_ranks()
+    with pytest.raises(ParameterError, match=r"there are 2 .*run=..., rank=..."):
+        both.critical_path(1)
+    path = both.critical_path(1, rank=1)
+    assert (path.run, path.rank, path.step, path.length_ns) == ("run", 1, 1, 51)
+    assert both.critical_path(run="run", rank=0).length_ns == 50
+
+
+def test_an_empty_trace_has_an_empty_path() -> None:
+    empty = Trace.from_tables({n: t.arrow.empty_table() for n, t in schema.TABLES.items()})
+    path = empty.critical_path()
+    assert path.length_ns == 0
+    assert path.events.is_empty()
+    assert path.bounds["total_ns"].to_list() == [0] * len(BOUNDS)
+    assert path.bounds["share"].to_list() == [None] * len(BOUNDS)
+    assert "empty" in repr(path)
+    with pytest.raises(UnknownNameError, match="there is no step at all"):
+        empty.critical_path(0)
+
+
+def test_it_is_frozen_and_shows_what_binds() -> None:
+    trace = trace_of(step(1, 0, 50), call("cudaLaunchKernel", 10, 20, 1), kernel("<b>", 30, 70, 1))
+    path = trace.critical_path(1)
+    with pytest.raises(AttributeError):
+        path.step = 2  # type: ignore[misc]
+    assert repr(path).splitlines()[:2] == [
+        "CriticalPath of step 1 of run, rank 0: 0.070 us, 3 parts",
+        "  compute            0.040 us   57.1 %",
+    ]
+    assert "&lt;b&gt;" in path._repr_html_()
+    assert path.bounds["share"].sum() == pytest.approx(1)
+
+
+# Against the graph.
+
+NAMES = ("aten::mm", "aten::add", "ProfilerStep#1", "run_backward")
+CALL_NAMES = (
+    "cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize", "hipStreamSynchronize",
+    "cudaEventRecord", "cudaStreamWaitEvent", "cudaFree", None,
+)  # fmt: skip
+SYNC_NAMES = ("Stream Wait Event", "Stream Sync", "Event Sync", "Context Sync", None)
+moments = st.integers(0, 60)
+lengths = st.one_of(st.none(), st.integers(0, 25))
+few = st.one_of(st.none(), st.integers(1, 5))
+
+
+@st.composite
+def slices(draw: st.DrawFn) -> Row:
+    kind = draw(st.sampled_from(["op", "op", "call", "call", "kernel", "kernel", "sync"]))
+    start, length = draw(moments), draw(lengths)
+    end = None if length is None else start + length
+    number = draw(few)
+    if kind == "op":
+        thread = draw(st.sampled_from([0, 0, 1, 2]))
+        backward = {"sequence_nr": number, "fwd_thread": draw(st.sampled_from([None, 0, 0, 9]))}
+        category = draw(st.sampled_from(["cpu_op", "user_annotation"]))
+        more = backward if category == "cpu_op" else {}
+        name = draw(st.sampled_from(NAMES))
+        return event(name, start, end, category=category, thread=thread, **more)  # type: ignore[arg-type]
+    if kind == "call":
+        row = call("", start, start, number, draw(st.sampled_from([0, 0, 1])))
+        return {**row, "name": draw(st.sampled_from(CALL_NAMES)), "dur_ns": length}
+    stream = draw(st.sampled_from([7, 7, 8, None]))
+    if kind == "kernel":
+        category = draw(st.sampled_from(["kernel", "kernel", "gpu_memcpy", "gpu_memset"]))
+        name = draw(st.sampled_from(["gemm", "ncclDevKernel", None]))
+        row = kernel("", start, start, number, category=category)
+        return {**row, "name": name, "dur_ns": length, "stream": stream}
+    waits = {"wait_on_stream": draw(st.sampled_from([7, 8, None])), "wait_on_correlation": draw(few)}
+    row = sync("", start, start, number, stream=stream, **waits)
+    return {**row, "name": draw(st.sampled_from(SYNC_NAMES)), "dur_ns": length}
+
+
+def oracle_of(trace: Trace, path: CriticalPath) -> tuple[Oracle, tuple[Any, ...]]:
+    """The graph of the window of a path, and the node at which it ends."""
+    rows = trace.events.sort("event_id").to_dicts()
+    busy = [r for r in rows if r["kind"] in {"kernel", "memcpy", "memset"} and r["dur_ns"]]
+    host = [r for r in rows if r["kind"] in HOST and r["dur_ns"]]
+    if path.step is None:
+        counts: dict[int, int] = {}
+        for row in host:
+            counts[row["thread"]] = counts.get(row["thread"], 0) + 1
+        helping = {backward for _, backward in helpers(rows, -1)}
+        order = sorted(counts, key=lambda thread: (-counts[thread], thread))
+        main = next((t for t in order if t not in helping), order[0] if order else 0)
+        last = [r["thread"] for r in host if r["start_ns"] + r["dur_ns"] == path.end_ns]
+    else:
+        marks = [r for r in host if r["name"] == f"ProfilerStep#{path.step}"]
+        mark = min(marks, key=lambda r: (r["start_ns"], r["event_id"]))
+        main = mark["thread"]
+        last = [main] if mark["start_ns"] + mark["dur_ns"] == path.end_ns else []
+        busy = [r for r in busy if r["step"] == path.step]
+    thread = main if main in last or not last else min(last)
+    oracle = Oracle(rows, path.start_ns, path.end_ns, main, thread)
+    if last:
+        return oracle, ("point", thread, path.end_ns)
+    ends = [r["event_id"] for r in busy if r["start_ns"] + r["dur_ns"] == path.end_ns]
+    return oracle, ("end", next(w for w in oracle.works if w["event_id"] == min(ends)))
+
+
+def check_shape(path: CriticalPath) -> None:
+    """It has no gaps, it is as long as the window, and its bounds are its length."""
+    ends = (path.events["start_ns"] + path.events["dur_ns"]).to_list()
+    assert [path.start_ns, *ends] == [*path.events["start_ns"].to_list(), path.end_ns]
+    assert all(length > 0 for length in path.events["dur_ns"])
+    assert path.events["dur_ns"].sum() == path.length_ns == path.bounds["total_ns"].sum()
+    assert set(path.events["bound"]) <= set(BOUNDS)
+
+
+def check_oracle(trace: Trace, path: CriticalPath) -> bool:
+    check_shape(path)
+    if not path.length_ns:
+        return False
+    oracle, node = oracle_of(trace, path)
+    length, expected, unique = oracle.longest(node)
+    assert length == path.length_ns
+    if unique:
+        end = pl.col("start_ns") + pl.col("dur_ns")
+        rows = path.events.select("event_id", "edge", "start_ns", end_ns=end).rows()
+        assert rows == merged(expected)
+    return unique
+
+
+@given(st.lists(slices(), max_size=20))
+def test_it_is_the_longest_path(events: list[Row]) -> None:
+    trace = trace_of(*events)
+    steps = trace.steps().filter(pl.col("dur_ns") > 0)["step"].unique().to_list()
+    for number in [None, *steps]:
+        check_oracle(trace, trace.critical_path(number))
