@@ -15,8 +15,8 @@
 -- bytes             BIGINT   bytes    moved by the others; NULL where no bytes are known
 -- total_ns          BIGINT   ns       sum of durations, overlaps counted twice; NULL where none is known
 -- busy_ns           BIGINT   ns       time in which at least one was running
--- bytes_per_s       DOUBLE   bytes/s  of one copy: bytes over the sum of durations; NULL where no time passes
--- busy_bytes_per_s  DOUBLE   bytes/s  of all together: bytes over the time in which at least one was running
+-- bytes_per_s       DOUBLE   bytes/s  of a copy: bytes over the sum of durations; NULL where no time passes
+-- busy_bytes_per_s  DOUBLE   bytes/s  of all copies together: bytes over the time in which at least one was running
 -- min_bytes_per_s   DOUBLE   bytes/s  slowest copy; one without a duration has no rate
 -- max_bytes_per_s   DOUBLE   bytes/s  fastest copy
 -- busy_share        DOUBLE   0..1     busy_ns over the span of the devices of the rank, as in time_breakdown

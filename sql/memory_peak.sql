@@ -2,6 +2,7 @@
 -- One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
 -- `unfreed` has the blocks that were never freed.
+-- A `ProfilerStep#N` is an annotation, too.
 -- In a bare shell read `sql/_memory.sql` first.
 -- needs: events, memory
 -- run              VARCHAR         run that the trace belongs to

@@ -3,6 +3,7 @@
 -- A block is what was allocated last at its address. Frees of what was allocated before the trace began count for nothing; a free
 -- in the instant of an allocation is of that block, unless the address was allocated already. Records without an address are left
 -- out. What is alive at the end of a trace need not be a leak: parameters, optimizer states and caches are among it.
+-- A `ProfilerStep#N` is an annotation, too.
 -- In a bare shell read `sql/_memory.sql` first.
 -- needs: events, memory
 -- parameter top  BIGINT = 100  most rows of each (run, rank); 0 for all

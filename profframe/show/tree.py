@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import duckdb
@@ -78,17 +79,18 @@ def text(connection: duckdb.DuckDBPyConnection, options: Options) -> Tree:
         There are several (run, rank), the event is no host slice that nests, or another value
         cannot be used.
     """
-    _check(connection, options)
+    options = _checked(options)
+    _check_single(connection)
     first, last = _range(connection, options.event_id)
     connection.execute(_PLACED, [options.event_id, first, last])
-    levels = connection.sql("SELECT count(*) FROM placed GROUP BY level ORDER BY level").fetchall()
-    sizes = [int(size) for (size,) in levels]
+    levels = connection.sql(
+        "SELECT level, count(*) FROM placed GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
     limit = options.row_limit if options.row_limit >= 0 else _ALL
-    depth = _depth(sizes, limit) if options.depth is None else options.depth
-    rows = connection.execute(_SHOWN, [depth, min(limit, _ALL)]).fetchall()
-    lines = [Line(*row) for row in rows]
+    depth = _depth(levels, limit) if options.depth is None else options.depth
+    lines = [Line(*row) for row in connection.execute(_SHOWN, [depth, limit]).fetchall()]
     names = _threads(connection) if len({line.thread for line in lines}) > 1 else {}
-    return Tree("\n".join(_drawn(lines, names, sum(sizes) - len(lines))))
+    return Tree("\n".join(_drawn(lines, names, sum(size for _, size in levels) - len(lines))))
 
 
 _PLACED: Final = """
@@ -140,12 +142,20 @@ _SHOWN: Final = """
     ORDER BY place"""  # noqa: E501 - read as SQL
 
 
-def _check(connection: duckdb.DuckDBPyConnection, options: Options) -> None:
-    for name, value in (("depth", options.depth), ("row_limit", options.row_limit)):
-        if value is not None:
-            integer(name, value)
-    if options.depth is not None and options.depth < 0:
-        raise ParameterError(f"depth: needs 0 or more levels, got {options.depth}")
+def _checked(options: Options) -> Options:
+    """The options as plain integers."""
+    event_id, depth = options.event_id, options.depth
+    checked = Options(
+        event_id=None if event_id is None else integer("event_id", event_id),
+        depth=None if depth is None else integer("depth", depth),
+        row_limit=integer("row_limit", options.row_limit),
+    )
+    if checked.depth is not None and checked.depth < 0:
+        raise ParameterError(f"depth: needs 0 or more levels, got {depth}")
+    return checked
+
+
+def _check_single(connection: duckdb.DuckDBPyConnection) -> None:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
         some = ", ".join(f"{units.visible(run)!r} {rank}" for run, rank in traces[:3])
@@ -163,7 +173,7 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
         connection,
         "SELECT kind, name, preorder, depth, launch_id, last_descendant_id FROM events"
         " WHERE event_id = ?",
-        integer("event_id", event_id),
+        event_id,
     )
     if found is None:
         ends = _one(connection, "SELECT min(event_id), max(event_id) FROM events")
@@ -198,26 +208,23 @@ def _one(
     return connection.execute(query, [*values]).fetchone()
 
 
-def _depth(sizes: list[int], limit: int) -> int:
-    """The deepest level down to which all slices fit.
+def _depth(levels: list[tuple[int, int]], limit: int) -> int:
+    """The deepest level down to which all slices fit, of the levels and the slices of each.
 
     Examples
     --------
-    >>> _depth([2, 8, 90, 900], 100), _depth([300, 1], 100)
-    (2, 0)
+    >>> _depth([(0, 2), (1, 8), (3, 90), (4, 900)], 100), _depth([(0, 300), (1, 1)], 100)
+    (3, 0)
     """
-    shown = 0
-    for level, size in enumerate(sizes):
-        shown += size
-        if shown > limit:
-            return max(level - 1, 0)
-    return max(len(sizes) - 1, 0)
+    totals = accumulate(size for _, size in levels)
+    fit = [level for (level, _), total in zip(levels, totals, strict=True) if total <= limit]
+    return max(fit, default=0)
 
 
 def _threads(connection: duckdb.DuckDBPyConnection) -> dict[int, str]:
     rows = connection.sql("SELECT thread, pid, tid, thread_name FROM threads").fetchall()
     return {
-        thread: f"pid {pid}, tid {tid}" + (f", {units.visible(name)}" if name else "")
+        thread: units.visible(f"pid {pid}, tid {tid}" + (f", {name}" if name else ""))
         for thread, pid, tid, name in rows
     }
 

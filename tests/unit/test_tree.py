@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -182,6 +183,18 @@ def test_errors_say_what_there_is(
     with pytest.raises(error) as raised:
         trace.tree(**arguments)  # type: ignore[arg-type]
     assert str(raised.value) == message
+
+
+def test_levels_may_be_missing() -> None:
+    nested = [event("op", 0, 9), event("note", 1, 8, category="user_annotation"), event("op", 2, 7)]
+    drawn = traced(*nested).filter(kinds="host_op").tree(0)
+    assert events_of(drawn) == [(0, 0, 0), (2, 2, 0)]
+    assert hidden_below(drawn) == 0
+
+
+def test_numbers_of_any_integer_type(trace: Trace) -> None:
+    drawn = trace.tree(np.int64(2), np.int32(1), row_limit=np.int8(9))  # type: ignore[arg-type]
+    assert str(drawn) == ADDMM
 
 
 def test_filtered_traces_have_what_is_left(trace: Trace) -> None:
