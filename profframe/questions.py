@@ -202,6 +202,10 @@ class Questions(ABC):
         """How long each host slice took itself, and whether the devices had work meanwhile."""
         return self.answer("evaluation")
 
+    def optimizable_events(self, n: int = 1) -> pl.DataFrame:
+        """The `n` host slices of each rank most worth a look where its devices ran out of work."""
+        return self.answer("optimizable_events", n=n)
+
     def steps(self) -> pl.DataFrame:
         """When each profiler step ran."""
         return self.answer("steps")

@@ -155,6 +155,9 @@ def test_columns_are_fixed() -> None:
             "mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns max_runtime_delay_ns "
             "first_event_id"
         ),
+        "optimizable_events": (
+            "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
+        ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "queue_depth": "device stream time_ns depth",
         "queue_summary": (
