@@ -25,16 +25,20 @@
 -- p90_runtime_delay_ns  BIGINT   ns  its 90th percentile, one of the values
 -- max_runtime_delay_ns  BIGINT   ns  the longest
 -- first_event_id        BIGINT       event_id of the first of the ops by start; of the kernel where no call is known
-WITH launched AS (
+WITH names AS MATERIALIZED (
+    FROM kernel_names(events, coalesce(getvariable('copies'), false))
+),
+launched AS (
     SELECT
         run, rank,
         coalesce(op_id, launch_id) AS owner_id,
         CASE WHEN op_id IS NULL AND launch_id IS NULL THEN event_id END AS alone_id,
-        list(coalesce(name, '?') ORDER BY start_ns, event_id) AS names,
+        list(code ORDER BY start_ns, event_id) AS codes,
         sum(dur_ns) AS device_ns,
         first(launch_id ORDER BY start_ns, event_id) AS launch_id,
         min(start_ns) AS start_ns
     FROM events
+    JOIN names ON coalesce(events.name, '?') = names.name
     WHERE is_in_sequence(kind, coalesce(getvariable('copies'), false))
     GROUP BY run, rank, owner_id, alone_id
 ),
@@ -46,7 +50,7 @@ sequences AS (
         op.name,
         op.kind,
         CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN op.input_dims END AS input_dims,
-        names,
+        codes,
         launched.device_ns,
         op.start_ns,
         op.dur_ns,
@@ -58,7 +62,7 @@ sequences AS (
 ),
 named AS (
     SELECT
-        run, rank, name, kind, input_dims, names,
+        run, rank, name, kind, input_dims, codes,
         count(*) AS calls,
         sum(device_ns) AS device_ns,
         sum(dur_ns) AS total_ns,
@@ -70,7 +74,7 @@ named AS (
         max(runtime_delay_ns) AS max_runtime_delay_ns,
         first(event_id ORDER BY start_ns, event_id) AS first_event_id
     FROM sequences
-    GROUP BY run, rank, name, kind, input_dims, names
+    GROUP BY run, rank, name, kind, input_dims, codes
 )
 SELECT
     run,
@@ -78,8 +82,8 @@ SELECT
     name,
     kind,
     input_dims,
-    sequence_text(names) AS sequence,
-    len(names) AS kernels,
+    sequence_text(codes, (SELECT list(name ORDER BY code) FROM names)) AS sequence,
+    len(codes) AS kernels,
     calls,
     try_cast(device_ns AS BIGINT) AS device_ns,
     try_cast(total_ns AS BIGINT) AS total_ns,

@@ -18,7 +18,10 @@
 -- device_ns      BIGINT   ns  sum of the durations of their kernels; NULL where none is known, or beyond BIGINT
 -- total_ns       BIGINT   ns  time of the slices on the host; NULL where none is known, or beyond BIGINT
 -- first_event_id BIGINT       event_id of the first of the slices by start
-WITH named AS NOT MATERIALIZED (
+WITH names AS MATERIALIZED (
+    FROM kernel_names(events, coalesce(getvariable('copies'), false))
+),
+named AS NOT MATERIALIZED (
     SELECT run, rank, event_id, parent_id, preorder, last_descendant_id
     FROM events
     WHERE
@@ -38,15 +41,16 @@ outermost AS (
     QUALIFY named.preorder > coalesce(max(last.preorder) OVER earlier, -1)
 ),
 launched AS (
-    SELECT work.run, work.rank, work.event_id, work.name, work.start_ns, work.dur_ns, call.preorder
+    SELECT work.run, work.rank, work.event_id, names.code, work.start_ns, work.dur_ns, call.preorder
     FROM events AS work
+    JOIN names ON coalesce(work.name, '?') = names.name
     JOIN events AS call ON work.run = call.run AND work.rank = call.rank AND work.launch_id = call.event_id
     WHERE is_in_sequence(work.kind, coalesce(getvariable('copies'), false))
 ),
 sequences AS (
     SELECT
         slice.run, slice.rank, slice.event_id,
-        list(coalesce(launched.name, '?') ORDER BY launched.start_ns, launched.event_id) AS names,
+        list(launched.code ORDER BY launched.start_ns, launched.event_id) AS codes,
         sum(launched.dur_ns) AS device_ns
     FROM launched
     ASOF JOIN outermost AS slice
@@ -61,7 +65,7 @@ counted AS (
         rank,
         CASE WHEN starts_with(slice.name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE slice.name END AS name,
         slice.kind,
-        names,
+        codes,
         count(*) AS calls,
         sum(sequences.device_ns) AS device_ns,
         sum(slice.dur_ns) AS total_ns,
@@ -75,8 +79,8 @@ SELECT
     rank,
     name,
     kind,
-    sequence_text(names) AS sequence,
-    len(names) AS kernels,
+    sequence_text(codes, (SELECT list(name ORDER BY code) FROM names)) AS sequence,
+    len(codes) AS kernels,
     calls,
     try_cast(device_ns AS BIGINT) AS device_ns,
     try_cast(total_ns AS BIGINT) AS total_ns,
