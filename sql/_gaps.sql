@@ -38,7 +38,7 @@ records AS (
     GROUP BY run, rank, correlation
 ),
 recorded AS (
-    SELECT waits.run, waits.rank, waits.device, waits.wait_on_stream, waits.wait_on_correlation, records.at_ns
+    SELECT DISTINCT waits.run, waits.rank, waits.device, waits.wait_on_stream, waits.wait_on_correlation, records.at_ns
     FROM waits
     JOIN records
         ON waits.run = records.run

@@ -6,7 +6,7 @@
 -- on the device before the end of the gap.
 -- In a bare shell read `sql/_devices.sql` and `sql/_gaps.sql` first.
 -- needs: events
--- parameter top            BIGINT = 20  number of gaps of each run and rank; 0: all
+-- parameter top            BIGINT = 20  number of gaps of each run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
 -- run              VARCHAR        run that the trace belongs to
@@ -59,16 +59,13 @@ top_gaps AS MATERIALIZED (
             ORDER BY gap.gap_ns DESC, gap.start_ns, gap.device NULLS LAST, gap.stream NULLS LAST
         ) AS place
     FROM all_gaps AS gap
-    JOIN least
-        ON gap.run = least.run
-        AND gap.rank = least.rank
-        AND (gap.gap_ns >= least.least_ns OR coalesce(getvariable('top'), 20) = 0)
+    JOIN least ON gap.run = least.run AND gap.rank = least.rank AND gap.gap_ns >= least.least_ns
     JOIN idle
         ON gap.run = idle.run
         AND gap.rank = idle.rank
         AND gap.device IS NOT DISTINCT FROM idle.device
         AND gap.stream IS NOT DISTINCT FROM idle.stream
-    QUALIFY place <= coalesce(getvariable('top'), 20) OR coalesce(getvariable('top'), 20) = 0
+    QUALIFY place <= coalesce(getvariable('top'), 20)
 ),
 slices AS (
     SELECT
