@@ -5,6 +5,7 @@
 -- the first of its work, 0 where that starts earlier. Times and delays are those of `calls`; a call without work in the trace
 -- only counts in calls_without_work. A row with a NULL name and no calls has the work whose call is not in the trace.
 -- A percentile is one of the values: the least that so many percent of them do not exceed.
+-- In a bare shell read `sql/_devices.sql` first.
 -- needs: events
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers
@@ -12,7 +13,7 @@
 -- rank               INTEGER      rank within the run
 -- name               VARCHAR      name of the call; NULL where the source has none, or the call is not in the trace
 -- calls              BIGINT       number of calls whose work is in the trace
--- calls_without_work BIGINT       number of other calls of that name: their work came too late for the trace, or there was none
+-- calls_without_work BIGINT       number of other calls of that name, as those at the end whose work came too late
 -- kernels            BIGINT       number of kernels that the calls launched
 -- copies             BIGINT       number of copies that they launched
 -- fills              BIGINT       number of fills of memory that they launched
@@ -44,7 +45,7 @@ WITH work AS (
     GROUP BY run, rank, launch_id
 ),
 calls AS (
-    SELECT true AS in_trace, run, rank, event_id, name, start_ns + dur_ns AS end_ns, dur_ns
+    SELECT true AS in_trace, run, rank, event_id, name, try(start_ns + dur_ns) AS end_ns, dur_ns
     FROM events
     WHERE is_call(kind)
 ),
@@ -54,7 +55,7 @@ launches AS (
         in_trace,
         in_trace AND kernels IS NOT NULL AS has_work,
         CASE WHEN has_work THEN dur_ns END AS call_ns,
-        CASE WHEN work.start_ns < end_ns THEN 0 ELSE work.start_ns - end_ns END AS delay_ns
+        CASE WHEN work.start_ns < end_ns THEN 0 ELSE try(work.start_ns - end_ns) END AS delay_ns
     FROM calls
     FULL JOIN work USING (run, rank, event_id)
 ),

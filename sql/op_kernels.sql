@@ -3,6 +3,7 @@
 -- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
 -- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
 -- known either is a sequence of its own, without a name. So each kernel is in one sequence. The delays are those of its first.
+-- In a bare shell read `sql/_sequences.sql` first.
 -- needs: events
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
 -- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
@@ -54,8 +55,8 @@ sequences AS (
         launched.device_ns,
         op.start_ns,
         op.dur_ns,
-        call.start_ns - op.start_ns AS op_delay_ns,
-        launched.start_ns - call.start_ns AS runtime_delay_ns
+        try(call.start_ns - op.start_ns) AS op_delay_ns,
+        try(launched.start_ns - call.start_ns) AS runtime_delay_ns
     FROM launched
     LEFT JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND owner_id = op.event_id
     LEFT JOIN events AS call ON launched.run = call.run AND launched.rank = call.rank AND launched.launch_id = call.event_id
