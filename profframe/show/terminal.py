@@ -31,7 +31,9 @@ _BESIDE: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "
 _MOST_HEADERS: Final = 8
 _LONGEST_HEADER: Final = 300
 """Characters of a value in a header that are shown."""
-_NUMBERS_AS_NAMES: Final = frozenset({"rank", "device", "stream", "thread", "step", "scope"})
+_NUMBERS_AS_NAMES: Final = frozenset(
+    {"rank", "device", "stream", "thread", "step", "scope", "address"}
+)
 """Integers that name something: they take no separators."""
 _ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
     ("_ns", units.duration, ""),
