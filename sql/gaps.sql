@@ -35,7 +35,7 @@
 -- call_name        VARCHAR        its name
 -- call_ns          BIGINT   ns    part of the gap in which it was the innermost call
 WITH all_gaps AS MATERIALIZED (
-    SELECT *
+    SELECT run, rank, device, stream, start_ns, end_ns, gap_ns, after_id, thread, cause
     FROM idle_gaps(events, coalesce(getvariable('per'), 'device'), coalesce(getvariable('kernel_wait_ns'), 30000))
 ),
 idle AS (
@@ -53,18 +53,12 @@ least AS (
 top_gaps AS MATERIALIZED (
     SELECT
         gap.*,
-        gap.gap_ns / idle.idle_ns AS share,
         row_number() OVER (
             PARTITION BY gap.run, gap.rank
             ORDER BY gap.gap_ns DESC, gap.start_ns, gap.device NULLS LAST, gap.stream NULLS LAST
         ) AS place
     FROM all_gaps AS gap
     JOIN least ON gap.run = least.run AND gap.rank = least.rank AND gap.gap_ns >= least.least_ns
-    JOIN idle
-        ON gap.run = idle.run
-        AND gap.rank = idle.rank
-        AND gap.device IS NOT DISTINCT FROM idle.device
-        AND gap.stream IS NOT DISTINCT FROM idle.stream
     QUALIFY place <= coalesce(getvariable('top'), 20)
 ),
 slices AS (
@@ -142,7 +136,7 @@ SELECT
     gap.stream,
     gap.start_ns,
     gap.gap_ns AS dur_ns,
-    gap.share,
+    gap.gap_ns / idle.idle_ns AS share,
     gap.cause,
     of_sort['before'].event_id AS before_id,
     of_sort['before'].name AS before_name,
@@ -163,4 +157,9 @@ SELECT
     of_sort['call'].part_ns AS call_ns
 FROM top_gaps AS gap
 JOIN named ON gap.run = named.run AND gap.rank = named.rank AND gap.place = named.place
+JOIN idle
+    ON gap.run = idle.run
+    AND gap.rank = idle.rank
+    AND gap.device IS NOT DISTINCT FROM idle.device
+    AND gap.stream IS NOT DISTINCT FROM idle.stream
 ORDER BY gap.run, gap.rank, gap.place
