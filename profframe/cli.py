@@ -275,7 +275,7 @@ def critical_path(
             overlay, highlight=found if found.events.height else None
         )
     if form is not None or output is not None:
-        _emit(found.events, chosen, output, _rows(found.located, trace))
+        _emit(found.located, chosen, output, _rows(found.located, trace))
         return
     width = _width()
     _print(

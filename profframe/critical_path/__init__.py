@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe.answering import Answer, run
+from profframe.answering import Answer, prepare, query
 from profframe.critical_path import graph, rows
 from profframe.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
@@ -158,6 +158,7 @@ def find(
     """
     if step is not None and annotation is not None:
         raise ParameterError("step and annotation: give one of them, not both")
+    prepare(connection, Answer("critical_path", _MACROS), {})
     trace = _the_trace(connection)
     if step is not None:
         window: rows.Window | None = rows.step_window(connection, step)
@@ -211,12 +212,13 @@ def _events(
         schema=_PATH,
     )
     connection.register("_path", path)
-    answer = Answer("critical_path", _DESCRIBED)
-    found = pl.DataFrame(run(connection, answer).to_arrow_table())
+    found = pl.DataFrame(query(connection, _DESCRIBED).to_arrow_table())
     connection.unregister("_path")
     return found
 
 
+_MACROS: Final = "path_host step_marks device_class"
+"""One of each file of macros that is needed."""
 _PATH: Final = pa.schema(
     [
         ("number", pa.int64()),

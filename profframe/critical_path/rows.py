@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from profframe.answering import Answer, run
+from profframe.answering import query
 from profframe.critical_path.graph import (
     NONE,
     UNSET,
@@ -84,7 +84,7 @@ def annotation_window(
     )
     count = marks["start_ns"].size
     if not count:
-        names = run(connection, _answer("SELECT DISTINCT name FROM path_annotations(events)"))
+        names = query(connection, "SELECT DISTINCT name FROM path_annotations(events)")
         known = [name for (name,) in names.fetchall() if name is not None]
         raise UnknownNameError.among("annotation", annotation, known)
     check_numbers("instance", (integer("instance", instance),), range(count))
@@ -223,13 +223,9 @@ def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
     return np.split(code.astype(np.int64), bounds)
 
 
-def _answer(sql: str) -> Answer:
-    return Answer("critical_path", sql)
-
-
 def _ints(connection: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Ints]:
     """Columns of integers, UNSET for NULL; by ``event_id``, if that is one of them."""
-    table: pa.Table = run(connection, _answer(sql)).to_arrow_table()
+    table: pa.Table = query(connection, sql).to_arrow_table()
     columns = {name: numbers(table, name, missing=UNSET) for name in table.column_names}
     ids = columns.get("event_id")
     if ids is None or bool((ids[1:] > ids[:-1]).all()):

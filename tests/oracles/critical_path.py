@@ -1,7 +1,7 @@
 """The longest path through a graph of one trace, in plain Python: loops over dicts and sets.
 
-Nodes are moments: of a thread (something begins or ends there), or the beginning of a piece of work,
-or its end. What a node waits for is found by looking at everything. A node comes some time, its
+Nodes are moments: of a thread (something begins or ends there), or the beginning or the end of a
+piece of work. What a node waits for is found by looking at everything. A node comes some time, its
 latency, after the last of what it waits for; every edge into it has the latency as its weight, and
 work has its duration. The longest path to each node is found forward, from the start of the window.
 """
@@ -59,7 +59,7 @@ class Oracle:
     @cached_property
     def works(self) -> list[Row]:
         calls = {row["event_id"]: row for row in self.calls}
-        found = []
+        found: list[Row] = []
         for row in self.rows:
             if row["kind"] in BUSY and _lasts(row) and self.start < _end(row) <= self.end:
                 call = calls.get(row["launch_id"])
@@ -135,9 +135,7 @@ class Oracle:
             number = sync["wait_on_correlation"]
             records = [c["start_ns"] for c in self.calls if number and c["correlation"] == number]
             device = _or(sync["device"])
-            target = self.put_before(
-                (device, sync["wait_on_stream"]), max(records, default=issued)
-            )
+            target = self.put_before((device, sync["wait_on_stream"]), max(records, default=issued))
             later = [
                 w for w in self.works
                 if w["on"] == (device, _or(sync["stream"])) and w["launched"] >= issued
@@ -157,9 +155,7 @@ class Oracle:
             and w["call"]["start_ns"] >= call["start_ns"]
         ]  # fmt: skip
         if later:
-            work = min(
-                later, key=lambda w: (w["call"]["start_ns"], w["start_ns"], w["event_id"])
-            )
+            work = min(later, key=lambda w: (w["call"]["start_ns"], w["start_ns"], w["event_id"]))
             ended = [w for w in self.works if w["e"] <= work["start_ns"]]
             last = max(ended, key=_by_end, default=None)
             if last is not None and last["launched"] < call["start_ns"]:
@@ -174,7 +170,9 @@ class Oracle:
             if "wait" in (sync["name"] or "").lower() or sync["launch_id"] is None:
                 continue
             said.add(sync["launch_id"])
-            stream = sync["wait_on_stream"] if sync["wait_on_stream"] is not None else sync["stream"]
+            stream = (
+                sync["wait_on_stream"] if sync["wait_on_stream"] is not None else sync["stream"]
+            )
             on = None if stream is None else (_or(sync["device"]), stream)
             number = sync["wait_on_correlation"]
             records = [c["start_ns"] for c in self.calls if number and c["correlation"] == number]
@@ -248,7 +246,12 @@ class Oracle:
                         found.append(Edge(("end", work), done, 0, event, "sync", done))
         helping = {backward for forward, backward in self.pairs if forward == thread}
         for row in self.host:
-            if row["thread"] in helping and not row["depth"] and last <= row["s"] and row["e"] < time:
+            if (
+                row["thread"] in helping
+                and not row["depth"]
+                and last <= row["s"]
+                and row["e"] < time
+            ):
                 node = ("point", row["thread"], row["e"])
                 found.append(Edge(node, row["e"], 0, event, "thread", row["e"]))
         if event is None and thread != self.main:

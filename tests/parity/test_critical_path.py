@@ -5,12 +5,13 @@ Moments are nanoseconds, typed by hand. The loops are in ``tests/oracles/critica
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,8 +27,6 @@ from tests.conftest import TRACES
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged
 
 Part = tuple[str | None, str, int, int]
-LARGEST = 450_000
-"""Bytes of a compressed trace from which on it is not read here."""
 
 
 def trace_of(*events: Row, run: str = "run", rank: int = 0) -> Trace:
@@ -171,9 +170,7 @@ def test_what_was_put_on_a_stream_after_the_record_is_not_waited_for() -> None:
 SYNCS: Mapping[str, Row | None] = {
     "cudaDeviceSynchronize": sync("Context Sync", 40, 118, 9),
     "cudaStreamSynchronize": sync("Stream Sync", 40, 118, 9, stream=7),
-    "cudaEventSynchronize": sync(
-        "Event Sync", 40, 118, 9, wait_on_stream=7, wait_on_correlation=3
-    ),
+    "cudaEventSynchronize": sync("Event Sync", 40, 118, 9, wait_on_stream=7, wait_on_correlation=3),
     "hipDeviceSynchronize": None,
     "hipStreamSynchronize": None,
     "cuStreamSynchronize": None,
@@ -352,8 +349,6 @@ def test_errors_say_what_there_is() -> None:
 
 def two_ranks() -> Trace:
     some = [trace_of(step(1, 0, 50 + rank), rank=rank).tables for rank in (0, 1)]
-    import pyarrow as pa
-
     return Trace.from_tables({n: pa.concat_tables([t[n] for t in some]) for n in schema.TABLES})
 
 
@@ -416,17 +411,20 @@ def slices(draw: st.DrawFn) -> Row:
         category = draw(st.sampled_from(["cpu_op", "user_annotation"]))
         more = backward if category == "cpu_op" else {}
         name = draw(st.sampled_from(NAMES))
-        return event(name, start, end, category=category, thread=thread, **more)  # type: ignore[arg-type]
+        return event(name, start, end, category=category, thread=thread, **more)
     if kind == "call":
         row = call("", start, start, number, draw(st.sampled_from([0, 0, 1])))
         return {**row, "name": draw(st.sampled_from(CALL_NAMES)), "dur_ns": length}
     stream = draw(st.sampled_from([7, 7, 8, None]))
     if kind == "kernel":
         category = draw(st.sampled_from(["kernel", "kernel", "gpu_memcpy", "gpu_memset"]))
-        name = draw(st.sampled_from(["gemm", "ncclDevKernel", None]))
-        row = kernel("", start, start, number, category=category)
-        return {**row, "name": name, "dur_ns": length, "stream": stream}
-    waits = {"wait_on_stream": draw(st.sampled_from([7, 8, None])), "wait_on_correlation": draw(few)}
+        row = {**kernel("", start, start, number, category=category), "stream": stream}
+        called = draw(st.sampled_from(["gemm", "ncclDevKernel", None]))
+        return {**row, "name": called, "dur_ns": length}
+    waits = {
+        "wait_on_stream": draw(st.sampled_from([7, 8, None])),
+        "wait_on_correlation": draw(few),
+    }
     row = sync("", start, start, number, stream=stream, **waits)
     return {**row, "name": draw(st.sampled_from(SYNC_NAMES)), "dur_ns": length}
 
@@ -487,3 +485,138 @@ def test_it_is_the_longest_path(events: list[Row]) -> None:
     steps = trace.steps().filter(pl.col("dur_ns") > 0)["step"].unique().to_list()
     for number in [None, *steps]:
         check_oracle(trace, trace.critical_path(number))
+
+
+# Against the formulas of HolisticTraceAnalysis: whole microseconds, no sync rows.
+
+
+def hta_critical_path(rows: list[dict[str, Any]]) -> dict[str, int]:
+    """Total and parts of d.14: the longest path by weight over edges between starts and ends.
+
+    Consecutive moments of the host thread are an edge, as long as they are apart. A kernel has an
+    edge from the start of its launch where the kernel before had ended when that began, else one
+    from that kernel's end. Where they differ on purpose: HTA's kernel-kernel delays are `idle`
+    here; a kernel before that ends during the launch call makes HTA's edge a kernel-kernel one, and
+    no launch edge, however long the call still takes.
+    """
+    host = [r for r in rows if r["kind"] in HOST]
+    kernels = sorted((r for r in rows if r["kind"] == "kernel"), key=lambda r: r["start_ns"])
+    calls = {r["correlation"]: r["start_ns"] for r in host if r["correlation"]}
+    moments_ = sorted({t for r in host for t in (r["start_ns"], r["start_ns"] + r["dur_ns"])})
+    edges: list[tuple[tuple[Any, ...], tuple[Any, ...], str]] = [
+        (("host", a), ("host", b), "host") for a, b in pairwise(moments_)
+    ]
+    before: int | None = None
+    for number, row in enumerate(kernels):
+        start, end = row["start_ns"], row["start_ns"] + row["dur_ns"]
+        launched = calls[row["correlation"]]
+        nodes = ("kernel", start, number), ("done", end, number)
+        if before is None or before <= launched:
+            edges.append((("host", launched), nodes[0], "launch"))
+        else:
+            edges.append((("done", before, number - 1), nodes[0], "idle"))
+        edges.append((*nodes, "compute"))
+        before = end
+    longest: dict[tuple[Any, ...], dict[str, int]] = {}
+    for tail, head, bound in sorted(edges, key=lambda e: (e[1][1], e[0][1])):
+        path = dict(longest.get(tail, {}))
+        path[bound] = path.get(bound, 0) + head[1] - tail[1]
+        if sum(path.values()) > sum(longest.get(head, {}).values()):
+            longest[head] = path
+    return max(longest.values(), key=lambda path: sum(path.values()))
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> list[Row]:
+    """A host thread that launches kernels on a stream, which runs them as soon as it can."""
+    now, free, events = 1_000, 0, []
+    for number in range(1, draw(st.integers(1, 6)) + 1):
+        begin = now + 1_000 * draw(st.integers(1, 9))
+        returned = begin + 1_000 * draw(st.integers(1, 5))
+        if begin < free <= returned:  # HTA's deviation
+            begin, returned = free, free + returned - begin
+        start = max(free, returned) + 1_000 * draw(st.integers(0, 3))
+        free = start + 1_000 * draw(st.integers(1, 40))
+        now = returned + 1_000 * draw(st.integers(1, 9))
+        events += [call("cudaLaunchKernel", begin, returned, number)]
+        events += [kernel("gemm", start, free, number)]
+    return [step(1, 0, now), *events]
+
+
+@given(runs())
+def test_totals_and_parts_are_those_of_hta(events: list[Row]) -> None:
+    trace = trace_of(*events)
+    path = trace.critical_path(1)
+    expected = hta_critical_path(trace.events.to_dicts())
+    assert path.length_ns == sum(expected.values())
+    assert bounds(path) == {bound: total for bound, total in expected.items() if total}
+
+
+# Real traces.
+
+REAL = (
+    "facebookresearch__HolisticTraceAnalysis/critical_path/alexnet_benchmark_result.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/critical_path/event_sync_multi_stream_trace.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/critical_path/event_sync_trace.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/critical_path/simple_add_trace.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/mtia/mtia_inference_rank_0.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/amd/mi250_minitoy_train_ROCm6_2_kineto.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/trace_compare/base.json.gz",
+    "facebookresearch__param/dlrm_kineto/worker1_step_12.1694128201556.pt.trace.json.gz",
+    "AMD-AGI__TraceLens/h100/Falconsai_nsfw_image_detection.json.gz",
+    "luatil__torch-profile/trace_04.json.gz",
+    "pytorch__benchmark/trace2.json",
+    "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank0/trace_view.json.gz",
+)
+
+
+def real(name: str) -> Trace:
+    path = TRACES / name
+    if not path.is_file():
+        pytest.skip(f"no real traces: PROFFRAME_TRACES has no {name}")
+    return profframe.load(path)
+
+
+@pytest.mark.parametrize("name", REAL, ids=[str(number) for number in range(len(REAL))])
+def test_real_paths_have_no_gaps(name: str) -> None:
+    trace = real(name)
+    own_end = pl.col("start_ns") + pl.col("dur_ns")
+    events = trace.events.select("event_id", own_start="start_ns", own_end=own_end)
+    for number in [None, *trace.steps()["step"].unique().sort().head(2)]:
+        path = trace.critical_path(number)
+        check_shape(path)
+        end = pl.col("start_ns") + pl.col("dur_ns")
+        stretches = path.events.with_columns(end_ns=end).join(events, on="event_id")
+        inside = stretches.filter(pl.col("edge").is_in(["slice", "work", "sync"]))
+        assert (inside["own_start"] <= inside["start_ns"]).all()
+        assert (inside["end_ns"] <= inside["own_end"]).all()
+        assert (stretches["own_start"] <= path.end_ns).all()
+
+
+def test_a_collective_is_what_a_training_step_waits_for() -> None:
+    """All-to-all on a stream of its own, waited for by calls of which no sync tells more."""
+    path = real(REAL[7]).critical_path(10)
+    total = dict(path.bounds.select("bound", "share").iter_rows())
+    assert total["communication"] > 0.4
+    assert total["launch"] < 0.05
+
+
+def test_a_store_gives_the_same_path(tmp_path: Path) -> None:
+    trace = real(REAL[2])
+    trace.to_parquet(tmp_path)
+    assert (
+        profframe.load(tmp_path).critical_path(100).events.equals(trace.critical_path(100).events)
+    )
+
+
+def test_the_order_of_the_rows_does_not_matter() -> None:
+    trace = real(REAL[1])
+    table = trace.tables["events"]
+    shuffled = {**trace.tables, "events": table.take(list(range(table.num_rows))[::-1])}
+    found = Trace.from_tables(shuffled).critical_path()
+    assert found.events.equals(trace.critical_path().events)
+
+
+@pytest.mark.parametrize("kinds", [["kernel"], ["host_op"], ["runtime"], ["kernel", "sync"], []])
+def test_a_filtered_trace_has_a_path(kinds: list[str]) -> None:
+    check_shape(real(REAL[1]).filter(kinds=kinds).critical_path())
