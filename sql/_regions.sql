@@ -60,24 +60,49 @@ lines AS MATERIALIZED (
 ),
 work AS MATERIALIZED (
     SELECT
-        run, rank, device, stream, 'work' AS what, 1000000 AS turn, coalesce(launch_id, op_id) AS place_id,
+        run, rank, event_id, device, stream, launch_id, op_id, 'work' AS what, 1000000 AS turn,
         kind = 'kernel' AS is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
     FROM device_clock(events)
 ),
-on_host AS (
-    SELECT
-        lines.line, host.preorder AS place, looked_for.* EXCLUDE (run, rank, place_id, device, stream)
+-- By its launch; by its op only where no launch is in the trace.
+by_launch AS MATERIALIZED (
+    SELECT host.preorder AS place, looked_for.*
     FROM (
+        SELECT *, launch_id AS place_id
         FROM work
         UNION ALL BY NAME
         SELECT run, rank, 'end' AS what, 1000001 AS turn, last_descendant_id AS place_id, slice, region
         FROM slices
         WHERE preorder IS NOT NULL
     ) AS looked_for
-    JOIN lines ON looked_for.run = lines.run AND looked_for.rank = lines.rank AND lines.device IS NULL
     JOIN query_table(events) AS host
         ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.place_id = host.event_id
-    WHERE host.preorder IS NOT NULL
+),
+by_op AS MATERIALIZED (
+    SELECT host.preorder AS place, looked_for.*
+    FROM (FROM work ANTI JOIN by_launch USING (run, rank, event_id)) AS looked_for
+    JOIN query_table(events) AS host
+        ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.op_id = host.event_id
+),
+-- Where all launches were filtered out, what is inside a slice is not known.
+lost AS (
+    SELECT run, rank FROM work WHERE launch_id IS NOT NULL OR op_id IS NOT NULL
+    EXCEPT (
+        SELECT run, rank FROM by_launch WHERE what = 'work'
+        UNION ALL
+        SELECT run, rank FROM by_op
+    )
+),
+on_host AS (
+    SELECT lines.line, found.* EXCLUDE (run, rank, event_id, device, stream, launch_id, op_id, place_id)
+    FROM (
+        FROM by_launch
+        UNION ALL BY NAME
+        FROM by_op
+    ) AS found
+    JOIN lines ON found.run = lines.run AND found.rank = lines.rank AND lines.device IS NULL
+    ANTI JOIN lost ON found.run = lost.run AND found.rank = lost.rank
+    WHERE found.place IS NOT NULL
 )
 SELECT *, count(is_kernel) OVER (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING) AS position
 FROM (
@@ -90,7 +115,7 @@ FROM (
     JOIN lines ON slices.run = lines.run AND slices.rank = lines.rank AND lines.device IS NULL
     WHERE slices.preorder IS NOT NULL
     UNION ALL BY NAME
-    SELECT lines.line, work.start_ns AS place, work.* EXCLUDE (run, rank, place_id, device, stream)
+    SELECT lines.line, work.start_ns AS place, work.* EXCLUDE (run, rank, event_id, device, stream, launch_id, op_id)
     FROM work
     JOIN lines
         ON work.run = lines.run

@@ -1,0 +1,396 @@
+"""Kernels, overlap, annotations and modules by loops over rows."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+Row = Mapping[str, Any]
+Interval = tuple[int, int]
+Answer = list[tuple[Any, ...]]
+
+WORK: Final = ("kernel", "memcpy", "memset")
+COLUMNS: Final = (
+    *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "thread", "device"),
+    *("stream", "step", "preorder", "parent_id", "launch_id", "op_id", "collective"),
+    *("process_group", "python_module_id", "module_hierarchy"),
+)
+"""Columns that the loops look at."""
+
+
+def class_of(row: Row) -> str:
+    """compute, communication or copy."""
+    if row["kind"] == "memcpy":
+        return "copy"
+    words = ("nccl", "rccl", "hccl", "all_reduce", "allreduce", "cross_device_reduce", "hcom_")
+    is_collective = row["kind"] == "kernel" and any(w in (row["name"] or "").lower() for w in words)
+    return "communication" if is_collective else "compute"
+
+
+def short_name(row: Row) -> str | None:
+    """The function of a kernel, character by character; all that is in no brackets of a copy."""
+    name = row["name"]
+    if name is None:
+        return None
+    outside, open_ = "", 0
+    for character in name.replace("->", ""):
+        open_ += character in "<("
+        outside += character if open_ == 0 else ""
+        open_ -= character in ">)" and open_ > 0
+    outside = re.sub(r"\[clone .*\]", "", outside).strip()
+    if row["kind"] != "kernel":
+        return outside or name
+    last = (outside.split() or [""])[-1]
+    return "::".join(part for part in last.split("::") if part) or name
+
+
+def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool = False) -> Answer:
+    """Rows of the answer, with floats for its quotients."""
+    labels = {"name": lambda row: row["name"], "short_name": short_name, "class": class_of}
+    named = {(row["run"], row["rank"], row["event_id"]): row["name"] for row in rows}
+    groups: dict[Any, dict[Any, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row["kind"] == "kernel" or (copies and row["kind"] in WORK):
+            groups[row["run"], row["rank"]][labels[by](row), class_of(row)].append(row)
+    found = []
+    for trace, of_label in groups.items():
+        everything = sum(total(members) or 0 for members in of_label.values())
+        of_class: dict[str, int] = defaultdict(int)
+        for (_, class_), members in of_label.items():
+            of_class[class_] += total(members) or 0
+        ordered = sorted(
+            of_label, key=lambda key: (down(total(of_label[key])), last(key[0]), key[1])
+        )
+        kept = ordered if top <= 0 else ordered[:top]
+        shown = [(False, *key, of_label[key]) for key in kept]
+        if len(kept) < len(ordered):
+            rest = [row for key in ordered[len(kept) :] for row in of_label[key]]
+            shown.append((True, "others", None, rest))
+        for is_rest, label, class_, members in shown:
+            durations = [row["dur_ns"] for row in members if row["dur_ns"] is not None]
+            sum_ns: Any = total(members)
+            per_op: dict[str, int] = defaultdict(int)
+            for row in members:
+                op = named.get((*trace, row["op_id"]))
+                if op is not None:
+                    per_op[op] += row["dur_ns"] or 0
+            op = min(per_op, key=lambda name: (-per_op[name], name), default=None)
+            known = len(durations)
+            found.append(
+                (
+                    is_rest,
+                    (
+                        *trace,
+                        label,
+                        len(members),
+                        sum_ns,
+                        (2 * sum_ns + known) // (2 * known) if known else None,
+                        round(statistics.stdev(durations)) if known > 1 else None,
+                        min(durations, default=None),
+                        max(durations, default=None),
+                        part(sum_ns, everything),
+                        op,
+                        part(per_op[op], sum_ns) if op is not None else None,
+                        class_,
+                        part(sum_ns, of_class[class_]) if class_ else None,
+                    ),
+                )
+            )
+    ordered_rows = sorted(
+        found,
+        key=lambda one: (one[0], down(one[1][4]), *one[1][:2], last(one[1][2]), last(one[1][12])),
+    )
+    return [row for _, row in ordered_rows]
+
+
+def total(members: Iterable[Row]) -> int | None:
+    """Sum of the durations that are known."""
+    known = [row["dur_ns"] for row in members if row["dur_ns"] is not None]
+    return sum(known) if known else None
+
+
+def part(of: int | None, whole: int | None) -> float | None:
+    """A quotient, where there is one."""
+    return of / whole if of is not None and whole else None
+
+
+def down(value: int | None) -> tuple[bool, int]:
+    """Order of the greatest first, unknown last."""
+    return value is None, -(value or 0)
+
+
+def last(value: Any) -> tuple[bool, Any]:
+    """Order with unknown last."""
+    return value is None, value if value is not None else ""
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """Intervals that do not touch each other, over the same time."""
+    found: list[list[int]] = []
+    for start, end in sorted(intervals):
+        if start >= end:
+            continue
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], end)
+        else:
+            found.append([start, end])
+    return [(start, end) for start, end in found]
+
+
+def length(intervals: Iterable[Interval]) -> int:
+    """Time that they cover."""
+    return sum(end - start for start, end in merged(intervals))
+
+
+def shared(some: Sequence[Interval], others: Sequence[Interval]) -> int:
+    """Time that both cover; both are merged."""
+    ends = [end for _, end in others]
+    covered = 0
+    for start, end in some:
+        at = bisect_right(ends, start)
+        while at < len(others) and others[at][0] < end:
+            covered += min(end, others[at][1]) - max(start, others[at][0])
+            at += 1
+    return covered
+
+
+class Rank:
+    """One (run, rank): its rows by id, its work, and when its devices were busy and computed."""
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        self.rows = {row["event_id"]: row for row in rows}
+        self.work = [
+            row
+            for row in rows
+            if row["kind"] in WORK and row["start_ns"] is not None and row["dur_ns"] is not None
+        ]
+        self.busy = merged(when(row) for row in self.work)
+        self.computing = merged(when(row) for row in self.work if class_of(row) == "compute")
+
+    def around(self, row: Row | None) -> list[Row]:
+        """A row that nests and those around it, innermost first."""
+        found = []
+        while row is not None and row["preorder"] is not None:
+            found.append(row)
+            row = self.rows.get(row["parent_id"])
+        return found
+
+    def launched_in(self, work: Row) -> list[Row]:
+        """What was around the launch of work."""
+        launch, op = work["launch_id"], work["op_id"]
+        return self.around(self.rows.get(launch if launch is not None else op))
+
+    def exposed(self, work: Iterable[Row]) -> int:
+        """Time in which some of it communicated, and nothing computed."""
+        talking = merged(when(row) for row in work if class_of(row) == "communication")
+        return length(talking) - shared(talking, self.computing)
+
+    def sums(self, work: Sequence[Row]) -> tuple[Any, ...]:
+        """kernels device_ns busy_ns span_ns exposed_communication_ns idle_ns."""
+        span = idle = None
+        if work:
+            window = (min(when(r)[0] for r in work), max(when(r)[1] for r in work))
+            span = window[1] - window[0]
+            idle = span - shared([window] if span else [], self.busy)
+        return (
+            sum(row["kind"] == "kernel" for row in work),
+            sum(row["dur_ns"] for row in work),
+            length(when(row) for row in work),
+            span,
+            self.exposed(work),
+            idle,
+        )
+
+
+def when(row: Row) -> Interval:
+    """Start and end."""
+    return row["start_ns"], row["start_ns"] + row["dur_ns"]
+
+
+def ranks(rows: Sequence[Row]) -> dict[tuple[Any, ...], Rank]:
+    """The rows of each rank."""
+    parts = defaultdict(list)
+    for row in rows:
+        parts[row["run"], row["rank"]].append(row)
+    return {key: Rank(parts[key]) for key in sorted(parts)}
+
+
+def of_overlap(rows: Sequence[Row], per: str = "rank") -> Answer:
+    """Rows of the answer."""
+    found = []
+    for trace, rank in ranks(rows).items():
+        groups = defaultdict(list)
+        for row in rank.work:
+            if class_of(row) != "communication":
+                continue
+            op = rank.rows.get(row["op_id"]) or {"process_group": None, "collective": None}
+            group, collective = (
+                row[word] if row[word] is not None else op[word]
+                for word in ("process_group", "collective")
+            )
+            key = {
+                "rank": (None,) * 4,
+                "process_group": (group, None, None, None),
+                "collective": (group, collective, row["event_id"], row["name"]),
+            }[per]
+            groups[key].append(row)
+        for key, members in groups.items():
+            all_ns = length(when(row) for row in members)
+            open_ns = rank.exposed(members)
+            start = min(row["start_ns"] for row in members)
+            hidden = all_ns - open_ns
+            numbers = (start, len(members), all_ns, hidden, open_ns, part(hidden, all_ns))
+            found.append((*trace, *key, *numbers))
+    return sorted(found, key=lambda r: (*r[:2], r[6], last(r[2]), r[4] if r[4] is not None else -1))
+
+
+def of_annotations(rows: Sequence[Row]) -> Answer:
+    """Rows of the answer, where nothing was filtered out."""
+    found = []
+    for trace, rank in ranks(rows).items():
+        of_host = [row for row in rank.rows.values() if row["kind"] == "annotation"]
+        names = {row["name"] for row in of_host}
+        of_device = [
+            row
+            for row in rank.rows.values()
+            if row["kind"] == "device_annotation" and row["name"] not in names
+        ]
+        inside: Any = defaultdict(dict)
+        for work in rank.work:
+            for row in rank.launched_in(work):
+                if row["kind"] == "annotation":
+                    inside[row["step"], row["name"]][work["event_id"]] = work
+            for row in of_device:
+                if on_its_stream(row, work):
+                    inside[row["step"], row["name"]][work["event_id"]] = work
+        for key, marks in by_key((*of_host, *of_device), "step", "name").items():
+            placed = [row for row in marks if is_placed(row)]
+            sums = rank.sums(list(inside[key].values())) if placed else (None,) * 6
+            found.append((*trace, *key, len(marks), host_time(marks), *sums, first(marks)))
+    return [row[:-1] for row in sorted(found, key=in_order)]
+
+
+def of_modules(rows: Sequence[Row]) -> Answer:
+    """Rows of the answer, where nothing was filtered out."""
+    found = []
+    for trace, rank in ranks(rows).items():
+        frames = [
+            row
+            for row in rank.rows.values()
+            if row["kind"] == "python" and row["python_module_id"] is not None
+        ]
+        found += (
+            [(*trace, *row) for row in _of_frames(rank, frames)]
+            if frames
+            else [(*trace, *row) for row in _of_paths(rank)]
+        )
+    ordered = sorted(found, key=lambda row: (*in_order(row), last(row[4])))
+    return [row[:-1] for row in ordered]
+
+
+def _of_frames(rank: Rank, frames: Sequence[Row]) -> Iterable[tuple[Any, ...]]:
+    def key_of(row: Row) -> tuple[Any, ...]:
+        return row["step"], row["name"], row["python_module_id"]
+
+    ids = {row["event_id"] for row in frames}
+    own, inside = _owned(rank, lambda row: [key_of(row)] if row["event_id"] in ids else [])
+    for key, calls in by_key(frames, "step", "name", "python_module_id").items():
+        yield (*key, len(calls), *_module(rank, calls, own[key], inside[key]))
+
+
+def _of_paths(rank: Rank) -> Iterable[tuple[Any, ...]]:
+    def keys_of(row: Row) -> list[tuple[Any, ...]]:
+        if row["preorder"] is None:
+            return []
+        return [(row["step"], path, None) for path in paths(row["module_hierarchy"])]
+
+    own, inside = _owned(rank, keys_of)
+    ops = defaultdict(list)
+    for row in rank.rows.values():
+        for key in keys_of(row):
+            ops[key].append(row)
+    for key, members in ops.items():
+        yield (*key, None, *_module(rank, members, own[key], inside[key]))
+
+
+def _owned(rank: Rank, keys_of: Any) -> tuple[Any, Any]:
+    """Self times on the host and devices by key, and the work inside each key by id."""
+    own: Any = defaultdict(lambda: [0, 0])
+    inside: Any = defaultdict(dict)
+    for row in rank.rows.values():
+        if row["preorder"] is None or not keys_of(row):
+            continue
+        around = next((keys_of(r)[-1] for r in rank.around(row)[1:] if keys_of(r)), None)
+        own[keys_of(row)[-1]][0] += row["dur_ns"]
+        if around is not None:
+            own[around][0] -= row["dur_ns"]
+    for work in rank.work:
+        keys = [key for row in rank.launched_in(work) for key in reversed(keys_of(row))]
+        if keys:
+            own[keys[0]][1] += work["dur_ns"]
+        for key in keys:
+            inside[key][work["event_id"]] = work
+    return own, inside
+
+
+def _module(rank: Rank, members: Sequence[Row], own: Any, inside: Any) -> tuple[Any, ...]:
+    """What comes after calls, and the first start."""
+    host = host_time(members)
+    if not any(is_placed(row) for row in members):
+        return host, *(None,) * 8, first(members)
+    kernels_, device, *others = rank.sums(list(inside.values()))
+    return host, own[0], kernels_, device, own[1], *others, first(members)
+
+
+def paths(hierarchy: str | None) -> list[str]:
+    """Paths of the modules around an op, the outermost first."""
+    words = [word.split("::")[0] for word in (hierarchy or "").split(".")]
+    is_module = [w not in ("", "TOP()") and not w.startswith("SELF(") for w in words]
+    kept = [word for word, is_one in zip(words, is_module, strict=True) if is_one]
+    return [".".join(kept[: n + 1]) for n in range(len(kept))]
+
+
+def by_key(rows: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows of each combination of values."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[column] for column in columns)].append(row)
+    return groups
+
+
+def on_its_stream(mark: Row, work: Row) -> bool:
+    """Whether work began within a range of a device."""
+    if not is_placed(mark) or mark["device"] != work["device"] or mark["stream"] != work["stream"]:
+        return False
+    start, end = when(mark)
+    return bool(start <= work["start_ns"] < end)
+
+
+def is_placed(row: Row) -> bool:
+    """Whether it is known what is in it."""
+    on_device = row["device"] is not None and None not in (row["start_ns"], row["dur_ns"])
+    return row["preorder"] is not None or (row["kind"] == "device_annotation" and on_device)
+
+
+def host_time(rows: Iterable[Row]) -> int | None:
+    """Time that host slices cover on each thread, added."""
+    threads = defaultdict(list)
+    for row in rows:
+        if row["kind"] != "device_annotation" and None not in (row["start_ns"], row["dur_ns"]):
+            threads[row["thread"]].append(when(row))
+    return sum(map(length, threads.values())) if threads else None
+
+
+def first(rows: Iterable[Row]) -> int | None:
+    """First start."""
+    return min((row["start_ns"] for row in rows if row["start_ns"] is not None), default=None)
+
+
+def in_order(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Key of the order by run, rank, step (none first), first start, name."""
+    run, rank, step, name = row[:4]
+    return run, rank, step is not None, step or 0, last(row[-1]), last(name)
