@@ -175,7 +175,7 @@ def answer(
     if name == "critical_path" and sources:
         options = _path_options(given)
         trace = _load(sources, compat=compat)
-        rows = trace.critical_path(**options).located
+        rows = trace.critical_path(**options).events
         _emit(rows, form, output, _rows(rows, trace))
         return
     _check(name, given)
@@ -275,7 +275,7 @@ def critical_path(
             overlay, highlight=found if found.events.height else None
         )
     if form is not None or output is not None:
-        _emit(found.located, chosen, output, _rows(found.located, trace))
+        _emit(found.events, chosen, output, _rows(found.events, trace))
         return
     width = _width()
     _print(

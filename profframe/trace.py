@@ -533,7 +533,7 @@ class Trace(Questions):
 
         if legacy and highlight is not None:
             raise ParameterError("highlight: not in the form that torch writes (legacy=True)")
-        marked = highlight.located if isinstance(highlight, CriticalPath) else highlight
+        marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
         whole = self._selection == self._selection.of_traces()
         with self._connection() as connection:
             if legacy:

@@ -105,11 +105,29 @@ WHERE calls.name IN (
     WHERE contains(name, 'StreamWaitEvent')
 );
 
--- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known).
+-- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known, and no op says that the
+-- thread does any forward itself).
 CREATE OR REPLACE TEMP MACRO backward_threads(events) AS TABLE
-SELECT helper.thread, coalesce(helped.thread, -1) AS forward_thread, count(*) AS links
-FROM (SELECT thread, fwd_id FROM query_table(events) WHERE fwd_thread > 0 OR fwd_id IS NOT NULL) AS helper
-LEFT JOIN (SELECT event_id, thread FROM query_table(events) WHERE kind = 'host_op') AS helped
-    ON helper.fwd_id = helped.event_id
-WHERE helper.thread IS DISTINCT FROM helped.thread
-GROUP BY helper.thread, helped.thread;
+WITH backward AS (
+    SELECT thread, fwd_id
+    FROM query_table(events)
+    WHERE
+        fwd_thread > 0
+        OR fwd_id IS NOT NULL
+        OR (
+            kind = 'host_op'
+            AND name IN (SELECT name FROM (SELECT DISTINCT name FROM query_table(events)) WHERE contains(name, 'Backward'))
+        )
+),
+links AS (
+    SELECT backward.thread, coalesce(forward.thread, -1) AS forward_thread, count(*) AS links
+    FROM backward
+    LEFT JOIN (SELECT event_id, thread FROM query_table(events) WHERE kind = 'host_op') AS forward
+        ON backward.fwd_id = forward.event_id
+    GROUP BY backward.thread, forward.thread
+)
+SELECT *
+FROM links
+WHERE
+    forward_thread <> thread
+    AND (forward_thread >= 0 OR thread NOT IN (SELECT forward_thread FROM links));

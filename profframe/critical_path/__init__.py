@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeAlias
 
 import duckdb
 import numpy as np
@@ -25,6 +25,9 @@ from profframe.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
 from profframe.show import path as shown
 from profframe.show import units
+
+_Trace: TypeAlias = tuple[str | None, int | None]
+"""Run and rank."""
 
 BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
 """What a stretch of the path can be bound by."""
@@ -41,7 +44,7 @@ _BOUND: Final = dict(
 """By edge; that of work is its class."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CriticalPath:
     """What a step of one (run, rank) waited for, from its start to the end of its last activity.
 
@@ -57,9 +60,9 @@ class CriticalPath:
         The window, on the clock of ``traces.clock``.
     events : polars.DataFrame
         One row per stretch of the path, in time order; each starts where the one before ends.
-        ``event_id name kind thread device stream`` are of the event (NULL where nothing was
-        recorded), ``start_ns dur_ns`` of the stretch, ``bound`` is one of ``BOUNDS``, and ``edge``
-        tells how the stretch is part of the path:
+        ``run rank event_id name kind thread device stream`` are of the event (no event where
+        nothing was recorded), ``start_ns dur_ns`` of the stretch, ``bound`` is one of ``BOUNDS``,
+        and ``edge`` tells how the stretch is part of the path:
 
         ========  =============  ==================================================================
         edge      bound          the stretch is
@@ -97,12 +100,6 @@ class CriticalPath:
         shares = [total / self.length_ns if self.length_ns else None for total in totals]
         types = {"bound": pl.String, "total_ns": pl.Int64, "share": pl.Float64}
         return pl.DataFrame([BOUNDS, totals, shares], schema=types)
-
-    @property
-    def located(self) -> pl.DataFrame:
-        """The events with their run and rank."""
-        keys = (pl.lit(self.run, pl.String).alias("run"), pl.lit(self.rank, pl.Int32).alias("rank"))
-        return self.events.select(*keys, pl.all())
 
     @property
     def headline(self) -> str:
@@ -169,7 +166,7 @@ def find(
     if window is None:
         nothing = np.empty(0, np.int64)
         none = Stretches(nothing, nothing, nothing, nothing)
-        return CriticalPath(*trace, step, annotation, 0, 0, _events(connection, none, 0))
+        return CriticalPath(*trace, step, annotation, 0, 0, _events(connection, trace, none, 0))
     found = rows.read(connection, window)
     last = window.thread, window.end_ns - window.start_ns
     made = graph.build(found, last)
@@ -179,11 +176,11 @@ def find(
     else:
         point = made.points.at(*(np.array([of]) for of in last))
         path = walk(made, point=int(point[0]))
-    events = _events(connection, path, window.start_ns)
+    events = _events(connection, trace, path, window.start_ns)
     return CriticalPath(*trace, step, annotation, window.start_ns, window.end_ns, events)
 
 
-def _the_trace(connection: duckdb.DuckDBPyConnection) -> tuple[str | None, int | None]:
+def _the_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
     found = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(found) > 1:
         some = ", ".join(f"{run_!r} {rank}" for run_, rank in found[:4])
@@ -195,7 +192,7 @@ def _the_trace(connection: duckdb.DuckDBPyConnection) -> tuple[str | None, int |
 
 
 def _events(
-    connection: duckdb.DuckDBPyConnection, stretches: Stretches, origin: int
+    connection: duckdb.DuckDBPyConnection, trace: _Trace, stretches: Stretches, origin: int
 ) -> pl.DataFrame:
     """The stretches with what their events are."""
     bounds = list(_BOUND.values())
@@ -214,7 +211,8 @@ def _events(
     connection.register("_path", path)
     found = pl.DataFrame(query(connection, _DESCRIBED).to_arrow_table())
     connection.unregister("_path")
-    return found
+    keys = (pl.lit(trace[0], pl.String).alias("run"), pl.lit(trace[1], pl.Int32).alias("rank"))
+    return found.select(*keys, pl.all())
 
 
 _MACROS: Final = "path_host step_marks device_class"

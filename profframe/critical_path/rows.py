@@ -112,7 +112,8 @@ def _window(
 def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     """Find the window from the first beginning to the last end; None where nothing takes time.
 
-    The thread that leads has the most slices of those that do backward passes for no other.
+    The thread that leads is the one that most backward ops have their forward ops on; where none
+    are known, the one with the most slices.
     """
     host = _ints(
         connection,
@@ -128,9 +129,9 @@ def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     if not starts.size:
         return None
     start, end = int(starts.min()), int(ends.max())
-    helpers = set(_pairs(connection)["thread"].tolist())
-    threads = host["thread"].tolist()
-    main = next((t for t in threads if t not in helpers), next(iter(threads), 0))
+    forward = _pairs(connection)["forward_thread"].tolist()
+    threads = [thread for thread in forward[-1:] if thread >= 0] + host["thread"].tolist()
+    main = threads[0] if threads else 0
     last = host["thread"][host["end_ns"] == end].tolist()
     if last:
         return Window(start, end, main, main if main in last else min(last), NONE)

@@ -83,7 +83,8 @@ class Oracle:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        return helpers(self.rows, self.main)
+        found = [(self.main if f < 0 else f, backward) for f, backward in helpers(self.rows)]
+        return [pair for pair in found if pair[0] != pair[1]]
 
     @cached_property
     def points(self) -> dict[int, list[int]]:
@@ -304,19 +305,20 @@ def merged(parts: Iterable[Part]) -> list[Part]:
     return found
 
 
-def helpers(rows: Sequence[Row], main: int) -> list[tuple[int, int]]:
-    """Forward and backward threads, those with the most links last."""
+def helpers(rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """Forward (-1: not known) and backward threads, those with the most links last."""
     threads = {row["event_id"]: row["thread"] for row in rows if row["kind"] == "host_op"}
     counts = Counter(
         (threads.get(row["fwd_id"], -1), row["thread"])
         for row in rows
-        if (row["fwd_thread"] or 0) > 0 or row["fwd_id"] is not None
+        if (row["fwd_thread"] or 0) > 0
+        or row["fwd_id"] is not None
+        or (row["kind"] == "host_op" and "Backward" in (row["name"] or ""))
     )
+    forwards = {forward for forward, _ in counts}
     found = sorted(counts, key=lambda pair: (pair[0] >= 0, counts[pair], pair))
     return [
-        (main if forward < 0 else forward, backward)
-        for forward, backward in found
-        if forward != backward and (forward >= 0 or backward != main)
+        pair for pair in found if pair[0] != pair[1] and (pair[0] >= 0 or pair[1] not in forwards)
     ]
 
 

@@ -256,6 +256,17 @@ def test_forward_and_backward_thread() -> None:
     ]
 
 
+def test_a_backward_thread_without_links_is_known_by_its_names() -> None:
+    trace = trace_of(
+        step(1, 0, 100),
+        event("aten::mm", 10, 30),
+        event("MmBackward", 45, 60, thread=1),
+        event("Optimizer.step", 80, 95),
+    )
+    assert ("MmBackward", "slice", 45, 60) in parts(trace.critical_path(1))
+    assert ("MmBackward", "slice", 45, 60) in parts(trace.critical_path())
+
+
 def test_a_graph_is_launched_once() -> None:
     trace = trace_of(
         step(1, 0, 50),
@@ -388,7 +399,7 @@ def test_it_is_frozen_and_shows_what_binds() -> None:
 
 # Against the graph.
 
-NAMES = ("aten::mm", "aten::add", "ProfilerStep#1", "run_backward")
+NAMES = ("aten::mm", "aten::add", "ProfilerStep#1", "MmBackward0")
 CALL_NAMES = (
     "cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize", "hipStreamSynchronize",
     "cudaEventRecord", "cudaStreamWaitEvent", "cudaFree", None,
@@ -438,9 +449,9 @@ def oracle_of(trace: Trace, path: CriticalPath) -> tuple[Oracle, tuple[Any, ...]
         counts: dict[int, int] = {}
         for row in host:
             counts[row["thread"]] = counts.get(row["thread"], 0) + 1
-        helping = {backward for _, backward in helpers(rows, -1)}
         order = sorted(counts, key=lambda thread: (-counts[thread], thread))
-        main = next((t for t in order if t not in helping), order[0] if order else 0)
+        leading = [forward for forward, _ in helpers(rows)[-1:] if forward >= 0]
+        main = [*leading, *order, 0][0]
         last = [r["thread"] for r in host if r["start_ns"] + r["dur_ns"] == path.end_ns]
     else:
         marks = [r for r in host if r["name"] == f"ProfilerStep#{path.step}"]

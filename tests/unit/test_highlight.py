@@ -153,7 +153,7 @@ def test_the_rows_are_those_of_python(
 ) -> None:
     option = ("--step", "3") if len(verb) == 1 else ("-p", "step=3")
     rows = json.loads(run(capsys, *verb, source, *option, "--format", "json")[1])
-    assert rows == profframe.load(source).critical_path(3).located.to_dicts()
+    assert rows == profframe.load(source).critical_path(3).events.to_dicts()
 
 
 def test_wrong_usage_and_bad_input(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
