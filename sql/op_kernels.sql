@@ -2,7 +2,7 @@
 -- One row per (run, rank, name, kind, input_dims, sequence), the largest device_ns first, then by run, rank, first_event_id.
 -- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
 -- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
--- known either is a sequence of its own, without a name. So each kernel is in one sequence. The delays are those of its first.
+-- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
 -- In a bare shell read `sql/_sequences.sql` first.
 -- needs: events
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
@@ -17,11 +17,11 @@
 -- calls                 BIGINT       number of ops that launched this sequence
 -- device_ns             BIGINT   ns  sum of the durations of their kernels; NULL where none is known, or beyond BIGINT
 -- total_ns              BIGINT   ns  time of the ops on the host; NULL where none is known, or beyond BIGINT
--- mean_op_delay_ns      BIGINT   ns  mean time from the start of the op to the start of the call, rounded half up
+-- mean_op_delay_ns      BIGINT   ns  mean time from the start of the op to that of the call, rounded half up
 -- p50_op_delay_ns       BIGINT   ns  its median, one of the values
 -- p90_op_delay_ns       BIGINT   ns  its 90th percentile, one of the values
 -- max_op_delay_ns       BIGINT   ns  the longest
--- mean_runtime_delay_ns BIGINT   ns  mean time from the start of the call to the start of the kernel, rounded half up
+-- mean_runtime_delay_ns BIGINT   ns  mean time from the start of the call to that of the kernel, rounded half up
 -- p50_runtime_delay_ns  BIGINT   ns  its median, one of the values
 -- p90_runtime_delay_ns  BIGINT   ns  its 90th percentile, one of the values
 -- max_runtime_delay_ns  BIGINT   ns  the longest

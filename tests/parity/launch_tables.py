@@ -32,7 +32,7 @@ def events_of(*ranks: Sequence[Row]) -> pa.Table:
 
 
 def answer(of: str, events: pa.Table, **parameters: object) -> list[tuple[Any, ...]]:
-    with duckdb.connect() as connection:
+    with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("events", events)
         return run(connection, find(of), parameters).fetchall()
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -259,14 +258,14 @@ def ops_and_kernels(
     return found
 
 
-def our_ops(events: pa.Table, rank: int) -> dict[tuple[str, str], tuple[int, object, object]]:
+def our_ops(rows: Sequence[Row], rank: int) -> dict[tuple[str, str], tuple[int, object, object]]:
     return {
         (row["name"], row["sequence"]): (
             row["calls"],
             pytest.approx(row["mean_op_delay_ns"], abs=0.51),
             pytest.approx(row["mean_runtime_delay_ns"], abs=0.51),
         )
-        for row in named("op_kernels", events)
+        for row in rows
         if row["rank"] == rank and row["kind"] == "host_op"
     }
 
@@ -275,9 +274,9 @@ def our_ops(events: pa.Table, rank: int) -> dict[tuple[str, str], tuple[int, obj
 def test_ops_and_kernels_are_those_of_the_formula(threads: list[list[Op | str]]) -> None:
     rows = laid_out(*threads)
     ranks = [rows, laid_out(*threads, [])]
-    events = events_of(*ranks)
+    found = named("op_kernels", events_of(*ranks))
     formula = ops_and_kernels(ranks)
-    assert [our_ops(events, 0), our_ops(events, 1)] == formula
+    assert [our_ops(found, 0), our_ops(found, 1)] == formula
     if len(threads) == 1:
         assert ops_and_kernels(ranks, on_any_thread=True) == formula
 
@@ -290,8 +289,8 @@ def test_ops_and_kernels_where_the_formula_deviates() -> None:
         on("cpu_op", 10_000, 90_000, "aten::add", thread=1),
     ]
     right = {("aten::mm", "gemm"): (1, 30_000, 20_000)}
-    events = events_of(rows, rows)
-    assert our_ops(events, 0) == our_ops(events, 1) == right
+    found = named("op_kernels", events_of(rows, rows))
+    assert our_ops(found, 0) == our_ops(found, 1) == right
     dev_16 = {("aten::add", "gemm"): (1, 20_000, 20_000)}
     assert ops_and_kernels([rows], on_any_thread=True) == [dev_16]
     dev_17 = {("aten::mm", "gemm"): (2, 30_000, 20_000)}
