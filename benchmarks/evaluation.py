@@ -92,7 +92,7 @@ class Work:
         return DeviceType.CUDA if self.on_device else DeviceType.CPU
 
 
-def profile(ops: Sequence[Op], work: Sequence[Work]) -> Any:
+def profile(ops: Sequence[Op], work: Sequence[Any]) -> Any:
     """What `BasicEvaluation` takes for a profile."""
     roots = [op for op in ops if op.parent is None]
     results = SimpleNamespace(events=lambda: list(work), experimental_event_tree=lambda: roots)
