@@ -113,7 +113,7 @@ def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     """Find the window from the first beginning to the last end; None where nothing takes time.
 
     The thread that leads is the one that most backward ops have their forward ops on; where none
-    are known, the one with the most slices.
+    are known, the one with the most slices of those that do no backward passes, or of all.
     """
     host = _ints(
         connection,
@@ -129,9 +129,11 @@ def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     if not starts.size:
         return None
     start, end = int(starts.min()), int(ends.max())
-    forward = _pairs(connection)["forward_thread"].tolist()
-    threads = [thread for thread in forward[-1:] if thread >= 0] + host["thread"].tolist()
-    main = threads[0] if threads else 0
+    pairs = _pairs(connection)
+    linked = [thread for thread in pairs["forward_thread"].tolist()[-1:] if thread >= 0]
+    threads = host["thread"].tolist()
+    others = [thread for thread in threads if thread not in set(pairs["thread"].tolist())]
+    main = next(iter((*linked, *others, *threads)), 0)
     last = host["thread"][host["end_ns"] == end].tolist()
     if last:
         return Window(start, end, main, main if main in last else min(last), NONE)
