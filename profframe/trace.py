@@ -477,6 +477,13 @@ class Trace(Questions):
             There is no such run, rank, step or annotation; the message says which there are.
         ParameterError
             There are several (run, rank), or a value is of the wrong type.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> path = load("examples/cpu_training.json.gz").critical_path()
+        >>> path.bounds["bound"][0], path.bounds["total_ns"].sum() == path.length_ns
+        ('host', True)
         """
         chosen = self.filter(runs=run, ranks=rank)
         with chosen._connection(("events",)) as connection:  # noqa: SLF001 - its own kind

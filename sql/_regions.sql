@@ -3,6 +3,7 @@
 -- device_clock: one row per slice that keeps a device busy, with what two clocks show, in nanoseconds: `idle_ns` at its start
 -- (and its end), a clock that runs while no device of the rank is busy; `alone_ns` and `alone_end_ns` at the start and the end
 -- of communication, on one that runs while none computes. What it gains in a communication is the exposed part of that.
+-- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
 CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
 WITH work AS MATERIALIZED (
     SELECT run, rank, event_id, kind, class, device, stream, start_ns, end_ns, launch_id, op_id
@@ -19,7 +20,7 @@ moments AS (
 gaps AS (
     SELECT
         *,
-        greatest(at_ns - max(end_ns) OVER before, 0) AS gap_ns,
+        at_ns - max(end_ns) OVER before AS gap_ns,
         greatest(
             at_ns - coalesce(max(CASE WHEN class = 'compute' THEN end_ns END) OVER before, min(at_ns) OVER before), 0
         ) AS alone_gap_ns
@@ -29,7 +30,8 @@ gaps AS (
 clocks AS (
     SELECT
         *,
-        sum(CASE WHEN class IS NOT NULL THEN gap_ns END) OVER until_now AS idle_ns,
+        coalesce(gap_ns, 0) >= 0 AND lead(gap_ns, 1, 0) OVER until_now >= 0 AS is_alone,
+        sum(CASE WHEN class IS NOT NULL THEN greatest(gap_ns, 0) END) OVER until_now AS idle_ns,
         sum(CASE WHEN class = 'compute' THEN alone_gap_ns ELSE 0 END) OVER until_now
         + CASE WHEN class = 'compute' THEN 0 ELSE alone_gap_ns END AS alone_ns
     FROM gaps
@@ -61,7 +63,7 @@ lines AS MATERIALIZED (
 work AS MATERIALIZED (
     SELECT
         run, rank, event_id, device, stream, launch_id, op_id, 'work' AS what, 1000000 AS turn,
-        kind = 'kernel' AS is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+        kind = 'kernel' AS is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
     FROM device_clock(events)
 ),
 -- By its launch; by its op only where no launch is in the trace.
@@ -78,9 +80,15 @@ by_launch AS MATERIALIZED (
     JOIN query_table(events) AS host
         ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.place_id = host.event_id
 ),
+missing AS MATERIALIZED (
+    SELECT (SELECT count(*) FROM by_launch WHERE what = 'work') < (SELECT count(*) FROM work) AS is_any
+),
 by_op AS MATERIALIZED (
     SELECT host.preorder AS place, looked_for.*
-    FROM (FROM work ANTI JOIN by_launch USING (run, rank, event_id)) AS looked_for
+    FROM (
+        FROM (FROM work WHERE op_id IS NOT NULL AND (SELECT is_any FROM missing))
+        ANTI JOIN (FROM by_launch WHERE what = 'work' AND (SELECT is_any FROM missing)) USING (run, rank, event_id)
+    ) AS looked_for
     JOIN query_table(events) AS host
         ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.op_id = host.event_id
 ),
@@ -116,7 +124,7 @@ FROM (
     WHERE slices.preorder IS NOT NULL
     UNION ALL BY NAME
     SELECT lines.line, work.start_ns AS place, work.* EXCLUDE (run, rank, event_id, device, stream, launch_id, op_id)
-    FROM work
+    FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
     JOIN lines
         ON work.run = lines.run
         AND work.rank = lines.rank
@@ -155,38 +163,56 @@ pairs AS (
         )
     )
 ),
-pieces AS (
+inside AS MATERIALIZED (
     SELECT
-        pairs.region, work.is_kernel, work.start_ns, work.end_ns, work.idle_ns,
-        work.end_ns - greatest(work.start_ns, max(work.end_ns) OVER before) AS piece_ns,
-        work.alone_end_ns - greatest(work.alone_ns, max(work.alone_end_ns) OVER before) AS alone_piece_ns
+        pairs.region, work.is_kernel, work.is_alone, work.start_ns, work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
     FROM pairs
     JOIN (FROM query_table(places) WHERE what = 'work') AS work
         ON pairs.line = work.line AND pairs.position = work.position
-    WINDOW before AS (PARTITION BY pairs.region ORDER BY work.start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+pieces AS (
+    SELECT
+        region,
+        end_ns - greatest(start_ns, max(end_ns) OVER before) AS piece_ns,
+        alone_end_ns - greatest(alone_ns, max(alone_end_ns) OVER before) AS alone_piece_ns
+    FROM inside
+    WHERE NOT is_alone
+    WINDOW before AS (PARTITION BY region ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
 sums AS (
     SELECT
         region,
         count(*) FILTER (is_kernel) AS kernels,
         try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
-        sum(greatest(piece_ns, 0))::BIGINT AS busy_ns,
+        coalesce(sum(end_ns - start_ns) FILTER (is_alone), 0) AS busy_ns,
         max(end_ns) - min(start_ns) AS span_ns,
-        sum(greatest(alone_piece_ns, 0))::BIGINT AS exposed_communication_ns,
+        coalesce(sum(alone_end_ns - alone_ns) FILTER (is_alone), 0) AS exposed_communication_ns,
         (max(idle_ns) - min(idle_ns))::BIGINT AS idle_ns
+    FROM inside
+    GROUP BY region
+),
+added AS (
+    SELECT
+        region,
+        sum(greatest(piece_ns, 0)) AS busy_ns,
+        coalesce(sum(greatest(alone_piece_ns, 0)), 0) AS exposed_communication_ns
     FROM pieces
     GROUP BY region
 )
 SELECT
     wholes.region,
-    CASE WHEN is_whole THEN coalesce(kernels, 0) END AS kernels,
-    CASE WHEN is_whole THEN coalesce(device_ns, 0) END AS device_ns,
-    CASE WHEN is_whole THEN coalesce(busy_ns, 0) END AS busy_ns,
-    CASE WHEN is_whole THEN span_ns END AS span_ns,
-    CASE WHEN is_whole THEN coalesce(exposed_communication_ns, 0) END AS exposed_communication_ns,
-    CASE WHEN is_whole THEN idle_ns END AS idle_ns
+    CASE WHEN is_whole THEN coalesce(sums.kernels, 0) END AS kernels,
+    CASE WHEN is_whole THEN coalesce(sums.device_ns, 0) END AS device_ns,
+    CASE WHEN is_whole THEN (coalesce(sums.busy_ns, 0) + coalesce(added.busy_ns, 0))::BIGINT END AS busy_ns,
+    CASE WHEN is_whole THEN sums.span_ns END AS span_ns,
+    CASE
+        WHEN is_whole
+        THEN (coalesce(sums.exposed_communication_ns, 0) + coalesce(added.exposed_communication_ns, 0))::BIGINT
+    END AS exposed_communication_ns,
+    CASE WHEN is_whole THEN sums.idle_ns END AS idle_ns
 FROM (SELECT region, bool_and(is_whole) AS is_whole FROM slices GROUP BY region) AS wholes
-LEFT JOIN sums ON wholes.region = sums.region;
+LEFT JOIN sums ON wholes.region = sums.region
+LEFT JOIN added ON wholes.region = added.region;
 
 -- region_self: time in the slices of each region, and of the work launched in them, that is in no region inside them.
 CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE

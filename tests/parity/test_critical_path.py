@@ -441,6 +441,42 @@ def slices(draw: st.DrawFn) -> Row:
     return {**row, "name": draw(st.sampled_from(SYNC_NAMES)), "dur_ns": length}
 
 
+@st.composite
+def programs(draw: st.DrawFn) -> list[Row]:
+    """Two threads that launch, wait and synchronise, and two streams that do as they are told."""
+    now, free = [0, 0], {7: 0, 8: 0}
+    events: list[Row] = []
+    actions = st.sampled_from(["op", "launch", "launch", "launch", "wait", "sync"])
+    for number in range(1, draw(st.integers(3, 12)) + 1):
+        thread, action = draw(st.sampled_from([0, 0, 0, 1])), draw(actions)
+        begin = now[thread] + draw(st.integers(0, 3))
+        end = begin + draw(st.integers(1, 5))
+        stream, other = draw(st.permutations([7, 8]))
+        if action == "op":
+            backward = {"fwd_thread": 1, "name": "MmBackward0"} if thread else {}
+            events += [{**event("aten::mm", begin, end, thread=thread), **backward}]
+        elif action == "launch":
+            start = max(free[stream], begin + draw(st.integers(0, 8)))
+            free[stream] = start + draw(st.integers(1, 15))
+            events += [call("cudaLaunchKernel", begin, end, number, thread)]
+            events += [kernel("gemm", start, free[stream], number, stream)]
+        elif action == "wait":
+            free[stream] = max(free[stream], free[other])
+            events += [call("cudaEventRecord", begin, end, 100 + number, thread)]
+            events += [call("cudaStreamWaitEvent", end, end + 1, number, thread)]
+            on = {"wait_on_stream": other, "wait_on_correlation": 100 + number}
+            if draw(st.booleans()):
+                events += [sync("Stream Wait Event", end, end + 1, number, stream=stream, **on)]
+            end += 1
+        else:
+            end = max(end, free[stream] + draw(st.integers(0, 2)))
+            events += [call("cudaStreamSynchronize", begin, end, number, thread)]
+            if draw(st.booleans()):
+                events += [sync("Stream Sync", begin, end, number, stream=stream)]
+        now[thread] = end
+    return [step(1, 0, max(now)), *events]
+
+
 def oracle_of(trace: Trace, path: CriticalPath) -> tuple[Oracle, tuple[Any, ...]]:
     """The graph of the window of a path, and the node at which it ends."""
     rows = trace.events.sort("event_id").to_dicts()
@@ -499,6 +535,12 @@ def test_it_is_the_longest_path(events: list[Row]) -> None:
     steps = trace.steps().filter(pl.col("dur_ns") > 0)["step"].unique().to_list()
     for number in [None, *steps]:
         check_oracle(trace, trace.critical_path(number))
+
+
+@given(programs())
+def test_it_is_the_longest_path_of_a_program(events: list[Row]) -> None:
+    trace = trace_of(*events)
+    check_oracle(trace, trace.critical_path(1))
 
 
 # Against the formulas of HolisticTraceAnalysis: whole microseconds, no sync rows.
