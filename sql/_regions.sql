@@ -43,11 +43,12 @@ LEFT JOIN (SELECT run, rank, event_id, alone_ns FROM clocks WHERE class IS NULL)
     ON clocks.run = ends.run AND clocks.rank = ends.rank AND clocks.event_id = ends.event_id AND clocks.class = 'communication'
 WHERE clocks.class IS NOT NULL;
 
--- region_places: work, and where the slices of regions begin and end, in the order of each `line`; `position` counts the work.
+-- region_places: work, and where the slices of regions begin and end, in the order of each `line`; `position` counts the work,
+-- and `until_now_ns` adds it up.
 -- The relation has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one slice is
 -- in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`, of a device
 -- `device`, `stream` and `start_ns`. A slice is a `begin`, an `end`, and as something inside of others an `inside`; one of the
--- host whose last descendant is not in the trace is no `is_whole`, and has no end.
+-- host whose last descendant is not in the trace has no end.
 CREATE OR REPLACE TEMP MACRO region_places(events, regions) AS TABLE
 WITH slices AS MATERIALIZED (
     SELECT
@@ -112,7 +113,10 @@ on_host AS (
     ANTI JOIN lost ON found.run = lost.run AND found.rank = lost.rank
     WHERE found.place IS NOT NULL
 )
-SELECT *, count(is_kernel) OVER (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING) AS position
+SELECT
+    *,
+    count(is_kernel) OVER until_now AS position,
+    coalesce(sum(end_ns - start_ns) OVER until_now, 0) AS until_now_ns
 FROM (
     FROM on_host
     UNION ALL BY NAME
@@ -141,7 +145,8 @@ FROM (
         AND slices.rank = lines.rank
         AND slices.device = lines.device
         AND slices.stream IS NOT DISTINCT FROM lines.stream
-);
+)
+WINDOW until_now AS (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING);
 
 -- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
 -- What is inside several slices of a region counts once. NULL where a slice has no end.
@@ -216,30 +221,35 @@ LEFT JOIN added ON wholes.region = added.region;
 
 -- region_self: time in the slices of each region, and of the work launched in them, that is in no region inside them.
 CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE
-WITH levels AS (
-    SELECT
-        *,
-        sum(CASE what WHEN 'begin' THEN 1 WHEN 'end' THEN -1 ELSE 0 END) OVER (
-            PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING
-        ) AS level
+WITH ended AS (
+    SELECT line, place, turn, what, slice, region, dur_ns, until_now_ns
     FROM query_table(places)
-    WHERE slice IS NULL OR slice IN (SELECT slice FROM query_table(places) WHERE what = 'end')
+    WHERE what <> 'work'
+    QUALIFY bool_or(what = 'end') OVER (PARTITION BY slice)
+),
+levels AS (
+    SELECT *, sum(CASE what WHEN 'begin' THEN 1 WHEN 'end' THEN -1 ELSE 0 END) OVER until_now AS level
+    FROM ended
+    WINDOW until_now AS (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING)
 ),
 owned AS (
-    SELECT
-        *,
-        last_value(CASE WHEN what = 'begin' THEN region END IGNORE NULLS) OVER (
-            PARTITION BY line, level ORDER BY place, turn ROWS UNBOUNDED PRECEDING
-        ) AS owner
+    SELECT *, last_value(CASE WHEN what = 'begin' THEN region END IGNORE NULLS) OVER until_now AS owner
     FROM levels
+    WINDOW until_now AS (PARTITION BY line, level ORDER BY place, turn ROWS UNBOUNDED PRECEDING)
+),
+slices AS (
+    SELECT
+        any_value(region) AS region,
+        any_value(owner) FILTER (what = 'inside') AS owner,
+        any_value(dur_ns) AS host_ns,
+        max(until_now_ns) - min(until_now_ns) AS device_ns
+    FROM owned
+    GROUP BY slice
 )
-SELECT owner AS region, sum(host_ns)::BIGINT AS self_host_ns, sum(work_ns)::BIGINT AS self_device_ns
+SELECT region, sum(host_ns)::BIGINT AS self_host_ns, try_cast(sum(device_ns) AS BIGINT) AS self_device_ns
 FROM (
-    SELECT owner, dur_ns AS host_ns, 0 AS work_ns FROM owned WHERE what = 'begin'
+    SELECT region, host_ns, device_ns FROM slices
     UNION ALL
-    SELECT owner, -dur_ns, 0 FROM owned WHERE what = 'inside'
-    UNION ALL
-    SELECT owner, 0, end_ns - start_ns FROM owned WHERE what = 'work'
+    SELECT owner, -host_ns, -device_ns FROM slices WHERE owner IS NOT NULL
 )
-WHERE owner IS NOT NULL
-GROUP BY owner;
+GROUP BY region;
