@@ -13,6 +13,7 @@ from profframe.show.summary import short
 
 _MOST: Final = 5
 _NOTHING: Final = "(nothing recorded)"
+_NO_NAME: Final = "(no name)"
 
 
 def longest(events: pl.DataFrame) -> pl.DataFrame:
@@ -29,8 +30,11 @@ def longest(events: pl.DataFrame) -> pl.DataFrame:
         One row per name and edge, the longest first: ``name bound edge parts total_ns share``.
     """
     total = pl.col("total_ns")
+    unnamed = (
+        pl.when(pl.col("event_id").is_null()).then(pl.lit(_NOTHING)).otherwise(pl.lit(_NO_NAME))
+    )
     return (
-        events.group_by(pl.col("name").fill_null(_NOTHING), "bound", "edge", maintain_order=True)
+        events.group_by(pl.col("name").fill_null(unnamed), "bound", "edge", maintain_order=True)
         .agg(parts=pl.len(), total_ns=pl.col("dur_ns").sum())
         .sort("total_ns", descending=True, maintain_order=True)
         .with_columns(share=total / total.sum())
@@ -76,7 +80,7 @@ def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, ...]]:
 def _longest(events: pl.DataFrame) -> Iterator[tuple[str, ...]]:
     first = longest(events).head(_MOST).select("edge", "total_ns", "name")
     for edge, total, name in first.iter_rows():
-        yield edge, units.duration(total), name if name == _NOTHING else short(name)
+        yield edge, units.duration(total), name if name in {_NOTHING, _NO_NAME} else short(name)
 
 
 def _table(rows: Iterable[tuple[str, ...]]) -> str:
