@@ -74,7 +74,7 @@ class CriticalPath:
         launch    launch         from the beginning of the launching call to that of the work
         work      compute, ...   work of a device: ``compute``, ``communication`` or ``copy``
         queue     idle           between the work before on its stream and the work ``event_id``
-        wait      idle           between work of a stream waited for and the work ``event_id``
+        wait      idle           between other work waited for (an event, a graph) and ``event_id``
         unknown   idle           nothing in the window tells what was waited for
         ========  =============  ==================================================================
     """

@@ -30,7 +30,7 @@ WORK: Final = 5
 QUEUE: Final = 6
 """From the end of the work before on its stream to the work's beginning."""
 WAIT: Final = 7
-"""From the end of work of another stream, that the stream waited for, to the work's beginning."""
+"""From the end of work that a stream waited for, or of the same graph, to the work's beginning."""
 UNKNOWN: Final = 8
 """Nothing in the window tells what was waited for."""
 
@@ -179,11 +179,11 @@ def build(rows: Rows, last: tuple[int, int]) -> Graph:
     """Find for everything the last that it waited for.
 
     Work waits for the work before on its stream, for what its stream was told to wait for since
-    the launch before on the stream, and for its own launch: until the call returned if that was
-    before the work began, else until the call began. A thread waits for itself; a call that
-    synchronises for the device; a thread for the threads that do its backward pass; and a thread
-    that was in no slice for the thread that gives it work. ``last`` is the thread and moment that
-    a walk may begin at.
+    the launch before on the stream, for work of the same graph, and for its own launch: until the
+    call returned if that was before the work began, else until the call began. A thread waits for
+    itself; a call that synchronises for the device; a thread for the threads that do its backward
+    pass; and a thread that was in no slice for the thread that gives it work. ``last`` is the
+    thread and moment that a walk may begin at.
     """
     works = rows.works
     order = _launch_order(works)
@@ -246,9 +246,13 @@ def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
 
 
 def _waited(rows: Rows, order: _LaunchOrder) -> Ints:
-    """The last work that each work's stream was told to wait for since the launch before."""
+    """The last work on any stream that each work waited for."""
     works = rows.works
-    pairs = _told(rows.stream_waits, order), _guessed(works, rows.wait_calls)
+    pairs = (
+        _told(rows.stream_waits, order),
+        _guessed(works, rows.wait_calls),
+        _of_one_launch(works),
+    )
     work, target = (np.concatenate(of) for of in zip(*pairs, strict=True))
     met = (target >= 0) & (works.end[target] <= works.start[work]) if target.size else target >= 0
     work, target = work[met], target[met]
@@ -284,6 +288,14 @@ def _guessed(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
     launched = np.append(np.minimum(works.call_start, works.start), NONE)
     known = (target >= 0) & (launched[target] < issued)
     return work[known], target[known]
+
+
+def _of_one_launch(works: Works) -> tuple[Ints, Ints]:
+    """Works of a graph, and what of it ended last before each began: its edges are not known."""
+    work = np.flatnonzero(works.call >= 0)
+    call = works.call[work]
+    target = last_until(call, works.end[work], call, works.start[work])
+    return work[target >= 0], work[target[target >= 0]]
 
 
 def _points(rows: Rows, last: tuple[int, int]) -> Points:

@@ -221,6 +221,8 @@ class Oracle:
         begin, found = work["start_ns"], []
         targets = [("wait", w) for w in self.waits.get(work["event_id"], [])]
         targets += [("queue", w) for w in self.works if w["on"] == work["on"]]
+        if work["call"] is not None:
+            targets += [("wait", w) for w in self.works if w["call"] == work["call"]]
         for edge, before in targets:
             if before["e"] <= begin:
                 done = before["e"]

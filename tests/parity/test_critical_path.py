@@ -288,6 +288,20 @@ def test_a_graph_is_launched_once() -> None:
     ]
 
 
+def test_a_graph_on_two_streams_waits_for_itself() -> None:
+    trace = trace_of(
+        step(1, 0, 50),
+        call("cudaGraphLaunch", 10, 20, 1),
+        kernel("a", 30, 60, 1),
+        kernel("b", 62, 80, 1, stream=8),
+    )
+    assert parts(trace.critical_path(1))[-3:] == [
+        ("a", "work", 30, 60),
+        ("b", "wait", 60, 62),
+        ("b", "work", 62, 80),
+    ]
+
+
 def test_work_of_the_step_before_is_on_the_path_where_it_was_waited_for() -> None:
     trace = trace_of(
         step(1, 0, 50),
@@ -446,7 +460,7 @@ def programs(draw: st.DrawFn) -> list[Row]:
     """Two threads that launch, wait and synchronise, and two streams that do as they are told."""
     now, free = [0, 0], {7: 0, 8: 0}
     events: list[Row] = []
-    actions = st.sampled_from(["op", "launch", "launch", "launch", "wait", "sync"])
+    actions = st.sampled_from(["op", "launch", "launch", "launch", "graph", "wait", "sync"])
     for number in range(1, draw(st.integers(3, 12)) + 1):
         thread, action = draw(st.sampled_from([0, 0, 0, 1])), draw(actions)
         begin = now[thread] + draw(st.integers(0, 3))
@@ -460,6 +474,13 @@ def programs(draw: st.DrawFn) -> list[Row]:
             free[stream] = start + draw(st.integers(1, 15))
             events += [call("cudaLaunchKernel", begin, end, number, thread)]
             events += [kernel("gemm", start, free[stream], number, stream)]
+        elif action == "graph":
+            events += [call("cudaGraphLaunch", begin, end, number, thread)]
+            last = begin + draw(st.integers(0, 8))
+            for on_stream in draw(st.lists(st.sampled_from([7, 8]), max_size=4)):
+                start = max(free[on_stream], last + draw(st.integers(0, 2)))
+                last = free[on_stream] = start + draw(st.integers(1, 9))
+                events += [kernel("gemm", start, last, number, on_stream)]
         elif action == "wait":
             free[stream] = max(free[stream], free[other])
             events += [call("cudaEventRecord", begin, end, 100 + number, thread)]
