@@ -40,7 +40,7 @@ from tests.builders import Row, event, tables
 from tests.oracles import evaluation as oracle
 from tests.oracles import waiting
 
-SMALL: Final = 300_000
+SMALL: Final = 200_000
 """Bytes of the compressed files that are looked at in plain Python."""
 
 
