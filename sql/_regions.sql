@@ -6,7 +6,9 @@
 -- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
 CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
 WITH work AS MATERIALIZED (
-    SELECT run, rank, event_id, kind, class, device, stream, start_ns, end_ns, launch_id, op_id
+    SELECT
+        run, rank, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
+        class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
     FROM device_work(events)
 ),
 moments AS (
@@ -15,14 +17,14 @@ moments AS (
     UNION ALL BY NAME
     SELECT run, rank, event_id, end_ns AS at_ns
     FROM work
-    WHERE class = 'communication'
+    WHERE communicates
 ),
 gaps AS (
     SELECT
         *,
         at_ns - max(end_ns) OVER before AS gap_ns,
         greatest(
-            at_ns - coalesce(max(CASE WHEN class = 'compute' THEN end_ns END) OVER before, min(at_ns) OVER before), 0
+            at_ns - coalesce(max(CASE WHEN computes THEN end_ns END) OVER before, first_value(at_ns) OVER before), 0
         ) AS alone_gap_ns
     FROM moments
     WINDOW before AS (PARTITION BY run, rank ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
@@ -31,17 +33,17 @@ clocks AS (
     SELECT
         *,
         coalesce(gap_ns, 0) >= 0 AND lead(gap_ns, 1, 0) OVER until_now >= 0 AS is_alone,
-        sum(CASE WHEN class IS NOT NULL THEN greatest(gap_ns, 0) END) OVER until_now AS idle_ns,
-        sum(CASE WHEN class = 'compute' THEN alone_gap_ns ELSE 0 END) OVER until_now
-        + CASE WHEN class = 'compute' THEN 0 ELSE alone_gap_ns END AS alone_ns
+        sum(CASE WHEN is_kernel IS NOT NULL THEN greatest(gap_ns, 0) END) OVER until_now AS idle_ns,
+        sum(CASE WHEN computes THEN alone_gap_ns ELSE 0 END) OVER until_now
+        + CASE WHEN computes THEN 0 ELSE alone_gap_ns END AS alone_ns
     FROM gaps
     WINDOW until_now AS (PARTITION BY run, rank ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
 )
 SELECT clocks.*, ends.alone_ns AS alone_end_ns
 FROM clocks
-LEFT JOIN (SELECT run, rank, event_id, alone_ns FROM clocks WHERE class IS NULL) AS ends
-    ON clocks.run = ends.run AND clocks.rank = ends.rank AND clocks.event_id = ends.event_id AND clocks.class = 'communication'
-WHERE clocks.class IS NOT NULL;
+LEFT JOIN (SELECT run, rank, event_id, alone_ns FROM clocks WHERE is_kernel IS NULL) AS ends
+    ON clocks.run = ends.run AND clocks.rank = ends.rank AND clocks.event_id = ends.event_id AND clocks.communicates
+WHERE clocks.is_kernel IS NOT NULL;
 
 -- region_places: work, and where the slices of regions begin and end, in the order of each `line`; `position` counts the work,
 -- and `until_now_ns` adds it up.
@@ -62,63 +64,59 @@ lines AS MATERIALIZED (
     FROM (SELECT DISTINCT run, rank, device, stream FROM slices)
 ),
 work AS MATERIALIZED (
-    SELECT
-        run, rank, event_id, device, stream, launch_id, op_id, 'work' AS what, 1000000 AS turn,
-        kind = 'kernel' AS is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
     FROM device_clock(events)
 ),
+wanted AS (
+    SELECT run, rank, launch_id AS event_id FROM work
+    UNION
+    SELECT run, rank, op_id FROM work
+    UNION
+    SELECT run, rank, last_descendant_id FROM slices
+),
+hosts AS MATERIALIZED (
+    SELECT host.run, host.rank, host.event_id, host.preorder
+    FROM wanted
+    JOIN query_table(events) AS host
+        ON wanted.run = host.run AND wanted.rank = host.rank AND wanted.event_id = host.event_id
+),
 -- By its launch; by its op only where no launch is in the trace.
-by_launch AS MATERIALIZED (
-    SELECT host.preorder AS place, looked_for.*
-    FROM (
-        SELECT *, launch_id AS place_id
-        FROM work
-        UNION ALL BY NAME
-        SELECT run, rank, 'end' AS what, 1000001 AS turn, last_descendant_id AS place_id, slice, region
-        FROM slices
-        WHERE preorder IS NOT NULL
-    ) AS looked_for
-    JOIN query_table(events) AS host
-        ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.place_id = host.event_id
-),
-missing AS MATERIALIZED (
-    SELECT (SELECT count(*) FROM by_launch WHERE what = 'work') < (SELECT count(*) FROM work) AS is_any
-),
-by_op AS MATERIALIZED (
-    SELECT host.preorder AS place, looked_for.*
-    FROM (
-        FROM (FROM work WHERE op_id IS NOT NULL AND (SELECT is_any FROM missing))
-        ANTI JOIN (FROM by_launch WHERE what = 'work' AND (SELECT is_any FROM missing)) USING (run, rank, event_id)
-    ) AS looked_for
-    JOIN query_table(events) AS host
-        ON looked_for.run = host.run AND looked_for.rank = host.rank AND looked_for.op_id = host.event_id
+launched AS MATERIALIZED (
+    SELECT
+        work.*,
+        launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
+        CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place
+    FROM work
+    LEFT JOIN hosts AS launch
+        ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
+    LEFT JOIN hosts AS op
+        ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
 ),
 -- Where all launches were filtered out, what is inside a slice is not known.
 lost AS (
-    SELECT run, rank FROM work WHERE launch_id IS NOT NULL OR op_id IS NOT NULL
-    EXCEPT (
-        SELECT run, rank FROM by_launch WHERE what = 'work'
-        UNION ALL
-        SELECT run, rank FROM by_op
-    )
+    SELECT run, rank
+    FROM launched
+    GROUP BY run, rank
+    HAVING count(coalesce(launch_id, op_id)) > 0 AND NOT bool_or(is_found)
 ),
-on_host AS (
-    SELECT lines.line, found.* EXCLUDE (run, rank, event_id, device, stream, launch_id, op_id, place_id)
-    FROM (
-        FROM by_launch
-        UNION ALL BY NAME
-        FROM by_op
-    ) AS found
-    JOIN lines ON found.run = lines.run AND found.rank = lines.rank AND lines.device IS NULL
-    ANTI JOIN lost ON found.run = lost.run AND found.rank = lost.rank
-    WHERE found.place IS NOT NULL
-)
 SELECT
     *,
     count(is_kernel) OVER until_now AS position,
     coalesce(sum(end_ns - start_ns) OVER until_now, 0) AS until_now_ns
 FROM (
-    FROM on_host
+    SELECT
+        lines.line, work.place, 'work' AS what, 1000000 AS turn, work.is_kernel, work.is_alone, work.start_ns, work.end_ns,
+        work.idle_ns, work.alone_ns, work.alone_end_ns
+    FROM launched AS work
+    JOIN lines ON work.run = lines.run AND work.rank = lines.rank AND lines.device IS NULL
+    WHERE work.place IS NOT NULL
+    UNION ALL BY NAME
+    SELECT lines.line, hosts.preorder AS place, 'end' AS what, 1000001 AS turn, slices.slice, slices.region
+    FROM slices
+    JOIN lines ON slices.run = lines.run AND slices.rank = lines.rank AND lines.device IS NULL
+    JOIN hosts
+        ON slices.run = hosts.run AND slices.rank = hosts.rank AND slices.last_descendant_id = hosts.event_id
+    ANTI JOIN lost ON slices.run = lost.run AND slices.rank = lost.rank
+    WHERE slices.preorder IS NOT NULL AND hosts.preorder IS NOT NULL
     UNION ALL BY NAME
     SELECT
         lines.line, slices.preorder AS place, slices.slice, slices.region, slices.dur_ns,
@@ -127,7 +125,9 @@ FROM (
     JOIN lines ON slices.run = lines.run AND slices.rank = lines.rank AND lines.device IS NULL
     WHERE slices.preorder IS NOT NULL
     UNION ALL BY NAME
-    SELECT lines.line, work.start_ns AS place, work.* EXCLUDE (run, rank, event_id, device, stream, launch_id, op_id)
+    SELECT
+        lines.line, work.start_ns AS place, 'work' AS what, 1000000 AS turn, work.is_kernel, work.is_alone, work.start_ns,
+        work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
     FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
     JOIN lines
         ON work.run = lines.run

@@ -22,7 +22,7 @@
 WITH clock AS MATERIALIZED (
     SELECT run, rank, event_id, op_id, start_ns, end_ns, alone_ns, alone_end_ns
     FROM device_clock(events)
-    WHERE class = 'communication'
+    WHERE communicates
 ),
 kernels AS (
     SELECT
