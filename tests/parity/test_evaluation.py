@@ -224,6 +224,19 @@ def test_ranking_is_that_of_plain_python(
     check_ranking(trace, rows, n)
 
 
+@given(
+    st.lists(PIECE.filter(lambda piece: piece[1] >= 0), max_size=12), st.lists(SLICE, max_size=9)
+)
+def test_the_queues_of_all_streams_add_up(
+    pieces: list[tuple[int, int, int, int]], slices: list[tuple[int, int, int, str]]
+) -> None:
+    trace = drawn_trace(pieces, slices)
+    changes = trace.queue_depth().select("stream", "time_ns", "depth").rows()
+    for row in trace.evaluation().to_dicts():
+        last = {stream: depth for stream, at, depth in changes if at <= row["start_ns"]}
+        assert (row["queue_depth"] or 0) == sum(last.values())
+
+
 def check_ranking(trace: Trace, rows: list[dict[str, Any]], n: int) -> None:
     expected = oracle.ranked(rows)
     found = trace.optimizable_events(n=n).to_dicts()
