@@ -48,9 +48,9 @@ WHERE clocks.is_kernel IS NOT NULL;
 -- region_places: work, and where the slices of regions begin and end, in the order of each `line`; `position` counts the work,
 -- and `until_now_ns` adds it up.
 -- The relation has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one slice is
--- in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`, of a device
--- `device`, `stream` and `start_ns`. A slice is a `begin`, an `end`, and as something inside of others an `inside`; one of the
--- host whose last descendant is not in the trace has no end.
+-- in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`, of a
+-- device `device`, `stream` and `start_ns`. A slice is a `begin`, an `end`, and as something inside of others an `inside`;
+-- one of the host whose last descendant is not in the trace has no end.
 CREATE OR REPLACE TEMP MACRO region_places(events, regions) AS TABLE
 WITH slices AS MATERIALIZED (
     SELECT
@@ -97,7 +97,7 @@ lost AS (
     FROM launched
     GROUP BY run, rank
     HAVING count(coalesce(launch_id, op_id)) > 0 AND NOT bool_or(is_found)
-),
+)
 SELECT
     *,
     count(is_kernel) OVER until_now AS position,
