@@ -8,7 +8,7 @@ CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 
 -- is_collective: kernels of the libraries for communication between devices, by how they are called.
 CREATE OR REPLACE TEMP MACRO is_collective(name) AS coalesce(regexp_matches(
-    name, '(?i)[nrh]ccl|hcom_|oneccl|nvshmem|deep_?ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
+    name, '(?i)[nrh]ccl|hcom_|^reduce_async|oneccl|nvshmem|deep_?ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
 ), false);
 
 -- device_class: a fill is computation, as a kernel that writes zeros is.

@@ -6,14 +6,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from profframe.facts.arrows import arrows, starting
 from profframe.facts.columns import (
     Tables,
     ids,
     is_kind,
-    is_text,
-    last_equal,
     numbers,
     present,
     source_order,
@@ -60,39 +58,15 @@ def _arrows(tables: Tables, numbered: Mask, backward: Mask) -> tuple[Ints, Ints]
     An arrow between different sequence numbers is none: in whole microseconds many ops begin at
     once.
     """
-    events, flows = tables["events"], tables["flows"]
-    category = flows["category"]
-    flows = flows.filter(pc.fill_null(pc.equal(category, FORWARD_ARROWS), fill_value=False))
-    if not flows.num_rows:
+    events = tables["events"]
+    tails, heads = arrows(tables["flows"], FORWARD_ARROWS)
+    if not tails.num_rows:
         return _NONE, _NONE
-    identity = pc.fill_null(flows["flow_id"].combine_chunks().dictionary_encode().indices, -1)
-    number: Ints = identity.to_numpy().astype(np.int64)
-    usable = present(flows, "time_ns") & (number >= 0)
-    tails = np.flatnonzero(usable & is_text(flows["phase"], "s"))
-    heads = np.flatnonzero(usable & is_text(flows["phase"], "f"))
-    _, at_tail, at_head = np.intersect1d(number[tails], number[heads], return_indices=True)
-    start = _op_at(tables, flows, tails[at_tail], numbered & ~backward)
-    end = _op_at(tables, flows, heads[at_head], backward)
+    start = starting(events, np.flatnonzero(numbered & ~backward), tails)
+    end = starting(events, np.flatnonzero(backward), heads)
     sequence = numbers(events, "sequence_nr")
     agree = (start >= 0) & (end >= 0) & (sequence[start] == sequence[end])
     return start[agree], end[agree]
-
-
-def _op_at(tables: Tables, flows: pa.Table, marks: Ints, among: Mask) -> Ints:
-    """The row that begins where each mark is; of several the outermost, as sources bind them."""
-    events = tables["events"]
-    rows = np.flatnonzero(among)
-    if not rows.size:
-        return np.full(marks.size, -1, np.int64)
-    thread, start = numbers(events, "thread"), numbers(events, "start_ns")
-    shortest_first = numbers(events, "dur_ns")[rows]
-    rows = rows[np.lexsort((-source_order(events)[rows], shortest_first))]
-    moments = np.sort(start[rows])
-    keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])
-    at = numbers(flows, "time_ns")[marks]
-    moment = np.minimum(np.searchsorted(moments, at), moments.size - 1)
-    wanted = numbers(flows, "thread")[marks] * moments.size + moment
-    return last_equal(keys, rows, np.where(moments[moment] == at, wanted, -1))
 
 
 def forward_threads(tables: Tables, rows: Ints, forwards: Ints, backwards: Ints) -> Ints:

@@ -84,9 +84,10 @@ RULES: Final[tuple[Rule, ...]] = (
     # Ascend: host queue; slices without a category, named by the process that they are in.
     Rule("runtime", category=r"enqueue|dequeue"),
     Rule("sync", category=r"", name=r"(NOTIFY|EVENT)_(RECORD|WAIT).*", process=_ASCEND_DEVICE),
-    Rule("memcpy", category=r"", name=r"(MEMCPY|SDMA)_.*", process=_ASCEND_DEVICE),
+    Rule("memcpy", category=r"", name=r"(?i:memco?py).*|SDMA_.*", process=_ASCEND_DEVICE),
     Rule("kernel", category=r"", process=_ASCEND_DEVICE),
     Rule("runtime", category=r"", process=r"CANN"),
+    Rule("kernel", category=r"", name=r"hcom_.*", process=r"HCCL"),
     Rule("device_annotation", category=r"", process=r"HCCL"),
     Rule("profiler", category=r"", process=r"Overlap Analysis"),
     # Lists of torch's own events, which name no categories; the second process until 2021.
@@ -102,6 +103,8 @@ RULES: Final[tuple[Rule, ...]] = (
 
 FORWARD_ARROWS: Final = "fwdbwd"
 """Category of the arrows from forward to backward ops."""
+LAUNCH_ARROWS: Final = "async_npu"
+"""Category of the arrows from ops to what they launched, in a source without correlations."""
 
 
 def kinds(tables: Tables, classifier: Classifier = RULES) -> Tables:

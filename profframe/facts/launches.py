@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
+from profframe.facts.arrows import arrows, starting
 from profframe.facts.columns import (
     Tables,
     ids,
@@ -17,8 +18,9 @@ from profframe.facts.columns import (
     with_note,
     words,
 )
+from profframe.facts.kinds import LAUNCH_ARROWS
 from profframe.facts.links import has_numbers, torch_links
-from profframe.intervals import Ints, Mask
+from profframe.intervals import Ints, Mask, stab
 
 _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
 
@@ -27,7 +29,8 @@ def launches(tables: Tables, compat: str | None = None) -> Tables:
     """Add ``launch_id op_id``.
 
     A slice on a device belongs to the runtime or driver call with its correlation, and so to the
-    innermost host op around that call; to the op of its External id only where there is no call.
+    innermost host op around that call; to the op of its External id only where there is no call,
+    and to that from which an arrow leads to it only where the source has no correlations at all.
     In a source without such ids it may belong to an annotation. With ``compat="torch"`` the op is
     that of the External id, whoever made the call.
     """
@@ -45,6 +48,7 @@ def launches(tables: Tables, compat: str | None = None) -> Tables:
         # A sync's External id is its own correlation, so it tells nothing.
         link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
         op[without] = _ops_by_external_id(tables, without, link[without])
+        _follow_arrows(tables, op)
     with_facts = with_columns(tables, "events", launch_id=ids(launch), op_id=ids(op))
     return _with_notes(with_facts, launch, op)
 
@@ -126,6 +130,25 @@ def _ops_by_external_id(tables: Tables, rows: Ints, wanted: Ints) -> Ints:
         found[unique] = named[first[at[unique]]]
         open_ &= ~known
     return found
+
+
+def _follow_arrows(tables: Tables, op: Ints) -> None:
+    """Fill in the ops of slices on a device that nothing but an arrow leads to."""
+    events = tables["events"]
+    if present(events, "correlation").any():
+        return
+    on_device = np.flatnonzero(is_kind(events, _ON_DEVICE) & (op < 0))
+    tails, heads = arrows(tables["flows"], LAUNCH_ARROWS)
+    if not on_device.size or not tails.num_rows:
+        return
+    starts_at = starting(events, on_device, heads)
+    ops = np.flatnonzero(is_kind(events, ("host_op",)) & present(events, "preorder"))
+    start = numbers(events, "start_ns")[ops]
+    end = start + numbers(events, "dur_ns")[ops]
+    thread, at = numbers(tails, "thread"), numbers(tails, "time_ns")
+    inside = stab(numbers(events, "thread")[ops], start, end, thread, at)
+    known = (starts_at >= 0) & (inside >= 0)
+    op[starts_at[known]] = ops[inside[known]]
 
 
 def _with_notes(tables: Tables, launch: Ints, op: Ints) -> Tables:

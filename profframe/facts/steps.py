@@ -27,7 +27,7 @@ def steps(tables: Tables) -> Tables:
 
     A host slice is in the step that it starts in, on any thread of the process; a step is open
     from its start until before its end, and of several the one that started last counts. A device
-    slice is in the step of its launch.
+    slice is in the step of its launch; of its op where the source has no launches.
     """
     events = tables["events"]
     name, texts = words(events, "name")
@@ -45,7 +45,8 @@ def steps(tables: Tables) -> Tables:
     step = np.full(events.num_rows, -1, np.int64)
     step[rows] = np.append(number[marks], -1)[found]
 
-    launch = numbers(events, "launch_id", missing=-1)
-    launched = np.flatnonzero(launch >= 0)
-    step[launched] = step[launch[launched]]
+    launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
+    cause = launch if (launch >= 0).any() else op
+    caused = np.flatnonzero(cause >= 0)
+    step[caused] = step[cause[caused]]
     return with_columns(tables, "events", step=column("step", step, step >= 0))

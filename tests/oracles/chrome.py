@@ -87,6 +87,7 @@ def read(text: str | bytes) -> Plain:
     for event in events:
         _sort(event, base_ns, plain)
     _pair(plain)
+    _name_streams(plain)
     plain.accounted, plain.found = +plain.accounted, +plain.found
     return plain
 
@@ -271,10 +272,36 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
     row["sequence_nr"] = sequence_nr if sequence_nr is not None and sequence_nr >= 0 else None
     row["is_async"] = True if args.get("finished") is False else None
     row["device"] = row["stream"] = None
-    if (row["category"] and _DEVICE.fullmatch(row["category"])) or "Stream Id" in args:
-        row["device"] = _index(args.get("device", _digits(row["pid"])))
+    named = row["category"] and _DEVICE.fullmatch(row["category"])
+    if named or "Stream Id" in args:
+        row["device"] = _index(args.get("device", _digits(row["pid"]) if named else None))
         row["stream"] = _index(args.get("stream", args.get("Stream Id", _digits(row["tid"]))))
-    return row
+    says_more = row["device"] is not None or row["name"] == "record_param_comms"
+    return row | _work(args if says_more else {})
+
+
+def _work(args: Mapping[str, Any]) -> Row:
+    """What a slice on a device says of its work; 0, -1 and an empty text say nothing."""
+    count, record = args.get("bytes"), args.get("wait_on_cuda_event_record_corr_id")
+    groups = ("Process Group Name", "Process Group ID", "Process Group Description")
+    named = [text_of(args[key]) for key in groups if args.get(key) not in (None, "")]
+    return {
+        "bytes": count if count is not None and count >= 0 else None,
+        "collective": args.get("Collective name") or None,
+        "process_group": named[0] if named else None,
+        "wait_on_stream": _index(args.get("wait_on_stream")),
+        "wait_on_correlation": record if record is not None and record > 0 else None,
+    }
+
+
+def _name_streams(plain: Plain) -> None:
+    """An Ascend device has its stream in the name of the line."""
+    for row in plain.events:
+        process = plain.processes.get(row["pid"], {}).get("process_name")
+        line = plain.threads.get((row["pid"], row["tid"]), {}).get("thread_name")
+        found = re.fullmatch(r"Stream (\d+)", line or "")
+        if found and str(process).startswith("Ascend Hardware") and row["stream"] is None:
+            row["stream"] = int(found.group(1))
 
 
 def _digits(text: str | None) -> str | None:

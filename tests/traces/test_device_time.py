@@ -26,7 +26,15 @@ COLUMNS: Final = (
 def class_of(row: dict[str, Any]) -> str:
     if row["kind"] == "memcpy":
         return "copy"
-    words = ("nccl", "rccl", "hccl", "all_reduce", "allreduce", "cross_device_reduce")
+    words = (
+        "nccl",
+        "rccl",
+        "hccl",
+        "all_reduce",
+        "allreduce",
+        "reduce_async",
+        "cross_device_reduce",
+    )
     is_collective = row["kind"] == "kernel" and any(word in row["name"].lower() for word in words)
     return "communication" if is_collective else "compute"
 
@@ -78,3 +86,24 @@ def test_parts_of_the_span(chrome_trace: Path) -> None:
     assert types["total_ns"].sum() == rows[0]["span_ns"] - rows[0]["idle_ns"]
     for row, (_, a, b) in zip(rows, windows, strict=True):
         assert {column: row[column] for column in COLUMNS} == swept(slices, a, b)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_an_ascend_trace_says_itself_what_overlaps(traces: Path, rank: int) -> None:
+    (path,) = traces.glob(f"*Ascend*/v2/level0/rank{rank}/trace_view.json.gz")
+    trace = profframe.load(path)
+    said = trace.sql(
+        "SELECT name, sum(dur_ns)::BIGINT, count(*) FROM events WHERE kind = 'profiler' GROUP BY 1"
+    )
+    found, overlap = (
+        answer.row(0, named=True) for answer in (trace.time_breakdown(), trace.kernel_overlap())
+    )
+    ours = {
+        "Computing": found["compute_ns"],
+        "Communication": overlap["communication_ns"],
+        "Communication(Not Overlapped)": found["exposed_communication_ns"],
+    }
+    rows = {name: (total, count) for name, total, count in said.iter_rows() if name in ours}
+    assert rows.keys() == ours.keys()
+    for name, (total, count) in rows.items():
+        assert abs(ours[name] - total) <= count, "its decimals are finer than a nanosecond"

@@ -58,6 +58,7 @@ def found(tmp_path: Path, category: str, name: str, args: dict[str, Any]) -> tup
             {"wait_on_stream": -1, "wait_on_cuda_event_record_corr_id": 0},
             (None,) * 5,
         ),
+        ("cuda_sync", "Event Sync", {"wait_on_cuda_event_record_corr_id": -1}, (None,) * 5),
     ],
 )
 def test_columns(

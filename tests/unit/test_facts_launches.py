@@ -124,6 +124,41 @@ def test_an_external_id_is_of_an_op_then_of_an_annotation_and_never_shared() -> 
     assert column(got, "op_id")[5:] == [0, 2, None, None, 2]
 
 
+def arrow(number: str, thread: int, time: int, phase: str) -> Row:
+    fields = {"category": "async_npu", "phase": phase, "pid": "1", "tid": str(thread)}
+    return {"flow_id": number, "thread": thread, "time_ns": time, **fields}
+
+
+def test_an_arrow_leads_to_the_op_where_there_are_no_correlations() -> None:
+    flows = [
+        arrow("1", 0, 10, "s"),
+        arrow("1", 9, 120, "f"),
+        arrow("2", 0, 60, "s"),
+        arrow("2", 9, 150, "f"),
+        arrow("3", 0, 500, "s"),
+        arrow("3", 9, 170, "f"),
+        arrow("4", 0, 60, "s"),
+        arrow("4", 9, 199, "f"),
+    ]
+    slices = (
+        event("ProfilerStep#3", 0, 100),
+        event("aten::linear", 5, 90),
+        event("aten::mm", 10, 50),
+        kernel(120, 130, None),
+        kernel(150, 160, None),
+        kernel(170, 180, None),
+        kernel(190, 195, None),
+    )
+    got = add_facts(tables(*slices, flows=flows))
+    assert column(got, "op_id")[3:] == [2, 1, None, None]
+    assert column(got, "launch_id")[3:] == [None] * 4
+    assert column(got, "step")[3:] == [3, 3, None, None]
+    assert column(got, "device_ns")[1:3] == [20, 10]
+
+    with_numbers = add_facts(tables(*slices, call(300, 301, 7), flows=flows))
+    assert column(with_numbers, "op_id")[3:7] == [None] * 4
+
+
 def test_syncs_and_device_annotations_cost_their_call_no_device_time() -> None:
     got = facts(
         call(0, 10, 7),

@@ -28,9 +28,12 @@ from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
 from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest, replaced
+from profframe.schema import INT32
 
 _EVENTS_KEY: Final = "traceEvents"
 _KINETO: Final = "kineto"
+_ASCEND: Final = "Ascend Hardware"
+_STREAM: Final = re.compile(r"Stream (\d{1,9})")
 _DEVICE_TYPES: Final = (
     (re.compile(r"mtia_"), "MTIA"),
     (re.compile(r"xpu_"), "XPU"),
@@ -73,7 +76,7 @@ def read(source: ByteSource) -> RawTrace:
         if own is not None:
             header = _as_exported(header, own)
         raw = assemble(batches, header, quality, dropped, connection)
-        raw = _of_kineto(with_device_args(raw, connection))
+        raw = _of_ascend(_of_kineto(with_device_args(raw, connection)))
         return raw if own is None else _counted_as_exported(raw, own)
 
 
@@ -85,6 +88,23 @@ def _of_kineto(raw: RawTrace) -> RawTrace:
     for name in ("is_remote", "is_legacy"):
         values = pc.fill_null(events[name], fill_value=False)
         events = replaced(events, name, values)
+    return replace(raw, tables={**raw.tables, "events": events})
+
+
+def _of_ascend(raw: RawTrace) -> RawTrace:
+    """What ran on an Ascend device says by its line alone on which stream that was."""
+    threads, events = raw.tables["threads"], raw.tables["events"]
+    lines = zip(threads["thread"], threads["process_name"], threads["thread_name"], strict=True)
+    stream_of = {
+        thread.as_py(): int(found[1])
+        for thread, process, name in lines
+        if str(process).startswith(_ASCEND) and (found := _STREAM.fullmatch(str(name)))
+    }
+    if not stream_of:
+        return raw
+    streams = [stream_of.get(thread) for thread in range(threads.num_rows)]
+    stream = pa.array(streams, INT32).take(events["thread"])
+    events = replaced(events, "stream", pc.coalesce(events["stream"], stream))
     return replace(raw, tables={**raw.tables, "events": events})
 
 

@@ -223,13 +223,14 @@ def _own_columns(rows: _Chosen, columns: Mapping[str, pa.Array]) -> dict[str, pa
 
 def _device_columns(rows: _Chosen) -> dict[str, pa.Array]:
     """Device and stream of what ran on one: its arguments, else what its line is called."""
-    on_device = _is(rows["cat"], DEVICE_CATEGORIES)
-    on_device |= rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
+    named = _is(rows["cat"], DEVICE_CATEGORIES)
+    on_device = named | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
     listed = _is(rows["pid"], (_LISTED_DEVICES,))
     if not (on_device | listed).any():
         return {}
     line = _numbers(rows["tid"])
-    device = pc.coalesce(rows["device"], _numbers(rows["pid"]))
+    by_process = pc.if_else(pa.array(named), _numbers(rows["pid"]), None)
+    device = pc.coalesce(rows["device"], by_process)
     stream = pc.coalesce(rows["stream"], rows["Stream Id"], line)
     mask = pa.array(on_device)
     return {

@@ -30,7 +30,8 @@ _COLUMNS: Final = f"""
            coalesce(nullif(said."Process Group Name", ''), said."Process Group ID",
                     nullif(said."Process Group Description", '')) AS process_group,
            said.wait_on_stream AS wait_on_stream,
-           nullif(said.wait_on_cuda_event_record_corr_id, 0) AS wait_on_correlation
+           CASE WHEN said.wait_on_cuda_event_record_corr_id > 0
+                THEN said.wait_on_cuda_event_record_corr_id END AS wait_on_correlation
     FROM (SELECT row, from_json(args, '{json.dumps(_TYPES)}') AS said FROM device_args
           WHERE json_valid(args))"""  # noqa: S608
 _MARKS: Final = ("bytes", "Collective name", "wait_on_stream")

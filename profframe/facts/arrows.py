@@ -1,0 +1,43 @@
+"""Arrows that a source draws from slice to slice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.facts.columns import is_text, last_equal, numbers, present, source_order
+from profframe.intervals import Ints
+
+
+def arrows(flows: pa.Table, category: str) -> tuple[pa.Table, pa.Table]:
+    """Rows of ``flows`` where the arrows of a category start, and those where they end, in pairs.
+
+    An arrow without a start or an end is left out; of several with one id, one counts.
+    """
+    flows = flows.filter(pc.fill_null(pc.equal(flows["category"], category), fill_value=False))
+    identity = pc.fill_null(flows["flow_id"].combine_chunks().dictionary_encode().indices, -1)
+    number: Ints = identity.to_numpy().astype(np.int64)
+    usable = present(flows, "time_ns") & (number >= 0)
+    tails = np.flatnonzero(usable & is_text(flows["phase"], "s"))
+    heads = np.flatnonzero(usable & is_text(flows["phase"], "f"))
+    _, at_tail, at_head = np.intersect1d(number[tails], number[heads], return_indices=True)
+    return flows.take(tails[at_tail]), flows.take(heads[at_head])
+
+
+def starting(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
+    """Of these rows the one that begins where each mark is, or -1.
+
+    Of several it is the outermost, as sources bind their arrows.
+    """
+    if not rows.size:
+        return np.full(marks.num_rows, -1, np.int64)
+    thread, start = numbers(events, "thread"), numbers(events, "start_ns")
+    shortest_first = numbers(events, "dur_ns")[rows]
+    rows = rows[np.lexsort((-source_order(events)[rows], shortest_first))]
+    moments = np.sort(start[rows])
+    keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])
+    at = numbers(marks, "time_ns")
+    moment = np.minimum(np.searchsorted(moments, at), moments.size - 1)
+    wanted = numbers(marks, "thread") * moments.size + moment
+    return last_equal(keys, rows, np.where(moments[moment] == at, wanted, -1))
