@@ -7,150 +7,168 @@
 CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
 WITH work AS MATERIALIZED (
     SELECT
-        run, rank, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
+        lane, run, rank, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
         class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
     FROM device_work(events)
+    JOIN (SELECT run, rank, row_number() OVER () AS lane FROM (SELECT DISTINCT run, rank FROM query_table(events))) AS lanes
+        USING (run, rank)
 ),
+-- Few columns, for these are sorted twice.
 moments AS (
-    SELECT *, start_ns AS at_ns
+    SELECT lane, event_id, start_ns AS at_ns, end_ns, computes, true AS is_start
     FROM work
     UNION ALL BY NAME
-    SELECT run, rank, event_id, end_ns AS at_ns
+    SELECT lane, event_id, end_ns AS at_ns, false AS computes, false AS is_start
     FROM work
     WHERE communicates
 ),
 gaps AS (
     SELECT
-        *,
+        lane, event_id, at_ns, computes, is_start,
         at_ns - max(end_ns) OVER before AS gap_ns,
         greatest(
             at_ns - coalesce(max(CASE WHEN computes THEN end_ns END) OVER before, first_value(at_ns) OVER before), 0
         ) AS alone_gap_ns
     FROM moments
-    WINDOW before AS (PARTITION BY run, rank ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    WINDOW before AS (PARTITION BY lane ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
-clocks AS (
+clocks AS MATERIALIZED (
     SELECT
-        *,
+        lane, event_id, is_start,
         coalesce(gap_ns, 0) >= 0 AND lead(gap_ns, 1, 0) OVER until_now >= 0 AS is_alone,
-        sum(CASE WHEN is_kernel IS NOT NULL THEN greatest(gap_ns, 0) END) OVER until_now AS idle_ns,
+        sum(CASE WHEN is_start THEN greatest(gap_ns, 0) END) OVER until_now AS idle_ns,
         sum(CASE WHEN computes THEN alone_gap_ns ELSE 0 END) OVER until_now
         + CASE WHEN computes THEN 0 ELSE alone_gap_ns END AS alone_ns
     FROM gaps
-    WINDOW until_now AS (PARTITION BY run, rank ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
+    WINDOW until_now AS (PARTITION BY lane ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
 )
-SELECT clocks.*, ends.alone_ns AS alone_end_ns
-FROM clocks
-LEFT JOIN (SELECT run, rank, event_id, alone_ns FROM clocks WHERE is_kernel IS NULL) AS ends
-    ON clocks.run = ends.run AND clocks.rank = ends.rank AND clocks.event_id = ends.event_id AND clocks.communicates
-WHERE clocks.is_kernel IS NOT NULL;
+SELECT work.* EXCLUDE (lane), begins.is_alone, begins.idle_ns, begins.alone_ns, ends.alone_ns AS alone_end_ns
+FROM work
+JOIN clocks AS begins ON work.lane = begins.lane AND work.event_id = begins.event_id AND begins.is_start
+LEFT JOIN clocks AS ends
+    ON work.lane = ends.lane AND work.event_id = ends.event_id AND NOT ends.is_start;
 
--- region_places: work, and where the slices of regions begin and end, in the order of each `line`; `position` counts the work,
--- and `until_now_ns` adds it up.
--- The relation has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one slice is
--- in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`, of a
--- device `device`, `stream` and `start_ns`. A slice is a `begin`, an `end`, and as something inside of others an `inside`;
--- one of the host whose last descendant is not in the trace has no end.
-CREATE OR REPLACE TEMP MACRO region_places(events, regions) AS TABLE
-WITH slices AS MATERIALIZED (
-    SELECT
-        row_number() OVER () AS slice, region, run, rank, sub, dur_ns, preorder, last_descendant_id,
-        CASE WHEN preorder IS NULL THEN device END AS device, CASE WHEN preorder IS NULL THEN stream END AS stream, start_ns
+-- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
+-- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
+-- of a device `device`, `stream` and `start_ns`.
+
+-- region_lines: where slices of regions are in an order: the host of each (run, rank), without a device, and streams of devices.
+CREATE OR REPLACE TEMP MACRO region_lines(regions) AS TABLE
+SELECT *, row_number() OVER (ORDER BY run, rank, device, stream) AS line
+FROM (
+    SELECT DISTINCT
+        run, rank,
+        CASE WHEN preorder IS NULL THEN device END AS device,
+        CASE WHEN preorder IS NULL THEN stream END AS stream
     FROM query_table(regions)
     WHERE preorder IS NOT NULL OR (device IS NOT NULL AND start_ns IS NOT NULL AND dur_ns IS NOT NULL)
-),
-lines AS MATERIALIZED (
-    SELECT *, row_number() OVER () AS line
-    FROM (SELECT DISTINCT run, rank, device, stream FROM slices)
+);
+
+-- region_work: what devices did, by device_clock, and its `place` on a `line`: on the host that of the call which launched it,
+-- or of its op where no call is in the trace; both NULL where neither is. On the line of a stream it is its start.
+CREATE OR REPLACE TEMP MACRO region_work(events, regions) AS TABLE
+WITH lines AS MATERIALIZED (
+    FROM region_lines(regions)
 ),
 work AS MATERIALIZED (
     FROM device_clock(events)
 ),
 wanted AS (
-    SELECT run, rank, launch_id AS event_id FROM work
-    UNION
-    SELECT run, rank, op_id FROM work
-    UNION
-    SELECT run, rank, last_descendant_id FROM slices
+    SELECT DISTINCT run, rank, launch_id AS event_id FROM work
+    UNION ALL
+    SELECT DISTINCT run, rank, op_id FROM work
 ),
 hosts AS MATERIALIZED (
-    SELECT host.run, host.rank, host.event_id, host.preorder
-    FROM wanted
-    JOIN query_table(events) AS host
-        ON wanted.run = host.run AND wanted.rank = host.rank AND wanted.event_id = host.event_id
+    SELECT run, rank, event_id, preorder
+    FROM query_table(events)
+    SEMI JOIN wanted USING (run, rank, event_id)
+)
+SELECT
+    lines.line,
+    CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place,
+    work.launch_id IS NOT NULL OR work.op_id IS NOT NULL AS is_launched,
+    launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
+    is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+FROM work
+JOIN lines ON work.run = lines.run AND work.rank = lines.rank AND lines.device IS NULL
+LEFT JOIN hosts AS launch
+    ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
+LEFT JOIN hosts AS op
+    ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
+UNION ALL
+SELECT
+    lines.line, work.start_ns AS place, true AS is_launched, true AS is_found,
+    is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
+JOIN lines
+    ON work.run = lines.run
+    AND work.rank = lines.rank
+    AND work.device = lines.device
+    AND work.stream IS NOT DISTINCT FROM lines.stream;
+
+-- region_places: where the slices of regions begin and end, and where work is, in the order of each line; `position` counts the
+-- places with work, and `until_now_ns` adds that up. A slice is a `begin`, an `end`, and as something inside of others an
+-- `inside`; one of the host whose last descendant is not in the trace has no end.
+CREATE OR REPLACE TEMP MACRO region_places(events, regions, work) AS TABLE
+WITH lines AS MATERIALIZED (
+    FROM region_lines(regions)
 ),
--- By its launch; by its op only where no launch is in the trace.
-launched AS MATERIALIZED (
+slices AS MATERIALIZED (
     SELECT
-        work.*,
-        launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
-        CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place
-    FROM work
-    LEFT JOIN hosts AS launch
-        ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
-    LEFT JOIN hosts AS op
-        ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
+        row_number() OVER () AS slice, lines.line, lines.device IS NULL AS is_host,
+        regions.region, regions.run, regions.rank, regions.sub, regions.dur_ns, regions.preorder, regions.last_descendant_id,
+        regions.start_ns
+    FROM query_table(regions) AS regions
+    JOIN lines
+        ON regions.run = lines.run
+        AND regions.rank = lines.rank
+        AND CASE WHEN regions.preorder IS NULL THEN regions.device END IS NOT DISTINCT FROM lines.device
+        AND CASE WHEN regions.preorder IS NULL THEN regions.stream END IS NOT DISTINCT FROM lines.stream
+    WHERE regions.preorder IS NOT NULL
+        OR (regions.device IS NOT NULL AND regions.start_ns IS NOT NULL AND regions.dur_ns IS NOT NULL)
 ),
 -- Where all launches were filtered out, what is inside a slice is not known.
 lost AS (
-    SELECT run, rank
-    FROM launched
-    GROUP BY run, rank
-    HAVING count(coalesce(launch_id, op_id)) > 0 AND NOT bool_or(is_found)
+    SELECT line
+    FROM query_table(work)
+    GROUP BY line
+    HAVING bool_or(is_launched) AND NOT bool_or(is_found)
 )
 SELECT
     *,
-    count(is_kernel) OVER until_now AS position,
-    coalesce(sum(end_ns - start_ns) OVER until_now, 0) AS until_now_ns
+    sum(CASE WHEN what = 'work' THEN 1 ELSE 0 END) OVER until_now AS position,
+    sum(CASE WHEN what = 'work' THEN work_ns ELSE 0 END) OVER until_now AS until_now_ns
 FROM (
-    SELECT
-        lines.line, work.place, 'work' AS what, 1000000 AS turn, work.is_kernel, work.is_alone, work.start_ns, work.end_ns,
-        work.idle_ns, work.alone_ns, work.alone_end_ns
-    FROM launched AS work
-    JOIN lines ON work.run = lines.run AND work.rank = lines.rank AND lines.device IS NULL
-    WHERE work.place IS NOT NULL
+    SELECT line, place, 'work' AS what, 1000000 AS turn, sum(end_ns - start_ns) AS work_ns
+    FROM query_table(work)
+    WHERE place IS NOT NULL
+    GROUP BY line, place
     UNION ALL BY NAME
-    SELECT lines.line, hosts.preorder AS place, 'end' AS what, 1000001 AS turn, slices.slice, slices.region
+    SELECT slices.line, host.preorder AS place, 'end' AS what, 1000001 AS turn, slices.slice, slices.region
     FROM slices
-    JOIN lines ON slices.run = lines.run AND slices.rank = lines.rank AND lines.device IS NULL
-    JOIN hosts
-        ON slices.run = hosts.run AND slices.rank = hosts.rank AND slices.last_descendant_id = hosts.event_id
-    ANTI JOIN lost ON slices.run = lost.run AND slices.rank = lost.rank
-    WHERE slices.preorder IS NOT NULL AND hosts.preorder IS NOT NULL
+    JOIN query_table(events) AS host
+        ON slices.run = host.run AND slices.rank = host.rank AND slices.last_descendant_id = host.event_id
+    ANTI JOIN lost ON slices.line = lost.line
+    WHERE slices.is_host AND host.preorder IS NOT NULL
     UNION ALL BY NAME
     SELECT
-        lines.line, slices.preorder AS place, slices.slice, slices.region, slices.dur_ns,
-        unnest(['inside', 'begin']) AS what, 2 * slices.sub + unnest([0, 1]) AS turn
+        line, preorder AS place, slice, region, dur_ns,
+        unnest(['inside', 'begin']) AS what, 2 * sub + unnest([0, 1]) AS turn
     FROM slices
-    JOIN lines ON slices.run = lines.run AND slices.rank = lines.rank AND lines.device IS NULL
-    WHERE slices.preorder IS NOT NULL
+    WHERE is_host
     UNION ALL BY NAME
     SELECT
-        lines.line, work.start_ns AS place, 'work' AS what, 1000000 AS turn, work.is_kernel, work.is_alone, work.start_ns,
-        work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
-    FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
-    JOIN lines
-        ON work.run = lines.run
-        AND work.rank = lines.rank
-        AND work.device = lines.device
-        AND work.stream IS NOT DISTINCT FROM lines.stream
-    UNION ALL BY NAME
-    SELECT
-        lines.line, slices.slice, slices.region,
-        unnest([slices.start_ns, slices.start_ns + slices.dur_ns]) AS place,
+        line, slice, region,
+        unnest([start_ns, start_ns + dur_ns]) AS place,
         unnest(['begin', 'end']) AS what, unnest([0, 1]) AS turn
     FROM slices
-    JOIN lines
-        ON slices.run = lines.run
-        AND slices.rank = lines.rank
-        AND slices.device = lines.device
-        AND slices.stream IS NOT DISTINCT FROM lines.stream
+    WHERE NOT is_host
 )
 WINDOW until_now AS (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING);
 
 -- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
 -- What is inside several slices of a region counts once. NULL where a slice has no end.
-CREATE OR REPLACE TEMP MACRO region_device(places) AS TABLE
+CREATE OR REPLACE TEMP MACRO region_device(places, work) AS TABLE
 WITH slices AS MATERIALIZED (
     SELECT
         line, region, min(position) AS first_position, max(position) AS last_position, count(*) = 2 AS is_whole
@@ -159,9 +177,9 @@ WITH slices AS MATERIALIZED (
     GROUP BY line, region, slice
 ),
 pairs AS (
-    SELECT line, region, unnest(range(from_position + 1, last_position + 1)) AS position
+    SELECT line, region, unnest(range(from_position + 1, last_position::BIGINT + 1)) AS position
     FROM (
-        SELECT *, greatest(first_position, max(last_position) OVER before) AS from_position
+        SELECT *, greatest(first_position, max(last_position) OVER before)::BIGINT AS from_position
         FROM slices
         WINDOW before AS (
             PARTITION BY line, region ORDER BY first_position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
@@ -172,8 +190,9 @@ inside AS MATERIALIZED (
     SELECT
         pairs.region, work.is_kernel, work.is_alone, work.start_ns, work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
     FROM pairs
-    JOIN (FROM query_table(places) WHERE what = 'work') AS work
-        ON pairs.line = work.line AND pairs.position = work.position
+    JOIN (FROM query_table(places) WHERE what = 'work') AS spot
+        ON pairs.line = spot.line AND pairs.position = spot.position
+    JOIN query_table(work) AS work ON spot.line = work.line AND spot.place = work.place
 ),
 pieces AS (
     SELECT

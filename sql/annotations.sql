@@ -47,8 +47,11 @@ host AS (
         PARTITION BY region, thread ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 ),
+work AS MATERIALIZED (
+    FROM region_work(events, numbered)
+),
 places AS MATERIALIZED (
-    FROM region_places(events, numbered)
+    FROM region_places(events, numbered, work)
 ),
 named AS (
     SELECT
@@ -77,5 +80,5 @@ SELECT
     device.exposed_communication_ns,
     device.idle_ns
 FROM named
-LEFT JOIN region_device(places) AS device ON named.region = device.region
+LEFT JOIN region_device(places, work) AS device ON named.region = device.region
 ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST

@@ -103,8 +103,11 @@ named AS (
     FROM pieces
     GROUP BY region, run, rank, step, name, module_id
 ),
+work AS MATERIALIZED (
+    FROM region_work(events, slices)
+),
 places AS MATERIALIZED (
-    FROM region_places(events, slices)
+    FROM region_places(events, slices, work)
 )
 SELECT
     named.run,
@@ -123,6 +126,6 @@ SELECT
     device.exposed_communication_ns,
     device.idle_ns
 FROM named
-LEFT JOIN region_device(places) AS device ON named.region = device.region
+LEFT JOIN region_device(places, work) AS device ON named.region = device.region
 LEFT JOIN region_self(places) AS own ON named.region = own.region
 ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST, named.module_id
