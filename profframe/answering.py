@@ -160,8 +160,8 @@ def prepare(
     [(5,)]
     """
     values = _checked(answer, parameters)
-    for macros in _shared(answer.sql):
-        connection.execute(macros)
+    for macro in _shared(answer.sql):
+        connection.execute(macro)
     for parameter in answer.parameters:
         value = values.get(parameter.name)
         if value is None:
@@ -344,25 +344,23 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-_MACRO: Final = re.compile(r"MACRO (\w+)\(")
+_MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
+_COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 def _shared(sql: str) -> list[str]:
-    """Texts of the files with macros that the SQL uses, or that these use, in their order."""
+    """The macros that the SQL uses, and those that these use, in the order of their files."""
     paths = sorted(sql_directory().glob("_*.sql"))
-    left = {path: path.read_text(encoding="utf-8") for path in paths}
-    used: dict[Path, str] = {}
-    reached = [sql]
+    text = "".join(path.read_text(encoding="utf-8") for path in paths)
+    macros = {match[1]: match[0] for match in _MACRO.finditer(_COMMENT.sub("", text))}
+    used: set[str] = set()
+    reached = [_COMMENT.sub("", sql)]
     while reached:
-        words = {word for text in reached for word in re.findall(r"\w+", text)}
-        found = {
-            path: left.pop(path)
-            for path in paths
-            if path in left and words & set(_MACRO.findall(left[path]))
-        }
-        reached = list(found.values())
+        words = {word for one in reached for word in re.findall(r"\w+", one)}
+        found = words & macros.keys() - used
+        reached = [macros[name] for name in found]
         used |= found
-    return [used[path] for path in paths if path in used]
+    return [macro for name, macro in macros.items() if name in used]
 
 
 def _files() -> dict[str, Path]:

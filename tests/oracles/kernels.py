@@ -26,7 +26,16 @@ def class_of(row: Row) -> str:
     """compute, communication or copy."""
     if row["kind"] == "memcpy":
         return "copy"
-    words = ("nccl", "rccl", "hccl", "all_reduce", "allreduce", "cross_device", "hcom_", "reduce_async")
+    words = (
+        "nccl",
+        "rccl",
+        "hccl",
+        "all_reduce",
+        "allreduce",
+        "cross_device",
+        "hcom_",
+        "reduce_async",
+    )
     is_collective = row["kind"] == "kernel" and any(w in (row["name"] or "").lower() for w in words)
     return "communication" if is_collective else "compute"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from profframe import schema
+from profframe import answering, schema
 from profframe.answering import (
     Answer,
     AnswerColumn,
@@ -258,3 +259,14 @@ class TestErrors:
 def test_page_names_every_answer() -> None:
     page = markdown()
     assert all(f"\n## {answer.name}\n" in page for answer in catalogue())
+
+
+def test_every_macro_of_the_files_is_found() -> None:
+    """A macro that is read as a part of the one before it would be missing from other answers."""
+    texts = [path.read_text() for path in answering.sql_directory().glob("_*.sql")]
+    written = re.findall(r"^CREATE OR REPLACE TEMP MACRO (\w+)", "\n".join(texts), re.MULTILINE)
+    found = answering._shared(" ".join(written))
+    assert len(written) == len(found) == len({*written}) > 20
+    with duckdb.connect() as connection:
+        for macro in found:
+            connection.execute(macro)
