@@ -97,8 +97,8 @@ def tiled(source: str, events: int, cache: Path) -> Path:
     """The trace, repeated; made the first time."""
     path = cache / f"{Path(source).name.removesuffix('.json.gz')}-{events}.json"
     if not path.exists():
-        command = [sys.executable, "-m", "benchmarks.tiling", TRACES / source, str(events), path]
-        subprocess.run(command, check=True, cwd=ROOT)
+        module = [sys.executable, "-m", "benchmarks.tiling"]
+        subprocess.run([*module, TRACES / source, str(events), path], check=True, cwd=ROOT)
     return path
 
 
