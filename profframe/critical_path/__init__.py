@@ -215,8 +215,11 @@ def _events(
     return found.select(*keys, pl.all())
 
 
-_MACROS: Final = "path_host step_marks device_class"
-"""One of each file of macros that is needed."""
+_MACROS: Final = (
+    "path_slices path_works path_calls path_annotations path_host path_work path_waits "
+    "path_wait_calls backward_threads step_marks device_class"
+)
+"""The macros that the queries of this folder use."""
 _PATH: Final = pa.schema(
     [
         ("number", pa.int64()),
