@@ -80,13 +80,13 @@ def ns(us: float) -> int:
 
 
 def of_torch(event: Any, start_ns: int) -> dict[str, Any]:
-    """What torch says of one event."""
-    return {
+    """What torch says of one event; of a thread that it knows nothing of, no process."""
+    pid = {} if event.thread == PYTHON_THREADS else {"pid": str(event.device_index)}
+    return pid | {
         "name": event.trace_name,
         "start_ns": ns(event.time_range.start) + start_ns,
         "end_ns": ns(event.time_range.end) + start_ns,
         "category": event.activity_type,
-        "pid": str(event.device_index),
         "tid": str(event.device_resource_id),
         "external_id": event.id,
         "sequence_nr": event.sequence_nr,

@@ -456,6 +456,8 @@ def _labels(numbers: Fields) -> pa.Table:
             ("process_sort_index", pid, "0", {"sort_index": order}),
         ]
         for one in _distinct(line[device == number]):
+            if number in on_host and not one:
+                continue  # Python ran on a thread that torch knows nothing of
             rows += [
                 ("thread_name", pid, str(one), {"name": thread.format(one)}),
                 ("thread_sort_index", pid, str(one), {"sort_index": one}),
