@@ -77,6 +77,6 @@ class UnknownNameError(AnswerError):
         """
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        hint = f"; did you mean {near[0]!r}?" if near else ";"
+        hint = f"; did you mean {near[0]!r}?" if near else ""
         shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]
         return cls(f"no {what} named {name!r}{hint} (known: {', '.join(shown)})")
