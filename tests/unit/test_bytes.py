@@ -69,7 +69,11 @@ def test_content_counts_and_not_the_name(tmp_path: Path, name: str, content: byt
 
 
 @pytest.mark.usefixtures("block")
-@pytest.mark.parametrize("content", [b"", gzip.compress(b""), zstd(b""), b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", gzip.compress(b""), zstd(b""), b"\xef\xbb\xbf"],
+    ids=["plain", "gzip", "zstd", "byte-order-mark"],
+)
 def test_an_empty_source_gives_nothing(tmp_path: Path, content: bytes) -> None:
     assert read(tmp_path / "t.json", content) == (b"", None)
 
