@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 3
+SCHEMA_VERSION: Final = 4
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -119,7 +119,8 @@ EVENTS = Table(
         Column("concrete_inputs", NAME, "Values of scalar inputs: JSON text without spaces.", null=_UNKNOWN),
         Column("stack", NAME, "Source frames joined by `;`, innermost first; of what a backward function did, those of its forward op.", null="not recorded, or none"),
         Column("python_stack", NAME, "Python slices around the slice, joined by `;`, innermost first.", null="a Python slice itself, not a host slice that nests, or no Python slice around it"),
-        Column("bytes", INT64, "Bytes that a copy or fill moved.", "bytes", "not a copy or fill, or " + _UNKNOWN),
+        Column("flops", INT64, "Floating-point operations. Host op: of all its work, by formula over its inputs. Kernel: its share of its `work_id`'s, by duration, or what the source says.", "FLOP", "no formula, or inputs not recorded; a copy or fill"),
+        Column("bytes", INT64, "Bytes read and written at least. Host op: of all its work, by formula. Kernel: its share, or what the source says. Copy or fill: bytes moved.", "bytes", "no formula, or inputs not recorded; of a copy or fill not known"),
         Column("collective", NAME, "Collective operation that a kernel, or the op that records it, takes part in.", null="none, or " + _UNKNOWN),
         Column("process_group", NAME, "Process group of the collective.", null="none, or " + _UNKNOWN),
         Column("wait_on_stream", INT32, "Stream whose work a sync waits for.", null="not a sync, or " + _UNKNOWN),
@@ -143,6 +144,11 @@ EVENTS = Table(
         Column("fwd_id", INT64, "`event_id` of the forward op that this backward op belongs to.", null="not a backward op, or its forward op is not known"),
         Column("torch_flops", INT64, "What torch's `with_flops` gives for the op.", "FLOP", "not recorded, or torch has no formula"),
         Column("queue_depth", INT64, "Pieces of device work (kernels, copies, fills) that were launched and had not begun when the slice started, on all streams of the rank; a launch counts its own.", null="neither a host slice that nests nor device work, or nothing was launched"),
+        Column("work_id", INT64, "`event_id` of the outermost host op with known work around the slice, or around its launch: the op that owns the work.", null="inside no such op; a copy or fill"),
+        Column("work_dtype", NAME, "Data type that the work is done in, which decides the peak: fp64 fp32 tf32 fp16 bf16 fp8 int8 ...", null="no known work, or its inputs have no type"),
+        Column("node", NAME, "Graph node that the slice belongs to, by the markers around it or around its launch.", null="in no node"),
+        Column("node_file", NAME, "Graph file of the node.", null="in no graph file"),
+        Column("stack_trace", NAME, "Stack trace of the model's source that the node is from.", null="in no node, or no metadata of it was given"),
         Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy, also before their first work and after their last.", "ns", "not a host slice that nests, or no device was used"),
     ),
 )  # fmt: skip
@@ -307,6 +313,12 @@ FACT_COLUMNS: Final = frozenset(
         "torch_flops",
         "queue_depth",
         "idle_ns",
+        "flops",
+        "work_id",
+        "work_dtype",
+        "node",
+        "node_file",
+        "stack_trace",
     ]
 )
 """Columns that a fact adds, not a reader."""
