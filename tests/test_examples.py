@@ -38,6 +38,32 @@ def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> 
     assert ABSOLUTE_PATH.findall(text) == []
 
 
+def test_capture_of_a_pair(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    small = ("--steps", "3", "--width", "16", "--batch", "2", "--length", "4")
+    outputs = [tmp_path / "fp32.json.gz", tmp_path / "bf16.json.gz"]
+    command = [sys.executable, "-m", "examples.capture_pair", *map(str, outputs), *small]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    for output, is_half in zip(outputs, (False, True), strict=True):
+        text = text_of(output)
+        names = [event["name"] for event in json.loads(text)["traceEvents"]]
+        assert sum(name.startswith("ProfilerStep#") for name in names) == 3
+        assert {"forward", "backward", "optimizer", "aten::mm"} <= set(names)
+        assert ("c10::BFloat16" in text) is is_half
+        assert socket.gethostname() not in text
+        assert ABSOLUTE_PATH.findall(text) == []
+
+
+@pytest.mark.parametrize("trace", ["fp32", "bf16"])
+def test_each_of_the_pair_has_steps_to_tell_changes_from_noise(trace: str) -> None:
+    source = ROOT / f"examples/{trace}.json.gz"
+    assert source.stat().st_size < 150_000
+    events = json.loads(text_of(source))["traceEvents"]
+    steps = [e for e in events if e["name"].startswith("ProfilerStep#") and e["ph"] == "X"]
+    assert len(steps) == 8
+    assert "Input Dims" in next(e for e in events if e["name"] == "aten::mm")["args"]
+
+
 @pytest.mark.parametrize("trace", sorted(ROOT.glob("examples/*.json.gz")), ids=lambda p: p.name)
 def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
     text = text_of(trace)
