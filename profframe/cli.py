@@ -197,7 +197,7 @@ def answer(
 def sql(source: str, query: str, compat: str | None, form: str | None, output: Path | None) -> None:
     """Run one SELECT over the tables.
 
-    They are: events, memory, flows, counters, instants, threads, traces, quality.
+    They are: events, memory, flows, counters, instants, threads, devices, traces, quality.
     """
     form = _checked_form(form, output)
     trace = _load((source,), compat=compat)

@@ -246,6 +246,34 @@ THREADS = Table(
     ),
 )  # fmt: skip
 
+DTYPES: Final = (
+    "fp64", "fp64_tensor", "fp32", "fp32_tensor", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8",
+)  # fmt: skip
+"""Data types that devices have a peak for; `_tensor` where matrix units have another than the rest."""
+
+_NO_MODEL = "no known model, or its data sheet does not say"
+
+DEVICES = Table(
+    "devices",
+    "one row per device that the trace knows of",
+    "What each device is, and what it can do at most: matched by name with the models of `profframe/devices.json`.",
+    (
+        *_KEY,
+        Column("device", INT32, "Index of the device."),
+        Column("name", NAME, "Name that the driver gives it.", null="the source has none"),
+        Column("model", NAME, "Model that it was matched with.", null="no model that is known"),
+        Column("memory_bytes", INT64, "Size of its memory.", "bytes", _UNKNOWN),
+        Column("multiprocessors", INT32, "Number of multiprocessors or compute units.", null=_UNKNOWN),
+        Column("compute_capability", NAME, "Version of its architecture, as 9.0.", null=_UNKNOWN),
+        Column("cache_bytes", INT64, "Size of the last cache before its memory.", "bytes", _NO_MODEL),
+        Column("bandwidth_bytes_per_s", DOUBLE, "Peak rate of its memory.", "bytes/s", _NO_MODEL),
+        *(
+            Column(f"{dtype}_flop_per_s", DOUBLE, f"Peak rate of {dtype} operations without sparsity.", "FLOP/s", _NO_MODEL)
+            for dtype in DTYPES
+        ),
+    ),
+)  # fmt: skip
+
 TRACES = Table(
     "traces",
     "one row per (run, rank)",
@@ -286,7 +314,7 @@ QUALITY = Table(
 )  # fmt: skip
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
-    {t.name: t for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, TRACES, QUALITY)}
+    {t.name: t for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY)}
 )
 
 
@@ -319,6 +347,8 @@ FACT_COLUMNS: Final = frozenset(
         "node",
         "node_file",
         "stack_trace",
+        "model",
+        *(f"{dtype}_flop_per_s" for dtype in DTYPES),
     ]
 )
 """Columns that a fact adds, not a reader."""

@@ -188,6 +188,11 @@ class Trace(Questions):
         return self._rows("threads")
 
     @property
+    def devices(self) -> pl.DataFrame:
+        """One row per device: what it is, and what it can do at most."""
+        return self._rows("devices")
+
+    @property
     def traces(self) -> pl.DataFrame:
         """One row per (run, rank): what was loaded, and what its header says."""
         return self._rows("traces")

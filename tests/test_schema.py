@@ -33,10 +33,13 @@ def test_column_has_a_line_of_doc(column: Column) -> None:
 @pytest.mark.parametrize("column", COLUMNS)
 def test_unit_is_the_end_of_the_name(column: Column) -> None:
     ends = {"ns": "ns", "bytes": "bytes", "flops": "FLOP"}
-    last = column.name.rpartition("_")[2]
-    assert column.unit == ends.get(last)
+    rates = {"bytes": "bytes/s", "flop": "FLOP/s"}
+    name = column.name.removesuffix("_per_s")
+    last = name.rpartition("_")[2]
+    is_rate = name != column.name
+    assert column.unit == (rates if is_rate else ends).get(last)
     if column.unit is not None:
-        assert column.type == schema.INT64
+        assert column.type == (schema.DOUBLE if is_rate else schema.INT64)
 
 
 @pytest.mark.parametrize("column", COLUMNS)

@@ -9,6 +9,7 @@ from typing import Final
 
 from profframe.facts.columns import Fact, Tables
 from profframe.facts.device_time import device_time
+from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
 from profframe.facts.flops import flops
 from profframe.facts.forward import forward
@@ -40,6 +41,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     forward,
     stacks,
     python_stacks,
+    devices,
 )
 """All facts, in the order they run: each may use the columns of those before it."""
 

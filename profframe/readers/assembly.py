@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.readers.begin_end import pair
+from profframe.readers.devices import devices
 from profframe.readers.rows import (
     DEVICE_ARGS,
     GIVEN,
@@ -104,6 +105,7 @@ def assemble(
         "counters": _counters(rows[Table.COUNTERS], connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
+        "devices": devices(header.device_properties, slices["device"]),
     }
     if not sum(accounted.values()):
         quality.note("no_events", 0)
