@@ -19,6 +19,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts import add_facts
+from profframe.facts.nodes import check_registry, described
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
 from profframe.selection import check_compat
@@ -26,6 +27,7 @@ from profframe.trace import Trace
 
 if TYPE_CHECKING:
     from profframe.facts.kinds import Rule
+    from profframe.facts.nodes import Registry
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -51,6 +53,26 @@ class _Named:
         return start or 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the facts of a trace depend on, besides its source."""
+
+    kinds: Sequence[Rule] | None
+    compat: str | None
+    fx_metadata: Registry | None
+
+    def add(self, raw: RawTrace) -> RawTrace:
+        """The trace with them."""
+        tables = add_facts(raw.tables, self.kinds, self.compat, self.fx_metadata)
+        return replace(raw, tables=dict(tables))
+
+    def key(self) -> str:
+        """Text that differs where the facts may."""
+        known = self.fx_metadata
+        files = None if known is None else {file: described(known, file) for file in known}
+        return f"{(self.kinds, self.compat)!r}{json.dumps(files, sort_keys=True)}"
+
+
 def load(
     source: Source | Sequence[Source] | Any,
     run: str | None = None,
@@ -59,6 +81,7 @@ def load(
     *,
     kinds: Sequence[Rule] | None = None,
     compat: str | None = None,
+    fx_metadata: Registry | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Load traces, or open a store.
@@ -82,6 +105,10 @@ def load(
     compat
         ``"torch"`` for facts as torch's own ``events()`` has them, also where those are wrong:
         device time by External id, and stacks of backward functions without a sequence number.
+    fx_metadata
+        What the nodes of compiled graphs are called and where in the model they are from, as
+        ``torch.fx.traceback._FX_METADATA_REGISTRY`` has it in the process that recorded; its JSON
+        does, too. For a live profile it is taken from there.
     progress
         Called with the bytes that are read and all bytes.
 
@@ -112,24 +139,27 @@ def load(
     if run == "":
         raise ParameterError("run must not be empty")
     check_compat(compat)
+    check_registry(fx_metadata)
     if live.knows(source):
         if cache is not None:
             raise ParameterError(
                 "cache keeps what was loaded from files; to keep a live profile, write "
                 "load(profile).to_parquet(path)"
             )
-        return Trace.from_tables(_live(source, run, rank, kinds, compat))
+        metadata = live.fx_metadata() if fx_metadata is None else fx_metadata
+        return Trace.from_tables(_live(source, run, rank, _Facts(kinds, compat, metadata)))
+    facts = _Facts(kinds, compat, fx_metadata)
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
-        _refuse_names(run, rank, kinds, compat)
+        _refuse_names(run, rank, facts)
         return Trace.from_store(Path(sources[0]))
     found = _find(sources)
     if cache is None:
-        return Trace.from_tables(_tables(found, run, rank, kinds, compat, progress=progress))
-    kept = _Cache(Path(cache)).store_of(found.paths, run, rank, kinds, compat)
+        return Trace.from_tables(_tables(found, run, rank, facts, progress=progress))
+    kept = _Cache(Path(cache)).store_of(found.paths, run, rank, facts)
     if not store.is_store(kept):
         store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
-        store.write(_tables(found, run, rank, kinds, compat, progress=progress), store_as)
+        store.write(_tables(found, run, rank, facts, progress=progress), store_as)
         try:
             store_as.rename(kept)
         except OSError:  # another process was faster
@@ -178,16 +208,9 @@ def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -
     return trace
 
 
-def _live(
-    source: object,
-    run: str | None,
-    rank: int | None,
-    kinds: Sequence[Rule] | None,
-    compat: str | None,
-) -> dict[str, pa.Table]:
+def _live(source: object, run: str | None, rank: int | None, facts: _Facts) -> dict[str, pa.Table]:
     """Tables of a live profile; its rank is that of this process in the job, if it is in one."""
-    raw = live.read(source)
-    raw = replace(raw, tables=dict(add_facts(raw.tables, kinds, compat)))
+    raw = facts.add(live.read(source))
     rank_source = "argument"
     if rank is None:
         in_job = raw.header.rank
@@ -210,12 +233,14 @@ def _listed(source: object) -> list[Source]:
     return list(several)
 
 
-def _refuse_names(
-    run: str | None, rank: int | None, kinds: Sequence[Rule] | None, compat: str | None
-) -> None:
-    if kinds is not None:
+def _refuse_names(run: str | None, rank: int | None, facts: _Facts) -> None:
+    if facts.kinds is not None:
         raise ParameterError("kinds are found when a trace is loaded; a store has them already")
-    if compat is not None:
+    if facts.fx_metadata is not None:
+        raise ParameterError(
+            "fx_metadata names the nodes of graphs when a trace is loaded; a store has them already"
+        )
+    if facts.compat is not None:
         raise ParameterError(
             "compat changes what is found when a trace is loaded; a store has that already"
         )
@@ -269,8 +294,7 @@ def _tables(
     found: _Found,
     run: str | None,
     rank: int | None,
-    kinds: Sequence[Rule] | None,
-    compat: str | None,
+    facts: _Facts,
     *,
     progress: Progress | None,
 ) -> dict[str, pa.Table]:
@@ -286,8 +310,7 @@ def _tables(
                 raise
             skipped.append(str(error))
             continue
-        raw = replace(raw, tables=dict(add_facts(raw.tables, kinds, compat)))
-        traces.append(_name(path, raw, run, rank))
+        traces.append(_name(path, facts.add(raw), run, rank))
     if not traces:
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {skipped[0]}")
     return _concatenate(_cycles(traces), skipped)
@@ -388,16 +411,12 @@ class _Cache:
         self._directory = directory
 
     def store_of(
-        self,
-        paths: Sequence[Path],
-        run: str | None,
-        rank: int | None,
-        kinds: Sequence[Rule] | None,
-        compat: str | None,
+        self, paths: Sequence[Path], run: str | None, rank: int | None, facts: _Facts
     ) -> Path:
         """Where the store for these files is, or is to be."""
         key = hashlib.blake2b(digest_size=16)
-        key.update(repr((schema.SCHEMA_VERSION, run, rank, kinds, compat)).encode())
+        key.update(repr((schema.SCHEMA_VERSION, run, rank)).encode())
+        key.update(facts.key().encode("utf-8", "surrogatepass"))
         for path in paths:
             key.update(
                 f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape")

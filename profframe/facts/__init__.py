@@ -17,6 +17,7 @@ from profframe.facts.kinds import RULES, Classifier, Rule, kinds
 from profframe.facts.launches import launches
 from profframe.facts.memory import memory
 from profframe.facts.nesting import nesting
+from profframe.facts.nodes import Registry, nodes
 from profframe.facts.overloads import overloads
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.scopes import scopes
@@ -24,7 +25,7 @@ from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
 from profframe.facts.waiting import waiting
 
-__all__ = ["FACTS", "RULES", "Classifier", "Fact", "Rule", "Tables", "add_facts"]
+__all__ = ["FACTS", "RULES", "Classifier", "Fact", "Registry", "Rule", "Tables", "add_facts"]
 
 FACTS: Final[tuple[Fact, ...]] = (
     kinds,
@@ -41,6 +42,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     forward,
     stacks,
     python_stacks,
+    nodes,
     devices,
 )
 """All facts, in the order they run: each may use the columns of those before it."""
@@ -53,7 +55,10 @@ _TORCH: Final[Mapping[Fact, Fact]] = MappingProxyType(
 
 
 def add_facts(
-    tables: Tables, classifier: Classifier | None = None, compat: str | None = None
+    tables: Tables,
+    classifier: Classifier | None = None,
+    compat: str | None = None,
+    registry: Registry | None = None,
 ) -> Tables:
     """Add every fact to the tables of one trace.
 
@@ -66,6 +71,8 @@ def add_facts(
     compat : str, optional
         ``"torch"`` for what torch's own ``events()`` has, also where that is wrong: device time by
         External id, and stacks of backward functions that have no sequence number.
+    registry : Registry, optional
+        What is known of the nodes of graphs.
 
     Returns
     -------
@@ -73,6 +80,8 @@ def add_facts(
         The same tables with the columns of the facts, and what they found in ``quality``.
     """
     tables = kinds(tables, RULES if classifier is None else classifier)
+    others = {} if compat is None else _TORCH
+    others = {**others, nodes: partial(nodes, registry=registry)}
     for fact in FACTS[1:]:
-        tables = (fact if compat is None else _TORCH.get(fact, fact))(tables)
+        tables = others.get(fact, fact)(tables)
     return tables

@@ -88,6 +88,13 @@ def _read(source: Any) -> RawTrace:
             return _list(source)
 
 
+def fx_metadata() -> Mapping[str, Mapping[str, object]] | None:
+    """What torch knows of the nodes of graphs in this process; None where it knows of none."""
+    traceback = sys.modules.get("torch.fx.traceback")
+    known = getattr(traceback, "_FX_METADATA_REGISTRY", None)
+    return known if isinstance(known, Mapping) and known else None
+
+
 def describe(source: object) -> str:
     """What is written in ``traces.source`` of a live object."""
     what = _what(source)
