@@ -130,8 +130,8 @@ def check_registry(registry: object) -> None:
 
 
 def _text(value: object) -> str | None:
-    """Text that says something."""
-    return value if isinstance(value, str) and value else None
+    """Text that says something; of a path that is no text, what can be read."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) and value else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,12 +213,14 @@ class _Lines:
             (start[at] == self.start[rows[tied]])
             & (self.place[around[at]] >= self.place[rows[tied]])
         ]
-        # Opened too late. By numbers in the order of opening: what is open there, of those before.
+        # These began together with what was found, but before it. So by the order of opening: one
+        # is open from its own number to that of the last that opens in it, and a row lies right
+        # before the number of the next to open.
         own, line = np.arange(around.size), np.zeros(around.size, np.int64)
         until = last_until(thread, start, thread, last)
-        before = self._opened_before(around, rows[tied])
-        found[tied] = stab(line, 2 * own, 2 * until - 1, np.zeros_like(before), 2 * before - 1)
-        return np.where(found >= 0, order[found], -1)
+        opened = self._opened_before(around, rows[tied])
+        found[tied] = stab(line, 2 * own, 2 * until - 1, np.zeros_like(opened), 2 * opened - 1)
+        return np.append(order, -1)[found]
 
     def _opened_before(self, around: Ints, rows: Ints) -> Ints:
         """How many of ``around`` are before each row, by thread and in the order of opening."""
