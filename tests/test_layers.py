@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "schema",
     "intervals",
+    "work",
     "readers",
     "facts",
     "selection",

@@ -24,6 +24,8 @@ from profframe.facts.scopes import scopes
 from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
 from profframe.facts.waiting import waiting
+from profframe.facts.work import work
+from profframe.work import FORMULAS, Formula
 
 __all__ = ["FACTS", "RULES", "Classifier", "Fact", "Registry", "Rule", "Tables", "add_facts"]
 
@@ -39,6 +41,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     waiting,
     memory,
     flops,
+    work,
     forward,
     stacks,
     python_stacks,
@@ -59,6 +62,7 @@ def add_facts(
     classifier: Classifier | None = None,
     compat: str | None = None,
     registry: Registry | None = None,
+    formulas: Mapping[str, Formula] | None = None,
 ) -> Tables:
     """Add every fact to the tables of one trace.
 
@@ -73,6 +77,8 @@ def add_facts(
         External id, and stacks of backward functions that have no sequence number.
     registry : Registry, optional
         What is known of the nodes of graphs.
+    formulas : Mapping[str, Formula], optional
+        Work of ops by their names, beside and before those of `profframe.work.FORMULAS`.
 
     Returns
     -------
@@ -82,6 +88,8 @@ def add_facts(
     tables = kinds(tables, RULES if classifier is None else classifier)
     others = {} if compat is None else _TORCH
     others = {**others, nodes: partial(nodes, registry=registry)}
+    if formulas is not None:
+        others = {**others, work: partial(work, formulas={**FORMULAS, **formulas})}
     for fact in FACTS[1:]:
         tables = others.get(fact, fact)(tables)
     return tables

@@ -69,12 +69,16 @@ COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
 )
 """Columns of a batch, and their types: the schema's, and what `assembly` needs to make the rest."""
 GIVEN: Final[Mapping[str, pa.DataType]] = MappingProxyType(
-    dict.fromkeys(("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns"), INT64)
+    dict.fromkeys(
+        ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "given_flops", "given_bytes"),
+        INT64,
+    )
     | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}
 )
 """What some sources know of their events and others leave to the facts; kept where it is given.
 
-``kernel_ns`` is device time of a host slice that no device slice stands for.
+``kernel_ns`` is device time of a host slice that no device slice stands for; ``given_flops`` and
+``given_bytes`` are the work of an op or a kernel.
 """
 
 

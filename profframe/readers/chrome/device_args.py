@@ -1,4 +1,4 @@
-"""What slices on a device say of their work among their arguments: bytes, collectives, waits."""
+"""What few slices say among their arguments: bytes, collectives, waits, how much work it is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 
 import duckdb
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,6 +35,15 @@ _COLUMNS: Final = f"""
                 THEN said.wait_on_cuda_event_record_corr_id END AS wait_on_correlation
     FROM (SELECT row, from_json(args, '{json.dumps(_TYPES)}') AS said FROM device_args
           WHERE json_valid(args))"""  # noqa: S608
+_WORK: Final = """
+    SELECT row,
+           CASE WHEN flops > 0 AND flops < 4e18 THEN round(flops)::BIGINT END AS given_flops,
+           CASE WHEN gb > 0 AND gb < 4e9 THEN round(gb * 1e9)::BIGINT END AS given_bytes
+    FROM (SELECT row, try_cast(args->>'$.kernel_flop' AS DOUBLE) AS flops,
+                 try_cast(args->>'$.kernel_num_gb' AS DOUBLE) AS gb
+          FROM device_args WHERE json_valid(args))"""
+_WORK_MARKS: Final = '"kernel_(?:flop|num_gb)"'
+"""Members that ops and kernels of compiled code have; 0 is what nobody has counted."""
 _MARKS: Final = ("bytes", "Collective name", "wait_on_stream")
 """Members that only such arguments have."""
 
@@ -44,12 +54,25 @@ def with_device_args(raw: RawTrace, connection: duckdb.DuckDBPyConnection) -> Ra
     wanted = pc.or_(pc.is_valid(events["device"]), _is_record(events["name"]))
     args = events["args"].filter(wanted)
     says = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
-    if not pc.any(says).as_py():
-        return raw
     rows = pa.chunked_array([pc.indices_nonzero(wanted)]).cast(pa.int64())
-    asked = pa.table({"row": rows, "args": args}).filter(says)
+    events = _with_said(events, rows.filter(says), _COLUMNS, connection)
+    of_work = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
+    events = _with_said(events, of_work.to_arrow(), _WORK, connection)
+    return replace(raw, tables={**raw.tables, "events": events})
+
+
+def _with_said(
+    events: pa.Table,
+    rows: pa.Array | pa.ChunkedArray,
+    query: str,
+    connection: duckdb.DuckDBPyConnection,
+) -> pa.Table:
+    """Events with the columns that a query finds in the arguments of some of them."""
+    if not len(rows):
+        return events
+    asked = pa.table({"row": rows, "args": events["args"].take(rows)})
     connection.register("device_args", asked)
-    found = connection.sql(_COLUMNS).to_arrow_table()
+    found = connection.sql(query).to_arrow_table()
     connection.unregister("device_args")
     place = np.full(events.num_rows, -1, np.int64)
     place[found["row"].to_numpy()] = np.arange(found.num_rows)
@@ -57,8 +80,10 @@ def with_device_args(raw: RawTrace, connection: duckdb.DuckDBPyConnection) -> Ra
     for name in found.column_names[1:]:
         values = typed(found[name].combine_chunks(), GIVEN[name])
         if values.null_count < len(values):
-            events = replaced(events, name, values.take(at))
-    return replace(raw, tables={**raw.tables, "events": events})
+            given = values.take(at)
+            known = name in events.column_names
+            events = replaced(events, name, given) if known else events.append_column(name, given)
+    return events
 
 
 def _is_record(names: pa.ChunkedArray) -> pa.ChunkedArray:

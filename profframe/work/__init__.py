@@ -1,0 +1,72 @@
+"""How much work an op does: floating-point operations and bytes, by formula over its inputs.
+
+`FORMULAS` is the table: name of the op -> `Formula`. Other ops are added where a trace is loaded::
+
+    >>> from profframe import load
+    >>> from profframe.work import Formula, Op, like, moved
+    >>> mine = {"my::rope": Formula(lambda op: 6 * op.tensor(0).count, moved((0, 1, 2), like(0)))}
+    >>> trace = load("examples/cpu_training.json.gz", formulas=mine)
+
+The same name replaces what is in the table; ``None`` takes it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from profframe.work.attention import ATTENTION
+from profframe.work.convolutions import CONVOLUTIONS
+from profframe.work.copies import COPIES
+from profframe.work.dtypes import DTYPES, Dtype
+from profframe.work.elements import ELEMENTS
+from profframe.work.formulas import Count, Formula, like, moved, none
+from profframe.work.libraries import LIBRARIES
+from profframe.work.matrices import MATRICES
+from profframe.work.ops import Op, Tensor, Unknown
+from profframe.work.reductions import REDUCTIONS
+
+__all__ = [
+    "DTYPES",
+    "FORMULAS",
+    "Dtype",
+    "Formula",
+    "Op",
+    "Tensor",
+    "Unknown",
+    "count",
+    "like",
+    "moved",
+    "none",
+]
+
+FORMULAS: Final[Mapping[str, Formula]] = MappingProxyType(
+    {**LIBRARIES, **COPIES, **ELEMENTS, **REDUCTIONS, **ATTENTION, **CONVOLUTIONS, **MATRICES}
+)
+"""Every op whose work is known.
+
+Ops that give another view of the same memory are not in it, so that they own no work, nor are ops
+that do more than a formula would cover.
+"""
+
+_MOST: Final = 1 << 62
+
+
+def count(formula: Count | None, op: Op) -> int | None:
+    """What a formula gives for a call; None where it cannot tell.
+
+    Examples
+    --------
+    >>> count(FORMULAS["aten::mm"].flops, Op("aten::mm", [[8, 16], [16, 4]]))
+    1024
+    >>> count(FORMULAS["aten::mm"].bytes, Op("aten::mm", [[8, 16], [16, 4]])) is None
+    True
+    """
+    if formula is None:
+        return None
+    try:
+        number = int(formula(op))
+    except (Unknown, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
+        return None  # what was recorded is not what the formula is for
+    return number if 0 <= number < _MOST else None

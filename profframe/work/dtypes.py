@@ -1,0 +1,101 @@
+"""Data types by every name that profilers write: their size, and the word that a peak rate has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Dtype:
+    """A data type.
+
+    Attributes
+    ----------
+    word : str
+        ``fp64 fp32 fp16 bf16 fp8 fp4 int8 ...``: what peak rates are given by.
+    size : int
+        Bytes of one element, as it is stored.
+    rank : int
+        What wins where types meet: 0 bool, 1 whole numbers, 2 floating point, 3 complex.
+    """
+
+    word: str
+    size: int
+    rank: int
+
+    @property
+    def floats(self) -> bool:
+        """Whether it holds floating-point numbers."""
+        return self.rank >= _FLOAT
+
+
+_BOOL, _WHOLE, _FLOAT, _COMPLEX = range(4)
+
+BOOL: Final = Dtype("bool", 1, _BOOL)
+INT8: Final = Dtype("int8", 1, _WHOLE)
+INT16: Final = Dtype("int16", 2, _WHOLE)
+INT32: Final = Dtype("int32", 4, _WHOLE)
+INT64: Final = Dtype("int64", 8, _WHOLE)
+UINT8: Final = Dtype("uint8", 1, _WHOLE)
+UINT16: Final = Dtype("uint16", 2, _WHOLE)
+UINT32: Final = Dtype("uint32", 4, _WHOLE)
+UINT64: Final = Dtype("uint64", 8, _WHOLE)
+INT4: Final = Dtype("int4", 1, _WHOLE)
+FP4: Final = Dtype("fp4", 1, _FLOAT)
+FP8: Final = Dtype("fp8", 1, _FLOAT)
+FP16: Final = Dtype("fp16", 2, _FLOAT)
+BF16: Final = Dtype("bf16", 2, _FLOAT)
+FP32: Final = Dtype("fp32", 4, _FLOAT)
+FP64: Final = Dtype("fp64", 8, _FLOAT)
+COMPLEX32: Final = Dtype("complex32", 4, _COMPLEX)
+COMPLEX64: Final = Dtype("complex64", 8, _COMPLEX)
+COMPLEX128: Final = Dtype("complex128", 16, _COMPLEX)
+
+_FP8_KINDS: Final = ("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz", "e8m0fnu")
+
+DTYPES: Final[Mapping[str, Dtype]] = MappingProxyType(
+    {
+        "bool": BOOL,
+        **dict.fromkeys(("signed char", "char", "c10::qint8"), INT8),
+        **dict.fromkeys(("unsigned char", "c10::quint8"), UINT8),
+        **dict.fromkeys(("short int", "short"), INT16),
+        **dict.fromkeys(("short unsigned int", "unsigned short"), UINT16),
+        **dict.fromkeys(("int", "c10::qint32"), INT32),
+        "unsigned int": UINT32,
+        **dict.fromkeys(("long int", "long", "long long", "long long int", "__int64"), INT64),
+        **dict.fromkeys(
+            ("long unsigned int", "unsigned long", "unsigned long long", "unsigned __int64",
+             "long long unsigned int"), UINT64),
+        "float": FP32,
+        "double": FP64,
+        "c10::Half": FP16,
+        "c10::BFloat16": BF16,
+        **{f"c10::Float8_{kind}": FP8 for kind in _FP8_KINDS},
+        "c10::Float4_e2m1fn_x2": FP4,
+        "c10::complex<c10::Half>": COMPLEX32,
+        "c10::complex<float>": COMPLEX64,
+        "c10::complex<double>": COMPLEX128,
+        **dict.fromkeys(("c10::quint4x2", "c10::bits4x2"), INT4),
+        **dict.fromkeys(("c10::quint2x4", "c10::bits1x8", "c10::bits2x4", "c10::bits8"), UINT8),
+        "c10::bits16": UINT16,
+        **{f"c10::dummy_{sign}int1_7_t<{n}>": INT4 if n == 4 else INT8
+           for sign in ("", "u") for n in range(1, 8)},
+    }
+)  # fmt: skip
+"""Name of a type in C++, as profilers write it -> what it is.
+
+What packs several numbers in one element (``x2``, ``x4``) has the size of that element.
+"""
+
+SCALAR_TYPES: Final[Mapping[int, Dtype]] = MappingProxyType(
+    {
+        0: UINT8, 1: INT8, 2: INT16, 3: INT32, 4: INT64, 5: FP16, 6: FP32, 7: FP64, 8: COMPLEX32,
+        9: COMPLEX64, 10: COMPLEX128, 11: BOOL, 12: INT8, 13: UINT8, 14: INT32, 15: BF16, 16: INT4,
+        22: UINT16, 23: FP8, 24: FP8, 25: FP8, 26: FP8, 27: UINT16, 28: UINT32, 29: UINT64,
+        44: FP8, 45: FP4,
+    }
+)  # fmt: skip
+"""c10::ScalarType by number: how a profiler writes the ``dtype`` argument of an op."""
