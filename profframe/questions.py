@@ -112,6 +112,19 @@ class Questions(ABC):
         """What the devices did with their time, as a whole (NULL step) and in each step."""
         return self.answer("time_breakdown")
 
+    def roofline(self, by: str = "kernel", dtype: str | None = None) -> pl.DataFrame:
+        """How close the devices' work came to what they can do, and the time that was lost.
+
+        Parameters
+        ----------
+        by
+            What has a row: ``"kernel"`` (its name), ``"op"``, ``"shapes"`` (op and input shapes)
+            or ``"dtype"``.
+        dtype
+            Hold all work against the peak of this data type, as ``"tf32"``, in place of its own.
+        """
+        return self.answer("roofline", by=by, dtype=dtype)
+
     def launches(
         self, outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000
     ) -> pl.DataFrame:

@@ -1,9 +1,9 @@
-r"""Models of devices: which names they have, and their peaks; read from ``profframe/devices.json``.
+r"""Models of devices: how they are known, and their peaks; read from ``profframe/devices.json``.
 
 An entry of the file, or of a user's own::
 
     "NVIDIA T4": {
-      "names": ["\\bT4\\b"],
+      "match": [{"name": "\\bT4\\b"}],
       "memory_bytes": 17179869184,
       "bandwidth_bytes_per_s": 320e9,
       "cache_bytes": 4194304,
@@ -12,9 +12,12 @@ An entry of the file, or of a user's own::
       "sources": {"https://...": ["bandwidth_bytes_per_s", "dense_flop_per_s.fp32"]}
     }
 
-``names`` are regular expressions, searched in what the driver calls the device; a device without a
-name has the empty one. Where they are given, ``memory_gb`` ([least, most], of 1e9 bytes),
-``multiprocessors`` and ``compute_capability`` must be those of the device, too.
+``match`` lists descriptions, and a device is of the model if one of them holds: ``name`` is a
+regular expression that is searched in what the driver calls it (nothing, where it has no name),
+``memory_gb`` is ``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are
+those of table `devices`. ``sources`` has the page that each number is from; a page of
+``dense_flop_per_s`` is that of all its rates but those that are listed elsewhere. Only ``match`` is
+needed.
 """
 
 from __future__ import annotations
@@ -40,37 +43,37 @@ _VALUES: Final = ("memory_bytes", "cache_bytes", "bandwidth_bytes_per_s")
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """One model of device: how it is known, and what it can do.
+class Description:
+    """What a device must be like; None is anything."""
 
-    Attributes
-    ----------
-    names
-        Patterns of its names.
-    columns
-        What it says of a device, by columns of `devices`.
-    asked
-        Columns that a device must have these values in, besides.
-    memory_gb
-        Least and most memory that a device of it may have, in 1e9 bytes; None for any.
-    """
-
-    names: tuple[re.Pattern[str], ...]
-    columns: Mapping[str, Any]
-    asked: Mapping[str, Any]
+    name: re.Pattern[str]
     memory_gb: tuple[float, float] | None
+    multiprocessors: int | None
+    compute_capability: str | None
+
+    def holds(self, device: Mapping[str, Any]) -> bool:
+        """Whether a row of `devices` is like that."""
+        if self.memory_gb is not None:
+            least, most = self.memory_gb
+            if not least <= (device["memory_bytes"] or 0) / 1e9 <= most:
+                return False
+        return (
+            self.multiprocessors in {None, device["multiprocessors"]}
+            and self.compute_capability in {None, device["compute_capability"]}
+            and self.name.search(device["name"] or "") is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model: how it is known, and what it says of a device, by columns of `devices`."""
+
+    match: tuple[Description, ...]
+    columns: Mapping[str, Any]
 
     def matches(self, device: Mapping[str, Any]) -> bool:
         """Whether a row of `devices` is of this model."""
-        name, memory = device["name"] or "", device["memory_bytes"] or 0
-        if (
-            self.memory_gb is not None
-            and not self.memory_gb[0] <= memory / 1e9 <= self.memory_gb[1]
-        ):
-            return False
-        if any(device[column] != value for column, value in self.asked.items()):
-            return False
-        return any(pattern.search(name) for pattern in self.names)
+        return any(description.holds(device) for description in self.match)
 
 
 def models(devices: Devices | None = None) -> Mapping[str, Model]:
@@ -94,7 +97,7 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
 
     Examples
     --------
-    >>> next(iter(models({"Mine": {"names": ["^My GPU$"], "bandwidth_bytes_per_s": 1e12}})))
+    >>> next(iter(models({"Mine": {"match": [{"name": "^My GPU$"}]}})))
     'Mine'
     """
     known: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
@@ -139,12 +142,16 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
     rates = entry.get("dense_flop_per_s", {})
     said = {key: entry.get(key) for key in _VALUES}
     said |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
-    asked = ("multiprocessors", "compute_capability")
-    return Model(
-        tuple(re.compile(text, re.IGNORECASE) for text in entry["names"]),
-        {"model": name} | {key: value for key, value in said.items() if value is not None},
-        {key: entry[key] for key in asked if entry.get(key) is not None},
-        entry.get("memory_gb"),
+    columns = {"model": name} | {key: value for key, value in said.items() if value is not None}
+    return Model(tuple(map(_description, entry["match"])), columns)
+
+
+def _description(asked: Mapping[str, Any]) -> Description:
+    return Description(
+        re.compile(asked.get("name", ""), re.IGNORECASE),
+        asked.get("memory_gb"),
+        asked.get("multiprocessors"),
+        asked.get("compute_capability"),
     )
 
 
@@ -164,45 +171,56 @@ def _is_rates(value: object) -> bool:
     )
 
 
-def _is_patterns(value: object) -> bool:
-    if not isinstance(value, list) or not value or not all(isinstance(one, str) for one in value):
-        return False
-    try:
-        return all(re.compile(one) for one in value)
-    except re.error:
-        return False
-
-
 def _is_range(value: object) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 2 and all(map(_is_positive, value))
 
 
-_RATES_FORM: Final = f"rates in FLOP/s by data type, out of {' '.join(schema.DTYPES)}"
-_FORMS: Final[Mapping[str, tuple[Callable[[object], bool], str]]] = MappingProxyType(
+def _is_pattern(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(re.compile(value))
+    except re.error:
+        return False
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_Forms = Mapping[str, tuple[Callable[[object], bool], str]]
+_MATCH: Final[_Forms] = MappingProxyType(
     {
-        "names": (_is_patterns, "a list of regular expressions"),
+        "name": (_is_pattern, "a regular expression"),
         "memory_gb": (_is_range, "[least, most]"),
         "multiprocessors": (_is_whole, "a whole number"),
-        "compute_capability": (lambda value: isinstance(value, str), 'text, as "9.0"'),
+        "compute_capability": (_is_text, 'text, as "9.0"'),
+    }
+)
+_RATES_FORM: Final = f"rates in FLOP/s by data type, out of {' '.join(schema.DTYPES)}"
+_FORMS: Final[_Forms] = MappingProxyType(
+    {
+        "match": (lambda value: isinstance(value, list) and bool(value), "a list of descriptions"),
         "memory_bytes": (_is_whole, "a whole number of bytes"),
         "cache_bytes": (_is_whole, "a whole number of bytes"),
         "bandwidth_bytes_per_s": (_is_positive, "a number above 0"),
         "dense_flop_per_s": (_is_rates, _RATES_FORM),
         "sparse_flop_per_s": (_is_rates, _RATES_FORM),
-        "sources": (lambda value: isinstance(value, Mapping), "fields by link"),
-        "comment": (lambda value: isinstance(value, str), "text"),
+        "sources": (lambda value: isinstance(value, Mapping), "an object of fields by link"),
+        "comment": (_is_text, "text"),
     }
 )
 """Fields of an entry: whether a value can be used, and what it is to be."""
 
 
-def _check(entry: object, where: str) -> None:
+def _check(entry: object, where: str, forms: _Forms = _FORMS) -> None:
     """Raise an error for the first thing that cannot be used."""
     if not isinstance(entry, Mapping):
         raise ParameterError(f"{where}: needs an object of fields, got {entry!r:.60}")
     for key, value in entry.items():
-        if key not in _FORMS:
-            raise ParameterError(f"{where}: {UnknownNameError.among('field', str(key), _FORMS)}")
-        is_right, form = _FORMS[key]
+        if key not in forms:
+            raise ParameterError(f"{where}: {UnknownNameError.among('field', str(key), forms)}")
+        is_right, form = forms[key]
         if not is_right(value) and not (value is None and key in _VALUES):
             raise ParameterError(f"{where}: {key} is to be {form}, got {value!r:.60}")
+        if key == "match":
+            for description in value:
+                _check(description, f"{where}: match", _MATCH)

@@ -46,6 +46,8 @@ class TestHeader:
                         (r".*_ns", "ns"),
                         (r"(.*_)?bytes", "bytes"),
                         (r"(.*_)?bytes_per_s", "bytes/s"),
+                        (r"(.*_)?flop_per_s", "FLOP/s"),
+                        (r"flop_per_byte", "FLOP/byte"),
                         (r"(.*_)?share", "0..1"),
                         (r".*flops", "FLOP"),
                     )
@@ -163,6 +165,11 @@ def test_columns_are_fixed() -> None:
         "queue_summary": (
             "device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth p99_depth "
             "empty_ns empty_share blocked_ns blocked_share"
+        ),
+        "roofline": (
+            "device name input_dims calls kernels total_ns share flops bytes flop_per_byte "
+            "flop_per_s bytes_per_s peak_dtype peak_flop_per_s peak_bytes_per_s flop_share "
+            "bandwidth_share bound limit_ns lost_ns note"
         ),
         "self_times": "name kind calls self_ns total_ns mean_ns min_ns max_ns self_share",
         "sequences": "name kind sequence kernels calls device_ns total_ns first_event_id",

@@ -1,0 +1,64 @@
+-- How fast kernels were, and how fast their device could have been at most.
+
+-- peak_dtype: the peak of a device that work in a data type is held against: the larger one where matrix units have their own.
+CREATE OR REPLACE TEMP MACRO peak_dtype(dtype, device) AS
+CASE
+    WHEN dtype = 'fp64' AND device.fp64_tensor_flop_per_s > coalesce(device.fp64_flop_per_s, 0) THEN 'fp64_tensor'
+    WHEN dtype = 'fp32' AND device.fp32_tensor_flop_per_s > coalesce(device.fp32_flop_per_s, 0) THEN 'fp32_tensor'
+    ELSE dtype
+END;
+
+-- peak_rate: that peak; NULL where the device is not known, or has no such data type.
+CREATE OR REPLACE TEMP MACRO peak_rate(dtype, device) AS
+CASE dtype
+    WHEN 'fp64' THEN greatest(device.fp64_flop_per_s, device.fp64_tensor_flop_per_s)
+    WHEN 'fp32' THEN greatest(device.fp32_flop_per_s, device.fp32_tensor_flop_per_s)
+    WHEN 'tf32' THEN device.tf32_flop_per_s
+    WHEN 'fp16' THEN device.fp16_flop_per_s
+    WHEN 'bf16' THEN device.bf16_flop_per_s
+    WHEN 'fp8' THEN device.fp8_flop_per_s
+    WHEN 'fp6' THEN device.fp6_flop_per_s
+    WHEN 'fp4' THEN device.fp4_flop_per_s
+    WHEN 'int8' THEN device.int8_flop_per_s
+END;
+
+-- device_peaks: one row per device and data type of the kernels with known work, with the peaks that hold for them.
+CREATE OR REPLACE TEMP MACRO device_peaks(events, devices, dtype) AS TABLE
+SELECT
+    used.*,
+    peak_dtype(coalesce(nullif(dtype, ''), used.work_dtype), d) AS peak_dtype,
+    peak_rate(coalesce(nullif(dtype, ''), used.work_dtype), d) AS peak_flop_per_s,
+    d.bandwidth_bytes_per_s AS peak_bytes_per_s
+FROM (
+    SELECT DISTINCT run, rank, device, work_dtype
+    FROM query_table(events)
+    WHERE kind = 'kernel' AND coalesce(flops, bytes) IS NOT NULL
+) AS used
+LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank AND used.device = d.device;
+
+-- kernel_limits: one row per kernel with known work and duration, with the least time that its work takes by either peak, in
+-- picoseconds, so that sums are exact.
+CREATE OR REPLACE TEMP MACRO kernel_limits(events, devices, dtype) AS TABLE
+SELECT
+    *,
+    CASE
+        WHEN peak_bytes_per_s IS NOT NULL THEN greatest(compute_ps, memory_ps)
+        WHEN peak_flop_per_s IS NOT NULL THEN nullif(compute_ps, 0)
+    END AS limit_ps
+FROM (
+    SELECT
+        kernels.*,
+        peaks.peak_dtype,
+        peaks.peak_flop_per_s,
+        peaks.peak_bytes_per_s,
+        CASE WHEN flops = 0 THEN 0 ELSE try_cast(round(flops * 1e12 / peak_flop_per_s) AS BIGINT) END AS compute_ps,
+        CASE WHEN bytes = 0 THEN 0 ELSE try_cast(round(bytes * 1e12 / peak_bytes_per_s) AS BIGINT) END AS memory_ps
+    FROM (
+        SELECT run, rank, event_id, device, name, work_id, op_id, work_dtype, dur_ns, flops, bytes
+        FROM query_table(events)
+        WHERE kind = 'kernel' AND dur_ns IS NOT NULL AND coalesce(flops, bytes) IS NOT NULL
+    ) AS kernels
+    JOIN device_peaks(events, devices, dtype) AS peaks
+        ON kernels.run = peaks.run AND kernels.rank = peaks.rank
+        AND kernels.device IS NOT DISTINCT FROM peaks.device AND kernels.work_dtype IS NOT DISTINCT FROM peaks.work_dtype
+);
