@@ -12,30 +12,30 @@ CREATE OR REPLACE TEMP MACRO is_collective(name) AS coalesce(regexp_matches(
 ), false);
 
 -- device_class: a fill is computation, as a kernel that writes zeros is.
-CREATE OR REPLACE TEMP MACRO device_class(kind, name) AS
+CREATE OR REPLACE TEMP MACRO device_class(kind, is_collective) AS
 CASE
     WHEN kind = 'memcpy' THEN 'copy'
-    WHEN kind = 'kernel' AND is_collective(name) THEN 'communication'
+    WHEN kind = 'kernel' AND is_collective THEN 'communication'
     WHEN is_busy(kind) THEN 'compute'
 END;
 
+-- collective_names: any_value keeps the pattern above the grouping, so it is tried once per name, not once per row.
+CREATE OR REPLACE TEMP MACRO collective_names(events) AS TABLE
+SELECT name
+FROM query_table(events)
+WHERE kind = 'kernel' AND name IS NOT NULL
+GROUP BY name
+HAVING is_collective(any_value(name));
+
 -- device_work: one row per slice that keeps a device busy, with its end and its class.
--- A class is found once per name, not once per row.
+-- IN, not a join: its hash table is always made of the few names, never of the many rows.
 CREATE OR REPLACE TEMP MACRO device_work(events) AS TABLE
-WITH work AS (
-    SELECT
-        run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, start_ns + dur_ns AS end_ns,
-        step, launch_id, op_id, correlation, bytes, collective, process_group
-    FROM query_table(events)
-    WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
-),
-classes AS (
-    SELECT kind, name, device_class(kind, name) AS class
-    FROM (SELECT DISTINCT kind, name FROM work)
-)
-SELECT work.*, classes.class
-FROM work
-JOIN classes ON work.kind = classes.kind AND work.name IS NOT DISTINCT FROM classes.name;
+SELECT
+    run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, start_ns + dur_ns AS end_ns,
+    step, launch_id, op_id, correlation, bytes, collective, process_group,
+    device_class(kind, coalesce(name IN (FROM collective_names(events)), false)) AS class
+FROM query_table(events)
+WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
 
 -- device_intervals: what keeps the devices of each (run, rank) busy, for interval_masks: bit 1 compute, 2 communication, 4 copy.
 CREATE OR REPLACE TEMP MACRO device_intervals(events) AS TABLE

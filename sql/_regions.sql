@@ -1,52 +1,91 @@
 -- What devices did for regions of the host: work that was launched inside them.
 
--- device_clock: one row per slice that keeps a device busy, with what two clocks show, in nanoseconds: `idle_ns` at its start
--- (and its end), a clock that runs while no device of the rank is busy; `alone_ns` and `alone_end_ns` at the start and the end
--- of communication, on one that runs while none computes. What it gains in a communication is the exposed part of that.
+-- few: the same rows, out of a list, so that the planner takes them for few and makes a join's hash table of them.
+CREATE OR REPLACE TEMP MACRO few(relation) AS TABLE
+SELECT unnest(list(given), max_depth := 2) FROM query_table(relation) AS given;
+
+-- lanes: a number for each (run, rank), for numbers are sorted faster than text.
+CREATE OR REPLACE TEMP MACRO lanes(events) AS TABLE
+SELECT run, rank, row_number() OVER () AS lane
+FROM (SELECT DISTINCT run, rank FROM query_table(events));
+
+-- device_clock: one row per slice that keeps a device busy, with what clocks show, in nanoseconds: `idle_ns` at its start, on a
+-- clock that runs while no device of the rank is busy; of communication, `alone_ns` and `alone_end_ns` at its start and end, on
+-- one that runs while none computes. What it gains in a communication is the exposed part of that.
 -- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
-CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
+CREATE OR REPLACE TEMP MACRO device_clock(events, lanes) AS TABLE
 WITH work AS MATERIALIZED (
     SELECT
-        lane, run, rank, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
+        lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
         class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
-    FROM device_work(events)
-    JOIN (SELECT run, rank, row_number() OVER () AS lane FROM (SELECT DISTINCT run, rank FROM query_table(events))) AS lanes
-        USING (run, rank)
+    FROM device_work(events) AS work
+    JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
 ),
--- Few columns, for these are sorted twice.
-moments AS (
-    SELECT lane, event_id, start_ns AS at_ns, end_ns, computes, true AS is_start
-    FROM work
-    UNION ALL BY NAME
-    SELECT lane, event_id, end_ns AS at_ns, false AS computes, false AS is_start
+communication AS MATERIALIZED (
     FROM work
     WHERE communicates
 ),
 gaps AS (
     SELECT
-        lane, event_id, at_ns, computes, is_start,
-        at_ns - max(end_ns) OVER before AS gap_ns,
+        *,
+        start_ns - max(end_ns) OVER before AS gap_ns,
+        lead(start_ns) OVER in_order AS next_start_ns
+    FROM work
+    WINDOW
+        in_order AS (PARTITION BY lane ORDER BY start_ns),
+        before AS (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+idle AS (
+    SELECT
+        * EXCLUDE (gap_ns, next_start_ns),
+        coalesce(gap_ns, 0) >= 0 AND coalesce(next_start_ns, end_ns) >= end_ns AS is_alone,
+        sum(greatest(gap_ns, 0)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS idle_ns
+    FROM gaps
+),
+moments AS (
+    SELECT lane, event_id, start_ns AS at_ns, end_ns, computes, true AS is_start
+    FROM work
+    SEMI JOIN communication USING (lane)
+    WHERE computes
+    UNION ALL
+    SELECT
+        lane, event_id, unnest([start_ns, end_ns]) AS at_ns, end_ns, false AS computes,
+        unnest([true, false]) AS is_start
+    FROM communication
+),
+alone_gaps AS (
+    SELECT
+        * EXCLUDE (end_ns),
         greatest(
             at_ns - coalesce(max(CASE WHEN computes THEN end_ns END) OVER before, first_value(at_ns) OVER before), 0
-        ) AS alone_gap_ns
+        ) AS gap_ns
     FROM moments
     WINDOW before AS (PARTITION BY lane ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ),
-clocks AS MATERIALIZED (
+alone AS (
     SELECT
-        lane, event_id, is_start,
-        coalesce(gap_ns, 0) >= 0 AND lead(gap_ns, 1, 0) OVER until_now >= 0 AS is_alone,
-        sum(CASE WHEN is_start THEN greatest(gap_ns, 0) END) OVER until_now AS idle_ns,
-        sum(CASE WHEN computes THEN alone_gap_ns ELSE 0 END) OVER until_now
-        + CASE WHEN computes THEN 0 ELSE alone_gap_ns END AS alone_ns
-    FROM gaps
+        lane, event_id, computes, is_start,
+        sum(CASE WHEN computes THEN gap_ns ELSE 0 END) OVER until_now + CASE WHEN computes THEN 0 ELSE gap_ns END AS alone_ns
+    FROM alone_gaps
     WINDOW until_now AS (PARTITION BY lane ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
+),
+ends AS (
+    SELECT
+        lane, event_id,
+        any_value(alone_ns) FILTER (is_start) AS alone_ns,
+        any_value(alone_ns) FILTER (NOT is_start) AS alone_end_ns
+    FROM alone
+    WHERE NOT computes
+    GROUP BY ALL
 )
-SELECT work.* EXCLUDE (lane), begins.is_alone, begins.idle_ns, begins.alone_ns, ends.alone_ns AS alone_end_ns
-FROM work
-JOIN clocks AS begins ON work.lane = begins.lane AND work.event_id = begins.event_id AND begins.is_start
-LEFT JOIN clocks AS ends
-    ON work.lane = ends.lane AND work.event_id = ends.event_id AND NOT ends.is_start;
+SELECT *, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
+FROM idle
+WHERE NOT communicates
+UNION ALL
+SELECT idle.*, ends.alone_ns, ends.alone_end_ns
+FROM idle
+JOIN ends USING (lane, event_id)
+WHERE idle.communicates;
 
 -- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
 -- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
@@ -67,21 +106,27 @@ FROM (
 -- region_work: what devices did, by device_clock, and its `place` on a `line`: on the host that of the call which launched it,
 -- or of its op where no call is in the trace; both NULL where neither is. On the line of a stream it is its start.
 CREATE OR REPLACE TEMP MACRO region_work(events, regions) AS TABLE
-WITH lines AS MATERIALIZED (
-    FROM region_lines(regions)
+WITH lanes AS MATERIALIZED (
+    FROM lanes(events)
+),
+lines AS MATERIALIZED (
+    SELECT lanes.lane, lines.*
+    FROM region_lines(regions) AS lines
+    JOIN lanes ON lines.run = lanes.run AND lines.rank = lanes.rank
 ),
 work AS MATERIALIZED (
-    FROM device_clock(events)
+    FROM device_clock(events, lanes)
 ),
 wanted AS (
-    SELECT DISTINCT run, rank, launch_id AS event_id FROM work
-    UNION ALL
-    SELECT DISTINCT run, rank, op_id FROM work
+    SELECT DISTINCT lane, launch_id AS event_id FROM work
+    UNION
+    SELECT DISTINCT lane, op_id FROM work
 ),
 hosts AS MATERIALIZED (
-    SELECT run, rank, event_id, preorder
-    FROM query_table(events)
-    SEMI JOIN wanted USING (run, rank, event_id)
+    SELECT wanted.lane, host.event_id, host.preorder
+    FROM query_table(events) AS host
+    JOIN (FROM wanted JOIN lanes USING (lane)) AS wanted
+        ON host.run = wanted.run AND host.rank = wanted.rank AND host.event_id = wanted.event_id
 )
 SELECT
     lines.line,
@@ -90,19 +135,16 @@ SELECT
     launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
     is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM work
-JOIN lines ON work.run = lines.run AND work.rank = lines.rank AND lines.device IS NULL
-LEFT JOIN hosts AS launch
-    ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
-LEFT JOIN hosts AS op
-    ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
+JOIN few(lines) AS lines ON work.lane = lines.lane AND lines.device IS NULL
+LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
+LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id
 UNION ALL
 SELECT
     lines.line, work.start_ns AS place, true AS is_launched, true AS is_found,
     is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
-JOIN lines
-    ON work.run = lines.run
-    AND work.rank = lines.rank
+JOIN few(lines) AS lines
+    ON work.lane = lines.lane
     AND work.device = lines.device
     AND work.stream IS NOT DISTINCT FROM lines.stream;
 
@@ -186,13 +228,17 @@ pairs AS (
         )
     )
 ),
-inside AS MATERIALIZED (
-    SELECT
-        pairs.region, work.is_kernel, work.is_alone, work.start_ns, work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
+places_inside AS MATERIALIZED (
+    SELECT pairs.region, pairs.line, spot.place
     FROM pairs
     JOIN (FROM query_table(places) WHERE what = 'work') AS spot
         ON pairs.line = spot.line AND pairs.position = spot.position
-    JOIN query_table(work) AS work ON spot.line = work.line AND spot.place = work.place
+),
+inside AS MATERIALIZED (
+    SELECT
+        places_inside.region, work.is_kernel, work.is_alone, work.start_ns, work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
+    FROM places_inside
+    JOIN query_table(work) AS work ON places_inside.line = work.line AND places_inside.place = work.place
 ),
 pieces AS (
     SELECT
@@ -243,8 +289,8 @@ CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE
 WITH ended AS (
     SELECT line, place, turn, what, slice, region, dur_ns, until_now_ns
     FROM query_table(places)
+    SEMI JOIN (FROM query_table(places) WHERE what = 'end') AS ended_slices USING (slice)
     WHERE what <> 'work'
-    QUALIFY bool_or(what = 'end') OVER (PARTITION BY slice)
 ),
 levels AS (
     SELECT *, sum(CASE what WHEN 'begin' THEN 1 WHEN 'end' THEN -1 ELSE 0 END) OVER until_now AS level

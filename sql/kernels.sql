@@ -32,11 +32,11 @@ names AS MATERIALIZED (
         SELECT
             kind,
             name,
-            device_class(kind, name) AS class,
+            device_class(kind, is_collective(name)) AS class,
             CASE coalesce(getvariable('by'), 'name')
                 WHEN 'name' THEN name
                 WHEN 'short_name' THEN short_name(kind, name)
-                ELSE device_class(kind, name)
+                ELSE device_class(kind, is_collective(name))
             END AS label
         FROM (SELECT DISTINCT kind, name FROM slices)
     )

@@ -181,5 +181,5 @@ def test_time_breakdown(slices: list[tuple[str, int, int, int]]) -> None:
 def test_communication_is_known_by_name(name: str | None, class_: int) -> None:
     with duckdb.connect() as opened:
         opened.execute((sql_directory() / "_devices.sql").read_text())
-        found = opened.execute("SELECT device_class('kernel', ?)", [name]).fetchone()
+        found = opened.execute("SELECT device_class('kernel', is_collective(?))", [name]).fetchone()
     assert found == (("compute", "communication")[class_],)
