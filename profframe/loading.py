@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,10 +24,12 @@ from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
 from profframe.selection import check_compat
 from profframe.trace import Trace
+from profframe.work import check_formulas
 
 if TYPE_CHECKING:
     from profframe.facts.kinds import Rule
     from profframe.facts.nodes import Registry
+    from profframe.work import Formula
 
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
@@ -60,10 +62,11 @@ class _Facts:
     kinds: Sequence[Rule] | None
     compat: str | None
     fx_metadata: Registry | None
+    formulas: Mapping[str, Formula | None] | None
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with them."""
-        tables = add_facts(raw.tables, self.kinds, self.compat, self.fx_metadata)
+        tables = add_facts(raw.tables, self.kinds, self.compat, self.fx_metadata, self.formulas)
         return replace(raw, tables=dict(tables))
 
     def key(self) -> str:
@@ -82,6 +85,7 @@ def load(
     kinds: Sequence[Rule] | None = None,
     compat: str | None = None,
     fx_metadata: Registry | None = None,
+    formulas: Mapping[str, Formula | None] | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Load traces, or open a store.
@@ -109,6 +113,9 @@ def load(
         What the nodes of compiled graphs are called and where in the model they are from, as
         ``torch.fx.traceback._FX_METADATA_REGISTRY`` has it in the process that recorded; its JSON
         does, too. For a live profile it is taken from there.
+    formulas
+        Work of ops, by their names, that `profframe.work.FORMULAS` does not have or has otherwise;
+        None for an op whose formula is not to be used.
     progress
         Called with the bytes that are read and all bytes.
 
@@ -140,6 +147,12 @@ def load(
         raise ParameterError("run must not be empty")
     check_compat(compat)
     check_registry(fx_metadata)
+    check_formulas(formulas)
+    if formulas is not None and cache is not None:
+        raise ParameterError(
+            "cache cannot tell formulas apart; load without it, and keep the trace by "
+            "load(source, formulas=...).to_parquet(path)"
+        )
     if live.knows(source):
         if cache is not None:
             raise ParameterError(
@@ -147,8 +160,10 @@ def load(
                 "load(profile).to_parquet(path)"
             )
         metadata = live.fx_metadata() if fx_metadata is None else fx_metadata
-        return Trace.from_tables(_live(source, run, rank, _Facts(kinds, compat, metadata)))
-    facts = _Facts(kinds, compat, fx_metadata)
+        return Trace.from_tables(
+            _live(source, run, rank, _Facts(kinds, compat, metadata, formulas))
+        )
+    facts = _Facts(kinds, compat, fx_metadata, formulas)
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, facts)
@@ -239,6 +254,10 @@ def _refuse_names(run: str | None, rank: int | None, facts: _Facts) -> None:
     if facts.fx_metadata is not None:
         raise ParameterError(
             "fx_metadata names the nodes of graphs when a trace is loaded; a store has them already"
+        )
+    if facts.formulas is not None:
+        raise ParameterError(
+            "formulas count work when a trace is loaded; a store has the numbers already"
         )
     if facts.compat is not None:
         raise ParameterError(

@@ -62,7 +62,7 @@ def add_facts(
     classifier: Classifier | None = None,
     compat: str | None = None,
     registry: Registry | None = None,
-    formulas: Mapping[str, Formula] | None = None,
+    formulas: Mapping[str, Formula | None] | None = None,
 ) -> Tables:
     """Add every fact to the tables of one trace.
 
@@ -77,8 +77,8 @@ def add_facts(
         External id, and stacks of backward functions that have no sequence number.
     registry : Registry, optional
         What is known of the nodes of graphs.
-    formulas : Mapping[str, Formula], optional
-        Work of ops by their names, beside and before those of `profframe.work.FORMULAS`.
+    formulas : Mapping[str, Formula | None], optional
+        Work of ops by their names, before those of `profframe.work.FORMULAS`; None for unknown.
 
     Returns
     -------
@@ -89,7 +89,8 @@ def add_facts(
     others = {} if compat is None else _TORCH
     others = {**others, nodes: partial(nodes, registry=registry)}
     if formulas is not None:
-        others = {**others, work: partial(work, formulas={**FORMULAS, **formulas})}
+        known = {op: of for op, of in {**FORMULAS, **formulas}.items() if of is not None}
+        others = {**others, work: partial(work, formulas=known)}
     for fact in FACTS[1:]:
         tables = others.get(fact, fact)(tables)
     return tables

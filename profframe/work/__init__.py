@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from profframe.errors import ParameterError
 from profframe.work.attention import ATTENTION
 from profframe.work.convolutions import CONVOLUTIONS
 from profframe.work.copies import COPIES
@@ -35,6 +36,7 @@ __all__ = [
     "Op",
     "Tensor",
     "Unknown",
+    "check_formulas",
     "count",
     "like",
     "moved",
@@ -51,6 +53,19 @@ that do more than a formula would cover.
 """
 
 _MOST: Final = 1 << 62
+
+
+def check_formulas(formulas: object) -> None:
+    """Raise ParameterError for what is no mapping from names of ops to formulas."""
+    if formulas is None:
+        return
+    if not isinstance(formulas, Mapping):
+        raise ParameterError(f"formulas map names of ops to Formula, not {formulas!r}")
+    for name, formula in formulas.items():
+        if not isinstance(name, str) or not isinstance(formula, Formula | None):
+            raise ParameterError(
+                f"formulas map names of ops to Formula or None, not {name!r} to {formula!r}"
+            )
 
 
 def count(formula: Count | None, op: Op) -> int | None:
