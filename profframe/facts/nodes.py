@@ -52,12 +52,12 @@ _FORM: Final = (
 def nodes(tables: Tables, registry: Registry | None = None) -> Tables:
     """Fill ``node node_index node_file stack_trace``.
 
-    A host slice belongs to the marker on its thread that opened last before it and is still open
-    when it starts, a slice on a device to that of its launch, else of its op. Between the nodes of
-    a graph it has a ``node_file`` alone; markers themselves belong to nothing.
+    A host slice belongs to the node on its thread whose marker opened last before it and is still
+    open when it starts, a slice on a device to that of its launch, else of its op. In a graph, but
+    in no node, it has a ``node_file`` alone; markers themselves belong to nothing.
 
-    Wrong markers are counted in ``quality``. A node in no graph file, or with a number that the
-    metadata of its file lacks, is passed over, as if its marker were not there.
+    Wrong markers are counted in ``quality``. A node in no graph, or one that the registry lacks, is
+    passed over, as if its marker were not there. Without a registry a node is called by its number.
 
     Parameters
     ----------
@@ -82,12 +82,12 @@ def nodes(tables: Tables, registry: Registry | None = None) -> Tables:
     placed = placed.where(placed.graph >= 0)
 
     known = [None if registry is None else described(registry, file) for file in marks.files]
-    places, number = _places(placed, known)
+    places, number = _places(placed, known, lacks=registry is not None)
     if registry is not None:
-        is_unknown = np.array([of_graph is None for of_graph in known], np.bool_)
-        unknown = (placed.role == _GRAPH) & is_unknown[placed.graph]
-        tables = with_note(tables, "unknown_graph_file", placed.rows[unknown])
-    tables = with_note(tables, "unknown_graph_node", placed.rows[number < 0])
+        unknown = np.array([of_graph is None for of_graph in known], np.bool_)[placed.graph]
+        graphs = placed.rows[unknown & (placed.role == _GRAPH)]
+        tables = with_note(tables, "unknown_graph_file", graphs)
+        tables = with_note(tables, "unknown_graph_node", placed.rows[~unknown & (number < 0)])
 
     place = _belongs(events, lines, placed.where(number >= 0), number[number >= 0])
     place[marks.rows] = -1
@@ -260,36 +260,45 @@ def _in_graphs(lines: _Lines, marks: _Marks) -> _Marks:
     return replace(marks, graph=graph)
 
 
-def _places(marks: _Marks, known: Sequence[Described | None]) -> tuple[pa.Table, Ints]:
-    """What a slice in a marker has, and of each marker which row of that; -1 where it is wrong."""
+def _places(
+    marks: _Marks, known: Sequence[Described | None], *, lacks: bool
+) -> tuple[pa.Table, Ints]:
+    """What a slice in a marker has, and for each marker which row of that it is.
+
+    Of a node that is not known there is none, -1, if what is not ``known`` is lacking.
+    """
     pairs = np.stack([marks.graph, marks.index], axis=1)
     distinct, number = np.unique(pairs, axis=0, return_inverse=True)
     rows: list[tuple[str | None, int | None, str, str | None]] = []
-    lacking = np.zeros(len(distinct), np.bool_)
+    wrong = np.zeros(len(distinct), np.bool_)
     for place, (graph, index) in enumerate(distinct.tolist()):
         if index < 0:
             rows.append((None, None, marks.files[graph], None))
             continue
-        of_graph = known[graph]
-        lacking[place] = of_graph is not None and index not in of_graph
-        name, trace = (of_graph or {}).get(index, (None, None))
+        of_graph = known[graph] or {}
+        wrong[place] = lacks and index not in of_graph
+        name, trace = of_graph.get(index, (None, None))
         rows.append((name or str(index), index, marks.files[graph], trace))
     columns = {
         name: pa.array([row[at] for row in rows], schema.EVENTS.arrow.field(name).type)
         for at, name in enumerate(_COLUMNS)
     }
-    return pa.table(columns), np.where(lacking[number], -1, number)
+    return pa.table(columns), np.where(wrong[number], -1, number)
 
 
 def _belongs(events: pa.Table, lines: _Lines, marks: _Marks, number: Ints) -> Ints:
-    """For each slice the number of the marker that it is in, or -1."""
+    """For each slice the number of the node that it is in, else of the graph, else -1."""
     marked = np.zeros(lines.thread.max() + 1, np.bool_)
     marked[lines.thread[marks.rows]] = True
     on_host = is_kind(events, schema.HOST_KINDS) & present(events, "start_ns")
     rows = np.flatnonzero(on_host & marked[lines.thread])
     place = np.full(events.num_rows, -1, np.int64)
-    place[rows] = np.append(number, -1)[lines.innermost(marks.rows, rows)]
-    place[marks.rows] = number  # for what is launched in it and in no op besides
+    for role in (_NODE, _GRAPH):
+        some, of_role = marks.rows[marks.role == role], number[marks.role == role]
+        free = place[some] < 0
+        place[rows] = np.append(of_role, -1)[lines.innermost(some, rows)]
+        place[some[free]] = of_role[free]  # for what is launched in it, and in no op besides
+        rows = rows[place[rows] < 0]
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     cause = np.where(launch >= 0, launch, op)
     caused = np.flatnonzero(cause >= 0)

@@ -39,8 +39,8 @@ def nodes(events: Sequence[Row], known: Known | None) -> tuple[list[Found], dict
         cause = row["launch_id"] if row["launch_id"] is not None else row["op_id"]
         if cause is not None:
             found[integer(row["event_id"])] = found[integer(cause)]
-    for row in markers:
-        found[row] = NOWHERE
+    for marker in markers:
+        found[marker] = NOWHERE
     return found, wrong
 
 
@@ -64,7 +64,7 @@ def _walk(
         number, name, start = integer(row["event_id"]), str(row["name"]), integer(row["start_ns"])
         stack[:] = [marker for marker in stack if marker.end > start]
         all_open[:] = [end for end in all_open if end > start]
-        found[number] = stack[-1].found if stack else NOWHERE
+        found[number] = _inside(stack)
         if row["kind"] != "host_op" or not (name.startswith("## ") and name.endswith(" ##")):
             continue
         content = name[3:-3]
@@ -84,7 +84,13 @@ def _walk(
         )
         if opened is not None:
             stack.append(opened)
-            found[number] = opened.found  # for what it launches itself
+            found[number] = _inside(stack)  # for what it launches itself
+
+
+def _inside(stack: Sequence[Open]) -> Found:
+    """What a slice has: the innermost node, else the innermost graph."""
+    nodes = [marker.found for marker in stack if marker.file is None]
+    return [NOWHERE, *(marker.found for marker in stack), *nodes][-1]
 
 
 def _graph(file: str, end: int, known: Known | None, wrong: dict[str, int]) -> Open:
@@ -101,13 +107,14 @@ def _node(
         count(wrong, "node_outside_graph")
         return None
     file = files[-1]
-    of_file = None if known is None else known.get(file)
-    if of_file is None:
+    if known is None:
         return Open(None, end, (str(index), index, file, None))
-    if index not in of_file:
+    if file not in known:
+        return None
+    if index not in known[file]:
         count(wrong, "unknown_graph_node")
         return None
-    name, trace = of_file[index]
+    name, trace = known[file][index]
     return Open(None, end, (name or str(index), index, file, trace))
 
 

@@ -32,7 +32,7 @@ def call(start: int, end: int, correlation: int) -> Row:
 
 
 def kernel(start: int, end: int, correlation: int, **more: Any) -> Row:
-    place = {"category": "kernel", "thread": 9, "pid": "0", "device": 0, "stream": 7}
+    place: dict[str, Any] = {"category": "kernel", "thread": 9, "pid": "0", "device": 0}
     return event("gemm", start, end, correlation=correlation, **(place | more))
 
 
@@ -89,15 +89,15 @@ def test_of_nested_graphs_the_inner_one_counts() -> None:
             event("## a.py ##", 0, 100),
             event("## 1 ##", 10, 90),
             event("## b.py ##", 20, 80),
-            event("in no node of b", 22, 25),
+            event("in no node of b", 22, 25),  # so in that of a
             event("## 0 ##", 30, 40),
             event("in b", 31, 39),
             event("in a again", 82, 88),
         ),
         registry=KNOWN,
     )
-    assert column(got, "node")[3:] == [None, None, "mm", "linear"]
-    assert column(got, "node_file")[3:] == ["b.py", None, "b.py", "a.py"]
+    assert column(got, "node")[3:] == ["linear", None, "mm", "linear"]
+    assert column(got, "node_file")[3:] == ["a.py", None, "b.py", "a.py"]
 
 
 def test_a_thread_knows_nothing_of_the_markers_of_another() -> None:
@@ -201,7 +201,7 @@ def test_wrong_markers_are_counted_and_passed_over() -> None:
     )
     names = ["in one", "in 99", "in -1", "at its end", "in c"]
     at = [column(got, "name").index(name) for name in names]
-    assert [column(got, "node")[i] for i in at] == ["linear", "linear", None, "relu", "5"]
+    assert [column(got, "node")[i] for i in at] == ["linear", "linear", None, "relu", None]
     assert [column(got, "node_file")[i] for i in at] == ["a.py"] * 4 + ["c.py"]
     assert column(got, "node")[3] == "linear"  # an ordinary slice
     found = notes(got)
@@ -281,8 +281,8 @@ def test_a_cache_keeps_apart_what_was_loaded_with_other_metadata(tmp_path: Path)
     renamed = {"a.py": {"node_metadata": {1: {"name": "other"}}}}
     given: tuple[Mapping[str, Any] | None, ...] = (None, KNOWN, renamed, {}, KNOWN)
     found = [node_of(profframe.load(source, cache=cache, fx_metadata=known)) for known in given]
-    unnamed = ("1", 1, "a.py", None)
-    assert found == [unnamed, LINEAR, ("other", 1, "a.py", None), unnamed, LINEAR]
+    unnamed, unknown = ("1", 1, "a.py", None), (None, None, "a.py", None)
+    assert found == [unnamed, LINEAR, ("other", 1, "a.py", None), unknown, LINEAR]
     assert len(list(cache.glob("store-*"))) == 4
 
 
