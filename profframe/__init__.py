@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch.profiler import schedule
 
     from profframe.capture import profile, trace_handler
+    from profframe.comparing import diff
     from profframe.loading import load, load_nvprof
     from profframe.trace import Trace, answers
 
@@ -49,6 +50,7 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "answers",
+    "diff",
     "emit_nvtx",
     "load",
     "load_nvprof",
@@ -61,6 +63,7 @@ __all__ = [
 _HOMES: Final = {
     "Trace": "profframe.trace",
     "answers": "profframe.trace",
+    "diff": "profframe.comparing",
     "emit_nvtx": "profframe.capture",
     "load": "profframe.loading",
     "load_nvprof": "profframe.loading",

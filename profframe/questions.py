@@ -86,6 +86,22 @@ class Questions(ABC):
         """
         return self.answer("kernels", by=by, top=top, copies=copies)
 
+    def samples(
+        self, per: str = "run", kernel_by: str = "name", copies: bool = False
+    ) -> pl.DataFrame:
+        """Calls, time and work of every op, kernel and annotation, run by run or step by step.
+
+        Parameters
+        ----------
+        per
+            ``"run"``, or ``"step"``: each profiler step, and nothing that is in none.
+        kernel_by
+            ``"name"``, ``"short_name"``, or ``"shapes"``: the op around the launch with its shapes.
+        copies
+            Copies and fills of memory, too.
+        """
+        return self.answer("samples", per=per, kernel_by=kernel_by, copies=copies)
+
     def kernel_overlap(self, per: str = "rank") -> pl.DataFrame:
         """How much of the communication was hidden under computation.
 

@@ -29,6 +29,7 @@ ROOMS = (
     "export",
     "trace",
     "loading",
+    "comparing",
     "capture",
     "batch",
     "cli",

@@ -1,0 +1,288 @@
+"""Whether rows differ by more than they differ from sample to sample. Arrays only, no column names.
+
+A test for few samples of many rows, each step of which errs on the safe side:
+
+- **Samples.** Runs, or the steps of the one run of a side. Steps of one run are alike for a while,
+  so each counts as less than one: by the autocorrelation of its row, taken as at least the median
+  of all rows. Where a side has several runs, they are what its steps are compared by.
+- **Noise.** Few samples agree by chance now and then. So the noise of a row is taken as at least
+  what is typical of a row of its size, on its side. How sure that is follows from how much the
+  noise of rows varies (Smyth 2004, "Linear models and empirical Bayes methods for assessing
+  differential expression"); it counts at most as much as the row's own samples.
+- **Test.** Welch's, which takes the sides to be of different noise, with no more degrees of freedom
+  than two sides like the smaller would have. A row that a side never has is tested by how often the
+  other has it, exactly (Fisher).
+- **Many rows.** `false_discovery` (Benjamini and Hochberg 1995): of the rows that are called
+  different at 5 %, 5 % are noise on average; where all is noise, at most one comparison in twenty
+  calls any row different.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from profframe.intervals import Ints
+
+Float64 = npt.NDArray[np.float64]
+
+LEVEL: Final = 0.05
+"""Rate of errors that is accepted; a confidence interval holds 1 - LEVEL."""
+
+_CELLS: Final = 1 << 22
+"""Rows and samples that are looked at together; a bound on memory."""
+_LEAST_ROWS: Final = 5
+"""Fewer rows tell nothing of what is typical."""
+_ROWS_FOR_TREND: Final = 10
+_LEAST_RATIO: Final = 1e-4
+"""Noise below this part of the median does not decide what is typical."""
+_MOST_AUTOCORRELATION: Final = 0.98
+_LEAST_SAMPLES: Final = 1.2
+_UNVARIED: Final = 1e-3
+"""Rows whose noise varies less than this, beyond chance, have all the same."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """What a side measured: ``value`` of ``row`` in ``sample``; 0 where there is no value.
+
+    Attributes
+    ----------
+    row, sample, value
+        One element per value; a row has at most one in a sample.
+    rows
+        Number of rows.
+    runs
+        Run of each sample, ascending.
+    """
+
+    row: Ints
+    sample: Ints
+    value: Float64
+    rows: int
+    runs: Ints
+
+    @property
+    def of_one_run(self) -> bool:
+        """Whether they are steps of one run."""
+        return np.unique(self.runs).size == 1
+
+    @property
+    def repeated(self) -> bool:
+        """Whether there are at least two of them, so that they tell how much they vary."""
+        return self.runs.size > 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """One element per row: confidence interval of the difference of the means, and p-value."""
+
+    low: Float64
+    high: Float64
+    p: Float64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """Means, their variances and the freedom of these; units that have the row, and all units."""
+
+    mean: Float64
+    error: Float64
+    freedom: Float64
+    present: Ints
+    units: int
+
+
+def compare(base: Samples, other: Samples) -> Comparison:
+    """Compare the means of each row.
+
+    Parameters
+    ----------
+    base, other
+        Samples of the same rows; both `repeated`.
+
+    Returns
+    -------
+    Comparison
+        Of the mean of ``other`` less that of ``base``.
+
+    Examples
+    --------
+    >>> row, sample, runs = np.zeros(3, np.int64), np.arange(3), np.arange(3)
+    >>> before = Samples(row, sample, np.array([100.0, 101.0, 99.0]), 1, runs)
+    >>> after = Samples(row, sample, np.array([110.0, 111.0, 109.0]), 1, runs)
+    >>> found = compare(before, after)
+    >>> round(float(found.p[0]), 5), round(float(found.low[0]), 2), round(float(found.high[0]), 2)
+    (0.00026, 7.73, 12.27)
+    """
+    from scipy import special
+
+    sides = _side(base), _side(other)
+    size = np.maximum(*(np.abs(side.mean) for side in sides))
+    (a, df_a), (b, df_b) = (_moderated(side, size) for side in sides)
+    error, change = a + b, sides[1].mean - sides[0].mean
+    with np.errstate(invalid="ignore", divide="ignore"):
+        freedom = error**2 / (a**2 / df_a + b**2 / df_b)
+        freedom = np.minimum(freedom, 2 * np.minimum(df_a, df_b))
+        welch = 2 * special.stdtr(freedom, -np.abs(change) / np.sqrt(error))
+        reach = special.stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(error)
+    constant = error == 0
+    welch = np.where(constant, np.where(change == 0, 1.0, 0.0), welch)
+    reach = np.where(constant, 0.0, reach)
+    absent = (sides[0].present == 0) | (sides[1].present == 0)
+    p = np.where(absent, _one_sided(*sides), welch)
+    return Comparison(change - reach, change + reach, p)
+
+
+def false_discovery(p: Float64) -> Float64:
+    """What part of the rows with this p-value or a smaller one is noise, on average and at most.
+
+    Parameters
+    ----------
+    p
+        One p-value per row.
+
+    Returns
+    -------
+    numpy.ndarray
+        One number per row, from 0 to 1.
+
+    Examples
+    --------
+    >>> false_discovery(np.array([0.01, 0.5, 0.02, 0.9])).round(3).tolist()
+    [0.04, 0.667, 0.04, 0.9]
+    """
+    order = np.argsort(p, kind="stable")
+    parts = p[order] * p.size / np.arange(1, p.size + 1)
+    found = np.empty(p.size)
+    found[order] = np.minimum.accumulate(parts[::-1])[::-1]
+    return found
+
+
+def _side(samples: Samples) -> _Side:
+    """Means and their errors: by runs, or by the steps of one."""
+    number = samples.runs.size
+    units = np.arange(number) if samples.of_one_run else samples.runs
+    starts = np.flatnonzero(np.diff(units, prepend=-1))
+    count = starts.size
+    mean, squares, products = (np.zeros(samples.rows) for _ in range(3))
+    present = np.zeros(samples.rows, np.int64)
+    for rows, values, known in _blocks(samples):
+        mean[rows] = values.mean(1)
+        rest = np.add.reduceat(values - mean[rows, None], starts, axis=1)
+        constant = values.min(1) == values.max(1)  # its mean may be off by a bit
+        rest[constant] = 0
+        squares[rows] = (rest**2).sum(1)
+        products[rows] = (rest[:, 1:] * rest[:, :-1]).sum(1)
+        present[rows] = np.logical_or.reduceat(known, starts, axis=1).sum(1)
+    if not samples.of_one_run:
+        error = squares * count / (count - 1) / number**2
+        return _Side(mean, error, np.full(samples.rows, count - 1.0), present, count)
+    alike = _autocorrelation(squares, products, number)
+    effective = np.maximum(number * (1 - alike) / (1 + alike), _LEAST_SAMPLES)
+    error = squares / number / (1 - 1 / effective) / effective
+    return _Side(mean, error, effective - 1, present, count)
+
+
+def _blocks(
+    samples: Samples,
+) -> Iterator[tuple[slice, Float64, npt.NDArray[np.bool_]]]:
+    """Rows by samples: the values, and where there are any; some rows at a time."""
+    order = np.argsort(samples.row, kind="stable")
+    row, sample, value = samples.row[order], samples.sample[order], samples.value[order]
+    step = max(_CELLS // max(samples.runs.size, 1), 1)
+    for first in range(0, samples.rows, step):
+        last = min(first + step, samples.rows)
+        some = slice(*np.searchsorted(row, (first, last)))
+        shape = last - first, samples.runs.size
+        values, known = np.zeros(shape), np.zeros(shape, np.bool_)
+        values[row[some] - first, sample[some]] = value[some]
+        known[row[some] - first, sample[some]] = True
+        yield slice(first, last), values, known
+
+
+def _autocorrelation(squares: Float64, products: Float64, number: int) -> Float64:
+    """Of a sample and the next one, by row: at least the median of all, and never below 0.
+
+    What a few samples give is too low by about ``(1 + 3 r) / number`` and mostly chance, so a row
+    counts as more than the median by what it has beyond half a standard error.
+    """
+    found = np.divide(products, squares, out=np.full(squares.size, -1 / number), where=squares > 0)
+    scale = max(1 - 3 / number, 1 / 6)
+    found = (found + 1 / number) / scale
+    varied = found[squares > 0]
+    median = max(float(np.median(varied)), 0.0) if varied.size else 0.0
+    chance = min(1 / np.sqrt(number), 0.3) / scale
+    beyond = np.maximum(found - median - chance / 2, 0)
+    return np.minimum(median + beyond, _MOST_AUTOCORRELATION)
+
+
+def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:
+    """Variance of the mean, at least what is typical of a row of this size, and its freedom."""
+    error, freedom = side.error, side.freedom
+    relative = np.divide(error, size**2, out=np.zeros(size.size), where=size > 0)
+    usable = (relative > 0) & (freedom >= 1)
+    if np.count_nonzero(usable) < _LEAST_ROWS:
+        return error, freedom
+    typical, weight = _typical(relative[usable], size[usable], freedom[usable], size)
+    return np.maximum(error, typical * size**2), freedom + np.minimum(weight, freedom)
+
+
+def _typical(
+    relative: Float64, size: Float64, freedom: Float64, wanted: Float64
+) -> tuple[Float64, float]:
+    """Typical relative variance of rows of the ``wanted`` sizes, and the samples it is worth.
+
+    Logarithms of sample variances are spread by chance as is known; what they are spread beyond
+    that tells how far rows really differ. Small rows may have more noise than large ones.
+    """
+    from scipy import special
+
+    floor = _LEAST_RATIO * float(np.median(relative))
+    half = freedom / 2
+    log = np.log(np.maximum(relative, floor)) - special.digamma(half) + np.log(half)
+    sizes = np.log(size)
+    middle, spread = sizes.mean(), float(((sizes - sizes.mean()) ** 2).sum())
+    slope = 0.0
+    if log.size >= _ROWS_FOR_TREND and spread > 0:
+        slope = min(float(((sizes - middle) * log).sum()) / spread, 0.0)
+    rest = log - log.mean() - slope * (sizes - middle)
+    beyond = float((rest**2).sum()) / (log.size - 2) - float(special.polygamma(1, half).mean())
+    far = np.log(wanted, out=np.full(wanted.size, middle), where=wanted > 0) - middle
+    weight = 2 * _inverse_trigamma(beyond) if beyond > _UNVARIED else np.inf
+    typical: Float64 = np.exp(log.mean() + slope * far)
+    return typical, weight
+
+
+def _inverse_trigamma(value: float) -> float:
+    """The x whose trigamma is the value, by Newton's method (Smyth 2004, appendix)."""
+    from scipy import special
+
+    x = 0.5 + 1 / value
+    for _ in range(20):
+        trigamma = float(special.polygamma(1, x))
+        x += trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+    return x
+
+
+def _one_sided(base: _Side, other: _Side) -> Float64:
+    """Chance that units with the row are all of one side, if the side makes no difference."""
+    present = base.present + other.present
+    log_all = _log_choose(base.units + other.units, present)
+    ways = (_log_choose(side.units, present) for side in (base, other))
+    found: Float64 = np.minimum(sum(np.exp(log - log_all) for log in ways), 1.0)
+    return found
+
+
+def _log_choose(number: int, some: Ints) -> Float64:
+    """Logarithm of the ways to choose; minus infinity where there are none."""
+    from scipy import special
+
+    rest = np.maximum(number - some, 0)
+    ways = special.gammaln(number + 1) - special.gammaln(some + 1) - special.gammaln(rest + 1)
+    found: Float64 = np.where(some > number, -np.inf, ways)
+    return found
