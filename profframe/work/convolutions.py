@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from profframe.work.formulas import Formula, read
+from profframe.work.formulas import Count, Formula, product, read
 from profframe.work.ops import Op, Shape, Tensor, Unknown
 
 
@@ -152,6 +152,18 @@ def _backward(places: Backward) -> Formula:
     return Formula(places.flops, places.bytes)
 
 
+def _unpadded(stride: int) -> Count:
+    """As if there were neither padding nor dilation, and nothing were transposed."""
+
+    def flops(op: Op) -> int:
+        (batch, _, *image), (_, _, *window) = op.tensor(0).shape, op.tensor(1).shape
+        steps = op.ints(stride, len(image))
+        out = [(n - k) // s + 1 for n, k, s in zip(image, window, steps, strict=True)]
+        return 2 * batch * product(out) * op.tensor(1).count
+
+    return flops
+
+
 _CONVOLUTION: Final = _forward(
     Places(bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8)
 )
@@ -211,3 +223,17 @@ CONVOLUTIONS: Final = MappingProxyType(
 ``torch.utils.flop_counter`` has the same numbers, but for the gradient of the weight of grouped
 convolutions, where it counts all channels for each group.
 """
+
+UNPADDED: Final = MappingProxyType(
+    {
+        name: Formula(_unpadded(stride), CONVOLUTIONS[name].bytes)
+        for name, stride in (
+            ("aten::convolution", 3),
+            ("aten::_convolution", 3),
+            ("aten::convolution_overrideable", 3),
+            ("aten::cudnn_convolution", 3),
+            ("aten::_slow_conv2d_forward", 4),
+        )
+    }
+)
+"""The same as ``torch._inductor.analysis`` counts it."""
