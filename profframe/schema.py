@@ -444,6 +444,9 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unknown_graph_node", "markers of graph nodes that the metadata of their file lacks", "passed over, as if not there"),
             Check("unknown_graph_file", "markers of graph files that the given metadata lacks", "kept in node_file; their nodes are passed over, as if not there"),
             Check("long_python_stack", "slices within so many Python frames that the text of all of them would be too long", "python_stack is NULL"),
+            Check("unknown_device", "kernels with known work on devices of which no peak is known", "their rates have no share of a peak"),
+            Check("faster_than_peak", "kernels that did their work faster than their device can at most in their data type", "kept: they do less than the formula counts, or compute in another data type"),
+            Check("faster_than_memory", "kernels that read and wrote faster than the memory of their device can at most", "kept: some of the data was in a cache, or is not all of what the formula counts"),
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),

@@ -42,7 +42,7 @@ CREATE OR REPLACE TEMP MACRO kernel_limits(events, devices, dtype) AS TABLE
 SELECT
     *,
     CASE
-        WHEN peak_bytes_per_s IS NOT NULL THEN greatest(compute_ps, memory_ps)
+        WHEN peak_bytes_per_s IS NOT NULL AND memory_ps IS NOT NULL THEN greatest(compute_ps, memory_ps)
         WHEN peak_flop_per_s IS NOT NULL THEN nullif(compute_ps, 0)
     END AS limit_ps
 FROM (

@@ -15,7 +15,9 @@ from profframe.facts.flops import flops
 from profframe.facts.forward import forward
 from profframe.facts.kinds import RULES, Classifier, Rule, kinds
 from profframe.facts.launches import launches
+from profframe.facts.limits import limits
 from profframe.facts.memory import memory
+from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import Registry, nodes
 from profframe.facts.overloads import overloads
@@ -47,6 +49,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     python_stacks,
     nodes,
     devices,
+    limits,
 )
 """All facts, in the order they run: each may use the columns of those before it."""
 
@@ -57,12 +60,13 @@ _TORCH: Final[Mapping[Fact, Fact]] = MappingProxyType(
 """Facts that torch finds in another way, and that way."""
 
 
-def add_facts(
+def add_facts(  # noqa: PLR0917 - what a user may replace, each
     tables: Tables,
     classifier: Classifier | None = None,
     compat: str | None = None,
     registry: Registry | None = None,
     formulas: Mapping[str, Formula | None] | None = None,
+    models: Mapping[str, Model] | None = None,
 ) -> Tables:
     """Add every fact to the tables of one trace.
 
@@ -79,6 +83,8 @@ def add_facts(
         What is known of the nodes of graphs.
     formulas : Mapping[str, Formula | None], optional
         Work of ops by their names, before those of `profframe.work.FORMULAS`; None for unknown.
+    models : Mapping[str, Model], optional
+        Models of devices in place of those that come with profframe.
 
     Returns
     -------
@@ -87,7 +93,11 @@ def add_facts(
     """
     tables = kinds(tables, RULES if classifier is None else classifier)
     others = {} if compat is None else _TORCH
-    others = {**others, nodes: partial(nodes, registry=registry)}
+    others = {
+        **others,
+        nodes: partial(nodes, registry=registry),
+        devices: partial(devices, known=models),
+    }
     if formulas is not None:
         known = {op: of for op, of in {**FORMULAS, **formulas}.items() if of is not None}
         others = {**others, work: partial(work, formulas=known)}

@@ -281,7 +281,8 @@ def _dtypes(
 ) -> pa.DictionaryArray:
     """Type that the work of each row is done in: of a kernel its owner's, else what it is called.
 
-    Products of fp32 may be done in tf32; the kernel's name says so.
+    Products of fp32 may be done in tf32; the kernel's name says so. Then all kernels of its owner
+    are tf32, as they share its work: one that adds up parts of a product has a part of its FLOP.
     """
     codes = counted.dtype.copy()
     texts = list(dict.fromkeys((*counted.dtypes, *(dtype.word for _, dtype in _NAMED), "tf32")))
@@ -294,6 +295,10 @@ def _dtypes(
     of[without] = named[_of_names(events, kernels[without])]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
-    of[(of == place["fp32"]) & is_tf32[names[kernels]]] = place["tf32"]
+    said = (of == place["fp32"]) & is_tf32[names[kernels]]
+    in_tf32 = np.zeros(owner.size + 1, np.bool_)
+    in_tf32[owner[kernels[said]]] = True
+    in_tf32[-1] = False
+    of[said | ((of == place["fp32"]) & in_tf32[owner[kernels]])] = place["tf32"]
     codes[kernels] = of
     return encoded(codes, texts)

@@ -105,7 +105,7 @@ def assemble(
         "counters": _counters(rows[Table.COUNTERS], connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
-        "devices": devices(header.device_properties, slices["device"]),
+        "devices": devices(header.device_properties, _used(slices)),
     }
     if not sum(accounted.values()):
         quality.note("no_events", 0)
@@ -171,6 +171,12 @@ def _number_threads(
         )
         numbered[table] = part.append_column("thread", pa.array(number[threads.indices], INT32))
     return numbered, numbers
+
+
+def _used(slices: pa.Table) -> list[int]:
+    """Devices that slices ran on."""
+    found: list[int] = slices["device"].unique().drop_null().to_pylist()
+    return found
 
 
 def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeGuard
 
 import pyarrow as pa
@@ -12,17 +12,23 @@ from profframe import schema
 
 _BANDWIDTHS: Final = {"memoryBandwidth": 1.0, "globalMemoryBandwidth": 1000.0}
 """Rates of the memory, as databases have them, and their unit in bytes per second."""
+_ALIKE: Final = ("name", "multiprocessors", "compute_capability")
+"""What devices of one kind have in common; their memory differs by a little."""
 
 
-def devices(properties: str | None, used: pa.ChunkedArray) -> pa.Table:
+def devices(properties: str | None, used: Iterable[int]) -> pa.Table:
     """Devices that the header names, and those that slices ran on.
+
+    ROCm numbers the devices of slices with the host's processors among them, so that a slice may
+    have run on a device that the header does not name. It is taken for one like those that it does,
+    if they are all alike.
 
     Parameters
     ----------
     properties
         JSON text of a list of objects by Kineto's names; what is of another form says nothing.
     used
-        Device of each slice.
+        Devices that slices ran on.
 
     Returns
     -------
@@ -31,17 +37,18 @@ def devices(properties: str | None, used: pa.ChunkedArray) -> pa.Table:
 
     Examples
     --------
-    >>> found = devices('[{"id": 1, "name": "Tesla T4"}]', pa.chunked_array([[0, None, 0]]))
-    >>> found.select(["device", "name"]).to_pylist()
-    [{'device': 0, 'name': None}, {'device': 1, 'name': 'Tesla T4'}]
+    >>> devices('[{"id": 0, "name": "Tesla T4"}]', [2]).select(["device", "name"]).to_pylist()
+    [{'device': 0, 'name': 'Tesla T4'}, {'device': 2, 'name': 'Tesla T4'}]
     """
     rows: dict[int, dict[str, object]] = {}
     for place, said in enumerate(_objects(properties)):
         number = said.get("id", place)
         if _is_index(number):
             rows.setdefault(number, _row(said))
-    for number in used.unique().drop_null().to_pylist():
-        rows.setdefault(number, {})
+    kinds = {tuple(row[key] for key in _ALIKE) for row in rows.values()}
+    like = next(iter(rows.values())) if len(kinds) == 1 else {}
+    for number in used:
+        rows.setdefault(number, like)
     names = schema.READER_COLUMNS["devices"]
     fields = [schema.DEVICES.arrow.field(name) for name in names]
     listed = [{"device": number} | rows[number] for number in sorted(rows)]

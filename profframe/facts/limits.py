@@ -1,0 +1,94 @@
+"""Kernels that were faster than their device can be: their rates are to be taken with care."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import Tables, is_kind, numbers, present, words
+from profframe.intervals import Ints, Mask
+
+_Note = tuple[str, int, str | None, int | None]
+_Floats = npt.NDArray[np.float64]
+_Peaks = tuple[float, float, int]
+"""FLOP and bytes per nanosecond, and the size of the cache; NaN is not known."""
+
+FASTER: Final = 1.05
+"""Share of a peak above which a kernel counts as faster."""
+_NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0)
+
+
+def limits(tables: Tables) -> Tables:
+    """Count kernels of known work whose device is not known, or that were faster than it can be.
+
+    Faster than the peak of their data type (``faster_than_peak``), or than that of the memory
+    (``faster_than_memory``).
+    """
+    events = tables["events"]
+    known = present(events, "flops") | present(events, "bytes")
+    rows = np.flatnonzero(is_kind(events, ("kernel",)) & present(events, "dur_ns") & known)
+    if not rows.size:
+        return tables
+    dur, flops, size = (numbers(events, name)[rows] for name in ("dur_ns", "flops", "bytes"))
+    flop_peak, byte_peak, cache = _peaks(tables, rows)
+    notes = [
+        *_unknown(tables["devices"], rows[np.isnan(flop_peak) & np.isnan(byte_peak)]),
+        *_faster("faster_than_peak", rows, flops, flop_peak * dur),
+        *_faster("faster_than_memory", rows, size, byte_peak * dur, size <= cache),
+    ]
+    if not notes:
+        return tables
+    return {**tables, "quality": pa.concat_tables([tables["quality"], schema.quality_rows(*notes)])}
+
+
+def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, _Floats, Ints]:
+    """What the device of each row can do in the row's data type."""
+    events = tables["events"]
+    dtype, names = words(events, "work_dtype")
+    device = numbers(events, "device", missing=-1)[rows]
+    pairs, place = np.unique(device * (len(names) + 1) + dtype[rows] + 1, return_inverse=True)
+    known = {row["device"]: row for row in tables["devices"].to_pylist()}
+    found = [
+        _of(known.get(number), names[code - 1] if code else None)
+        for number, code in (divmod(pair, len(names) + 1) for pair in pairs.tolist())
+    ]
+    flop, byte, cache = (np.array(values)[place] for values in zip(*found, strict=True))
+    return flop, byte, cache
+
+
+def _of(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
+    if device is None:
+        return _NO_PEAKS
+    rate = max(device.get(f"{dtype}{units}_flop_per_s") or 0 for units in ("", "_tensor"))
+    bandwidth = device["bandwidth_bytes_per_s"]
+    return (rate or np.nan) / 1e9, (bandwidth or np.nan) / 1e9, device["cache_bytes"] or 0
+
+
+def _unknown(devices: pa.Table, rows: Ints) -> Iterator[_Note]:
+    """A note of kernels on devices that nothing is known of."""
+    if rows.size:
+        names = {row["name"] for row in devices.to_pylist() if row["model"] is None}
+        said = ", ".join(sorted(repr(name) for name in names if name)) or "without a name"
+        yield "unknown_device", rows.size, f"devices {said}", int(rows[0])
+
+
+def _faster(
+    check: str, rows: Ints, work: Ints, most: _Floats, cached: Mask | None = None
+) -> Iterator[_Note]:
+    """A note of kernels that did more than the most that their time allows."""
+    faster = np.flatnonzero(work > FASTER * most)
+    if not faster.size:
+        return
+    with np.errstate(divide="ignore"):
+        times = work[faster] / most[faster]
+    detail = (
+        f"as much as {times.max():.3g} times as fast" if times.max() < np.inf else "some in 0 ns"
+    )
+    if cached is not None:
+        detail += f"; the cache is large enough for the data of {np.count_nonzero(cached[faster])}"
+    yield check, faster.size, detail, int(rows[faster[np.argmax(times)]])
