@@ -28,6 +28,7 @@ from profframe.facts.steps import steps
 from profframe.facts.waiting import waiting
 from profframe.facts.work import work
 from profframe.work import FORMULAS, Formula
+from profframe.work.convolutions import UNPADDED
 
 __all__ = ["FACTS", "RULES", "Classifier", "Fact", "Registry", "Rule", "Tables", "add_facts"]
 
@@ -78,7 +79,8 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
         Rules for ``kind`` in place of :data:`RULES`.
     compat : str, optional
         ``"torch"`` for what torch's own ``events()`` has, also where that is wrong: device time by
-        External id, and stacks of backward functions that have no sequence number.
+        External id, stacks of backward functions that have no sequence number, and FLOPs of
+        convolutions as its reports have them, without their padding.
     registry : Registry, optional
         What is known of the nodes of graphs.
     formulas : Mapping[str, Formula | None], optional
@@ -92,15 +94,13 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
         The same tables with the columns of the facts, and what they found in ``quality``.
     """
     tables = kinds(tables, RULES if classifier is None else classifier)
-    others = {} if compat is None else _TORCH
-    others = {
-        **others,
+    counted = {**FORMULAS, **({} if compat is None else UNPADDED), **(formulas or {})}
+    others: dict[Fact, Fact] = {
+        **({} if compat is None else _TORCH),
         nodes: partial(nodes, registry=registry),
         devices: partial(devices, known=models),
+        work: partial(work, formulas={op: of for op, of in counted.items() if of is not None}),
     }
-    if formulas is not None:
-        known = {op: of for op, of in {**FORMULAS, **formulas}.items() if of is not None}
-        others = {**others, work: partial(work, formulas=known)}
     for fact in FACTS[1:]:
         tables = others.get(fact, fact)(tables)
     return tables
