@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     _Human = Callable[[int | None], RenderableType]
 
 BAD_INPUT: Final = 1
+GREW: Final = 3
 INTERRUPTED: Final = 130
 
 _MOST_THREADS: Final = 40
@@ -285,6 +286,91 @@ def critical_path(
 
 
 @verbs.command()
+@click.argument("base")
+@click.argument("other")
+@click.option(
+    "--names", default="base,other", show_default=True, metavar="A,B", help="What they are called."
+)
+@click.option(
+    "--kernel-by",
+    default="name",
+    show_default=True,
+    type=click.Choice(["name", "short_name", "shapes"]),
+    help="What kernels are matched by; shapes: the op that launched them, with its input shapes.",
+)
+@click.option(
+    "--per",
+    default="run",
+    show_default=True,
+    type=click.Choice(["run", "step"]),
+    help="What is averaged and compared where there are several.",
+)
+@click.option("--copies", is_flag=True, help="Copies and fills of memory are kernels, too.")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--name-width",
+    default=60,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Characters of a name; 0: all.",
+)
+@click.option("--fail-on", metavar="N%", help="Exit with 3 if something grew by more.")
+@_form
+@_output
+def diff(
+    base: str,
+    other: str,
+    *,
+    names: str,
+    kernel_by: str,
+    per: str,
+    copies: bool,
+    top: int,
+    name_width: int,
+    fail_on: str | None,
+    form: str | None,
+    output: Path | None,
+) -> int:
+    """Show what changed from BASE to OTHER.
+
+    Each is a trace file, a quoted glob, a folder of traces, or a store. Several runs, or steps
+    with --per step, are averaged, and what differs by more than noise is called significant.
+
+    --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
+    than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
+    side no row is significant.
+    """
+    from profframe.comparing import diff as compare
+    from profframe.comparing.limits import grown, percent, totals
+    from profframe.show import changes
+
+    chosen = _checked_form(form, output)
+    try:
+        limit = None if fail_on is None else percent(fail_on)
+    except ParameterError as error:
+        raise click.UsageError(f"--fail-on: {error}") from error
+    pair = names.split(",")
+    if len({*pair}) != 2 or len(pair) != 2 or not all(pair):
+        raise click.UsageError(f"--names: two different names, as in before,after, not {names!r}")
+    sides = _load((base,)), _load((other,))
+    rows = compare(*sides, pair, kernel_by=kernel_by, per=per, copies=copies)
+    sums = totals(rows)
+    _emit(
+        rows,
+        chosen,
+        output,
+        lambda width: changes.report(
+            rows, sums, (base, other), top=top, name_width=name_width, width=width
+        ),
+    )
+    too_much = [] if limit is None else grown(rows, limit)
+    for one in too_much:
+        what = changes.grown(one.what, one.name, one.base_ns, one.other_ns)
+        click.echo(f"grew by more than {fail_on}: {what}", err=True)
+    return GREW if too_much else 0
+
+
+@verbs.command()
 @_sources
 def info(sources: tuple[str, ...]) -> None:
     """Show what is inside.
@@ -307,7 +393,10 @@ def info(sources: tuple[str, ...]) -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage."""
+    """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage.
+
+    `diff --fail-on` has 3 for what grew too much.
+    """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
     sys.exit(run(sys.argv[1:]))

@@ -41,7 +41,8 @@ _ROWS_FOR_TREND: Final = 10
 _LEAST_RATIO: Final = 1e-4
 """Noise below this part of the median does not decide what is typical."""
 _MOST_AUTOCORRELATION: Final = 0.98
-_LEAST_SAMPLES: Final = 1.2
+_LEAST_SAMPLES: Final = 2
+"""Steps count as no fewer, however much alike."""
 _UNVARIED: Final = 1e-3
 """Rows whose noise varies less than this, beyond chance, have all the same."""
 
@@ -208,17 +209,14 @@ def _blocks(
 def _autocorrelation(squares: Float64, products: Float64, number: int) -> Float64:
     """Of a sample and the next one, by row: at least the median of all, and never below 0.
 
-    What a few samples give is too low by about ``(1 + 3 r) / number`` and mostly chance, so a row
-    counts as more than the median by what it has beyond half a standard error.
+    What few samples give is too low by about ``(1 + 3 r) / number``, and mostly chance.
     """
     found = np.divide(products, squares, out=np.full(squares.size, -1 / number), where=squares > 0)
-    scale = max(1 - 3 / number, 1 / 6)
-    found = (found + 1 / number) / scale
+    found = (found + 1 / number) / max(1 - 3 / number, 1 / 6)
     varied = found[squares > 0]
     median = max(float(np.median(varied)), 0.0) if varied.size else 0.0
-    chance = min(1 / np.sqrt(number), 0.3) / scale
-    beyond = np.maximum(found - median - chance / 2, 0)
-    return np.minimum(median + beyond, _MOST_AUTOCORRELATION)
+    alike: Float64 = np.clip(found, median, _MOST_AUTOCORRELATION)
+    return alike
 
 
 def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:

@@ -1,0 +1,127 @@
+"""Whether a comparison keeps a limit, for a build that is to fail where it does not."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Final
+
+import polars as pl
+
+from profframe.errors import ParameterError
+
+LEAST_SHARE: Final = Fraction(1, 100)
+"""Rows that hold less of what their kind took in the base do not count."""
+
+_PERCENT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*%\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Something that grew by more than the limit: a row, or all of a kind where ``name`` is None.
+
+    Attributes
+    ----------
+    what, name
+        The row; a row without a name has the name ``""``.
+    base_ns, other_ns
+        Its time in both sides.
+    """
+
+    what: str
+    name: str | None
+    base_ns: int
+    other_ns: int
+
+
+def percent(text: str) -> Fraction:
+    """Read a limit.
+
+    Parameters
+    ----------
+    text
+        A number and a percent sign.
+
+    Returns
+    -------
+    fractions.Fraction
+        The limit as a part of one.
+
+    Raises
+    ------
+    ParameterError
+        It is something else.
+
+    Examples
+    --------
+    >>> percent("2.5%")
+    Fraction(1, 40)
+    """
+    match = _PERCENT.fullmatch(text)
+    if match is None:
+        raise ParameterError(f"a limit is a number and %, as in 5%, not {text!r}")
+    return Fraction(match[1]) / 100
+
+
+def grown(rows: pl.DataFrame, limit: Fraction) -> list[Growth]:
+    """Find what grew by more than a limit.
+
+    These count: the self time of all ops; the time of all kernels; and each row, of annotations
+    too, that differs significantly and took at least 1 % of what its kind took in the base. So
+    where nothing is repeated, and nothing is significant, only the two totals count. A total that
+    was zero has grown by more than any limit if it is not zero now.
+
+    Parameters
+    ----------
+    rows
+        What `profframe.diff` gives.
+    limit
+        Growth that is accepted, as a part of the base.
+
+    Returns
+    -------
+    list of Growth
+        Totals first, then rows, in the order of the comparison.
+
+    Examples
+    --------
+    >>> from profframe import diff
+    >>> same = "examples/cpu_training.json.gz"
+    >>> grown(diff(same, same), percent("0%"))
+    []
+    """
+    sums = {
+        what: (int(base), int(other))
+        for what, base, other in totals(rows).select("what", "base_ns", "other_ns").iter_rows()
+    }
+    found = [Growth(what, None, *sums[what]) for what in sums if what != "annotation"]
+    significant = rows.filter(pl.col("significant")).select("what", "name", "base_ns", "other_ns")
+    found += [
+        Growth(what, name or "", base, other)
+        for what, name, base, other in significant.iter_rows()
+        if base > 0 and base >= LEAST_SHARE * sums[what][0]
+    ]
+    return [one for one in found if one.other_ns - one.base_ns > limit * abs(one.base_ns)]
+
+
+def totals(rows: pl.DataFrame) -> pl.DataFrame:
+    """Add up the rows of each kind; annotations are inside each other, so their sum is no time.
+
+    Parameters
+    ----------
+    rows
+        What `profframe.diff` gives.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``what base_ns other_ns change_ns``, and the number of rows that are ``added``,
+        ``removed``, ``changed`` and ``significant``.
+    """
+    times = ("base_ns", "other_ns", "change_ns")
+    return rows.group_by("what", maintain_order=True).agg(
+        *(pl.col(name).sum() for name in times),
+        *((pl.col("status") == name).sum().alias(name) for name in ("added", "removed", "changed")),
+        pl.col("significant").sum(),
+    )

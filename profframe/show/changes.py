@@ -1,0 +1,172 @@
+"""A comparison of two sides, as a person wants to see it first: totals, then what made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from profframe.show import terminal, units
+from profframe.show.summary import short
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_TITLES: Final[Mapping[str, str]] = {
+    "op": "Ops, self time",
+    "kernel": "Kernels",
+    "annotation": "Annotations",
+}
+_TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
+_COUNTS: Final = ("added", "removed", "changed", "significant")
+
+
+def report(
+    rows: pl.DataFrame,
+    totals: pl.DataFrame,
+    sources: tuple[str, str],
+    *,
+    top: int,
+    name_width: int,
+    width: int | None,
+) -> RenderableType:
+    """What changed, in total and by name.
+
+    Parameters
+    ----------
+    rows
+        What `profframe.diff` gives.
+    totals
+        What `profframe.comparing.limits.totals` makes of it.
+    sources
+        What was compared.
+    top
+        Number of rows of each kind.
+    name_width
+        Characters of a name that are shown; 0: all.
+    width
+        Columns of the terminal; None where lines may be of any length.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    if not rows.height:
+        return Text("neither side has an op, a kernel or an annotation")
+    names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
+    parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
+    for what, title in _TITLES.items():
+        changed = rows.filter(what=what).filter(rows.filter(what=what)["status"] != "equal")
+        if changed.height:
+            more = f" (top {top:,} of {changed.height:,})" if changed.height > top else ""
+            shown = _shown(changed.head(top), names, name_width)
+            parts += [Text(), terminal.table(shown, width, title + more)]
+    return Group(*parts)
+
+
+def growth(base_ns: int, other_ns: int) -> str:
+    """How much a time grew, with its sign.
+
+    Examples
+    --------
+    >>> growth(1000, 1138), growth(1000, 900), growth(0, 5)
+    ('+13.8 %', '-10.0 %', 'from nothing')
+    """
+    if base_ns == 0:
+        return "from nothing" if other_ns else "+0.0 %"
+    return f"{100 * (other_ns - base_ns) / abs(base_ns):+,.1f} %"
+
+
+def times(base_ns: int, other_ns: int) -> str:
+    """Both times.
+
+    Examples
+    --------
+    >>> times(12_300_000, 14_000_000)
+    '12.300 ms -> 14.000 ms'
+    """
+    return f"{units.duration(base_ns).strip()} -> {units.duration(other_ns).strip()}"
+
+
+def grown(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
+    """What grew: a row, or the total where there is no name.
+
+    Examples
+    --------
+    >>> grown("op", None, 10_000_000, 12_000_000)
+    'op self time, 10.000 ms -> 12.000 ms (+20.0 %)'
+    """
+    which = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"
+    return f"{which}, {times(base_ns, other_ns)} ({growth(base_ns, other_ns)})"
+
+
+def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str]) -> RenderableType:
+    """Which side is what, and of how many samples."""
+    lines = _lines()
+    for name, source, side in zip(names, sources, ("base", "other"), strict=True):
+        number = rows[f"{side}_samples"][0]
+        mean = f"mean of {number:,}" if number > 1 else ""
+        lines.add_row(Text(name, style="bold"), Text(units.visible(source)), Text(mean))
+    return lines
+
+
+def _sums(totals: pl.DataFrame) -> RenderableType:
+    lines = _lines()
+    for row in totals.iter_rows(named=True):
+        what, base, other = row["what"], row["base_ns"], row["other_ns"]
+        counts = ", ".join(f"{row[name]:,} {name}" for name in _COUNTS if row[name])
+        added_up = what in _TOTALS
+        lines.add_row(
+            Text(_TOTALS.get(what, "annotations")),
+            Text(times(base, other) if added_up else ""),
+            Text(f"({growth(base, other)})" if added_up else ""),
+            Text(counts or "nothing changed"),
+        )
+    return lines
+
+
+def _lines() -> Table:
+    return Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+
+
+def _shown(rows: pl.DataFrame, names: tuple[str, str], name_width: int) -> pl.DataFrame:
+    """Columns for people, the sides under their names."""
+    import polars as pl
+
+    base, other = names
+    tested = rows["p_value"].null_count() < rows.height
+    return rows.select(
+        pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String),
+        "change_ns",
+        *([] if rows["contribution"].null_count() == rows.height else [_share("contribution")]),
+        pl.col("base_ns").alias(f"{base}_ns"),
+        pl.col("other_ns").alias(f"{other}_ns"),
+        (pl.col("ratio") - 1).alias("growth_share"),
+        "status",
+        *(_tests() if tested else ()),
+        pl.col("base_calls").alias(f"{base} calls"),
+        pl.col("other_calls").alias(f"{other} calls"),
+    )
+
+
+def _share(name: str) -> pl.Expr:
+    import polars as pl
+
+    return pl.col(name).alias(f"{name}_share")
+
+
+def _tests() -> Iterator[pl.Expr]:
+    import polars as pl
+
+    yield pl.when("significant").then(pl.lit("yes")).otherwise(pl.lit("")).alias("significant")
+    yield pl.col("change_low_ns").alias("from_ns")
+    yield pl.col("change_high_ns").alias("to_ns")
+
+
+def _cut(name: str, width: int) -> str:
+    text = units.visible(name)
+    return text if width == 0 or len(text) <= width else text[: width - 1] + "…"
