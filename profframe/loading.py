@@ -19,6 +19,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts import add_facts
+from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
@@ -63,17 +64,21 @@ class _Facts:
     compat: str | None
     fx_metadata: Registry | None
     formulas: Mapping[str, Formula | None] | None
+    devices: Mapping[str, Any] | None
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with them."""
-        tables = add_facts(raw.tables, self.kinds, self.compat, self.fx_metadata, self.formulas)
+        known = None if self.devices is None else models(self.devices)
+        tables = add_facts(
+            raw.tables, self.kinds, self.compat, self.fx_metadata, self.formulas, known
+        )
         return replace(raw, tables=dict(tables))
 
     def key(self) -> str:
         """Text that differs where the facts may."""
         known = self.fx_metadata
         files = None if known is None else {file: described(known, file) for file in known}
-        return f"{(self.kinds, self.compat)!r}{json.dumps(files, sort_keys=True)}"
+        return f"{(self.kinds, self.compat, self.devices)!r}{json.dumps(files, sort_keys=True)}"
 
 
 def load(
@@ -86,6 +91,7 @@ def load(
     compat: str | None = None,
     fx_metadata: Registry | None = None,
     formulas: Mapping[str, Formula | None] | None = None,
+    devices: Devices | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Load traces, or open a store.
@@ -108,7 +114,8 @@ def load(
         Classifier that replaces `profframe.facts.kinds.RULES`.
     compat
         ``"torch"`` for facts as torch's own ``events()`` has them, also where those are wrong:
-        device time by External id, and stacks of backward functions without a sequence number.
+        device time by External id, stacks of backward functions without a sequence number, and
+        FLOPs of convolutions without padding, as in ``torch._inductor.analysis``.
     fx_metadata
         What the nodes of compiled graphs are called and where in the model they are from, as
         ``torch.fx.traceback._FX_METADATA_REGISTRY`` has it in the process that recorded; its JSON
@@ -116,6 +123,9 @@ def load(
     formulas
         Work of ops, by their names, that `profframe.work.FORMULAS` does not have or has otherwise;
         None for an op whose formula is not to be used.
+    devices
+        Models of devices beside and before those of ``profframe/devices.json``, in the form that
+        `profframe.facts.models` describes: a mapping by their names, or a JSON file.
     progress
         Called with the bytes that are read and all bytes.
 
@@ -148,6 +158,7 @@ def load(
     check_compat(compat)
     check_registry(fx_metadata)
     check_formulas(formulas)
+    known = None if devices is None else entries(devices)
     if formulas is not None and cache is not None:
         raise ParameterError(
             "cache cannot tell formulas apart; load without it, and keep the trace by "
@@ -161,9 +172,9 @@ def load(
             )
         metadata = live.fx_metadata() if fx_metadata is None else fx_metadata
         return Trace.from_tables(
-            _live(source, run, rank, _Facts(kinds, compat, metadata, formulas))
+            _live(source, run, rank, _Facts(kinds, compat, metadata, formulas, known))
         )
-    facts = _Facts(kinds, compat, fx_metadata, formulas)
+    facts = _Facts(kinds, compat, fx_metadata, formulas, known)
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, facts)
@@ -254,6 +265,10 @@ def _refuse_names(run: str | None, rank: int | None, facts: _Facts) -> None:
     if facts.fx_metadata is not None:
         raise ParameterError(
             "fx_metadata names the nodes of graphs when a trace is loaded; a store has them already"
+        )
+    if facts.devices is not None:
+        raise ParameterError(
+            "devices are matched when a trace is loaded; of a store, use .roofline(devices=)"
         )
     if facts.formulas is not None:
         raise ParameterError(

@@ -11,6 +11,8 @@ from profframe.selection import check_compat
 if TYPE_CHECKING:
     import polars as pl
 
+    from profframe.facts.models import Devices
+
 
 class Questions(ABC):
     """Answers by name; `docs/answers.md` has the columns of each.
@@ -26,6 +28,10 @@ class Questions(ABC):
     @abstractmethod
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue."""
+
+    @abstractmethod
+    def with_devices(self, devices: Devices) -> Questions:
+        """Match the devices anew."""
 
     def self_times(self) -> pl.DataFrame:
         """Where the time went, by name and kind."""
@@ -128,7 +134,9 @@ class Questions(ABC):
         """What the devices did with their time, as a whole (NULL step) and in each step."""
         return self.answer("time_breakdown")
 
-    def roofline(self, by: str = "kernel", dtype: str | None = None) -> pl.DataFrame:
+    def roofline(
+        self, by: str = "kernel", dtype: str | None = None, devices: Devices | None = None
+    ) -> pl.DataFrame:
         """How close the devices' work came to what they can do, and the time that was lost.
 
         Parameters
@@ -138,8 +146,11 @@ class Questions(ABC):
             or ``"dtype"``.
         dtype
             Hold all work against the peak of this data type, as ``"tf32"``, in place of its own.
+        devices
+            Models of devices beside and before the known ones, as `profframe.load` takes them.
         """
-        return self.answer("roofline", by=by, dtype=dtype)
+        trace = self if devices is None else self.with_devices(devices)
+        return trace.answer("roofline", by=by, dtype=dtype)
 
     def launches(
         self, outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000

@@ -19,6 +19,8 @@ from profframe.answering import query as run_query
 from profframe.critical_path import CriticalPath
 from profframe.critical_path import find as find_path
 from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
+from profframe.facts.devices import matched
+from profframe.facts.models import Devices, models
 from profframe.questions import Questions
 from profframe.selection import (
     TIME,
@@ -84,6 +86,33 @@ class _Memory:
 
     def check(self) -> None:
         pass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Beside:
+    """A source with another table in place of one of its own."""
+
+    source: Source
+    name: str
+    rows: pa.Table
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        return self._of(table).relation(connection, table)
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        return self._of(table).scan(table)
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        return self._of(table).parts(table)
+
+    def split(self) -> tuple[Source, ...]:
+        return (self,)
+
+    def check(self) -> None:
+        self.source.check()
+
+    def _of(self, table: str) -> Source:
+        return _Memory({table: self.rows}) if table == self.name else self.source
 
 
 class Trace(Questions):
@@ -449,6 +478,34 @@ class Trace(Questions):
             selection = selection.steps(some_steps, self._windows(some_steps, selection))
         return Trace(self._source, selection.time(start_ns, end_ns))
 
+    def with_devices(self, devices: Devices) -> Trace:
+        """Match the devices anew, with models beside and before those that are known.
+
+        Parameters
+        ----------
+        devices
+            Models by their names, or a JSON file of them, as `profframe.load` takes them.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data, but for the table `devices`; `quality` stays as it is.
+
+        Raises
+        ------
+        ParameterError
+            The file cannot be read, or an entry is not of the form of `profframe.facts.models`.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> mine = {"Mine": {"match": [{"name": ""}], "bandwidth_bytes_per_s": 1e12}}
+        >>> load("examples/cpu_training.json.gz").with_devices(mine).devices.height
+        0
+        """
+        rows = matched(self._whole("devices"), models(devices))
+        return Trace(_Beside(self._source, "devices", rows), self._selection)
+
     def critical_path(
         self,
         step: int | None = None,
@@ -595,6 +652,9 @@ class Trace(Questions):
         except (pl.exceptions.PolarsError, OSError) as error:
             self._source.check()
             raise StoreError(f"table {table!r} cannot be read: {error}") from error
+
+    def _whole(self, table: str) -> pa.Table:
+        return pa.concat_tables(self._source.parts(table))
 
     def _table(self, table: str) -> pa.Table:
         where = self._selection.where(table)

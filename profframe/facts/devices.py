@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import Tables
 from profframe.facts.models import Model, models
+
+_OF_MODEL: Final = ("model", *(f"{dtype}_flop_per_s" for dtype in schema.DTYPES))
+_OF_EITHER: Final = ("cache_bytes", "bandwidth_bytes_per_s")
+"""Columns that the source may fill, too."""
 
 
 def devices(tables: Tables, known: Mapping[str, Model] | None = None) -> Tables:
@@ -27,9 +31,37 @@ def devices(tables: Tables, known: Mapping[str, Model] | None = None) -> Tables:
         if there are none.
     """
     known = models() if known is None else known
-    rows = [row | _of_model(row, known) for row in tables["devices"].to_pylist()]
     fields = [field for field in schema.DEVICES.arrow if field.name not in {"run", "rank"}]
-    return {**tables, "devices": pa.Table.from_pylist(rows, pa.schema(fields))}
+    return {**tables, "devices": _matched(tables["devices"], known, pa.schema(fields))}
+
+
+def matched(devices: pa.Table, known: Mapping[str, Model]) -> pa.Table:
+    """Match the devices of any number of traces anew.
+
+    Parameters
+    ----------
+    devices : pyarrow.Table
+        The table `devices`.
+    known : Mapping of str to Model
+        Models by their names, in the order in which they are tried.
+
+    Returns
+    -------
+    pyarrow.Table
+        The same devices, with what these models say.
+    """
+    return _matched(devices, known, schema.DEVICES.arrow)
+
+
+def _matched(devices: pa.Table, known: Mapping[str, Model], columns: pa.Schema) -> pa.Table:
+    rows = [_as_read(row) for row in devices.to_pylist()]
+    return pa.Table.from_pylist([row | _of_model(row, known) for row in rows], columns)
+
+
+def _as_read(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A device without what a model has said of it."""
+    names = _OF_MODEL if row.get("model") is None else (*_OF_MODEL, *_OF_EITHER)
+    return {**row, **dict.fromkeys(names)}
 
 
 def _of_model(row: Mapping[str, Any], known: Mapping[str, Model]) -> dict[str, Any]:

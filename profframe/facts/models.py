@@ -101,21 +101,34 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     'Mine'
     """
     known: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
-    given, where = _given(devices)
-    own = {}
-    for name, entry in given.items():
-        _check(entry, f"{where}: {name!r}")
-        own[name] = _merged(known.get(name, {}), entry)
-        if "names" not in own[name]:
+    own = {name: _merged(known.get(name, {}), entry) for name, entry in entries(devices).items()}
+    for name, entry in own.items():
+        if "match" not in entry:
             raise ParameterError(
-                f'{where}: {name!r}: a new model needs "names", {_FORMS["names"][1]}'
+                f"devices: {name!r}: no such model is known; a new one needs match"
             )
     listed = own | {name: entry for name, entry in known.items() if name not in own}
     return MappingProxyType({name: _model(name, entry) for name, entry in listed.items()})
 
 
-def _given(devices: Devices | None) -> tuple[Mapping[str, Any], str]:
-    """The user's entries, and what to call their place in a message."""
+def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
+    """Read a user's own entries.
+
+    Parameters
+    ----------
+    devices
+        Entries by model, or a file of them; None is no entry.
+
+    Returns
+    -------
+    dict of str to dict
+        Entries that are of the form above.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, or an entry is of another form.
+    """
     where, given = "devices", devices
     if isinstance(devices, (str, os.PathLike)):
         where = os.fspath(devices)
@@ -125,11 +138,22 @@ def _given(devices: Devices | None) -> tuple[Mapping[str, Any], str]:
             raise ParameterError(f"{where}: cannot be read: {error.strerror or error}") from error
         except ValueError as error:
             raise ParameterError(f"{where}: not a JSON file of devices: {error}") from error
-    if given is None:
-        return {}, where
+    if given is None and devices is None:
+        return {}
     if not isinstance(given, Mapping):
         raise ParameterError(f"{where}: needs an object of entries by model, got {given!r:.60}")
-    return given, where
+    known = _known() if given else {}
+    for name, entry in given.items():
+        _check(entry, f"{where}: {name!r}")
+        if "match" not in entry and name not in known:
+            unknown = UnknownNameError.among("model", str(name), known)
+            raise ParameterError(f"{where}: {unknown}; a new one needs the field match")
+    return {str(name): dict(entry) for name, entry in given.items()}
+
+
+def _known() -> dict[str, dict[str, Any]]:
+    known: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return known
 
 
 def _merged(known: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
