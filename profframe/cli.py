@@ -372,6 +372,55 @@ def diff(
 
 @verbs.command()
 @_sources
+@click.option(
+    "--by",
+    default="kernel",
+    show_default=True,
+    type=click.Choice(["kernel", "op", "shapes", "dtype"]),
+)
+@click.option("--dtype", metavar="TYPE", help="Hold all work against the peak of this data type.")
+@click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@_form
+@_output
+def roofline(
+    sources: tuple[str, ...],
+    by: str,
+    dtype: str | None,
+    devices: Path | None,
+    *,
+    top: int,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Show how close kernels came to what their device can do.
+
+    Achieved rates, their shares of the peaks, and the time that was lost, the most first. With
+    --format or -o: all rows and columns.
+    """
+    from rich.text import Text
+
+    from profframe.show import roofline as shown
+    from profframe.show import terminal
+
+    chosen = _checked_form(form, output)
+    if dtype is not None:
+        _check("roofline", {"dtype": dtype})
+    trace = _load(sources)
+    trace = trace if devices is None else trace.with_devices(devices)
+    rows = trace.roofline(by, dtype)
+    if form is not None or output is not None:
+        _emit(rows, chosen, output, _rows(rows, trace))
+        return
+    title = f"Roofline by {by}"
+    _print(
+        Text(shown.headline(rows, trace.devices)),
+        terminal.ranking(shown.rows(rows), top, _width(), title),
+    )
+
+
+@verbs.command()
+@_sources
 def info(sources: tuple[str, ...]) -> None:
     """Show what is inside.
 

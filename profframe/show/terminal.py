@@ -40,6 +40,8 @@ _ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
     ("_bytes", units.size, ""),
     ("bytes", units.size, "bytes"),
     ("bytes_per_s", units.rate, "rate"),
+    ("flop_per_s", units.flop_rate, "flop rate"),
+    ("flops", units.flops, "flops"),
     ("share", units.share, "%"),
 )
 """Ending of a column's name, how its values are shown, and what stands in the ending's place."""

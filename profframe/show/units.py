@@ -70,6 +70,35 @@ def rate(bytes_per_s: float) -> str:
     return f"{size(bytes_per_s).rstrip()}/s"
 
 
+def flops(number: float) -> str:
+    """Floating-point operations in steps of 1000.
+
+    Examples
+    --------
+    >>> flops(512), flops(1.5e12)
+    ('512 FLOP', '1.50 TFLOP')
+    """
+    if abs(number) < 999.5:
+        return f"{number:.0f} FLOP"
+    value = float(number)
+    for unit in ("k", "M", "G", "T"):
+        value /= 1000
+        if abs(value) < 999.995:
+            return f"{value:.2f} {unit}FLOP"
+    return f"{value / 1000:,.2f} PFLOP"
+
+
+def flop_rate(flop_per_s: float) -> str:
+    """Floating-point operations per second in steps of 1000.
+
+    Examples
+    --------
+    >>> flop_rate(19.5e12)
+    '19.50 TFLOP/s'
+    """
+    return f"{flops(flop_per_s)}/s"
+
+
 def share(part: float) -> str:
     """A share from 0 to 1, as percent.
 
