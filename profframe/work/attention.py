@@ -144,18 +144,25 @@ _SDPA: Final = "aten::_scaled_dot_product"
 
 ATTENTION: Final = MappingProxyType(
     {
-        "aten::scaled_dot_product_attention": _forward(3),
-        f"{_SDPA}_attention_math": _forward(3),
-        f"{_SDPA}_attention_math_for_mps": _forward(3),
+        **dict.fromkeys(
+            (
+                "aten::scaled_dot_product_attention",
+                f"{_SDPA}_attention_math",
+                f"{_SDPA}_attention_math_for_mps",
+                f"{_SDPA}_efficient_attention",
+                f"{_SDPA}_cudnn_attention",
+                f"{_SDPA}_fused_attention_overrideable",
+            ),
+            _forward(3),
+        ),
         f"{_SDPA}_flash_attention": _forward(),
-        f"{_SDPA}_efficient_attention": _forward(3),
-        f"{_SDPA}_cudnn_attention": _forward(3),
         f"{_SDPA}_flash_attention_for_cpu": _forward(5),
-        f"{_SDPA}_fused_attention_overrideable": _forward(3),
         f"{_SDPA}_flash_attention_backward": _backward(0, 4, 5),
         f"{_SDPA}_efficient_attention_backward": _backward(0, 4, 5, 6),
-        f"{_SDPA}_cudnn_attention_backward": _backward(0, 4, 5, 8),
-        f"{_SDPA}_flash_attention_for_cpu_backward": _backward(0, 4, 5, 8),
+        **dict.fromkeys(
+            (f"{_SDPA}_cudnn_attention_backward", f"{_SDPA}_flash_attention_for_cpu_backward"),
+            _backward(0, 4, 5, 8),
+        ),
         f"{_SDPA}_fused_attention_overrideable_backward": _backward(0, 4, 6, 7),
         "aten::_flash_attention_forward": _forward(layout=_FLASH),
         "aten::_efficient_attention_forward": _forward(3, layout=_EFFICIENT),
@@ -163,11 +170,12 @@ ATTENTION: Final = MappingProxyType(
         "aten::_efficient_attention_backward": _backward(0, 4, 5, 10, layout=_EFFICIENT_BACKWARD),
         "flex_attention": Formula(_flops_only(heads_first, "forward")),
         "flex_attention_backward": Formula(_flops_only(heads_first, "backward")),
-        "flash_attn::_flash_attn_forward": _forward(layout=lengths_first),
+        **dict.fromkeys(
+            ("flash_attn::_flash_attn_forward", "flash_attn_3::fwd", "aiter::mha_fwd"),
+            _forward(layout=lengths_first),
+        ),
         "flash_attn::_flash_attn_backward": _backward(0, 4, 5, layout=lengths_first),
         "flash_attn::_flash_attn_varlen_forward": _forward(layout=even(3, 5)),
-        "flash_attn_3::fwd": _forward(layout=lengths_first),
-        "aiter::mha_fwd": _forward(layout=lengths_first),
     }
 )
 """Name of the op -> its formula."""

@@ -144,6 +144,12 @@ class Backward:
         return read(op, self.gradient, self.image, self.weight) + written
 
 
+def _input_gradient(op: Op) -> int:
+    """Of an op that has the gradient and the weight; the size of the input is not recorded."""
+    gradient, weight = op.tensor(1).shape, op.tensor(2)
+    return 2 * gradient[0] * math.prod(gradient[2:]) * weight.count
+
+
 def _dense(tensor: Tensor) -> int:
     return tensor.count * tensor.size
 
@@ -212,9 +218,9 @@ CONVOLUTIONS: Final = MappingProxyType(
         "aten::convolution_backward": _backward(Backward(0, 1, 2, transposed=7, mask=10)),
         "aten::convolution_backward_overrideable": _backward(
             Backward(0, 1, 2, transposed=6, mask=9)),
-        "aten::mkldnn_convolution_backward": _backward(Backward(1, 0, 2, transposed=False, mask=8)),
-        "aten::cudnn_convolution_backward": _backward(Backward(1, 0, 2, transposed=False, mask=9)),
-        "aten::miopen_convolution_backward": _backward(Backward(1, 0, 2, transposed=False, mask=9)),
+        **dict.fromkeys(
+            ("aten::cudnn_convolution_backward_input", "aten::miopen_convolution_backward_input"),
+            Formula(_input_gradient)),
         "aten::_slow_conv2d_backward": _backward(Backward(0, 1, 2, transposed=False, mask=6)),
     }
 )  # fmt: skip

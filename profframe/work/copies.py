@@ -100,6 +100,9 @@ _COPY: Final = Formula(none, _copy_bytes)
 _NEW: Final = Formula(none, moved((0,), like(0)))
 _FILL: Final = Formula(none, lambda op: op.tensor(0).bytes)
 _RANDOM: Final = Formula(None, lambda op: op.tensor(0).bytes)
+_BAG: Final = Formula(_bag_flops, _bag_bytes)
+_SCATTER_ADD: Final = Formula(elements(2), _scatter_added_bytes)
+_INDEX_ADD: Final = Formula(elements(3), _index_added_bytes)
 _PUT: Final = Formula(_put_flops, _put_bytes)
 
 COPIES: Final = MappingProxyType(
@@ -114,13 +117,12 @@ COPIES: Final = MappingProxyType(
         **dict.fromkeys(("aten::cat", "aten::_cat"), Formula(none, _joined_bytes)),
         "aten::embedding": Formula(none, _looked_up),
         "aten::embedding_dense_backward": Formula(elements(0), _embedding_backward_bytes),
-        "aten::_embedding_bag": Formula(_bag_flops, _bag_bytes),
-        "aten::_embedding_bag_forward_only": Formula(_bag_flops, _bag_bytes),
+        **dict.fromkeys(("aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _BAG),
         "aten::index_select": Formula(none, _selected_bytes),
         "aten::gather": Formula(none, _gathered_bytes),
         **dict.fromkeys(("aten::scatter", "aten::scatter_"), Formula(none, _scattered_bytes)),
-        **{f"aten::scatter_add{_}": Formula(elements(2), _scatter_added_bytes) for _ in ("", "_")},
-        **{f"aten::index_add{_}": Formula(elements(3), _index_added_bytes) for _ in ("", "_")},
+        **{f"aten::scatter_add{_}": _SCATTER_ADD for _ in ("", "_")},
+        **{f"aten::index_add{_}": _INDEX_ADD for _ in ("", "_")},
         "aten::index": Formula(none),
         **dict.fromkeys(("aten::index_put_", "aten::_index_put_impl_"), _PUT),
     }

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe.work.dtypes import BOOL, FP32, INT64, Dtype
-from profframe.work.formulas import Count, Formula, broadcast, meet, read, size
+from profframe.work.formulas import Count, Formula, broadcast, elements, meet, read, size
 from profframe.work.ops import Op, Tensor, Unknown
 
 
@@ -21,6 +21,13 @@ def _operands(op: Op, places: Iterable[int]) -> list[Tensor]:
     if not tensors:
         raise Unknown
     return tensors
+
+
+def _is_fraction(op: Op, place: int) -> bool:
+    try:
+        return type(op.value(place)) is float
+    except Unknown:
+        return False
 
 
 def _pointwise(
@@ -44,9 +51,8 @@ def _pointwise(
             return result.size
         operands = _operands(op, places[1:] if result == "values" else places)
         dtype = meet(operands)
-        if result == "float" and dtype is not None and not dtype.floats:
-            dtype = FP32
-        return size(dtype)
+        divided = result == "float" or any(_is_fraction(op, place) for place in places)
+        return size(FP32 if divided and dtype is not None and not dtype.floats else dtype)
 
     return Formula(
         lambda op: each * count(op), lambda op: read(op, *places) + count(op) * written(op)
@@ -61,8 +67,11 @@ def _both(each: int, *places: int, result: Dtype | str = "meet") -> tuple[Formul
     )
 
 
-def _list_of(each: int, lists: int) -> tuple[Formula, Formula]:
-    """The same for lists of tensors, of which the first says how many elements there are."""
+def _list_of(each: int, lists: int) -> Formula:
+    """The same for lists of tensors, of which the first says how many elements there are.
+
+    Whether the result is new or in its place, as much is written.
+    """
 
     def flops(op: Op) -> int:
         return each * sum(tensor.count for tensor in op.tensors(0))
@@ -73,7 +82,7 @@ def _list_of(each: int, lists: int) -> tuple[Formula, Formula]:
             moved += read(op, place) if place and op.optional(place) else _list_bytes(op, place)
         return moved
 
-    return Formula(flops, bytes_), Formula(flops, bytes_)
+    return Formula(flops, bytes_)
 
 
 def _list_bytes(op: Op, place: int) -> int:
@@ -112,9 +121,8 @@ _COMPARED: Final = (
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
 )  # fmt: skip
 _GRADIENTS: Final = (
-    "threshold", "gelu", "sigmoid", "tanh", "silu", "mish", "hardswish", "hardsigmoid",
-    "hardtanh", "leaky_relu", "elu", "softplus", "log_sigmoid", "_prelu_kernel", "softshrink",
-    "hardshrink", "logit", "native_dropout",
+    "threshold", "gelu", "sigmoid", "tanh", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh",
+    "leaky_relu", "softplus", "log_sigmoid", "softshrink", "hardshrink", "logit", "native_dropout",
 )  # fmt: skip
 
 _BY_NAME: Final[Mapping[str, tuple[Formula, Formula]]] = MappingProxyType(
@@ -130,15 +138,22 @@ _BY_NAME: Final[Mapping[str, tuple[Formula, Formula]]] = MappingProxyType(
         **dict.fromkeys(("addcmul", "addcdiv"), _both(2, 0, 1, 2)),
         "lerp": _both(3, 0, 1, 2),
         "masked_fill": (_pointwise(0, 0, 1), _pointwise(0, 0, 1, in_place=True)),
-        **{f"{name}_backward": _both(1, 0, 1) for name in _GRADIENTS},
     }
 )
 """Without namespace; an underscore at its end names the op that changes its first argument."""
 
-_LISTS: Final[Mapping[str, tuple[Formula, Formula]]] = MappingProxyType(
+_UNARY_LISTS: Final = (
+    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
+    "frac", "lgamma", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt",
+    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
+_PAIRED_LISTS: Final = (
+    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max",
+)  # fmt: skip
+_LISTS: Final[Mapping[str, Formula]] = MappingProxyType(
     {
-        **dict.fromkeys((*_FLOATS, *_SAME), _list_of(1, 1)),
-        **dict.fromkeys((*_PAIRS, *_FLOAT_PAIRS, "add", "clamp_min", "clamp_max"), _list_of(1, 2)),
+        **dict.fromkeys(_UNARY_LISTS, _list_of(1, 1)),
+        **dict.fromkeys(_PAIRED_LISTS, _list_of(1, 2)),
         **dict.fromkeys(("addcmul", "addcdiv"), _list_of(2, 3)),
         "lerp": _list_of(3, 3),
     }
@@ -226,19 +241,21 @@ def _cumulated_bytes(op: Op) -> int:
     return source.bytes + source.count * size(op.dtype(2, of))
 
 
+_CUMULATED: Final = Formula(elements(0), _cumulated_bytes)
+
 ELEMENTS: Final = MappingProxyType(
     {
         **{f"aten::{name}": new for name, (new, _) in _BY_NAME.items()},
         **{f"aten::{name}_": changed for name, (_, changed) in _BY_NAME.items()},
-        **{f"aten::_foreach_{name}": new for name, (new, _) in _LISTS.items()},
-        **{f"aten::_foreach_{name}_": changed for name, (_, changed) in _LISTS.items()},
+        **{f"aten::_foreach_{name}": of for name, of in _LISTS.items()},
+        **{f"aten::_foreach_{name}_": of for name, of in _LISTS.items()},
+        **dict.fromkeys((f"aten::{name}_backward" for name in _GRADIENTS), _pointwise(1, 0, 1)),
+        "aten::elu_backward": _pointwise(1, 0, 5),
         "aten::where": _pointwise(0, 0, 1, 2, result="values"),
         "aten::native_dropout": Formula(lambda op: 2 * op.tensor(0).count, _dropout_bytes),
-        "aten::mse_loss": Formula(_loss_flops, _loss_bytes),
-        "aten::l1_loss": Formula(_loss_flops, _loss_bytes),
+        **dict.fromkeys(("aten::mse_loss", "aten::l1_loss"), Formula(_loss_flops, _loss_bytes)),
         "aten::mse_loss_backward": _pointwise(3, 0, 1, 2),
-        "aten::cumsum": Formula(lambda op: op.tensor(0).count, _cumulated_bytes),
-        "aten::cumprod": Formula(lambda op: op.tensor(0).count, _cumulated_bytes),
+        **dict.fromkeys(("aten::cumsum", "aten::cumprod"), _CUMULATED),
         "aten::_foreach_copy_": Formula(lambda _: 0, _list_copy),
         "aten::_foreach_zero_": Formula(lambda _: 0, _list_written),
         "aten::_foreach_norm": Formula(_list_counts(0, 2), _list_norm),

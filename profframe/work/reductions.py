@@ -58,9 +58,12 @@ def _reduced(
         of = source.dtype if isinstance(result, str) else result
         if result == "sum" and of is not None and not of.floats:
             of = INT64
-        if dtype is not None:
-            of = op.dtype(dtype, of)
-        return source.bytes + _left(source.shape, _dims(op, dims)) * size(of) * outputs
+        along, asked = _dims(op, dims), dtype
+        if result == "sum" and len(op.dims) == dims + 1:  # of everything, in another type
+            along, asked = None, dims
+        if asked is not None:
+            of = op.dtype(asked, of)
+        return source.bytes + _left(source.shape, along) * size(of) * outputs
 
     return Formula(elements(0, each), bytes_)
 
@@ -190,18 +193,9 @@ def _resized(each: int) -> Formula:
     )
 
 
-def _gradient_of(image: int, reads: tuple[int, ...]) -> Formula:
-    """The gradient of what comes out is added to where it came from."""
-    return Formula(elements(0), moved(reads, like(image)))
-
-
-def _loss_rows(op: Op) -> int:
-    return op.tensor(1).count
-
-
 def _nll_bytes(op: Op) -> int:
     """One number of each row is read; the result is their mean, or as many as rows."""
-    rows = _loss_rows(op)
+    rows = op.tensor(1).count
     results = 1 if op.value(3) else rows
     return read(op, 1, 2) + (rows + results) * op.tensor(0).size
 
@@ -211,12 +205,17 @@ def _nll_backward_bytes(op: Op) -> int:
     return read(op, 0, 2, 3) + like(1)(op)
 
 
+_SOFTMAX: Final = Formula(elements(0, 5), _softmax_bytes)
+_SOFTMAX_BACKWARD: Final = Formula(elements(1, 4), _softmax_backward_bytes)
+_MAX_POOL_BACKWARD: Final = Formula(elements(0), moved((0, 7), like(1)))
+_NLL: Final = Formula(elements(1), _nll_bytes)
+_NLL_BACKWARD: Final = Formula(elements(2), _nll_backward_bytes)
+
 REDUCTIONS: Final = MappingProxyType(
     {
-        "aten::sum": _reduced(1, dtype=3),
-        "aten::nansum": _reduced(1, dtype=3),
-        "aten::mean": _reduced(1, dtype=3),
-        "aten::prod": _reduced(1, dtype=3),
+        **dict.fromkeys(
+            ("aten::sum", "aten::nansum", "aten::mean", "aten::prod"), _reduced(1, dtype=3)
+        ),
         **dict.fromkeys(("aten::amax", "aten::amin"), _reduced(1, result="same")),
         "aten::logsumexp": _reduced(3, result="same"),
         **dict.fromkeys(("aten::any", "aten::all"), _reduced(1, result=BOOL)),
@@ -226,38 +225,44 @@ REDUCTIONS: Final = MappingProxyType(
         **dict.fromkeys(
             ("aten::std_mean", "aten::var_mean"), _reduced(4, result="same", outputs=2)
         ),
-        "aten::linalg_vector_norm": _reduced(2, dims=2, dtype=4, result="same"),
-        "aten::norm": _reduced(2, dims=2, dtype=4, result="same"),
-        "aten::_softmax": Formula(elements(0, 5), _softmax_bytes),
-        "aten::_log_softmax": Formula(elements(0, 5), _softmax_bytes),
-        "aten::_softmax_backward_data": Formula(elements(1, 4), _softmax_backward_bytes),
-        "aten::_log_softmax_backward_data": Formula(elements(1, 4), _softmax_backward_bytes),
+        **dict.fromkeys(
+            ("aten::linalg_vector_norm", "aten::norm"),
+            _reduced(2, dims=2, dtype=4, result="same"),
+        ),
+        **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _SOFTMAX),
+        **dict.fromkeys(
+            ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"), _SOFTMAX_BACKWARD
+        ),
         "aten::native_layer_norm": _norm(5, (2, 3)),
         "aten::_fused_rms_norm": _norm(3, (2,)),
         "aten::native_group_norm": _norm(5, (1, 2)),
-        "aten::native_batch_norm": _batch_norm(5, 3, 4),
-        "aten::_native_batch_norm_legit": _batch_norm(5, 3, 4),
+        **dict.fromkeys(
+            (
+                "aten::native_batch_norm",
+                "aten::_native_batch_norm_legit",
+                "aten::cudnn_batch_norm",
+                "aten::miopen_batch_norm",
+            ),
+            _batch_norm(5, 3, 4),
+        ),
         "aten::_native_batch_norm_legit_no_training": _batch_norm(False, 3, 4),
-        "aten::cudnn_batch_norm": _batch_norm(5, 3, 4),
-        "aten::miopen_batch_norm": _batch_norm(5, 3, 4),
         "aten::native_layer_norm_backward": _norm_backward(9, 1, 5, 7, 0, 1, 3, 4, 5, 6),
         "aten::_fused_rms_norm_backward": _norm_backward(7, 1, 4, 5, 0, 1, 3, 4),
         "aten::native_group_norm_backward": _norm_backward(9, 1, 4, 9, 0, 1, 2, 3, 4),
         "aten::native_batch_norm_backward": _norm_backward(9, 1, 2, 9, 0, 1, 2, 3, 4, 5, 6),
-        "aten::cudnn_batch_norm_backward": _norm_backward(9, 0, 2, None, 0, 1, 2, 3, 4, 5, 6, 8),
-        "aten::miopen_batch_norm_backward": _norm_backward(9, 0, 2, None, 0, 1, 2, 3, 4, 5, 6),
+        **dict.fromkeys(
+            ("aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"),
+            _norm_backward(9, 0, 2, None, 0, 1, 2, 3, 4, 5, 6),
+        ),
         "aten::max_pool2d_with_indices": _pool(2, INT64.size),
         "aten::max_pool3d_with_indices": _pool(3, INT64.size),
         "aten::avg_pool2d": _pool(2, 0),
         "aten::avg_pool3d": _pool(3, 0),
-        "aten::max_pool2d_with_indices_backward": _gradient_of(1, (0, 7)),
-        "aten::max_pool3d_with_indices_backward": _gradient_of(1, (0, 7)),
-        **{f"aten::upsample_nearest{n}d": _resized(0) for n in (1, 2, 3)},
+        **{f"aten::max_pool{n}d_with_indices_backward": _MAX_POOL_BACKWARD for n in (2, 3)},
+        **dict.fromkeys((f"aten::upsample_nearest{n}d" for n in (1, 2, 3)), _resized(0)),
         "aten::upsample_bilinear2d": _resized(7),
-        "aten::nll_loss_forward": Formula(_loss_rows, _nll_bytes),
-        "aten::nll_loss2d_forward": Formula(_loss_rows, _nll_bytes),
-        "aten::nll_loss_backward": Formula(lambda op: op.tensor(2).count, _nll_backward_bytes),
-        "aten::nll_loss2d_backward": Formula(lambda op: op.tensor(2).count, _nll_backward_bytes),
+        **{f"aten::nll_loss{n}_forward": _NLL for n in ("", "2d")},
+        **{f"aten::nll_loss{n}_backward": _NLL_BACKWARD for n in ("", "2d")},
     }
 )
 """Name of the op -> its formula.
