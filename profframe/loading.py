@@ -6,13 +6,12 @@ import glob
 import hashlib
 import json
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,6 +20,7 @@ from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, 
 from profframe.facts import add_facts
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
+from profframe.naming import Named, cycles, named
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
 from profframe.selection import check_compat
@@ -35,36 +35,16 @@ if TYPE_CHECKING:
 Source = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
-_RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
-_SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db))+\Z")
-
 
 @dataclass(frozen=True, slots=True)
-class _Named:
-    """One trace with its name."""
-
-    path: Path | str
-    raw: RawTrace
-    run: str
-    rank: int
-    rank_source: str
-
-    @property
-    def start_ns(self) -> int:
-        """Start, for the order of the cycles of one run."""
-        start: int | None = self.raw.tables["traces"]["start_ns"][0].as_py()
-        return start or 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
+class Facts:
     """What the facts of a trace depend on, besides its source."""
 
-    kinds: Sequence[Rule] | None
-    compat: str | None
-    fx_metadata: Registry | None
-    formulas: Mapping[str, Formula | None] | None
-    devices: Mapping[str, Any] | None
+    kinds: Sequence[Rule] | None = None
+    compat: str | None = None
+    fx_metadata: Registry | None = None
+    formulas: Mapping[str, Formula | None] | None = None
+    devices: Mapping[str, Any] | None = None
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with them."""
@@ -172,9 +152,9 @@ def load(
             )
         metadata = live.fx_metadata() if fx_metadata is None else fx_metadata
         return Trace.from_tables(
-            _live(source, run, rank, _Facts(kinds, compat, metadata, formulas, known))
+            _live(source, run, rank, Facts(kinds, compat, metadata, formulas, known))
         )
-    facts = _Facts(kinds, compat, fx_metadata, formulas, known)
+    facts = Facts(kinds, compat, fx_metadata, formulas, known)
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, facts)
@@ -191,6 +171,42 @@ def load(
         except OSError:  # another process was faster
             shutil.rmtree(store_as)
     return Trace.from_store(kept)
+
+
+def read_named(
+    path: Path,
+    run: str | None = None,
+    rank: int | None = None,
+    facts: Facts | None = None,
+    progress: Progress | None = None,
+) -> Named:
+    """Read one file as `load` does, with its facts and its name, for `write_named`.
+
+    Raises
+    ------
+    NotATraceError
+        When it is not a trace.
+    SourceError
+        When it cannot be read.
+    """
+    return named(path, (facts or Facts()).add(read(path, progress)), run, rank)
+
+
+def write_named(trace: Named, path: Source, *, replace: bool = True) -> bool:
+    """Write it into a store; what `Trace.to_parquet` writes of it.
+
+    Returns
+    -------
+    bool
+        False if the store has one of that run and rank, and that is not to be replaced.
+
+    Raises
+    ------
+    StoreError
+        When it cannot be written; what was in the store is still there.
+    """
+    put = store.write if replace else store.add
+    return put(_concatenate([trace], []), path) is not False
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:
@@ -234,7 +250,7 @@ def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -
     return trace
 
 
-def _live(source: object, run: str | None, rank: int | None, facts: _Facts) -> dict[str, pa.Table]:
+def _live(source: object, run: str | None, rank: int | None, facts: Facts) -> dict[str, pa.Table]:
     """Tables of a live profile; its rank is that of this process in the job, if it is in one."""
     raw = facts.add(live.read(source))
     rank_source = "argument"
@@ -242,8 +258,8 @@ def _live(source: object, run: str | None, rank: int | None, facts: _Facts) -> d
         in_job = raw.header.rank
         rank = 0 if in_job is None else in_job
         rank_source = "assumed" if in_job is None else raw.header.rank_source
-    named = _Named(live.describe(source), raw, run or "live", rank, rank_source)
-    return _concatenate([named], [])
+    profile = Named(live.describe(source), raw, run or "live", rank, rank_source)
+    return _concatenate([profile], [])
 
 
 def _listed(source: object) -> list[Source]:
@@ -259,7 +275,7 @@ def _listed(source: object) -> list[Source]:
     return list(several)
 
 
-def _refuse_names(run: str | None, rank: int | None, facts: _Facts) -> None:
+def _refuse_names(run: str | None, rank: int | None, facts: Facts) -> None:
     if facts.kinds is not None:
         raise ParameterError("kinds are found when a trace is loaded; a store has them already")
     if facts.fx_metadata is not None:
@@ -294,7 +310,7 @@ class _Found:
 
 def _find(sources: Iterable[Source]) -> _Found:
     paths: list[Path] = []
-    named: set[Path] = set()
+    given: set[Path] = set()
     for source in sources:
         path = Path(source)
         if store.is_store(path):
@@ -308,7 +324,7 @@ def _find(sources: Iterable[Source]) -> _Found:
                 )
             paths += inside
         elif path.exists():
-            named.add(path)
+            given.add(path)
             paths.append(path)
         elif glob.has_magic(str(path)):
             names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
@@ -321,20 +337,20 @@ def _find(sources: Iterable[Source]) -> _Found:
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
-    return _Found(unique, frozenset(unique) - named)
+    return _Found(unique, frozenset(unique) - given)
 
 
 def _tables(
     found: _Found,
     run: str | None,
     rank: int | None,
-    facts: _Facts,
+    facts: Facts,
     *,
     progress: Progress | None,
 ) -> dict[str, pa.Table]:
     """Read, add facts, name, and put together."""
     total = _Total(found.paths, progress)
-    traces: list[_Named] = []
+    traces: list[Named] = []
     skipped: list[str] = []
     for path in found.paths:
         try:
@@ -344,10 +360,10 @@ def _tables(
                 raise
             skipped.append(str(error))
             continue
-        traces.append(_name(path, facts.add(raw), run, rank))
+        traces.append(named(path, facts.add(raw), run, rank))
     if not traces:
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {skipped[0]}")
-    return _concatenate(_cycles(traces), skipped)
+    return _concatenate(cycles(traces), skipped)
 
 
 class _Total:
@@ -369,60 +385,7 @@ class _Total:
         return lambda done, _: progress(self._before[path] + done, self._all)
 
 
-def _name(path: Path, raw: RawTrace, run: str | None, rank: int | None) -> _Named:
-    """Run and rank: the argument, else what the trace says, else what its path says."""
-    file, folder, above = path.name, *_folders(path)
-    in_file, in_folder = _RANK.search(file), _RANK.search(folder)
-    if rank is not None:
-        rank_source = "argument"
-    elif raw.header.rank is not None:
-        rank, rank_source = raw.header.rank, raw.header.rank_source
-    elif found := in_file or in_folder:
-        rank, rank_source = int(found.group(1)), "path"
-    else:
-        rank, rank_source = 0, "assumed"
-    if run is None:
-        is_rank_folder = in_folder is not None and in_folder.group() == folder
-        named = above if is_rank_folder else folder
-        run = named if rank_source != "assumed" and named else _SUFFIX.sub("", file)
-    return _Named(path, raw, run or file, rank, rank_source)
-
-
-def _folders(path: Path) -> tuple[str, str]:
-    parent = path.absolute().parent
-    return parent.name, parent.parent.name
-
-
-def _cycles(traces: Sequence[_Named]) -> list[_Named]:
-    """Traces that share run and rank are cycles of one run: by start, the later are .1, .2."""
-    taken = {(t.run, t.rank) for t in traces}
-    groups: dict[tuple[str, int], list[_Named]] = {}
-    for trace in traces:
-        groups.setdefault((trace.run, trace.rank), []).append(trace)
-    named: list[_Named] = []
-    for (run, rank), cycles in groups.items():
-        number = 0
-        first, *later = sorted(cycles, key=lambda t: t.start_ns)
-        named.append(first)
-        for cycle in later:
-            number += 1
-            while (f"{run}.{number}", rank) in taken:
-                number += 1
-            taken.add((f"{run}.{number}", rank))
-            named.append(_renamed(cycle, f"{run}.{number}"))
-    return named
-
-
-def _renamed(trace: _Named, run: str) -> _Named:
-    events = trace.raw.tables["events"].num_rows
-    detail = f"{trace.path} is run {trace.run!r}, rank {trace.rank} too"
-    note = schema.quality_rows(("same_run_and_rank", events, detail, None))
-    joined = pa.concat_tables([trace.raw.tables["quality"], note])
-    raw = replace(trace.raw, tables={**trace.raw.tables, "quality": joined})
-    return replace(trace, raw=raw, run=run)
-
-
-def _concatenate(traces: Sequence[_Named], skipped: Sequence[str]) -> dict[str, pa.Table]:
+def _concatenate(traces: Sequence[Named], skipped: Sequence[str]) -> dict[str, pa.Table]:
     """The tables of all traces; what a directory held besides is listed with the first."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
@@ -445,7 +408,7 @@ class _Cache:
         self._directory = directory
 
     def store_of(
-        self, paths: Sequence[Path], run: str | None, rank: int | None, facts: _Facts
+        self, paths: Sequence[Path], run: str | None, rank: int | None, facts: Facts
     ) -> Path:
         """Where the store for these files is, or is to be."""
         key = hashlib.blake2b(digest_size=16)

@@ -28,6 +28,7 @@ ROOMS = (
     "critical_path",
     "export",
     "trace",
+    "naming",
     "loading",
     "comparing",
     "capture",

@@ -1,0 +1,87 @@
+"""Which run and which rank a trace is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from profframe import schema
+from profframe.readers import RawTrace
+
+_RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
+_SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db))+\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One trace with its name."""
+
+    path: Path | str
+    raw: RawTrace
+    run: str
+    rank: int
+    rank_source: str
+
+    @property
+    def start_ns(self) -> int:
+        """Start, for the order of the cycles of one run."""
+        start: int | None = self.raw.tables["traces"]["start_ns"][0].as_py()
+        return start or 0
+
+    def renamed(self, run: str) -> Named:
+        """The same trace as a later cycle, with a run of its own; ``quality`` says so."""
+        events = self.raw.tables["events"].num_rows
+        detail = f"{self.path} is run {self.run!r}, rank {self.rank} too"
+        note = schema.quality_rows(("same_run_and_rank", events, detail, None))
+        joined = pa.concat_tables([self.raw.tables["quality"], note])
+        raw = replace(self.raw, tables={**self.raw.tables, "quality": joined})
+        return replace(self, raw=raw, run=run)
+
+
+def named(path: Path, raw: RawTrace, run: str | None = None, rank: int | None = None) -> Named:
+    """Run and rank: what is given, else what the trace says, else what its path says."""
+    file, folder, above = path.name, *_folders(path)
+    in_file, in_folder = _RANK.search(file), _RANK.search(folder)
+    if rank is not None:
+        rank_source = "argument"
+    elif raw.header.rank is not None:
+        rank, rank_source = raw.header.rank, raw.header.rank_source
+    elif found := in_file or in_folder:
+        rank, rank_source = int(found.group(1)), "path"
+    else:
+        rank, rank_source = 0, "assumed"
+    if run is None:
+        is_rank_folder = in_folder is not None and in_folder.group() == folder
+        called = above if is_rank_folder else folder
+        run = called if rank_source != "assumed" and called else _SUFFIX.sub("", file)
+    return Named(path, raw, run or file, rank, rank_source)
+
+
+def _folders(path: Path) -> tuple[str, str]:
+    parent = path.absolute().parent
+    return parent.name, parent.parent.name
+
+
+def cycles(traces: Sequence[Named]) -> list[Named]:
+    """Traces that share run and rank are cycles of one run: by start, the later are .1, .2."""
+    taken = {(t.run, t.rank) for t in traces}
+    groups: dict[tuple[str, int], list[Named]] = {}
+    for trace in traces:
+        groups.setdefault((trace.run, trace.rank), []).append(trace)
+    renamed: list[Named] = []
+    for (run, rank), of_run in groups.items():
+        number = 0
+        first, *later = sorted(of_run, key=lambda t: t.start_ns)
+        renamed.append(first)
+        for cycle in later:
+            number += 1
+            while (f"{run}.{number}", rank) in taken:
+                number += 1
+            taken.add((f"{run}.{number}", rank))
+            renamed.append(cycle.renamed(f"{run}.{number}"))
+    return renamed
