@@ -6,7 +6,7 @@ import math
 from types import MappingProxyType
 from typing import Final
 
-from profframe.work.dtypes import Dtype
+from profframe.work.dtypes import INT32, Dtype
 from profframe.work.formulas import Count, Formula, broadcast, meet, read, size
 from profframe.work.ops import Op, Shape, Tensor, Unknown
 
@@ -33,13 +33,15 @@ def _flops(first: int, second: int, *, ndim: int | None = None) -> Count:
     return count
 
 
-def _bytes(first: int, second: int, *added: int, dtype: int | None = None) -> Count:
+def _bytes(
+    first: int, second: int, *added: int, dtype: int | None = None, result: Dtype | None = None
+) -> Count:
     """Both factors and what is added are read; the product has their type, unless one is asked."""
 
     def count(op: Op) -> int:
         factors = op.tensor(first), op.tensor(second)
         shape, _ = _product(factors[0].shape, factors[1].shape)
-        of = meet(factors)
+        of = result or meet(factors)
         if dtype is not None:
             of = op.dtype(dtype, of)
         return read(op, first, second, *added) + math.prod(shape) * size(of)
@@ -140,7 +142,7 @@ _LINEAR_BACKWARD: Final = Formula(_linear_backward_flops, _linear_backward_bytes
 MATRICES: Final = MappingProxyType(
     {
         "aten::mm": _MM,
-        "aten::_int_mm": _MM,
+        "aten::_int_mm": Formula(_flops(0, 1, ndim=2), _bytes(0, 1, result=INT32)),
         "aten::addmm": _ADDMM,
         "aten::addmm_": _ADDMM,
         "aten::_addmm_activation": _ADDMM,

@@ -33,6 +33,10 @@ def truth(*shape: int) -> Argument:
     return list(shape), "bool", ""
 
 
+def byte(*shape: int) -> Argument:
+    return list(shape), "signed char", ""
+
+
 def fp8(*shape: int) -> Argument:
     return list(shape), "c10::Float8_e4m3fn", ""
 
@@ -74,6 +78,7 @@ GONE = {
 CASES: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
     # Products: 2 m n k.
     ("mm", (f(4, 5), f(5, 3)), 120, 4 * (20 + 15 + 12)),
+    ("_int_mm", (byte(4, 5), byte(5, 3)), 120, 20 + 15 + 4 * 12),
     ("addmm", (h(3), h(4, 5), h(5, 3), v(1), v(1)), 120, 2 * (3 + 20 + 15 + 12)),
     ("bmm", (f(2, 4, 5), f(2, 5, 3)), 240, 4 * (40 + 30 + 24)),
     ("baddbmm", (f(2, 4, 3), f(2, 4, 5), f(2, 5, 3), v(1), v(1)), 240, 4 * (24 + 40 + 30 + 24)),
