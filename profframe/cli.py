@@ -420,6 +420,35 @@ def roofline(
 
 
 @verbs.command()
+@click.argument("source", metavar="IN")
+@click.argument("output", metavar="OUT", type=Path)
+@click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@click.option("--run", help="Which run, where there are several.")
+@click.option("--rank", type=int, help="Which rank, where there are several.")
+def augment(
+    source: str, output: Path, devices: Path | None, run: str | None, rank: int | None
+) -> None:
+    """Write a trace again, with FLOPs, bytes and achieved percentages for Perfetto to show.
+
+    They are arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
+    achieved_bandwidth_pct.
+    """
+    trace = _load((source,))
+    try:
+        trace = trace.filter(runs=run, ranks=rank)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{source}: {error}") from None
+    trace = trace if devices is None else trace.with_devices(devices)
+    trace.augment(output)
+    counts = trace.sql(
+        "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS known, count(*) AS kernels"
+        " FROM events WHERE kind = 'kernel'"
+    )
+    known, kernels = counts.row(0)
+    click.echo(f"{visible(str(output))}: work known of {known:,} of {kernels:,} kernels", err=True)
+
+
+@verbs.command()
 @_sources
 def info(sources: tuple[str, ...]) -> None:
     """Show what is inside.

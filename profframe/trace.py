@@ -610,6 +610,36 @@ class Trace(Questions):
             else:
                 chrome.write(connection, path, whole, marked)
 
+    def augment(self, path: str | PathLike[str]) -> None:
+        """Write a Chrome trace with the work of ops and kernels among their arguments.
+
+        Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
+        kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
+        ``achieved_bandwidth_pct``, percent of the peaks that `roofline` takes. All else stays as
+        `export_chrome_trace` writes it. A trace can be augmented again.
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+
+        Raises
+        ------
+        ParameterError
+            There are several (run, rank): a file holds one.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import chrome
+        from profframe.export.augment import augment
+
+        whole = self._selection == self._selection.of_traces()
+        with self._connection() as connection:
+            chrome.the_trace(connection)
+            augment(connection)
+            chrome.write(connection, path, whole)
+
     def export_stacks(self, path: str | PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write stacks in the folded form that flame graphs are drawn from, as torch does.
 

@@ -1,0 +1,78 @@
+"""Work of ops and kernels, and how close it came to the device's limits, among their arguments.
+
+The names are those of ``torch._inductor.analysis``. Arguments that have none of them keep their
+text; from others they are taken out first, so that a trace can be augmented again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from profframe.answering import Answer, prepare
+
+_FLOP: Final = "kernel_flop"
+_GB: Final = "kernel_num_gb"
+_FLOP_SHARE: Final = "achieved_flops_pct"
+_BANDWIDTH_SHARE: Final = "achieved_bandwidth_pct"
+_SHARES: Final = f'{{"{_FLOP_SHARE}":null,"{_BANDWIDTH_SHARE}":null}}'
+
+_MEMBERS: Final = f"""
+    SELECT events.event_id, concat(
+        ',"{_FLOP}":' || events.flops,
+        ',"{_GB}":' || (events.bytes * 0.000000001::DECIMAL(10, 9))::VARCHAR,
+        ',"{_FLOP_SHARE}":' || percent(events.flops, limits.peak_flop_per_s, limits.dur_ns),
+        ',"{_BANDWIDTH_SHARE}":' || percent(events.bytes, limits.peak_bytes_per_s, limits.dur_ns)
+    )[2:] AS members
+    FROM events
+    LEFT JOIN kernel_limits('events', 'devices', '') AS limits ON events.event_id = limits.event_id
+    WHERE events.kind IN ('host_op', 'kernel') AND coalesce(events.flops, events.bytes) IS NOT NULL
+    ORDER BY events.event_id"""
+_MACROS: Final = rf"""
+    CREATE TEMP MACRO finite(number) AS CASE WHEN isfinite(number) THEN round(number, 4) END;
+    CREATE TEMP MACRO percent(work, peak, ns) AS finite(work * 1e11 / peak / nullif(ns, 0));
+    CREATE TEMP MACRO has_any(args) AS
+        regexp_matches(args, '"({_FLOP}|{_GB}|{_FLOP_SHARE}|{_BANDWIDTH_SHARE})"');
+    CREATE TEMP MACRO is_nothing(args) AS
+        args IS NULL OR regexp_full_match(args, '\s*\{{\s*\}}\s*');
+    CREATE TEMP MACRO merged(args, members) AS
+        json_merge_patch(json_merge_patch(args, '{_SHARES}'), members)::VARCHAR;
+    CREATE TEMP MACRO with_members(args, members) AS CASE
+        WHEN has_any(args) AND json_valid(args) THEN merged(args, concat('{{', members, '}}'))
+        WHEN members IS NULL THEN args
+        WHEN is_nothing(args) THEN concat('{{', members, '}}')
+        WHEN trim(args, E' \t\r\n')[1] = '{{' AND json_valid(args)
+        THEN concat(trim(args, E' \t\r\n')[:-2], ',', members, '}}')
+        ELSE args END;"""
+_VIEW: Final = """
+    ALTER VIEW events RENAME TO events_as_loaded;
+    CREATE VIEW events AS
+    SELECT events_as_loaded.* REPLACE (with_members(args, members) AS args)
+    FROM events_as_loaded POSITIONAL JOIN _members"""
+
+
+def augment(connection: duckdb.DuckDBPyConnection) -> None:
+    """Put the work of ops and kernels among their arguments.
+
+    Host ops and kernels with known work get ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes),
+    kernels on known devices ``achieved_flops_pct`` and ``achieved_bandwidth_pct``.
+
+    Parameters
+    ----------
+    connection
+        Has the tables of the schema as views, of one (run, rank); its view ``events`` is another
+        one afterwards.
+    """
+    prepare(connection, Answer("augment", _MEMBERS), {})
+    connection.execute(_MACROS)
+    found = connection.sql(_MEMBERS).to_arrow_table()
+    known = found["event_id"].to_numpy()
+    wanted = connection.sql("SELECT event_id FROM events").to_arrow_table()["event_id"].to_numpy()
+    place = np.searchsorted(known, wanted)
+    there = np.append(known, -1)[place] == wanted
+    members = found["members"].take(pa.array(place, pa.int64(), mask=~there))
+    connection.register("_members", pa.table({"members": members}))
+    connection.execute(_VIEW)
