@@ -122,7 +122,7 @@ def runs(call: Callable[[], Any]) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.lists(products(), min_size=1, max_size=4))
 def test_products_forward_and_backward(calls: Sequence[Callable[[], None]]) -> None:
     def run() -> None:
@@ -132,7 +132,7 @@ def test_products_forward_and_backward(calls: Sequence[Callable[[], None]]) -> N
     assert owned_flops(run) == counter_flops(run)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.lists(convolutions(), min_size=1, max_size=4))
 def test_convolutions_forward(calls: Sequence[Callable[[], Any]]) -> None:
     sound = [call for call in calls if runs(call)]
@@ -144,7 +144,7 @@ def test_convolutions_forward(calls: Sequence[Callable[[], Any]]) -> None:
     assert owned_flops(run) == counter_flops(run)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(st.lists(convolutions(groups=1), min_size=1, max_size=4))
 def test_convolutions_backward(calls: Sequence[Callable[[], Any]]) -> None:
     sound = [call for call in calls if runs(call)]
@@ -156,7 +156,7 @@ def test_convolutions_backward(calls: Sequence[Callable[[], Any]]) -> None:
     assert owned_flops(run) == counter_flops(run)
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(convolutions(groups=2))
 def test_the_backward_of_grouped_convolutions_is_twice_the_forward(call: Callable[[], Any]) -> None:
     if runs(call):
@@ -184,7 +184,7 @@ def attentions(draw: Draw, kind: str) -> Callable[[], None]:
     return run
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=8)
 @given(attentions("math"))
 def test_attention_of_products(call: Callable[[], None]) -> None:
     assert owned_flops(call) == counter_flops(call)

@@ -72,3 +72,34 @@ def test_the_op_that_records_a_collective_names_it(tmp_path: Path) -> None:
     args = {"Collective name": "broadcast", "Process Group Name": "0"}
     expected = (None, "broadcast", "0", None, None)
     assert found(tmp_path, "cpu_op", "record_param_comms", args) == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ({"kernel_flop": 4096000, "kernel_num_gb": 0.000000017}, (4096000, 17)),
+        ({"kernel_flop": 4.096e6}, (4096000, None)),
+        ({"kernel_num_gb": "1.5"}, (None, 1_500_000_000)),
+        ({"kernel_flop": 4611686018427387903}, (4611686018427387903, None)),
+        ({"kernel_flop": 0, "kernel_num_gb": 0.0}, (None, None)),
+        ({"kernel_flop": -1, "kernel_num_gb": -0.5}, (None, None)),
+        ({"kernel_flop": 1 << 62, "kernel_num_gb": 1e300}, (None, None)),
+        ({"kernel_flop": "many", "kernel_num_gb": {"a": 1}}, (None, None)),
+        ({"said": '"kernel_flop": 7'}, (None, None)),
+    ],
+)
+@pytest.mark.parametrize(("category", "row"), [("cpu_op", 0), ("kernel", 1)])
+def test_work_that_the_source_says(
+    tmp_path: Path, category: str, row: int, args: dict[str, Any], expected: tuple[object, object]
+) -> None:
+    """Compiled code says it of the op that launches its kernel."""
+    events: list[dict[str, Any]] = [
+        {"ph": "X", "cat": cat, "name": "triton_poi", "pid": 1, "tid": 1, "ts": 0, "dur": 9}
+        | {"args": args if cat == category else {}}
+        for cat in ("cpu_op", "kernel")
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    rows = profframe.load(path).events.select("flops", "bytes").rows()
+    assert rows[row] == expected
+    assert rows[1 - row] == (None, None)

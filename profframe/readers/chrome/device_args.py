@@ -37,10 +37,11 @@ _COLUMNS: Final = f"""
           WHERE json_valid(args))"""  # noqa: S608
 _WORK: Final = """
     SELECT row,
-           CASE WHEN flops > 0 AND flops < 4e18 THEN round(flops)::BIGINT END AS given_flops,
-           CASE WHEN gb > 0 AND gb < 4e9 THEN round(gb * 1e9)::BIGINT END AS given_bytes
-    FROM (SELECT row, try_cast(args->>'$.kernel_flop' AS DOUBLE) AS flops,
-                 try_cast(args->>'$.kernel_num_gb' AS DOUBLE) AS gb
+           CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END
+           AS given_flops,
+           CASE WHEN gb > 0 AND gb < 4e9 THEN round(gb * 1000000000)::BIGINT END AS given_bytes
+    FROM (SELECT row, try_cast(args->>'$.kernel_flop' AS DECIMAL(38, 9)) AS flops,
+                 try_cast(args->>'$.kernel_num_gb' AS DECIMAL(28, 9)) AS gb
           FROM device_args WHERE json_valid(args))"""
 _WORK_MARKS: Final = '"kernel_(?:flop|num_gb)"'
 """Members that ops and kernels of compiled code have; 0 is what nobody has counted."""

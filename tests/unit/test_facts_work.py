@@ -1,0 +1,342 @@
+"""Who owns work, and how kernels share it: small programs, worked out by hand, and a plain loop."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from profframe.facts import add_facts
+from profframe.work import Formula
+from tests.builders import Row, event, tables
+
+MM: dict[str, Any] = {"input_dims": "[[4,5],[5,3]]", "input_types": '["float","float"]'}
+"""120 FLOP and 188 bytes."""
+COLUMNS = ["flops", "bytes", "work_id", "work_dtype"]
+LINEAR: dict[str, Any] = {"input_dims": "[[4,5],[3,5],[]]", "input_types": '["float","float",""]'}
+"""As much."""
+
+
+def call(start: int, number: int, **columns: Any) -> dict[str, object]:
+    """A call that launches something."""
+    more: dict[str, Any] = {"category": "cuda_runtime", "correlation": number} | columns
+    return event("cudaLaunchKernel", start, start + 1, **more)
+
+
+def kernel(start: int, end: int | None, number: int | None, **columns: Any) -> dict[str, object]:
+    more: dict[str, Any] = {
+        "category": "kernel",
+        "thread": 9,
+        "correlation": number,
+        "device": 0,
+    } | columns
+    name = str(more.pop("name", "sgemm"))
+    return event(name, start, end, **more)
+
+
+def facts(
+    *events: Row, given: Mapping[int, Mapping[str, int]] | None = None, **options: Any
+) -> list[dict[str, Any]]:
+    """The columns of work of each row; ``given`` is what the source says of some rows."""
+    source = tables(*events)
+    rows = source["events"]
+    for name in ("given_flops", "given_bytes"):
+        if given is not None:
+            values = [given.get(i, {}).get(name) for i in range(rows.num_rows)]
+            rows = rows.append_column(name, [values])
+    found = add_facts({**source, "events": rows}, **options)["events"]
+    of_work: list[dict[str, Any]] = found.select(COLUMNS).to_pylist()
+    return of_work
+
+
+def column(rows: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
+    return [row[name] for row in rows]
+
+
+def test_the_outermost_known_op_owns_what_is_launched_inside_it() -> None:
+    rows = facts(
+        event("model", 0, 100, category="user_annotation"),
+        event("aten::linear", 10, 50, **LINEAR),
+        event("aten::t", 11, 12, input_dims="[[3,5]]"),
+        event("aten::mm", 20, 40, **MM),
+        call(25, 1),
+        event("aten::mm", 60, 80, **MM),
+        call(65, 2),
+        kernel(70, 80, 1),
+        kernel(80, 110, 2),
+        kernel(110, 120, 3),
+    )
+    assert column(rows, "work_id") == [None, 1, 1, 1, 1, 5, 5, 1, 5, None]
+    assert column(rows, "flops") == [None, 120, None, 120, None, 120, None, 120, 120, None]
+    assert column(rows, "bytes") == [None, 188, None, 188, None, 188, None, 188, 188, None]
+    fp32 = "fp32"
+    assert column(rows, "work_dtype") == [
+        None, fp32, None, fp32, None, fp32, None, fp32, fp32, None
+    ]  # fmt: skip
+
+
+def test_kernels_of_one_owner_share_by_duration_and_add_up() -> None:
+    rows = facts(
+        event("aten::mm", 0, 50, **MM),
+        *(call(start, start) for start in (1, 3, 5, 7)),
+        kernel(60, 61, 1),
+        kernel(61, 63, 3),
+        kernel(63, 67, 5),
+        kernel(67, None, 7),
+    )
+    assert column(rows, "flops")[5:] == [17, 34, 69, 0]
+    assert column(rows, "bytes")[5:] == [26, 54, 108, 0]
+    assert column(rows, "work_id")[5:] == [0, 0, 0, 0]
+
+
+def test_without_durations_kernels_share_evenly() -> None:
+    rows = facts(
+        event("aten::mm", 0, 50, **MM),
+        *(call(start, start) for start in (1, 3, 5)),
+        kernel(60, 60, 1),
+        kernel(61, 61, 3),
+        kernel(63, None, 5),
+    )
+    assert column(rows, "flops")[4:] == [40, 40, 40]
+    assert sum(column(rows, "bytes")[4:]) == 188
+
+
+def test_a_graph_launch_has_many_kernels() -> None:
+    rows = facts(
+        event("aten::mm", 0, 50, **MM),
+        call(1, 1),
+        *(kernel(60 + i, 61 + i, 1) for i in range(6)),
+    )
+    assert column(rows, "flops")[2:] == [20] * 6
+
+
+def test_copies_keep_what_was_moved_and_take_no_share() -> None:
+    dims: dict[str, Any] = {
+        "input_dims": "[[4,6],[4,6],[]]",
+        "input_types": '["float","float","Scalar"]',
+    }
+    rows = facts(
+        event("aten::copy_", 0, 50, **dims),
+        *(call(start, start) for start in (1, 3, 5)),
+        kernel(60, 70, 1),
+        kernel(70, 80, 3, name="Memcpy HtoD", category="gpu_memcpy", bytes=96),
+        kernel(80, 90, 5, name="Memset", category="gpu_memset"),
+    )
+    assert column(rows, "flops") == [0, None, None, None, 0, None, None]
+    assert column(rows, "bytes") == [192, None, None, None, 192, 96, None]
+    assert column(rows, "work_id") == [0, 0, 0, 0, 0, None, None]
+    assert column(rows, "work_dtype") == ["fp32", None, None, None, "fp32", None, None]
+
+
+def test_what_the_source_says_goes_before_a_formula() -> None:
+    rows = facts(
+        event("aten::mm", 0, 50, **MM),
+        *(call(start, start) for start in (1, 3, 5)),
+        kernel(60, 70, 1),
+        kernel(70, 80, 3),
+        kernel(80, 90, 5, name="triton_bf16_fused"),
+        event("triton_poi_fused_add", 100, 120),
+        call(101, 7),
+        kernel(130, 140, 7),
+        kernel(150, 160, 99, name="triton_bf16_fused"),
+        kernel(160, 170, 98),
+        given={
+            5: {"given_flops": 100},
+            7: {"given_flops": 30, "given_bytes": 8},
+            9: {"given_bytes": 5},
+            10: {"given_flops": 3},
+        },
+    )
+    assert column(rows, "flops") == [120, None, None, None, 10, 100, 10, 30, None, 30, 3, None]
+    assert column(rows, "bytes") == [188, None, None, None, 62, 63, 63, 8, None, 5, None, None]
+    assert column(rows, "work_id") == [0, 0, 0, 0, 0, 0, 0, 7, 7, 7, None, None]
+    assert column(rows, "work_dtype")[9:] == ["fp32", "bf16", None]
+
+
+def test_kernels_of_fp32_may_compute_in_tf32() -> None:
+    half: dict[str, Any] = {
+        "input_dims": "[[4,5],[5,3]]",
+        "input_types": '["c10::Half","c10::Half"]',
+    }
+    rows = facts(
+        event("aten::mm", 0, 10, **MM),
+        call(1, 1),
+        event("aten::mm", 20, 30, **MM),
+        call(21, 2),
+        event("aten::mm", 40, 50, **half),
+        call(41, 3),
+        kernel(60, 61, 1, name="sm80_xmma_gemm_f32f32_TF32f32"),
+        kernel(61, 62, 2, name="ampere_sgemm_64x64_tn"),
+        kernel(62, 63, 3, name="cutlass_80_tensorop_f16_s16816gemm"),
+    )
+    assert column(rows, "work_dtype")[6:] == ["tf32", "fp32", "fp16"]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("multi_tensor_apply_kernel<..., float, ...>", 4),
+        ("CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 2>", 2),
+        ("multi_tensor_apply_kernel<..., c10::BFloat16>", 2),
+        ("multi_tensor_apply_kernel<..., double>", 8),
+        ("some_kernel", 4),
+    ],
+)
+def test_tensors_in_lists_have_the_type_that_the_kernel_is_called_by(name: str, size: int) -> None:
+    dims: dict[str, Any] = {
+        "input_dims": "[[[4,6],[3]],[]]",
+        "input_types": '["TensorList","Scalar"]',
+    }
+    rows = facts(
+        event("aten::_foreach_mul_", 0, 10, **dims), call(1, 1), kernel(20, 30, 1, name=name)
+    )
+    assert column(rows, "flops") == [27, None, 27]
+    assert column(rows, "bytes") == [54 * size, None, 54 * size]
+
+
+def test_ops_elsewhere() -> None:
+    """Op that does not nest; kernel whose op the External id names; two threads; no kernels."""
+    rows = facts(
+        event("aten::mm", 0, 50, is_async=True, external_id=7, **MM),
+        event("aten::mm", 10, 20, thread=1, external_id=8, **MM),
+        kernel(60, 70, None, external_id=7),
+        kernel(70, 80, None, external_id=8),
+        kernel(80, 90, None, external_id=6),
+    )
+    assert column(rows, "work_id") == [0, 1, 0, 1, None]
+    assert column(rows, "flops") == [120, 120, 120, 120, None]
+
+
+def test_duplicates_count_once() -> None:
+    rows = facts(
+        event("aten::mm", 0, 50, **MM),
+        event("aten::mm", 1, 40, **MM),
+        call(2, 1),
+        kernel(60, 70, 1),
+    )
+    assert column(rows, "work_id") == [0, 0, 0, 0]
+    assert column(rows, "flops") == [120, 120, None, 120]
+
+
+def test_nothing_is_known_where_nothing_was_recorded() -> None:
+    assert facts() == []
+    rows = facts(event("aten::mm", 0, 1), event(None, 2, None), event("aten::mm", None, None, **MM))
+    assert column(rows, "flops") == [None, None, 120]
+    hostile = ["'; DROP TABLE events; --", "<b>&amp;", "\x00\x1b[31m", '"', "aten::mm\n"]
+    assert {row["flops"] for row in facts(*(event(n, 0, 1, **MM) for n in hostile))} == {None}
+
+
+def test_inputs_in_one_text() -> None:
+    """As Ascend writes them."""
+    dims: dict[str, Any] = {
+        "input_dims": "4,5;\r\n3,5;\r\n3",
+        "input_types": "float;\r\nfloat;\r\nfloat",
+    }
+    (row,) = facts(event("aten::linear", 0, 1, **dims))
+    assert (row["flops"], row["bytes"], row["work_dtype"]) == (120, 4 * (20 + 15 + 3 + 12), "fp32")
+
+
+def test_huge_work_is_shared_exactly() -> None:
+    work = (1 << 62) - 5
+    rows = facts(
+        event("my::op", 0, 50, input_dims="[[1]]"),
+        *(call(start, start) for start in (1, 3, 5)),
+        kernel(60, 60 + (1 << 50), 1),
+        kernel(61, 61 + (1 << 51), 3),
+        kernel(63, 64, 5),
+        formulas={"my::op": Formula(lambda _: work)},
+    )
+    shares = column(rows, "flops")[4:]
+    assert sum(shares) == work
+    assert shares[2] < 1 << 12
+    assert abs(2 * shares[0] - shares[1]) < 1 << 12
+
+
+def test_formulas_of_a_user() -> None:
+    rows = facts(
+        event("my::op", 0, 50, input_dims="[[3]]"),
+        event("aten::mm", 1, 2, **MM),
+        event("aten::mm", 60, 70, **MM),
+        event("aten::addmm", 80, 90, **MM),
+        formulas={
+            "my::op": Formula(lambda op: 5 * op.tensor(0).count),
+            "aten::mm": None,
+            "aten::addmm": Formula(lambda _: 1 // 0),
+        },
+    )
+    assert column(rows, "flops") == [15, None, None, None]
+    assert column(rows, "work_id") == [0, 0, None, None]
+
+
+# A plain loop.
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[dict[str, object]]:
+    """Ops in ops, on two threads, with launches of any number of kernels."""
+    events: list[dict[str, object]] = []
+    number = 0
+    for thread in range(2):
+        at = 0
+        for _ in range(draw(st.integers(0, 4))):
+            depth = draw(st.integers(1, 4))
+            for level in range(depth):
+                name = draw(st.sampled_from(("aten::mm", "aten::linear", "aten::t", "other")))
+                inputs = {"aten::mm": MM, "aten::linear": LINEAR}.get(name, {})
+                inputs = inputs if draw(st.booleans()) else {}
+                events.append(event(name, at + level, at + 50 - level, thread=thread, **inputs))
+            for launch in range(draw(st.integers(0, 3))):
+                number += 1
+                events.append(call(at + 10 + 2 * launch, number, thread=thread))
+                for _ in range(draw(st.integers(0, 3))):
+                    dur = draw(st.integers(0, 20))
+                    events.append(kernel(at + 60, at + 60 + dur, number))
+            at += draw(st.integers(60, 70))
+    return draw(st.permutations(events))
+
+
+def known(name: object, row: Row) -> bool:
+    return name in {"aten::mm", "aten::linear"} and "input_dims" in row
+
+
+def owner_of(events: Sequence[Row], at: int, row: Row) -> int | None:
+    """The known op that starts first of those around a moment of the row's thread."""
+    ops: Sequence[Mapping[str, Any]] = events
+    around = [
+        (op["start_ns"], i)
+        for i, op in enumerate(ops)
+        if known(op["name"], op)
+        and op["thread"] == row["thread"]
+        and op["start_ns"] <= at < op["start_ns"] + op["dur_ns"]
+    ]
+    return min(around)[1] if around else None
+
+
+def expected_owners(events: Sequence[Row]) -> Iterator[int | None]:
+    calls = {row["correlation"]: row for row in events if row["category"] == "cuda_runtime"}
+    for row in events:
+        place = calls[row["correlation"]] if row["category"] == "kernel" else row
+        yield owner_of(events, place["start_ns"], place)  # type: ignore[arg-type]
+
+
+@given(programs())
+def test_owners_and_sums_are_those_of_a_plain_loop(events: list[dict[str, object]]) -> None:
+    rows = facts(*events)
+    assert column(rows, "work_id") == list(expected_owners(events))
+    total: dict[int, int] = defaultdict(int)
+    for row, source in zip(rows, events, strict=True):
+        if source["category"] == "kernel" and row["work_id"] is not None:
+            total[row["work_id"]] += row["flops"]
+            weights = [
+                s["dur_ns"]
+                for s, r in zip(events, rows, strict=True)
+                if s["category"] == "kernel" and r["work_id"] == row["work_id"]
+            ]
+            whole = sum(weights) or len(weights)  # type: ignore[arg-type]
+            weight = source["dur_ns"] if sum(weights) else 1  # type: ignore[arg-type]
+            assert abs(row["flops"] - 120 * weight / whole) < 1  # type: ignore[operator]
+    assert all(total[owner] == rows[owner]["flops"] == 120 for owner in total)
