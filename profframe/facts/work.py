@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,21 @@ from profframe.facts.columns import (
 )
 from profframe.intervals import Ints, Mask
 from profframe.work import FORMULAS, Formula, Op, count
-from profframe.work.dtypes import BF16, FP8, FP16, FP32, FP64, INT8, Dtype
+from profframe.work.dtypes import (
+    BF16,
+    BOOL,
+    COMPLEX128,
+    FP8,
+    FP16,
+    FP32,
+    FP64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    UINT8,
+    Dtype,
+)
 from profframe.work.ops import parsed
 
 _INPUTS: Final = ("input_dims", "input_types", "input_strides", "concrete_inputs")
@@ -35,13 +50,24 @@ _NAMED: Final = tuple(
     for pattern, dtype in (
         (r"fp8|float8|e4m3|e5m2", FP8),
         (r"bf16|bfloat16|nv_bfloat", BF16),
-        (r"fp16|f16|half|hgemm|h16816|OpaqueType<2", FP16),
-        (r"double|fp64|f64|dgemm|OpaqueType<8", FP64),
-        (r"fp32|f32|float|sgemm|OpaqueType<4", FP32),
+        (r"fp16|f16|half|hgemm|h16816", FP16),
+        (r"double|fp64|f64|dgemm", FP64),
+        (r"fp32|f32|float|sgemm", FP32),
         (r"int8|s8", INT8),
     )
 )
 """Data types by what kernels are called; the first that fits counts."""
+_ELEMENT: Final = re.compile(
+    r"OpaqueType<(?:1|2|4|8|16)u?>|BFloat16|Half|Float8|\b(?:double|float|long|int|short|bool|char)\b"
+)
+_ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
+    {
+        "OpaqueType<1": UINT8, "OpaqueType<2": BF16, "OpaqueType<4": FP32, "OpaqueType<8": FP64,
+        "OpaqueType<16": COMPLEX128, "BFloat16": BF16, "Half": FP16, "Float8": FP8, "double": FP64,
+        "float": FP32, "long": INT64, "int": INT32, "short": INT16, "bool": BOOL, "char": UINT8,
+    }
+)  # fmt: skip
+"""Type of the elements that a kernel is made for: the first word of these in its name."""
 _UNKNOWN: Final = -1
 _LARGEST: Final = 1 << 62
 
@@ -171,30 +197,33 @@ def _types_of_lists(events: pa.Table, rows: Ints) -> tuple[Ints, list[Dtype]]:
     No profiler records it. Where no kernel tells they are taken to be fp32, as parameters and
     states of optimisers are.
     """
-    dtypes = [FP32, *(dtype for _, dtype in _NAMED)]
+    dtypes = [FP32, *_ELEMENTS.values()]
     found = np.full(events.num_rows, _UNKNOWN, np.int64)
     found[rows] = 0
     if rows.size:
         kernels = np.flatnonzero(is_kind(events, ("kernel",)))
         op = numbers(events, "op_id", missing=-1)[kernels]
-        kernels, op = kernels[op >= 0], op[op >= 0]
-        of_list = found[op] >= 0
-        kernels, op = kernels[of_list], op[of_list]
-        named = _of_names(events, kernels)
-        found[op[named >= 0]] = 1 + named[named >= 0]
+        of_list = (op >= 0) & (found[op] >= 0)
+        named = 1 + _by_name(events, kernels[of_list], _element)
+        found[op[of_list][named > 0]] = named[named > 0]
     return found, dtypes
 
 
-def _of_names(events: pa.Table, rows: Ints) -> Ints:
-    """Place in `_NAMED` of what the names of these rows say, or -1; once for each name."""
+def _element(name: str) -> int:
+    word = _ELEMENT.search(name)
+    return list(_ELEMENTS).index(word[0].rstrip("u>")) if word else _UNKNOWN
+
+
+def _named(name: str) -> int:
+    return next((i for i, (word, _) in enumerate(_NAMED) if word.search(name)), _UNKNOWN)
+
+
+def _by_name(events: pa.Table, rows: Ints, find: Callable[[str], int]) -> Ints:
+    """What a function finds in the name of each of the rows; once for each name, -1 for none."""
     codes, texts = coded(events, "name")
     used, which = np.unique(codes[rows], return_inverse=True)
     names = texts.take(pa.array(used, mask=used < 0)).to_pylist()
-    places = [
-        next((i for i, (word, _) in enumerate(_NAMED) if name and word.search(name)), _UNKNOWN)
-        for name in names
-    ]
-    return np.array(places, np.int64)[which]
+    return np.array([find(name) if name else _UNKNOWN for name in names], np.int64)[which]
 
 
 def _owners(events: pa.Table, known: Mask) -> Ints:
@@ -292,7 +321,7 @@ def _dtypes(
     of = np.append(counted.dtype, _UNKNOWN)[owner[kernels]]
     without = np.flatnonzero(of < 0)
     named = np.array([*(place[dtype.word] for _, dtype in _NAMED), _UNKNOWN], np.int64)
-    of[without] = named[_of_names(events, kernels[without])]
+    of[without] = named[_by_name(events, kernels[without], _named)]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
     said = (of == place["fp32"]) & is_tf32[names[kernels]]
