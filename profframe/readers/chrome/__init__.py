@@ -23,7 +23,6 @@ from profframe.errors import NotATraceError
 from profframe.readers.assembly import assemble
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
-from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
@@ -76,7 +75,7 @@ def read(source: ByteSource) -> RawTrace:
         if own is not None:
             header = _as_exported(header, own)
         raw = assemble(batches, header, quality, dropped, connection)
-        raw = _of_ascend(_of_kineto(with_device_args(raw, connection)))
+        raw = _of_ascend(_of_kineto(raw))
         return raw if own is None else _counted_as_exported(raw, own)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Final
 
 import duckdb
@@ -12,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.rows import GIVEN, RawTrace, replaced, typed
+from profframe.readers.rows import GIVEN, Batch, Table, replaced, typed
 
 _RECORD: Final = "record_param_comms"
 """Host op that says which collective is called."""
@@ -49,9 +48,11 @@ _MARKS: Final = ("bytes", "Collective name", "wait_on_stream")
 """Members that only such arguments have."""
 
 
-def with_device_args(raw: RawTrace, connection: duckdb.DuckDBPyConnection) -> RawTrace:
+def with_device_args(batch: Batch, connection: duckdb.DuckDBPyConnection) -> Batch:
     """Add what is found; few slices have any of it, so only their arguments are parsed again."""
-    events = raw.tables["events"]
+    if Table.EVENTS not in batch:
+        return batch
+    events = batch[Table.EVENTS]
     wanted = pc.or_(pc.is_valid(events["device"]), _is_record(events["name"]))
     args = events["args"].filter(wanted)
     says = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
@@ -59,7 +60,7 @@ def with_device_args(raw: RawTrace, connection: duckdb.DuckDBPyConnection) -> Ra
     events = _with_said(events, rows.filter(says), _COLUMNS, connection)
     of_work = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
     events = _with_said(events, of_work.to_arrow(), _WORK, connection)
-    return replace(raw, tables={**raw.tables, "events": events})
+    return {**batch, Table.EVENTS: events}
 
 
 def _with_said(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY, batch_of
+from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.decimal_time import SCALE
 from profframe.readers.json_text import Parsed, Wave
 from profframe.readers.rows import Batch
@@ -167,7 +168,7 @@ class Parser:
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
                 return None
-        return batch_of(members)
+            return with_device_args(batch_of(members), cursor)
 
     def _parse(
         self, cursor: duckdb.DuckDBPyConnection, pieces: pa.LargeStringArray, look: _Look

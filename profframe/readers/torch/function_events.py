@@ -114,8 +114,8 @@ def read(events: Sequence[Any], told: Told) -> RawTrace:
     types = dict.fromkeys(t.upper() for t in found["device_type.name"] if t != _HOST)
     header = replace(told.header, clock="relative", device_type=next(iter(types), None))
     with duckdb.connect(config={"threads": 1}) as connection:
-        raw = assemble([batch], header, quality, 0, connection)
-        return with_device_args(raw, connection)
+        batches = [with_device_args(batch, connection)]
+        return assemble(batches, header, quality, 0, connection)
 
 
 def _fields(events: Sequence[Any]) -> Fields:

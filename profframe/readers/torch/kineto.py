@@ -172,8 +172,8 @@ def read(results: Any, told: Told) -> RawTrace:
             quality.note(check, count, "in the arguments of a live event")
         flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
         header = replace(told.header, device_type=device_type_of([*batches, flows]))
-        raw = assemble([batch], header, quality, 0, connection)
-        return with_device_args(raw, connection)
+        batches = [with_device_args(batch, connection)]
+        return assemble(batches, header, quality, 0, connection)
 
 
 def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
