@@ -1,0 +1,409 @@
+"""Devices: which model each is, the peaks of that, and a user's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from profframe import load, schema
+from profframe.errors import ParameterError
+from profframe.facts.devices import devices, matched
+from profframe.facts.models import models
+from profframe.readers.devices import devices as read
+from profframe.trace import Trace
+from tests.builders import table
+
+Device = dict[str, Any]
+
+KNOWN = models()
+FILE: dict[str, Device] = json.loads(
+    (Path(schema.__file__).parent / "devices.json").read_text(encoding="utf-8")
+)
+
+
+def model_of(
+    name: str | None,
+    memory_gb: float | None = None,
+    multiprocessors: int | None = None,
+    compute_capability: str | None = None,
+) -> str | None:
+    device = {
+        "name": name,
+        "memory_bytes": None if memory_gb is None else int(memory_gb * 1e9),
+        "multiprocessors": multiprocessors,
+        "compute_capability": compute_capability,
+    }
+    return next((known for known, model in KNOWN.items() if model.matches(device)), None)
+
+
+# What drivers call them
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("NVIDIA A100-SXM4-80GB", "NVIDIA A100 SXM 80GB"),
+        ("NVIDIA A100-SXM4-40GB", "NVIDIA A100 SXM 40GB"),
+        ("A100-SXM-80GB", "NVIDIA A100 SXM 80GB"),
+        ("NVIDIA A100-PCIE-40GB", "NVIDIA A100 PCIe 40GB"),
+        ("NVIDIA A100 80GB PCIe", "NVIDIA A100 PCIe 80GB"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM"),
+        ("NVIDIA H100 PCIe", "NVIDIA H100 PCIe"),
+        ("NVIDIA H100 NVL", "NVIDIA H100 NVL"),
+        ("NVIDIA H200", "NVIDIA H200 SXM"),
+        ("NVIDIA H200 NVL", "NVIDIA H200 NVL"),
+        ("NVIDIA GH200 480GB", "NVIDIA GH200 96GB"),
+        ("NVIDIA GH200 144G HBM3e", "NVIDIA GH200 144GB"),
+        ("NVIDIA B200", "NVIDIA B200"),
+        ("NVIDIA GB200", "NVIDIA GB200"),
+        ("NVIDIA B300 SXM6 AC", "NVIDIA B300"),
+        ("NVIDIA GB300", "NVIDIA GB300"),
+        ("NVIDIA L4", "NVIDIA L4"),
+        ("NVIDIA L40S", "NVIDIA L40S"),
+        ("NVIDIA A10G", "NVIDIA A10G"),
+        ("Tesla T4", "NVIDIA T4"),
+        ("Tesla V100-SXM2-16GB", "NVIDIA V100 SXM2 16GB"),
+        ("Tesla V100-SXM2-32GB", "NVIDIA V100 SXM2 32GB"),
+        ("Tesla V100-DGXS-32GB", "NVIDIA V100 SXM2 32GB"),
+        ("Tesla V100-PCIE-16GB", "NVIDIA V100 PCIe 16GB"),
+        ("Tesla V100S-PCIE-32GB", "NVIDIA V100S PCIe"),
+        ("NVIDIA GeForce RTX 3090", "NVIDIA GeForce RTX 3090"),
+        ("GeForce RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 3060", "NVIDIA GeForce RTX 3060 12GB"),
+        ("AMD Instinct MI210", "AMD Instinct MI210"),
+        ("AMD Instinct MI250X", "AMD Instinct MI250X (one of two dies)"),
+        ("AMD Instinct MI300A", "AMD Instinct MI300A"),
+        ("AMD Instinct MI300X", "AMD Instinct MI300X"),
+        ("AMD Instinct MI300X VF", "AMD Instinct MI300X"),
+        ("AMD Instinct MI325X", "AMD Instinct MI325X"),
+        ("AMD Instinct MI350X", "AMD Instinct MI350X"),
+        ("AMD Instinct MI355X", "AMD Instinct MI355X"),
+        # What is nearly one of them, and is not.
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA MIG slice"),
+        ("NVIDIA A10", None),
+        ("NVIDIA L40", None),
+        ("NVIDIA GeForce RTX 3090 Ti", None),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA A800-SXM4-80GB", None),
+        ("NVIDIA H20", None),
+        ("Quadro GP100", None),
+        ("ARTEMIS", None),
+        ("A100'; DROP TABLE devices; --", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_a_name_says_the_model(name: str | None, model: str | None) -> None:
+    assert model_of(name) == model
+
+
+@pytest.mark.parametrize(
+    ("device", "model"),
+    [
+        (("NVIDIA A100-PG509-200", 42.3), "NVIDIA A100 SXM 40GB"),
+        (("NVIDIA A100-PG509-200", 85.1), "NVIDIA A100 SXM 80GB"),
+        (("NVIDIA H100", 102.1, 132, "9.0"), "NVIDIA H100 SXM 96GB"),
+        (("NVIDIA GeForce RTX 3060", 8.5), "NVIDIA GeForce RTX 3060 8GB"),
+        ((None, 206.1, 304, "9.4"), "AMD Instinct MI300X"),
+        (("AMD Radeon Graphics", 206.1, 304, "9.4"), "AMD Instinct MI300X"),
+        ((None, 274.9, 304, "9.4"), "AMD Instinct MI325X"),
+        ((None, 137.4, 228, "9.4"), "AMD Instinct MI300A"),
+        (("AMD Radeon Graphics", 68.7, 104, "9.0"), "AMD Instinct MI250 (one of two dies)"),
+        (("AMD Instinct MI250X/MI250", 68.7, 110, "9.0"), "AMD Instinct MI250X (one of two dies)"),
+        (("AMD Instinct MI250X/MI250", 68.7, 104, "9.0"), "AMD Instinct MI250 (one of two dies)"),
+        (("AMD Instinct MI300X", 25.8, 38, "9.4"), "AMD Instinct MI300 partition"),
+        ((None, 206.1, 304, "11.0"), None),
+        (("AMD Radeon Graphics", 17.2, 60, "10.3"), None),
+    ],
+)
+def test_what_has_no_name_of_its_own_is_known_by_the_rest(
+    device: tuple[Any, ...], model: str | None
+) -> None:
+    assert model_of(*device) == model
+
+
+# The file
+
+
+@pytest.mark.parametrize("name", FILE)
+def test_every_number_has_its_source(name: str) -> None:
+    entry = FILE[name]
+    listed = [field for fields in entry.get("sources", {}).values() for field in fields]
+    assert len(set(listed)) == len(listed)
+    for field in ("memory_bytes", "cache_bytes", "bandwidth_bytes_per_s"):
+        assert (field in entry) == (field in listed), field
+    for rates in ("dense_flop_per_s", "sparse_flop_per_s"):
+        apart = {f"{rates}.{dtype}" for dtype in entry.get(rates, {})} & {*listed}
+        assert rates in listed or len(apart) == len(entry.get(rates, {}))
+    assert all(link.startswith("https://") for link in entry.get("sources", {}))
+
+
+@pytest.mark.parametrize("name", FILE)
+def test_rates_are_plausible(name: str) -> None:
+    """With sparsity twice as much, but for FP4 of B300; halves of a type are twice as fast."""
+    entry = FILE[name]
+    dense, sparse = (entry.get(f"{kind}_flop_per_s", {}) for kind in ("dense", "sparse"))
+    for dtype, rate in sparse.items():
+        least = 1.3 if (dtype, "300" in name) == ("fp4", True) else 1.98
+        assert least < rate / dense[dtype] < 2.03, dtype
+    if "bf16" in dense:
+        assert dense["bf16"] == dense["fp16"] > dense["fp32"]
+    for slow, fast in (("tf32", "fp16"), ("fp16", "fp8"), ("fp8", "fp4")):
+        if {slow, fast} <= dense.keys():
+            assert dense[fast] >= 1.9 * dense[slow], (slow, fast)
+    assert 0.1e12 < entry.get("bandwidth_bytes_per_s", 1e12) < 10e12
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "value"),
+    [
+        ("NVIDIA A100 SXM 80GB", "bf16_flop_per_s", 312e12),
+        ("NVIDIA A100 SXM 80GB", "fp64_tensor_flop_per_s", 19.5e12),
+        ("NVIDIA A100 SXM 80GB", "bandwidth_bytes_per_s", 2039e9),
+        ("NVIDIA A100 PCIe 80GB", "bandwidth_bytes_per_s", 1935e9),
+        ("NVIDIA H100 SXM", "bf16_flop_per_s", 989.4e12),
+        ("NVIDIA H100 SXM", "fp8_flop_per_s", 1978.9e12),
+        ("NVIDIA H100 SXM", "tf32_flop_per_s", 494.7e12),
+        ("NVIDIA H100 PCIe", "bf16_flop_per_s", 756e12),
+        ("NVIDIA L4", "bandwidth_bytes_per_s", 300e9),
+        ("NVIDIA L4", "bf16_flop_per_s", 121e12),
+        ("NVIDIA GeForce RTX 3090", "tf32_flop_per_s", 35.6e12),
+        ("NVIDIA B300", "fp64_flop_per_s", 1.25e12),
+        ("AMD Instinct MI250X (one of two dies)", "bf16_flop_per_s", 191.5e12),
+        ("AMD Instinct MI250X (one of two dies)", "bandwidth_bytes_per_s", 1638.4e9),
+        ("AMD Instinct MI300X", "bf16_flop_per_s", 1307.4e12),
+        ("AMD Instinct MI300X", "bandwidth_bytes_per_s", 5300e9),
+        ("AMD Instinct MI300X", "cache_bytes", 256 << 20),
+    ],
+)
+def test_peaks_are_dense_and_of_one_device(name: str, column: str, value: float) -> None:
+    assert KNOWN[name].columns[column] == value
+
+
+# The table
+
+
+def rows(properties: object, used: tuple[int, ...] = ()) -> list[Device]:
+    text = properties if isinstance(properties, str) else json.dumps(properties)
+    found = devices({"devices": read(text, used)})["devices"]
+    assert found.schema.equals(schema.DEVICES.arrow.remove(0).remove(0))
+    listed: list[Device] = found.to_pylist()
+    return listed
+
+
+def test_a_device_has_what_the_source_says_and_what_its_model_says() -> None:
+    said = {"id": 3, "name": "Tesla T4", "totalGlobalMem": 15_800_000_000, "numSms": 40}
+    (device,) = rows([said | {"computeMajor": 7, "computeMinor": 5}])
+
+    known = {name: value for name, value in device.items() if value is not None}
+    assert known == {
+        "device": 3,
+        "name": "Tesla T4",
+        "model": "NVIDIA T4",
+        "memory_bytes": 15_800_000_000,
+        "multiprocessors": 40,
+        "compute_capability": "7.5",
+        "cache_bytes": 4 << 20,
+        "bandwidth_bytes_per_s": 320e9,
+        "fp32_flop_per_s": 8.1e12,
+        "fp16_flop_per_s": 65e12,
+        "int8_flop_per_s": 130e12,
+    }
+
+
+def test_memory_is_the_models_where_the_source_does_not_say() -> None:
+    assert rows([{"name": "Tesla T4"}])[0]["memory_bytes"] == 16 << 30
+
+
+def test_databases_say_how_fast_the_memory_of_any_device_is() -> None:
+    nsys = {"name": "Quadro X", "memoryBandwidth": 672_096_000_000, "l2CacheSize": 6291456}
+    nvprof = {"name": "Quadro Y", "globalMemoryBandwidth": 898_048_000}
+    first, second = rows([nsys | {"id": 0}, nvprof | {"id": 1}])
+    assert (first["model"], first["bandwidth_bytes_per_s"]) == (None, 672.096e9)
+    assert (first["cache_bytes"], second["bandwidth_bytes_per_s"]) == (6291456, 898.048e9)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "null", "{}", "[]", "3", '"text"', "[1, null, []]", "not JSON",
+        '[{"id": -1}]', '[{"id": "zero"}]', '[{"id": 4294967296}]', '[{"id": true}]',
+    ],
+)  # fmt: skip
+def test_odd_properties_are_no_devices(properties: str) -> None:
+    assert rows(properties) == []
+
+
+def test_odd_values_of_a_device_are_not_known() -> None:
+    odd = {
+        "name": 7,
+        "totalGlobalMem": -5,
+        "numSms": "many",
+        "computeMajor": 1.5,
+        "l2CacheSize": [],
+    }
+    (device,) = rows([odd])
+    assert {value for key, value in device.items() if key != "device"} == {None}
+
+
+def test_devices_without_a_number_are_counted_and_the_first_of_a_number_counts() -> None:
+    named = [{"name": "a"}, {"name": "b"}, {"id": 1, "name": "c"}]
+    assert [(d["device"], d["name"]) for d in rows(named)] == [(0, "a"), (1, "b")]
+
+
+def test_a_device_that_is_not_listed_is_like_the_listed_ones_if_they_are_alike() -> None:
+    alike = [{"id": i, "name": "Tesla T4", "totalGlobalMem": 16_000_000_000 + i} for i in (0, 1)]
+    assert [(d["device"], d["model"]) for d in rows(alike, (5,))] == [
+        (0, "NVIDIA T4"), (1, "NVIDIA T4"), (5, "NVIDIA T4")
+    ]  # fmt: skip
+    two_kinds = [{"id": 0, "name": "Tesla T4"}, {"id": 1, "name": "NVIDIA L4"}]
+    assert rows(two_kinds, (5,))[2]["model"] is None
+    assert rows([], (5,))[0]["name"] is None
+
+
+# A user's own
+
+
+def test_an_own_model_comes_first_and_others_stay() -> None:
+    own = {"Mine": {"match": [{"name": "T4"}], "bandwidth_bytes_per_s": 1e12}}
+    known = models(own)
+    (device,) = devices({"devices": read('[{"name": "Tesla T4"}]', ())}, known)[
+        "devices"
+    ].to_pylist()
+    assert (device["model"], device["bandwidth_bytes_per_s"]) == ("Mine", 1e12)
+    assert device["fp16_flop_per_s"] is None
+    assert "NVIDIA L4" in known
+
+
+def test_numbers_of_a_known_model_can_be_replaced_one_by_one() -> None:
+    dense = {"fp16": 60e12, "int8": None}
+    columns = models({"NVIDIA T4": {"dense_flop_per_s": dense, "cache_bytes": None}})
+    said = columns["NVIDIA T4"].columns
+    assert (said["fp16_flop_per_s"], said["fp32_flop_per_s"]) == (60e12, 8.1e12)
+    assert "int8_flop_per_s" not in said
+    assert "cache_bytes" not in said
+    assert said["bandwidth_bytes_per_s"] == 320e9
+
+
+def test_a_file_has_the_same_form(tmp_path: Path) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps({"Mine": {"match": [{"name": ""}]}}))
+    assert next(iter(models(path))) == next(iter(models(str(path)))) == "Mine"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"Mine": {}}, "devices: no model named 'Mine'"),
+        ({"NVIDIA T5": {"cache_bytes": 1}}, "did you mean 'NVIDIA T4'"),
+        ({"NVIDIA T4": {"bandwith": 1}}, "'NVIDIA T4': no field named 'bandwith'; did you mean"),
+        ({"NVIDIA T4": {"cache_bytes": "4 MB"}}, "cache_bytes is to be a whole number of bytes"),
+        ({"NVIDIA T4": {"bandwidth_bytes_per_s": 0}}, "is to be a number above 0, got 0"),
+        ({"NVIDIA T4": {"bandwidth_bytes_per_s": True}}, "is to be a number above 0"),
+        ({"NVIDIA T4": {"bandwidth_bytes_per_s": float("nan")}}, "is to be a number above 0"),
+        ({"NVIDIA T4": {"dense_flop_per_s": {"fp17": 1}}}, "rates in FLOP/s by data type, out of"),
+        ({"NVIDIA T4": {"dense_flop_per_s": 65e12}}, "rates in FLOP/s by data type"),
+        ({"NVIDIA T4": {"match": [{"name": "("}]}}, "match: name is to be a regular expression"),
+        ({"NVIDIA T4": {"match": []}}, "match is to be a list of descriptions"),
+        ({"NVIDIA T4": {"match": ["T4"]}}, "match: needs an object of fields, got 'T4'"),
+        ({"NVIDIA T4": {"match": [{"nam": "T4"}]}}, "match: no field named 'nam'"),
+        ({"NVIDIA T4": 5}, "needs an object of fields, got 5"),
+        ([], "devices: needs an object of entries by model"),
+        (7, "devices: needs an object of entries by model"),
+    ],
+)
+def test_bad_entries_are_one_clear_error(given: Any, message: str) -> None:
+    with pytest.raises(ParameterError) as error:
+        models(given)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not a JSON file of devices"), ("[]", "needs an object"), ("null", "needs an object")],
+)
+def test_bad_files_are_one_clear_error(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "mine.json"
+    path.write_text(text)
+    with pytest.raises(ParameterError, match=message):
+        models(path)
+    with pytest.raises(ParameterError, match="cannot be read: No such file"):
+        models(tmp_path / "none.json")
+    with pytest.raises(ParameterError, match="cannot be read: Is a directory"):
+        models(tmp_path)
+
+
+# Traces
+
+PROPERTIES = [{"id": 0, "name": "My GPU"}]
+MINE = {"Mine": {"match": [{"name": "^My GPU$"}], "bandwidth_bytes_per_s": 1e9}}
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1.0, "dur": 1.0}
+    events = [kernel | {"args": {"device": 0, "stream": 7, "kernel_num_gb": 5e-7}}]
+    path = tmp_path / "trace.json"
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "deviceProperties": PROPERTIES, "traceEvents": events})
+    )
+    return path
+
+
+def shares(trace: Trace, **options: Any) -> list[tuple[object, ...]]:
+    columns = ("bytes_per_s", "bandwidth_share", "note")
+    return trace.roofline(**options).select(columns).rows()
+
+
+def test_an_unknown_device_has_rates_without_shares_and_says_so(source: Path) -> None:
+    trace = load(source)
+    assert shares(trace) == [(500e6, None, "unknown_device")]
+    (note,) = trace.quality.rows(named=True)
+    assert (note["check"], note["events"]) == ("unknown_device", 1)
+    assert note["detail"].endswith(": devices 'My GPU'")
+
+
+def test_own_devices_at_load_and_at_the_question(source: Path, tmp_path: Path) -> None:
+    known = [(500e6, 0.5, None)]
+    trace = load(source)
+    assert shares(load(source, devices=MINE)) == known
+    assert load(source, devices=MINE).quality.height == 0
+    assert shares(trace, devices=MINE) == known
+    trace.to_parquet(tmp_path / "store")
+    stored = load(tmp_path / "store")
+    assert shares(stored, devices=MINE) == shares(stored.with_devices(MINE)) == known
+    assert shares(stored.filter(ranks=0).with_devices(MINE).filter(kinds="kernel")) == known
+    assert shares(stored) == [(500e6, None, "unknown_device")]
+    again = stored.with_devices(MINE)
+    again.to_parquet(tmp_path / "other")
+    assert shares(load(tmp_path / "other")) == known
+    with pytest.raises(ParameterError, match=r"of a store, use \.roofline\(devices=\)"):
+        load(tmp_path / "store", devices=MINE)
+    with pytest.raises(ParameterError, match="no model named 'Mine'"):
+        load(source, devices={"Mine": {}})
+
+
+def test_a_cache_tells_devices_apart(source: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    assert shares(load(source, cache=cache)) == [(500e6, None, "unknown_device")]
+    assert shares(load(source, cache=cache, devices=MINE)) == [(500e6, 0.5, None)]
+
+
+def test_a_new_match_forgets_what_the_old_model_said() -> None:
+    held = table("devices", [{"name": "Tesla T4", "model": "NVIDIA T4", "cache_bytes": 4 << 20}])
+    (row,) = matched(held, {}).to_pylist()
+    assert {key for key, value in row.items() if value is not None} == {
+        "run", "rank", "device", "name"
+    }  # fmt: skip
+
+
+def test_no_devices_are_no_rows() -> None:
+    empty = schema.DEVICES.arrow.empty_table()
+    assert matched(empty, KNOWN).schema.equals(empty.schema)
+    assert isinstance(read(None, ()), pa.Table)
