@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
 from profframe.work.dtypes import DTYPES, SCALAR_TYPES, Dtype
@@ -15,6 +16,7 @@ Shape = tuple[int, ...]
 
 _LONGEST: Final = 100_000
 """Letters of a value that is still looked at."""
+_TRUTHS: Final = MappingProxyType({"True": True, "False": False})
 _LIST: Final = "TensorList"
 
 
@@ -185,8 +187,14 @@ def _maybe_shape(strides: object) -> Shape | None:
 
 def _parsed(text: str) -> Any:
     """A value of Python, as a profiler writes it: ``[1, 1]``, ``True``, ``0.``, ``same``."""
+    if text in _TRUTHS:
+        return _TRUTHS[text]
     if len(text) > _LONGEST:
         raise Unknown
+    try:
+        return json.loads(text)  # most are numbers and lists of them, as JSON has them
+    except (ValueError, RecursionError):
+        pass
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
