@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch.profiler import schedule
 
     from profframe.capture import profile, trace_handler
-    from profframe.comparing import diff
+    from profframe.diffing import diff
     from profframe.loading import load, load_nvprof
     from profframe.trace import Trace, answers
 
@@ -63,7 +63,7 @@ __all__ = [
 _HOMES: Final = {
     "Trace": "profframe.trace",
     "answers": "profframe.trace",
-    "diff": "profframe.comparing",
+    "diff": "profframe.diffing",
     "emit_nvtx": "profframe.capture",
     "load": "profframe.loading",
     "load_nvprof": "profframe.loading",

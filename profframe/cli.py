@@ -340,8 +340,8 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
     """
-    from profframe.comparing import diff as compare
     from profframe.comparing.limits import grown, percent, totals
+    from profframe.diffing import diff as compare
     from profframe.show import changes
 
     chosen = _checked_form(form, output)
