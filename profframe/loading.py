@@ -20,7 +20,7 @@ from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, 
 from profframe.facts import add_facts
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
-from profframe.naming import Named, cycles, named
+from profframe.naming import Named, cycles, named, readable
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
 from profframe.selection import check_compat
@@ -129,12 +129,7 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
-        raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
-    if run is not None and type(run) is not str:
-        raise ParameterError(f"run must be text, not {run!r}")
-    if run == "":
-        raise ParameterError("run must not be empty")
+    check_names(run, rank)
     check_compat(compat)
     check_registry(fx_metadata)
     check_formulas(formulas)
@@ -159,7 +154,7 @@ def load(
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, facts)
         return Trace.from_store(Path(sources[0]))
-    found = _find(sources)
+    found = find(sources)
     if cache is None:
         return Trace.from_tables(_tables(found, run, rank, facts, progress=progress))
     kept = _Cache(Path(cache)).store_of(found.paths, run, rank, facts)
@@ -171,6 +166,22 @@ def load(
         except OSError:  # another process was faster
             shutil.rmtree(store_as)
     return Trace.from_store(kept)
+
+
+def check_names(run: str | None, rank: int | None) -> None:
+    """Raise an error for names that no trace can have.
+
+    Raises
+    ------
+    ParameterError
+        It names the value.
+    """
+    if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
+        raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
+    if run is not None and type(run) is not str:
+        raise ParameterError(f"run must be text, not {run!r}")
+    if run == "":
+        raise ParameterError("run must not be empty")
 
 
 def read_named(
@@ -301,14 +312,21 @@ def _refuse_names(run: str | None, rank: int | None, facts: Facts) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Files to read; those that only a directory led to may be no traces."""
+class Found:
+    """Files to read; those that only a directory or a glob led to may be no traces."""
 
     paths: tuple[Path, ...]
     optional: frozenset[Path]
 
 
-def _find(sources: Iterable[Source]) -> _Found:
+def find(sources: Iterable[Source]) -> Found:
+    """The files that paths, globs and directories lead to, each once.
+
+    Raises
+    ------
+    NoTraceFoundError
+        When one of them leads nowhere.
+    """
     paths: list[Path] = []
     given: set[Path] = set()
     for source in sources:
@@ -337,11 +355,11 @@ def _find(sources: Iterable[Source]) -> _Found:
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
-    return _Found(unique, frozenset(unique) - given)
+    return Found(unique, frozenset(unique) - given)
 
 
 def _tables(
-    found: _Found,
+    found: Found,
     run: str | None,
     rank: int | None,
     facts: Facts,
@@ -389,7 +407,7 @@ def _concatenate(traces: Sequence[Named], skipped: Sequence[str]) -> dict[str, p
     """The tables of all traces; what a directory held besides is listed with the first."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
-        source = {"source": [str(trace.path)], "rank_source": [trace.rank_source]}
+        source = {"source": [readable(str(trace.path))], "rank_source": [trace.rank_source]}
         for name in schema.TABLES:
             rows = trace.raw.tables[name]
             if name == "traces":

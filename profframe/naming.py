@@ -36,7 +36,7 @@ class Named:
     def renamed(self, run: str) -> Named:
         """The same trace as a later cycle, with a run of its own; ``quality`` says so."""
         events = self.raw.tables["events"].num_rows
-        detail = f"{self.path} is run {self.run!r}, rank {self.rank} too"
+        detail = f"{readable(str(self.path))} is run {self.run!r}, rank {self.rank} too"
         note = schema.quality_rows(("same_run_and_rank", events, detail, None))
         joined = pa.concat_tables([self.raw.tables["quality"], note])
         raw = replace(self.raw, tables={**self.raw.tables, "quality": joined})
@@ -45,26 +45,75 @@ class Named:
 
 def named(path: Path, raw: RawTrace, run: str | None = None, rank: int | None = None) -> Named:
     """Run and rank: what is given, else what the trace says, else what its path says."""
-    file, folder, above = path.name, *_folders(path)
-    in_file, in_folder = _RANK.search(file), _RANK.search(folder)
     if rank is not None:
         rank_source = "argument"
     elif raw.header.rank is not None:
         rank, rank_source = raw.header.rank, raw.header.rank_source
-    elif found := in_file or in_folder:
-        rank, rank_source = int(found.group(1)), "path"
+    elif (in_path := _rank_in(path)) is not None:
+        rank, rank_source = in_path, "path"
     else:
         rank, rank_source = 0, "assumed"
     if run is None:
-        is_rank_folder = in_folder is not None and in_folder.group() == folder
-        called = above if is_rank_folder else folder
-        run = called if rank_source != "assumed" and called else _SUFFIX.sub("", file)
-    return Named(path, raw, run or file, rank, rank_source)
+        run = _run_of(path, is_rank_known=rank_source != "assumed")
+    return Named(path, raw, run, rank, rank_source)
+
+
+def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
+    """Runs that a file can be of, by its path alone; which one, its header says.
+
+    Examples
+    --------
+    >>> possible_runs(Path("/jobs/nightly/rank3.json.gz"))
+    ('nightly',)
+    >>> possible_runs(Path("/jobs/nightly/trace.json.gz"))
+    ('nightly', 'trace')
+    """
+    known = _run_of(path, is_rank_known=True)
+    if rank is not None or _rank_in(path) is not None:
+        return (known,)
+    return tuple(dict.fromkeys((known, _run_of(path, is_rank_known=False))))
+
+
+def readable(text: str) -> str:
+    r"""The text of a path with bytes that are no UTF-8 written out, as a table can hold it.
+
+    Examples
+    --------
+    >>> print(readable("a\udcff.json"))
+    a\xff.json
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _run_of(path: Path, *, is_rank_known: bool) -> str:
+    file, folder, above = path.name, *_folders(path)
+    in_folder = _RANK.search(folder)
+    is_rank_folder = in_folder is not None and in_folder.group() == folder
+    called = above if is_rank_folder else folder
+    run = called if is_rank_known and called else _SUFFIX.sub("", file)
+    return readable(run or file)
+
+
+def _rank_in(path: Path) -> int | None:
+    found = _RANK.search(path.name) or _RANK.search(_folders(path)[0])
+    rank = int(found.group(1)) if found else None
+    return rank if rank is None or rank < 1 << 31 else None
 
 
 def _folders(path: Path) -> tuple[str, str]:
     parent = path.absolute().parent
     return parent.name, parent.parent.name
+
+
+def is_named_like_a_trace(path: Path) -> bool:
+    """Whether a file ends as traces do.
+
+    Examples
+    --------
+    >>> is_named_like_a_trace(Path("a.json.gz")), is_named_like_a_trace(Path("README.md"))
+    (True, False)
+    """
+    return _SUFFIX.search(path.name.lower()) is not None
 
 
 def cycles(traces: Sequence[Named]) -> list[Named]:

@@ -80,6 +80,7 @@ _KEY = (
 )
 _UNKNOWN = "the source does not say"
 _NOT_HOST = "not a host slice that nests"
+_NO_COLLECTIVE = "no collective, or " + _UNKNOWN
 
 EVENTS = Table(
     "events",
@@ -123,6 +124,16 @@ EVENTS = Table(
         Column("bytes", INT64, "Bytes read and written at least. Host op: of all its work, by formula. Kernel: its share, or what the source says. Copy or fill: bytes moved.", "bytes", "no formula, or inputs not recorded; of a copy or fill not known"),
         Column("collective", NAME, "Collective operation that a kernel, or the op that records it, takes part in.", null="none, or " + _UNKNOWN),
         Column("process_group", NAME, "Process group of the collective.", null="none, or " + _UNKNOWN),
+        Column("group_size", INT32, "Number of ranks in the process group.", null=_NO_COLLECTIVE),
+        Column("group_ranks", NAME, "Ranks in the process group: JSON list without spaces.", null=_NO_COLLECTIVE),
+        Column("collective_seq", INT64, "Number of the collective in its process group, the same on all its ranks.", null=_NO_COLLECTIVE),
+        Column("collective_id", TEXT, "Name of the collective that is the same on all its ranks, and no other's.", null=_NO_COLLECTIVE),
+        Column("element_type", NAME, "Data type of what is sent.", null=_NO_COLLECTIVE),
+        Column("in_elements", INT64, "Number of elements that this rank puts in.", null=_NO_COLLECTIVE),
+        Column("out_elements", INT64, "Number of elements that this rank gets out.", null=_NO_COLLECTIVE),
+        Column("in_splits", NAME, "Elements for each rank of the group: JSON list without spaces.", null=_NO_COLLECTIVE + "; equal parts"),
+        Column("out_splits", NAME, "Elements from each rank of the group: JSON list without spaces.", null=_NO_COLLECTIVE + "; equal parts"),
+        Column("peer_rank", INT32, "Rank that it sends to or receives from.", null="not one to one, or " + _UNKNOWN),
         Column("wait_on_stream", INT32, "Stream whose work a sync waits for.", null="not a sync, or " + _UNKNOWN),
         Column("wait_on_correlation", INT64, "`correlation` of the call that recorded the event which a sync waits for.", null="not a sync, or " + _UNKNOWN),
         Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
@@ -281,7 +292,9 @@ TRACES = Table(
     "What was loaded, and what its header says.",
     (
         *_KEY,
-        Column("source", TEXT, "Path that it was read from."),
+        Column("source", TEXT, "Path or URL that it was read from."),
+        Column("content_hash", TEXT, "SHA-256 of the source's bytes, as sha256sum prints it; `convert` knows by it what it has done already.", null="not made by `convert`"),
+        Column("convert_options", TEXT, "What `convert` was told, as JSON text.", null="not made by `convert`"),
         Column("format", NAME, "Format of the source."),
         Column("clock", NAME, "utc: since the Unix epoch; relative: since an origin of its own; unknown: an origin that the source lost."),
         Column("base_ns", INT64, "Origin that was added to the source's times.", "ns", "the source has none"),
@@ -315,7 +328,10 @@ QUALITY = Table(
 )  # fmt: skip
 
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
-    {t.name: t for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY)}
+    {
+        t.name: t
+        for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY)
+    }
 )
 
 

@@ -415,13 +415,28 @@ def _write_one(
                 writer.write_table(table, ROW_GROUP)
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
-        return _publish(fresh, root / f"run={run}" / fresh.name, replace)
+        return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _publish(fresh: Path, target: Path, replace: bool) -> bool:
-    """Put a folder where there is none, or in the place of another, if that may be."""
+def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
+    """Put a folder where there is none, or in the place of another if that may be, in one step.
+
+    Parameters
+    ----------
+    fresh
+        Folder of one (run, rank), on the file system of the store; it is moved.
+    target
+        Where it is to be: ``run=<run>/rank=<rank>`` of a store.
+    replace
+        Whether another may be there, which goes.
+
+    Returns
+    -------
+    bool
+        False if there is one that may not be replaced: nothing has been done.
+    """
     target.parent.mkdir(exist_ok=True)
     aside = target.with_name(_SET_ASIDE + target.name)
     if aside.exists() and not target.exists():

@@ -213,7 +213,7 @@ Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)
     ("at", "can_exchange", "expected"),
     [
         ("store.pq.ParquetWriter.write_table = dies", True, "mm"),
-        ("store._publish = dies", True, "mm"),
+        ("store.publish = dies", True, "mm"),
         ("store._exchange = dies", True, "mm"),
         ("store.shutil.rmtree = dies", True, "new"),
         (NTH_RENAME.format(1), False, "mm"),
@@ -248,10 +248,10 @@ def test_a_failed_writer_says_so_and_leaves_the_old(
 ) -> None:
     store.write(one(), tmp_path)
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "_publish", full)
+    monkeypatch.setattr(store, "publish", full)
 
     with pytest.raises(StoreError, match="cannot write the store: No space left on device"):
         store.write(one(names=("new",)), tmp_path)
