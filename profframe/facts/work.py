@@ -29,6 +29,7 @@ from profframe.work.dtypes import (
     BF16,
     BOOL,
     COMPLEX128,
+    DTYPES,
     FP8,
     FP16,
     FP32,
@@ -68,6 +69,8 @@ _ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
     }
 )  # fmt: skip
 """Type of the elements that a kernel is made for: the first word of these in its name."""
+_OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
+"""Ops on lists of parameters, gradients and states, by how they begin."""
 _UNKNOWN: Final = -1
 _LARGEST: Final = 1 << 62
 
@@ -151,7 +154,11 @@ def _signatures(
         parts.append({int(code): parsed(text) for code, text in zip(used, taken, strict=True)})
     has_list = np.zeros(1 + max((1 + code for code in parts[1]), default=0), np.bool_)
     has_list[[code for code, types in parts[1].items() if _LISTS in types]] = True
-    of_lists, dtypes = _types_of_lists(events, rows[has_list[columns[2]]])
+    listed = rows[has_list[columns[2]]]
+    of_parameters = np.array(
+        [text.startswith(_OF_PARAMETERS) for text in texts] + [False], np.bool_
+    )
+    of_lists, dtypes = _types_of_lists(events, listed, of_parameters[names[listed]])
     columns.append(of_lists[rows])
     key = np.zeros(rows.size, np.int64)
     for codes in columns:
@@ -191,22 +198,45 @@ def _count(
     )
 
 
-def _types_of_lists(events: pa.Table, rows: Ints) -> tuple[Ints, list[Dtype]]:
-    """Type of the tensors in the lists of these ops, by what their kernels are called.
+def _types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[Ints, list[Dtype]]:
+    """Type of the tensors in the lists of these ops, which no profiler records.
 
-    No profiler records it. Where no kernel tells they are taken to be fp32, as parameters and
-    states of optimisers are.
+    The kernels are called by it, else an op inside that does the same with one tensor has it. Where
+    nothing tells, it is the only one in the trace; where there are several, parameters and states
+    of optimisers are taken to be fp32.
     """
-    dtypes = [FP32, *_ELEMENTS.values()]
+    dtypes = [FP32, *_ELEMENTS.values(), *DTYPES.values()]
     found = np.full(events.num_rows, _UNKNOWN, np.int64)
-    found[rows] = 0
-    if rows.size:
-        kernels = np.flatnonzero(is_kind(events, ("kernel",)))
-        op = numbers(events, "op_id", missing=-1)[kernels]
-        of_list = (op >= 0) & (found[op] >= 0)
-        named = 1 + _by_name(events, kernels[of_list], _element)
-        found[op[of_list][named > 0]] = named[named > 0]
+    if not rows.size:
+        return found, dtypes
+    only = _only_type(events)
+    found[rows] = np.where(of_parameters, 0, _UNKNOWN) if only is None else dtypes.index(only)
+    listed = np.zeros(events.num_rows + 1, np.bool_)
+    listed[rows] = True
+    parent = numbers(events, "parent_id", missing=-1)
+    inside = np.flatnonzero(listed[parent] & present(events, "input_types"))
+    typed = _of_texts(events, "input_types", inside, _first_type)
+    found[parent[inside[typed >= 0]]] = 1 + len(_ELEMENTS) + typed[typed >= 0]
+    kernels = np.flatnonzero(is_kind(events, ("kernel",)))
+    op = numbers(events, "op_id", missing=-1)[kernels]
+    named = 1 + _of_texts(events, "name", kernels[listed[op]], _element)
+    found[op[listed[op]][named > 0]] = named[named > 0]
     return found, dtypes
+
+
+def _only_type(events: pa.Table) -> Dtype | None:
+    """The one type of floating-point numbers, fp64 aside, which every number of Python is.
+
+    Without any it is torch's default; None where there are several.
+    """
+    texts = coded(events, "input_types")[1].to_pylist()
+    found = {DTYPES[word] for text in texts for word in parsed(text) if word in DTYPES}
+    floats = {dtype for dtype in found if dtype.floats and dtype != FP64} or {FP32}
+    return floats.pop() if len(floats) == 1 else None
+
+
+def _first_type(types: str) -> int:
+    return next((list(DTYPES).index(word) for word in parsed(types) if word in DTYPES), _UNKNOWN)
 
 
 def _element(name: str) -> int:
@@ -218,12 +248,12 @@ def _named(name: str) -> int:
     return next((i for i, (word, _) in enumerate(_NAMED) if word.search(name)), _UNKNOWN)
 
 
-def _by_name(events: pa.Table, rows: Ints, find: Callable[[str], int]) -> Ints:
-    """What a function finds in the name of each of the rows; once for each name, -1 for none."""
-    codes, texts = coded(events, "name")
+def _of_texts(events: pa.Table, name: str, rows: Ints, find: Callable[[str], int]) -> Ints:
+    """What a function finds in the text of each of the rows; once for each text, -1 for none."""
+    codes, texts = coded(events, name)
     used, which = np.unique(codes[rows], return_inverse=True)
-    names = texts.take(pa.array(used, mask=used < 0)).to_pylist()
-    return np.array([find(name) if name else _UNKNOWN for name in names], np.int64)[which]
+    taken = texts.take(pa.array(used, mask=used < 0)).to_pylist()
+    return np.array([find(text) if text else _UNKNOWN for text in taken], np.int64)[which]
 
 
 def _owners(events: pa.Table, known: Mask) -> Ints:
@@ -321,7 +351,7 @@ def _dtypes(
     of = np.append(counted.dtype, _UNKNOWN)[owner[kernels]]
     without = np.flatnonzero(of < 0)
     named = np.array([*(place[dtype.word] for _, dtype in _NAMED), _UNKNOWN], np.int64)
-    of[without] = named[_by_name(events, kernels[without], _named)]
+    of[without] = named[_of_texts(events, "name", kernels[without], _named)]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
     said = (of == place["fp32"]) & is_tf32[names[kernels]]

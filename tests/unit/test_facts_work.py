@@ -201,6 +201,52 @@ def test_tensors_in_lists_have_the_type_that_the_kernel_is_called_by(name: str, 
     assert column(rows, "bytes") == [54 * size, None, 54 * size]
 
 
+@pytest.mark.parametrize(
+    ("others", "size"),
+    [
+        ((), 4),
+        (("float", "double", "long int"), 4),
+        (("c10::BFloat16", "double"), 2),
+        (("c10::BFloat16", "float"), None),
+    ],
+)
+def test_without_kernels_they_have_the_only_type_in_the_trace(
+    others: tuple[str, ...], size: int | None
+) -> None:
+    dims: dict[str, Any] = {
+        "input_dims": "[[[4,6],[3]],[]]",
+        "input_types": '["TensorList","Scalar"]',
+    }
+    typed = [
+        event("aten::t", 50, 60, input_dims="[[4,6]]", input_types=f'["{word}"]') for word in others
+    ]
+    rows = facts(
+        event("aten::cat", 0, 10, **dims), event("aten::_foreach_mul_", 20, 30, **dims), *typed
+    )
+    moved = None if size is None else 54 * size
+    assert column(rows, "flops")[:2] == [0, 27]
+    assert column(rows, "bytes")[:2] == [moved, moved or 54 * 4]
+
+
+def test_an_op_inside_tells_the_type_of_a_list() -> None:
+    dims: dict[str, Any] = {
+        "input_dims": "[[[4,6],[3]],[]]",
+        "input_types": '["TensorList","Scalar"]',
+    }
+    inside: dict[str, Any] = {
+        "input_dims": "[[4,6],[]]",
+        "input_types": '["c10::BFloat16","double"]',
+    }
+    rows = facts(
+        event("aten::_foreach_mul_", 0, 10, **dims),
+        event("aten::mul_", 1, 9, **inside),
+        event("aten::_foreach_mul_", 20, 30, **dims),
+        event("aten::mul_", 21, 29, input_dims="[[4,6],[]]", input_types='["float","double"]'),
+    )
+    assert column(rows, "bytes")[::2] == [54 * 2, 54 * 4]
+    assert column(rows, "work_dtype")[::2] == ["bf16", "fp32"]
+
+
 def test_ops_elsewhere() -> None:
     """Op that does not nest; kernel whose op the External id names; two threads; no kernels."""
     rows = facts(
