@@ -52,7 +52,9 @@ def _columns(table: Table) -> dict[str, pa.DataType]:
 
 
 DEVICE_ARGS: Final = (
-    "bytes", "collective", "process_group", "wait_on_stream", "wait_on_correlation",
+    "bytes", "collective", "process_group", "group_size", "group_ranks", "collective_seq",
+    "collective_id", "element_type", "in_elements", "out_elements", "in_splits", "out_splits",
+    "peer_rank", "wait_on_stream", "wait_on_correlation",
 )  # fmt: skip
 """What few slices have, so it is looked for when all rows are there."""
 READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(

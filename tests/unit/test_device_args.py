@@ -103,3 +103,79 @@ def test_work_that_the_source_says(
     rows = profframe.load(path).events.select("flops", "bytes").rows()
     assert rows[row] == expected
     assert rows[1 - row] == (None, None)
+
+
+COLLECTIVE = (
+    "collective", "process_group", "group_size", "group_ranks", "collective_seq", "collective_id",
+    "element_type", "in_elements", "out_elements", "in_splits", "out_splits", "peer_rank",
+)  # fmt: skip
+WHOLE = {
+    "Collective name": "all_to_allv",
+    "In msg nelems": 5,
+    "Out msg nelems": 7,
+    "Group size": 2,
+    "dtype": "Float8_e4m3fn",
+    "In split size": "[2, 3]",
+    "Out split size": "[3, 4]",
+    "Process Group Name": "ep",
+    "Process Group Ranks": "[0, 4]",
+    "Seq": 31,
+    "Comms Id": 18446744073709551615,
+}
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (
+            WHOLE,
+            {
+                "collective": "all_to_allv",
+                "process_group": "ep",
+                "group_size": 2,
+                "group_ranks": "[0,4]",
+                "collective_seq": 31,
+                "collective_id": "18446744073709551615",
+                "element_type": "Float8_e4m3fn",
+                "in_elements": 5,
+                "out_elements": 7,
+                "in_splits": "[2,3]",
+                "out_splits": "[3,4]",
+            },
+        ),
+        (
+            {"Collective name": "send", "Group size": 3, "Dst Rank": 2, "Seq": -1, "Comms Id": ""}
+            | {"Global rank start": 1, "Global rank stride": 4},
+            {"collective": "send", "group_size": 3, "group_ranks": "[1,5,9]", "peer_rank": 2},
+        ),
+        ({"Collective name": "recv", "Src Rank": 0}, {"collective": "recv", "peer_rank": 0}),
+        (
+            {"Process Group Name": "dp", "Process Group Ranks": "[0, 1, ...]", "Group size": 40}
+            | {"Global rank start": 0, "Global rank stride": 0, "In split size": "[]"},
+            {"process_group": "dp", "group_size": 40},
+        ),
+        ({"Seq": 2, "In msg nelems": -1, "Group size": 0}, {"collective_seq": 2}),
+        ({"Seq": "no number", "Process Group Ranks": "not a list"}, {}),
+    ],
+)
+@pytest.mark.parametrize(
+    ("category", "name"), [("kernel", "ncclDevKernel"), ("cpu_op", "record_param_comms")]
+)
+def test_what_a_collective_says(
+    tmp_path: Path, category: str, name: str, args: dict[str, Any], expected: dict[str, object]
+) -> None:
+    slice_ = {"ph": "X", "cat": category, "name": name, "pid": 0, "tid": 7, "ts": 1, "dur": 2}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [slice_ | {"args": {"device": 0, **args}}]}))
+    [row] = profframe.load(path).events.select(COLLECTIVE).to_dicts()
+    assert row == dict.fromkeys(COLLECTIVE) | expected
+
+
+def test_what_a_collective_of_ascend_says(tmp_path: Path) -> None:
+    args = {"model id": 1, "data_type": "FP16", "alg_type": "RING", "count": 640}
+    slice_ = {"ph": "X", "name": "hcom_allReduce__538_0_1", "pid": 9, "tid": 2, "ts": 1, "dur": 2}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps([slice_ | {"args": args}]))
+    [row] = profframe.load(path).events.select(COLLECTIVE).to_dicts()
+    expected = {"collective": "allReduce", "process_group": "538", "element_type": "FP16"}
+    assert row == dict.fromkeys(COLLECTIVE) | expected | {"in_elements": 640}
