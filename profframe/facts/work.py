@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
@@ -230,13 +230,20 @@ def _only_type(events: pa.Table) -> Dtype | None:
     Without any it is torch's default; None where there are several.
     """
     texts = coded(events, "input_types")[1].to_pylist()
-    found = {DTYPES[word] for text in texts for word in parsed(text) if word in DTYPES}
+    found = {dtype for text in texts for _, dtype in _types(text)}
     floats = {dtype for dtype in found if dtype.floats and dtype != FP64} or {FP32}
     return floats.pop() if len(floats) == 1 else None
 
 
+def _types(text: str) -> Iterator[tuple[int, Dtype]]:
+    """Types of tensors, with their places in `DTYPES`."""
+    for word in parsed(text):
+        if isinstance(word, str) and word in DTYPES:
+            yield list(DTYPES).index(word), DTYPES[word]
+
+
 def _first_type(types: str) -> int:
-    return next((list(DTYPES).index(word) for word in parsed(types) if word in DTYPES), _UNKNOWN)
+    return next((place for place, _ in _types(types)), _UNKNOWN)
 
 
 def _element(name: str) -> int:

@@ -206,7 +206,7 @@ def test_tensors_in_lists_have_the_type_that_the_kernel_is_called_by(name: str, 
     [
         ((), 4),
         (("float", "double", "long int"), 4),
-        (("c10::BFloat16", "double"), 2),
+        (("c10::BFloat16", 'double",["float"],"'), 2),
         (("c10::BFloat16", "float"), None),
     ],
 )
