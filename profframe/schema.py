@@ -81,7 +81,6 @@ _KEY = (
 _UNKNOWN = "the source does not say"
 _NOT_HOST = "not a host slice that nests"
 _NO_COLLECTIVE = "no collective, or " + _UNKNOWN
-_NO_COLLECTIVE = "no collective, or " + _UNKNOWN
 
 EVENTS = Table(
     "events",
@@ -125,16 +124,6 @@ EVENTS = Table(
         Column("bytes", INT64, "Bytes read and written at least. Host op: of all its work, by formula. Kernel: its share, or what the source says. Copy or fill: bytes moved.", "bytes", "no formula, or inputs not recorded; of a copy or fill not known"),
         Column("collective", NAME, "Collective operation that a kernel, or the op that records it, takes part in.", null="none, or " + _UNKNOWN),
         Column("process_group", NAME, "Process group of the collective.", null="none, or " + _UNKNOWN),
-        Column("group_size", INT32, "Number of ranks in the process group.", null=_NO_COLLECTIVE),
-        Column("group_ranks", NAME, "Ranks in the process group: JSON list without spaces.", null=_NO_COLLECTIVE),
-        Column("collective_seq", INT64, "Number of the collective in its process group, the same on all its ranks.", null=_NO_COLLECTIVE),
-        Column("collective_id", TEXT, "Name of the collective that is the same on all its ranks, and no other's.", null=_NO_COLLECTIVE),
-        Column("element_type", NAME, "Data type of what is sent.", null=_NO_COLLECTIVE),
-        Column("in_elements", INT64, "Number of elements that this rank puts in.", null=_NO_COLLECTIVE),
-        Column("out_elements", INT64, "Number of elements that this rank gets out.", null=_NO_COLLECTIVE),
-        Column("in_splits", NAME, "Elements for each rank of the group: JSON list without spaces.", null=_NO_COLLECTIVE + "; equal parts"),
-        Column("out_splits", NAME, "Elements from each rank of the group: JSON list without spaces.", null=_NO_COLLECTIVE + "; equal parts"),
-        Column("peer_rank", INT32, "Rank that it sends to or receives from.", null="not one to one, or " + _UNKNOWN),
         Column("group_size", INT32, "Number of ranks in the process group.", null=_NO_COLLECTIVE),
         Column("group_ranks", NAME, "Ranks in the process group: JSON list without spaces.", null=_NO_COLLECTIVE),
         Column("collective_seq", INT64, "Number of the collective in its process group, the same on all its ranks.", null=_NO_COLLECTIVE),
