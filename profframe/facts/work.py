@@ -59,7 +59,8 @@ _NAMED: Final = tuple(
 )
 """Data types by what kernels are called; the first that fits counts."""
 _ELEMENT: Final = re.compile(
-    r"OpaqueType<(?:1|2|4|8|16)u?>|BFloat16|Half|Float8|\b(?:double|float|long|int|short|bool|char)\b"
+    r"OpaqueType<(?:1|2|4|8|16)u?>|BFloat16|Half|Float8"
+    r"|(?<!ScalarListMetadata<)\b(?:double|float|long|int|short|bool|char)\b"
 )
 _ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
     {
@@ -68,7 +69,8 @@ _ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
         "float": FP32, "long": INT64, "int": INT32, "short": INT16, "bool": BOOL, "char": UINT8,
     }
 )  # fmt: skip
-"""Type of the elements that a kernel is made for: the first word of these in its name."""
+"""Type of the elements that a kernel is made for: the first word of these in its name, but for that
+of the numbers that come along with a list."""
 _OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
 """Ops on lists of parameters, gradients and states, by how they begin."""
 _UNKNOWN: Final = -1

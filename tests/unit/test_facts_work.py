@@ -184,6 +184,7 @@ def test_kernels_of_fp32_may_compute_in_tf32() -> None:
         ("multi_tensor_apply_kernel<..., c10::BFloat16>", 2),
         ("multi_tensor_apply_kernel<..., double>", 8),
         ("multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>, float const*, double>", 4),
+        ("TensorListScalarListMetadata<float, 1>, BinaryOpScalarListFunctor<c10::BFloat16, 1>", 2),
         ("CatArrayBatchedCopy<bool, unsigned int, 4, 64, 64>", 1),
         ("CatArrayBatchedCopy_contig<at::native::OpaqueType<16u>, unsigned int, 2>", 16),
         ("some_kernel", 4),
