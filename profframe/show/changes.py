@@ -21,6 +21,7 @@ _TITLES: Final[Mapping[str, str]] = {
     "annotation": "Annotations",
 }
 _TOTALS: Final[Mapping[str, str]] = {"op": "op self time", "kernel": "kernels"}
+_UNTESTED: Final = "not tested against noise: that needs several runs a side, or steps (--per step)"
 _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 
@@ -65,6 +66,8 @@ def report(
             more = f" (top {top:,} of {changed.height:,})" if changed.height > top else ""
             shown = _shown(changed.head(top), names, name_width)
             parts += [Text(), terminal.table(shown, width, title + more)]
+    if rows["p_value"].null_count() == rows.height:
+        parts += [Text(), Text(_UNTESTED, style="dim")]
     return Group(*parts)
 
 
