@@ -73,6 +73,7 @@ _ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
 of the numbers that come along with a list."""
 _OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
 """Ops on lists of parameters, gradients and states, by how they begin."""
+_NO_FORMULA: Final = Formula()
 _UNKNOWN: Final = -1
 _LARGEST: Final = 1 << 62
 
@@ -121,21 +122,22 @@ class _Counted:
 
 
 def _counted(events: pa.Table, formulas: Mapping[str, Formula]) -> _Counted:
-    """What formulas give, once for each set of inputs that there is."""
+    """What the source says, else what formulas give, once for each set of inputs that there is."""
     flops, bytes_, dtype = np.full((3, events.num_rows), _UNKNOWN, np.int64)
     is_op = is_kind(events, ("host_op",))
+    said = {name: _given(events, name) for name in ("given_flops", "given_bytes")}
+    told = np.maximum(*said.values()) >= 0
     names, texts = words(events, "name")
     has_formula = np.array([*(t in formulas for t in texts), False], np.bool_)[names]
-    rows = np.flatnonzero(is_op & has_formula & present(events, "input_dims"))
+    rows = np.flatnonzero(is_op & (has_formula | told) & present(events, "input_dims"))
     dtypes: dict[str, int] = {}
     if rows.size:
         which, keys, inputs = _signatures(events, rows, names, texts)
         found = np.array([_count(key, inputs, formulas, dtypes) for key in keys], np.int64)
         flops[rows], bytes_[rows], dtype[rows] = found[which].T
-    for name, values in (("given_flops", flops), ("given_bytes", bytes_)):
-        said = _given(events, name)
-        told = is_op & (said >= 0)
-        values[told] = said[told]
+    for values, of_source in zip((flops, bytes_), said.values(), strict=True):
+        known = is_op & (of_source >= 0)
+        values[known] = of_source[known]
     return _Counted(flops, bytes_, dtype, list(dtypes))
 
 
@@ -185,7 +187,7 @@ def _count(
     """Operations, bytes, and number of the data type for one set of inputs; -1 is unknown."""
     texts, parts, of_lists = inputs
     name, *codes, list_code = key
-    formula = formulas[texts[name]]
+    formula = formulas.get(texts[name], _NO_FORMULA)
     of_list = of_lists[list_code] if list_code >= 0 else None
     dims, types, strides, values = (
         part.get(code, []) for part, code in zip(parts, codes, strict=True)

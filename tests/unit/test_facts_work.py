@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
@@ -47,7 +48,7 @@ def facts(
     for name in ("given_flops", "given_bytes"):
         if given is not None:
             values = [given.get(i, {}).get(name) for i in range(rows.num_rows)]
-            rows = rows.append_column(name, [values])
+            rows = rows.append_column(name, pa.array(values, pa.int64()))
     found = add_facts({**source, "events": rows}, **options)["events"]
     of_work: list[dict[str, Any]] = found.select(COLUMNS).to_pylist()
     return of_work
@@ -155,6 +156,17 @@ def test_what_the_source_says_goes_before_a_formula() -> None:
     assert column(rows, "bytes") == [188, None, None, None, 62, 63, 63, 8, None, 5, None, None]
     assert column(rows, "work_id") == [0, 0, 0, 0, 0, 0, 0, 7, 7, 7, None, None]
     assert column(rows, "work_dtype")[9:] == ["fp32", "bf16", None]
+
+
+def test_work_that_is_given_is_done_in_the_type_of_the_inputs() -> None:
+    half: dict[str, Any] = {"input_dims": "[[3]]", "input_types": '["c10::Half"]'}
+    rows = facts(
+        event("triton_poi_fused_add", 0, 9, **half),
+        call(1, 1),
+        kernel(10, 20, 1),
+        given={0: {"given_flops": 3}},
+    )
+    assert column(rows, "work_dtype") == ["fp16", None, "fp16"]
 
 
 def test_kernels_of_fp32_may_compute_in_tf32() -> None:
