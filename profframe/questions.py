@@ -250,6 +250,21 @@ class Questions(ABC):
         """When each profiler step ran."""
         return self.answer("steps")
 
+    def step_times(self) -> pl.DataFrame:
+        """How long each profiler step took, and what the devices did in it."""
+        return self.answer("step_times")
+
+    def runs(self, per_step: int = 0) -> pl.DataFrame:
+        """How long each run and its steps took, what its devices did, and its peak of memory.
+
+        Parameters
+        ----------
+        per_step
+            Tokens, samples or whatever a step works through on all ranks together, for the
+            throughput; 0: not known.
+        """
+        return self.answer("runs", per_step=per_step)
+
     def memory_peak(self) -> pl.DataFrame:
         """When the most memory was allocated on each device, by which op, and what stayed."""
         return self.answer("memory_peak")

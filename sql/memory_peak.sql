@@ -3,7 +3,7 @@
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
 -- `unfreed` has the blocks that were never freed.
 -- A `ProfilerStep#N` is an annotation, too.
--- In a bare shell read `sql/_memory.sql` first.
+-- In a bare shell read `sql/_memory.sql` and `sql/_traces.sql` first.
 -- needs: events, memory
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
@@ -27,13 +27,7 @@ unfreed AS (
     GROUP BY ALL
 ),
 devices AS (
-    SELECT
-        run, rank, device_type, device,
-        coalesce(max(total_allocated_bytes), max(allocated_bytes)) AS peak_bytes,
-        count(total_allocated_bytes) > 0 AS has_totals,
-        count(address) > 0 AS has_addresses
-    FROM records
-    GROUP BY ALL
+    FROM memory_peaks('records')
 ),
 peaks AS (
     SELECT records.*, devices.has_addresses

@@ -1,5 +1,6 @@
 -- overview: what is in each trace.
 -- One row per (run, rank), also where it has no events, by run and rank.
+-- In a bare shell read `sql/_devices.sql` and `sql/_traces.sql` first.
 -- needs: events, traces
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
@@ -29,20 +30,7 @@ WITH busy AS (
     GROUP BY run, rank
 ),
 slices AS (
-    SELECT
-        run,
-        rank,
-        count(*) AS events,
-        max(start_ns + coalesce(dur_ns, 0)) FILTER (WHERE kind <> 'profiler') AS end_ns,
-        min(start_ns) FILTER (WHERE kind <> 'profiler') AS start_ns,
-        count(DISTINCT thread) FILTER (
-            WHERE kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
-        ) AS threads,
-        count(DISTINCT device) FILTER (WHERE kind IN ('kernel', 'memcpy', 'memset')) AS devices,
-        count(*) FILTER (WHERE kind = 'kernel') AS kernels,
-        count(DISTINCT step) AS steps
-    FROM events
-    GROUP BY run, rank
+    FROM trace_slices(events)
 )
 SELECT
     traces.run,
