@@ -252,7 +252,11 @@ ELEMENTS: Final = MappingProxyType(
         **dict.fromkeys((f"aten::{name}_backward" for name in _GRADIENTS), _pointwise(1, 0, 1)),
         "aten::elu_backward": _pointwise(1, 0, 5),
         "aten::where": _pointwise(0, 0, 1, 2, result="values"),
-        "aten::native_dropout": Formula(lambda op: 2 * op.tensor(0).count, _dropout_bytes),
+        **dict.fromkeys(
+            ("aten::native_dropout", "aten::_fused_dropout"),
+            Formula(elements(0, 2), _dropout_bytes),
+        ),
+        "aten::_masked_scale": _pointwise(2, 0, 1),
         **dict.fromkeys(("aten::mse_loss", "aten::l1_loss"), Formula(_loss_flops, _loss_bytes)),
         "aten::mse_loss_backward": _pointwise(3, 0, 1, 2),
         **dict.fromkeys(("aten::cumsum", "aten::cumprod"), _CUMULATED),

@@ -180,6 +180,17 @@ def _pool(ndim: int, place_bytes: int) -> Formula:
     return Formula(flops, bytes_)
 
 
+def _pool_backward_flops(op: Op) -> int:
+    """Each element of the gradient is added to each place of its window."""
+    return op.tensor(0).count * product(op.ints(2, len(op.tensor(1).shape[-2:])))
+
+
+def _averaged_bytes(op: Op) -> int:
+    source = op.tensor(0)
+    out = product(op.ints(1, 2)) * math.prod(source.shape[:-2])
+    return source.bytes + out * source.size
+
+
 def _resized(each: int) -> Formula:
     """So many operations for each element of an image that becomes larger or smaller."""
 
@@ -258,6 +269,9 @@ REDUCTIONS: Final = MappingProxyType(
         "aten::max_pool3d_with_indices": _pool(3, INT64.size),
         "aten::avg_pool2d": _pool(2, 0),
         "aten::avg_pool3d": _pool(3, 0),
+        "aten::avg_pool2d_backward": Formula(_pool_backward_flops, moved((0,), like(1))),
+        "aten::_adaptive_avg_pool2d": Formula(elements(0), _averaged_bytes),
+        "aten::_adaptive_avg_pool2d_backward": Formula(elements(1), moved((0,), like(1))),
         **{f"aten::max_pool{n}d_with_indices_backward": _MAX_POOL_BACKWARD for n in (2, 3)},
         **dict.fromkeys((f"aten::upsample_nearest{n}d" for n in (1, 2, 3)), _resized(0)),
         "aten::upsample_bilinear2d": _resized(7),
