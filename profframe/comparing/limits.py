@@ -14,7 +14,7 @@ from profframe.errors import ParameterError
 LEAST_SHARE: Final = Fraction(1, 100)
 """Rows that hold less of what their kind took in the base do not count."""
 
-_PERCENT: Final = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?)\s*%\s*")
+_PERCENT: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%\s*")
 
 
 @dataclass(frozen=True, slots=True)
