@@ -106,10 +106,15 @@ class _Beside:
         return self._of(table).parts(table)
 
     def split(self) -> tuple[Source, ...]:
-        return (self,)
+        return tuple(_Beside(part, self.name, self._rows_of(part)) for part in self.source.split())
 
     def check(self) -> None:
         self.source.check()
+
+    def _rows_of(self, part: Source) -> pa.Table:
+        traces = set(part.scan("traces").select("run", "rank").collect().rows())
+        keys = zip(self.rows["run"].to_pylist(), self.rows["rank"].to_pylist(), strict=True)
+        return self.rows.filter(pa.array([key in traces for key in keys], pa.bool_()))
 
     def _of(self, table: str) -> Source:
         return _Memory({table: self.rows}) if table == self.name else self.source

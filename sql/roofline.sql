@@ -29,7 +29,7 @@
 -- bandwidth_share  DOUBLE    0..1       bytes_per_s over its peak
 -- bound            VARCHAR              compute or memory: which peak takes longer; NULL where one of the two is not known
 -- limit_ns         BIGINT    ns         time at the limit: the sum over kernels of the longer of flops and bytes at their peaks
--- lost_ns          BIGINT    ns         total_ns minus limit_ns; NULL where no peak is known
+-- lost_ns          BIGINT    ns         total_ns minus limit_ns, below zero where it was faster; NULL where no peak is known
 -- note             VARCHAR              unknown_work, unknown_device, no_peak of the type, faster_than_peak, faster_than_memory
 WITH known AS (
     SELECT

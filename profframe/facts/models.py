@@ -39,6 +39,8 @@ Devices = str | os.PathLike[str] | Mapping[str, Any]
 
 _FILE: Final = Path(__file__).parent.parent / "devices.json"
 _RATES: Final = ("dense_flop_per_s", "sparse_flop_per_s")
+_LONGEST_NAME: Final = 200
+"""Characters of a name that are looked at; no driver gives more."""
 _VALUES: Final = ("memory_bytes", "cache_bytes", "bandwidth_bytes_per_s")
 
 
@@ -60,7 +62,7 @@ class Description:
         return (
             self.multiprocessors in {None, device["multiprocessors"]}
             and self.compute_capability in {None, device["compute_capability"]}
-            and self.name.search(device["name"] or "") is not None
+            and self.name.search((device["name"] or "")[:_LONGEST_NAME]) is not None
         )
 
 
@@ -206,6 +208,10 @@ def _is_pattern(value: object) -> bool:
         return False
 
 
+def _is_list(value: object) -> bool:
+    return isinstance(value, (list, tuple)) and bool(value)
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
@@ -222,7 +228,7 @@ _MATCH: Final[_Forms] = MappingProxyType(
 _RATES_FORM: Final = f"rates in FLOP/s by data type, out of {' '.join(schema.DTYPES)}"
 _FORMS: Final[_Forms] = MappingProxyType(
     {
-        "match": (lambda value: isinstance(value, list) and bool(value), "a list of descriptions"),
+        "match": (_is_list, "a list of descriptions"),
         "memory_bytes": (_is_whole, "a whole number of bytes"),
         "cache_bytes": (_is_whole, "a whole number of bytes"),
         "bandwidth_bytes_per_s": (_is_positive, "a number above 0"),
