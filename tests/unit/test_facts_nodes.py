@@ -12,6 +12,7 @@ import profframe
 from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts import Tables, add_facts
+from profframe.facts.nodes import nodes
 from tests.builders import Row, event, tables
 
 KNOWN: dict[str, Any] = {
@@ -227,6 +228,13 @@ def test_markers_are_host_ops_and_nothing_else() -> None:
     )
     assert "node" not in got["events"].column_names
     assert notes(got) == {}
+
+
+def test_a_trace_without_markers_is_left_as_it_is() -> None:
+    source = tables(event("op", 0, 9), event("##", 1, 2), event(None, 3, 4))
+    assert nodes(source, KNOWN) is source
+    empty = tables()
+    assert nodes(empty) is empty
 
 
 def test_names_may_be_anything() -> None:
