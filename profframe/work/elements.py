@@ -36,7 +36,7 @@ def _pointwise(
     """So many operations for each element of what the arguments at these places expand to.
 
     ``result`` is the type of the result: one, or that which they meet in, ``"float"`` where whole
-    numbers become fractions, or ``"last"`` of the last of them (``where``).
+    numbers become fractions, ``"values"`` where the first is a condition.
     """
 
     def count(op: Op) -> int:
