@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -89,6 +89,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula] = FORMULAS) -> Tables:
     events = tables["events"]
     counted = _counted(events, formulas)
     owner = _owners(events, counted.known)
+    counted = _in_inner_types(events, counted, owner)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
@@ -288,6 +289,25 @@ def _owners(events: pa.Table, known: Mask) -> Ints:
     inside = (at >= 0) & (np.arange(rows.size) <= np.append(end, -1)[at])
     owner[rows] = np.where(inside, np.append(rows[places], -1)[at], _UNKNOWN)
     return owner
+
+
+def _in_inner_types(events: pa.Table, counted: _Counted, owner: Ints) -> _Counted:
+    """The work with the types that owners really do it in.
+
+    Under autocast an op is recorded with what it was given; inside, after the copies that convert,
+    the same op is with what it computes in. So an owner has the type of the op in it that does most
+    of its work, the innermost of equal ones, if that is half of it or more.
+    """
+    floats = {dtype.word for dtype in DTYPES.values() if dtype.floats}
+    is_float = np.array([*(word in floats for word in counted.dtypes), False])[counted.dtype]
+    around = np.where(owner == np.arange(owner.size), _UNKNOWN, owner)
+    rows = np.flatnonzero((around >= 0) & (counted.flops > 0) & is_float & is_float[around])
+    rows = rows[2 * counted.flops[rows] >= counted.flops[around[rows]]]
+    place = numbers(events, "preorder")[rows]
+    rows = rows[np.lexsort((place, counted.flops[rows]))]
+    dtype = counted.dtype.copy()
+    dtype[around[rows]] = counted.dtype[rows]  # the last one of an owner counts
+    return replace(counted, dtype=dtype)
 
 
 def _given(events: pa.Table, name: str) -> Ints:

@@ -169,6 +169,37 @@ def test_work_that_is_given_is_done_in_the_type_of_the_inputs() -> None:
     assert column(rows, "work_dtype") == ["fp16", None, "fp16"]
 
 
+def test_under_autocast_the_op_inside_says_what_is_computed_in() -> None:
+    half: dict[str, Any] = {
+        "input_dims": "[[4,5],[5,3]]",
+        "input_types": '["c10::Half","c10::Half"]',
+    }
+    copy: dict[str, Any] = {
+        "input_dims": "[[4,5],[4,5]]",
+        "input_types": '["c10::Half","float"]',
+    }
+    rows = facts(
+        event("aten::mm", 0, 90, **MM),
+        event("aten::copy_", 1, 10, **copy),
+        call(2, 1),
+        event("aten::mm", 20, 80, **half),
+        call(21, 2),
+        kernel(100, 110, 1, name="vectorized_elementwise_kernel"),
+        kernel(110, 120, 2, name="cutlass_75_tensorop_f16_s1688gemm_f16"),
+    )
+    assert column(rows, "work_id") == [0] * 7
+    words = ["fp16", "fp16", None, "fp16", None, "fp16", "fp16"]
+    assert column(rows, "work_dtype") == words
+
+
+def test_an_op_inside_that_does_little_does_not() -> None:
+    rows = facts(
+        event("aten::mm", 0, 90, **MM),
+        event("aten::add", 1, 10, input_dims="[[4,3]]", input_types='["double"]'),
+    )
+    assert column(rows, "work_dtype") == ["fp32", "fp64"]
+
+
 def test_kernels_of_fp32_may_compute_in_tf32() -> None:
     half: dict[str, Any] = {
         "input_dims": "[[4,5],[5,3]]",
