@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from profframe.naming import Named, cycles, named, readable
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
 from profframe.selection import check_compat
+from profframe.spool import Spool, Spooled
 from profframe.trace import Trace
 from profframe.work import check_formulas
 
@@ -190,8 +191,27 @@ def read_named(
     rank: int | None = None,
     facts: Facts | None = None,
     progress: Progress | None = None,
+    *,
+    beside: Source | None = None,
+    threads: int | None = None,
 ) -> Named:
     """Read one file as `load` does, with its facts and its name, for `write_named`.
+
+    Parameters
+    ----------
+    path, run, rank, facts, progress
+        As for `load`.
+    beside
+        A folder with room for a temporary file, about half as large as the text of the trace: then
+        only parts of the trace are in memory, and a worker needs no more than about a gigabyte.
+        None to have it in memory.
+    threads
+        Threads that parse; None for as many as there are processors, up to 8.
+
+    Returns
+    -------
+    Named
+        The trace; with ``beside`` its larger tables are `profframe.spool.Spooled`.
 
     Raises
     ------
@@ -199,8 +219,12 @@ def read_named(
         When it is not a trace.
     SourceError
         When it cannot be read.
+    StoreError
+        When there is no room beside the store.
     """
-    return named(path, (facts or Facts()).add(read(path, progress)), run, rank)
+    spool = None if beside is None else Spool(beside)
+    raw = read(path, progress, spool, threads)
+    return named(path, (facts or Facts()).add(raw), run, rank)
 
 
 def write_named(trace: Named, path: Source, *, replace: bool = True) -> bool:
@@ -216,8 +240,7 @@ def write_named(trace: Named, path: Source, *, replace: bool = True) -> bool:
     StoreError
         When it cannot be written; what was in the store is still there.
     """
-    put = store.write if replace else store.add
-    return put(_concatenate([trace], []), path) is not False
+    return store.put(_parts(trace), path, trace.run, trace.rank, replace=replace)
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:
@@ -407,16 +430,26 @@ def _concatenate(traces: Sequence[Named], skipped: Sequence[str]) -> dict[str, p
     """The tables of all traces; what a directory held besides is listed with the first."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
-        source = {"source": [readable(str(trace.path))], "rank_source": [trace.rank_source]}
-        for name in schema.TABLES:
-            rows = trace.raw.tables[name]
-            if name == "traces":
-                for column, value in source.items():
-                    rows = rows.append_column(column, pa.array(value))
-            parts[name].append(schema.conform(name, rows, trace.run, trace.rank))
+        for name, rows in _parts(trace).items():
+            parts[name] += rows
     notes = schema.quality_rows(*(("skipped_file", 0, why, None) for why in skipped))
     parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
     return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
+
+
+def _parts(trace: Named) -> dict[str, Iterator[pa.Table]]:
+    """Its tables in the form of the schema; each part is made when it is asked for."""
+    traces = trace.raw.tables["traces"]
+    source = {"source": readable(str(trace.path)), "rank_source": trace.rank_source}
+    for column, value in source.items():
+        traces = traces.append_column(column, pa.array([value]))
+    tables = {**trace.raw.tables, "traces": traces}
+    return {name: _conformed(trace, name, tables[name]) for name in schema.TABLES}
+
+
+def _conformed(trace: Named, name: str, rows: pa.Table | Spooled) -> Iterator[pa.Table]:
+    for part in rows.parts() if isinstance(rows, Spooled) else (rows,):
+        yield schema.conform(name, part, trace.run, trace.rank)
 
 
 class _Cache:

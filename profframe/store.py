@@ -23,7 +23,7 @@ import shutil
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -38,16 +38,11 @@ import pyarrow.parquet as pq
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
 from profframe.selection import literal
+from profframe.table_files import VERSION_KEY, write_file
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
-
-VERSION_KEY: Final = b"profframe.schema_version"
-"""Key of the schema version in the metadata of every Parquet file."""
-
-ROW_GROUP: Final = 131_072
-"""Rows per row group: large enough to compress, small enough to skip and to read in parallel."""
 
 _TEMPORARY: Final = ".tmp-"
 _SET_ASIDE: Final = ".old-"
@@ -219,10 +214,10 @@ def scan(path: str | os.PathLike[str]) -> Store:
             f"{root}: not a profframe store: no run=.../rank=.../traces.parquet in it; "
             "a store is made by to_parquet() or convert"
         )
-    folders = sorted(_folders(root), key=_by_run_and_rank)
-    for folder in folders:
+    found = sorted(folders(root), key=_by_run_and_rank)
+    for folder in found:
         _check(root, folder)
-    return Store(root, tuple(folders))
+    return Store(root, tuple(found))
 
 
 def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
@@ -285,6 +280,46 @@ def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
     _write(tables, path, replace=True)
 
 
+def put(
+    tables: Mapping[str, Iterable[pa.Table]],
+    path: str | os.PathLike[str],
+    run: str,
+    rank: int,
+    *,
+    replace: bool = True,
+) -> bool:
+    """Write one (run, rank) of which only a part is in memory at a time.
+
+    Parameters
+    ----------
+    tables
+        Every table of the schema as its parts, in their order, all of this run and rank.
+    path
+        The store; made if it does not exist.
+    run, rank
+        Names of the trace.
+    replace
+        Whether it may take the place of one that is there.
+
+    Returns
+    -------
+    bool
+        False if there is one already that is not to be replaced: it is as it was.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written; what was in the store is still there.
+    """
+    root = Path(path)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        return _write_one(tables, root, component(run), rank, replace=replace)
+    except OSError as error:
+        raise _cannot_write(root, error) from error
+
+
 def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
     """Whether all were written."""
     root = Path(path)
@@ -298,13 +333,17 @@ def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, repl
         _sweep(root)
         written = True
         for run, rank in parts["traces"]:
-            one = {name: part.get((run, rank), tables[name][:0]) for name, part in parts.items()}
+            one = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
             written &= _write_one(one, root, component(run), rank, replace=replace)
     except OSError as error:
-        raise StoreError(
-            f"{error.filename or root}: cannot write the store: {error.strerror or error}"
-        ) from error
+        raise _cannot_write(root, error) from error
     return written
+
+
+def _cannot_write(root: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{error.filename or root}: cannot write the store: {error.strerror or error}"
+    )
 
 
 def component(run: str) -> str:
@@ -335,8 +374,19 @@ def component(run: str) -> str:
     return f"{encoded[:160]}~{hashlib.sha256(run.encode()).hexdigest()[:32]}"
 
 
-def _folders(root: Path) -> Iterator[Path]:
-    """Folders with table files, no hidden ones; a set-aside one stands in for a missing one."""
+def folders(root: Path) -> Iterator[Path]:
+    """Folders with table files, no hidden ones; a set-aside one stands in for a missing one.
+
+    Parameters
+    ----------
+    root
+        The store.
+
+    Yields
+    ------
+    Path
+        A folder of one (run, rank), or a pack of many; in no order.
+    """
     for where, names, files in os.walk(root):
         folder = Path(where)
         if not _TABLE_FILES.isdisjoint(files):
@@ -397,22 +447,14 @@ def _by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
 
 
 def _write_one(
-    tables: Mapping[str, pa.Table], root: Path, run: str, rank: int, *, replace: bool
+    tables: Mapping[str, Iterable[pa.Table]], root: Path, run: str, rank: int, *, replace: bool
 ) -> bool:
     temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
     try:
         fresh = temporary / f"rank={rank}"
         fresh.mkdir()
-        for name, table in tables.items():
-            with pq.ParquetWriter(
-                fresh / f"{name}{_UNFINISHED}",
-                table.schema,
-                compression="zstd",
-                use_dictionary=[c.name for c in schema.TABLES[name] if c.type != schema.TEXT],
-                store_schema=False,
-            ) as writer:
-                writer.add_key_value_metadata({VERSION_KEY: str(schema.SCHEMA_VERSION)})
-                writer.write_table(table, ROW_GROUP)
+        for name, parts in tables.items():
+            write_file(fresh / f"{name}{_UNFINISHED}", name, parts)
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
         return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)

@@ -9,6 +9,7 @@ from profframe.errors import NotATraceError
 from profframe.readers import chrome, nsys, nvprof, sqlite
 from profframe.readers.bytes import ByteSource, Progress, beginning
 from profframe.readers.rows import Header, RawTrace
+from profframe.spool import Spool
 
 __all__ = ["Header", "RawTrace", "read"]
 
@@ -17,7 +18,12 @@ _REPORTS: Final = (".nsys-rep", ".qdrep", ".qdstrm")
 """Endings of reports that only Nsight Systems itself can read."""
 
 
-def read(path: Path, progress: Progress | None = None) -> RawTrace:
+def read(
+    path: Path,
+    progress: Progress | None = None,
+    spool: Spool | None = None,
+    threads: int | None = None,
+) -> RawTrace:
     """Read one source into the tables of one trace, without run and rank and without facts.
 
     Parameters
@@ -26,6 +32,10 @@ def read(path: Path, progress: Progress | None = None) -> RawTrace:
         A file; its format is known by its content.
     progress
         Called with the bytes that are read and all bytes of the file.
+    spool
+        Where its tables go, so that they need no memory; None for memory.
+    threads
+        Threads that parse; None for as many as there are processors, up to 8.
 
     Raises
     ------
@@ -40,17 +50,17 @@ def read(path: Path, progress: Progress | None = None) -> RawTrace:
             raise NotATraceError(
                 f"{path}: not a trace: a compressed SQLite database (decompress it, and load that)"
             )
-        return _read_database(path, progress)
+        return _read_database(path, progress, spool)
     if why := _unreadable(path, first.plain):
         raise NotATraceError(f"{path}: not a trace: {why}")
-    return chrome.read(ByteSource(path, progress))
+    return chrome.read(ByteSource(path, progress), spool, threads)
 
 
-def _read_database(path: Path, progress: Progress | None) -> RawTrace:
+def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
     with sqlite.opened(path, progress) as database:
         for reader in (nsys, nvprof):
             if reader.knows(database):
-                raw: RawTrace = reader.read(database)
+                raw: RawTrace = reader.read(database, spool)
                 database.finish()
                 return raw
         names = sorted(database.tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -19,16 +19,16 @@ from profframe.readers.devices import devices
 from profframe.readers.rows import (
     DEVICE_ARGS,
     GIVEN,
-    Batch,
     Header,
     Quality,
     RawTrace,
+    Rows,
     Table,
-    gather,
     replaced,
     time_column,
 )
 from profframe.schema import INT32, INT64
+from profframe.spool import Spooled
 
 LONGEST_NS: Final = 1 << 62
 """146 years: no time since the epoch and no duration is that long, but a writer's overflow is."""
@@ -56,7 +56,7 @@ _Thread = tuple[str | None, str | None]
 
 
 def assemble(
-    batches: Sequence[Batch],
+    source: Rows,
     header: Header,
     quality: Quality,
     dropped: int,
@@ -68,21 +68,21 @@ def assemble(
 
     Parameters
     ----------
-    batches
+    source
         All rows, in the source's order; times are in nanoseconds on the source's own clock.
     header
         What the source says about itself; its base is added to the times.
     quality
         What the reader found; more is added.
     dropped
-        Events of the source that are in no batch; `quality` says why.
+        Events of the source that are in no row; `quality` says why.
     connection
         For what is best said in SQL.
     elsewhere
-        Source events that are in no batch for another reason, by what they are to be called in
+        Source events that are in no row for another reason, by what they are to be called in
         the account.
     """
-    rows = gather(batches)
+    rows = dict(source)
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
     _note_rounded(rows, quality)
     labels = rows.pop(Table.THREADS)
@@ -253,6 +253,8 @@ def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
         return marks
     ends = lone_ends.rename_columns({"start_ns": "time_ns"})
     shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
+    if isinstance(marks, Spooled):
+        return marks.spool.table([*marks.parts(), ends.select(shared)])
     return pa.concat_tables(
         [marks, ends.select(shared)], promote_options="default"
     ).unify_dictionaries()

@@ -33,7 +33,7 @@ def pair(
     """
     phase = rows["phase"]
     if not {"B", "E"} & set(phase.chunk(0).dictionary.to_pylist()):
-        return rows, rows.slice(0, 0)
+        return rows, rows.schema.empty_table()
     is_begin = pc.equal(phase, "B").to_numpy()
     is_end = pc.equal(phase, "E").to_numpy()
     time = _ints(rows["start_ns"])
@@ -52,7 +52,8 @@ def pair(
     known[begin] = True
     args = _with_end_args(rows["args"], begin, end, connection)
     rows = replaced(rows, "dur_ns", pa.array(duration, mask=~known))
-    return replaced(rows, "args", args).filter(pa.array(~is_end)), rows.filter(pa.array(lone_end))
+    lone = rows.take(np.flatnonzero(lone_end))
+    return replaced(rows, "args", args).filter(pa.array(~is_end)), lone
 
 
 def match_begin_end(

@@ -7,6 +7,7 @@ unique in a process, so a slice on a device keeps the process that it belongs to
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -35,9 +36,20 @@ from profframe.readers.cupti import (
     slices,
     sync_name,
 )
-from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, conform, earliest
+from profframe.readers.rows import (
+    Batch,
+    Header,
+    Quality,
+    RawTrace,
+    Rows,
+    Table,
+    conform,
+    earliest,
+    gather,
+)
 from profframe.readers.sqlite import Asked, Database, SourceTable
 from profframe.schema import BOOL, INT64, TEXT
+from profframe.spool import Spool
 
 NVTX: Final = "NVTX_EVENTS"
 RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -110,7 +122,7 @@ def knows(database: Database) -> bool:
     )
 
 
-def read(database: Database) -> RawTrace:
+def read(database: Database, spool: Spool | None = None) -> RawTrace:
     """Read one export.
 
     Raises
@@ -119,25 +131,26 @@ def read(database: Database) -> RawTrace:
         When the database is damaged; the message names the file and the table.
     """
     rows = _Rows(database)
-    batches = [
-        *rows.ranges(),
-        *rows.calls(),
-        *rows.overhead(),
-        *rows.kernels(),
-        *rows.copies(),
-        *rows.sets(),
-        *rows.syncs(),
-        *rows.graphs(),
-        *rows.labels(),
-    ]
+    batches = itertools.chain(
+        rows.ranges(),
+        rows.calls(),
+        rows.overhead(),
+        rows.kernels(),
+        rows.copies(),
+        rows.sets(),
+        rows.syncs(),
+        rows.graphs(),
+        rows.labels(),
+    )
+    found = gather(batches, spool)
     quality = Quality()
     accounted = note_leftovers(
         database, quality, rows.loaded, lambda name: bool(_DESCRIBES.fullmatch(name))
     )
     accounted["metadata"] = accounted.get("metadata", 0) + rows.described
     with duckdb.connect(config={"threads": 1}) as connection:
-        header = _header(database, batches)
-        return assemble(batches, header, quality, 0, connection, elsewhere=accounted)
+        header = _header(database, found)
+        return assemble(found, header, quality, 0, connection, elsewhere=accounted)
 
 
 @dataclass(slots=True)
@@ -425,9 +438,9 @@ def _label_rows(label: str, columns: _Columns) -> pa.Table:
     )
 
 
-def _header(database: Database, batches: list[Batch]) -> Header:
+def _header(database: Database, rows: Rows) -> Header:
     exported = _pairs(database, "META_DATA_EXPORT") | _pairs(database, "EXPORT_META_DATA")
-    first = earliest(batches)
+    first = earliest(rows)
     base_ns = None
     session = database.records(database.table("TARGET_INFO_SESSION_START_TIME"))
     is_utc = first is not None and first >= UTC_NS
@@ -445,7 +458,7 @@ def _header(database: Database, batches: list[Batch]) -> Header:
         format="nsys",
         clock="utc" if is_utc or base_ns is not None else "relative",
         base_ns=base_ns,
-        device_type="CUDA" if has_devices(batches) else None,
+        device_type="CUDA" if has_devices([rows]) else None,
         device_properties=json.dumps(devices) if devices else None,
         metadata=json.dumps(metadata) if metadata else None,
     )

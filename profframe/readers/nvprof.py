@@ -40,9 +40,20 @@ from profframe.readers.cupti import (
     slices,
     sync_name,
 )
-from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, conform, earliest
+from profframe.readers.rows import (
+    Batch,
+    Header,
+    Quality,
+    RawTrace,
+    Rows,
+    Table,
+    conform,
+    earliest,
+    gather,
+)
 from profframe.readers.sqlite import LITTLE_ENDIAN, Asked, Database, SourceTable
 from profframe.schema import INT64, TEXT
+from profframe.spool import Spool
 
 MARKER: Final = "CUPTI_ACTIVITY_KIND_MARKER"
 RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -125,7 +136,7 @@ def knows(database: Database) -> bool:
     return any(name.startswith("CUPTI_ACTIVITY_KIND_") for name in database.tables)
 
 
-def read(database: Database) -> RawTrace:
+def read(database: Database, spool: Spool | None = None) -> RawTrace:
     """Read one database.
 
     Raises
@@ -136,14 +147,14 @@ def read(database: Database) -> RawTrace:
     quality = Quality()
     with duckdb.connect(config={"threads": 1}) as connection:
         rows = _Rows(database, connection)
-        batches = list(rows.all(quality))
+        found = gather(rows.all(quality), spool)
         accounted = note_leftovers(
             database, quality, rows.loaded, lambda name: bool(_DESCRIBES.fullmatch(name))
         )
         accounted["metadata"] = accounted.get("metadata", 0) + rows.described
         accounted["events"] = rows.ends
-        header = _header(database, batches, rows.text)
-        return assemble(batches, header, quality, 0, connection, elsewhere=accounted)
+        header = _header(database, found, rows.text)
+        return assemble(found, header, quality, 0, connection, elsewhere=accounted)
 
 
 @dataclass(slots=True)
@@ -449,10 +460,8 @@ def _match(
     return first, second
 
 
-def _header(
-    database: Database, batches: list[Batch], names: Callable[[pa.Array], pa.Array]
-) -> Header:
-    first = earliest(batches)
+def _header(database: Database, rows: Rows, names: Callable[[pa.Array], pa.Array]) -> Header:
+    first = earliest(rows)
     version = database.records(database.table("Version"))
     devices = database.records(database.table("CUPTI_ACTIVITY_KIND_DEVICE"))
     for device in devices:
@@ -461,7 +470,7 @@ def _header(
     return Header(
         format="nvprof",
         clock="utc" if first is not None and first >= UTC_NS else "relative",
-        device_type="CUDA" if has_devices(batches) else None,
+        device_type="CUDA" if has_devices([rows]) else None,
         device_properties=json.dumps([_device(row) for row in devices]) if devices else None,
         metadata=json.dumps(version[0]) if version else None,
     )

@@ -6,7 +6,7 @@ No word of a source format is known here: where a row goes, its reader says by i
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.schema import BOOL, INT32, INT64, NAME, TEXT
+from profframe.spool import Builder, Spool
 
 Batch = Mapping["Table", pa.Table]
 """Some consecutive rows of a source, by table."""
@@ -129,24 +130,46 @@ def _index(array: pa.Array) -> pa.Array:
     return pc.if_else(usable, array, pa.scalar(None, array.type)).cast(INT32)
 
 
-def gather(batches: Sequence[Batch]) -> dict[Table, pa.Table]:
-    """All rows of each table, in order, with one dictionary for each column."""
-    gathered: dict[Table, pa.Table] = {}
-    for table in Table:
-        empty = pa.table({name: pa.array([], type_) for name, type_ in COLUMNS[table].items()})
-        parts = [batch[table] for batch in batches if table in batch]
-        gathered[table] = pa.concat_tables(
-            [empty, *parts], promote_options="default"
-        ).unify_dictionaries()
-    return gathered
+Rows = Mapping[Table, pa.Table]
+"""All rows of a source, by table."""
 
 
-def earliest(batches: Sequence[Batch]) -> int | None:
+def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
+    """All rows of each table, in order, with one dictionary for each column.
+
+    With a spool they go there as they come; what there are few of is in memory all the same.
+    """
+    if spool is not None:
+        return _spooled(batches, spool)
+    parts: dict[Table, list[pa.Table]] = {
+        table: [pa.schema(COLUMNS[table].items()).empty_table()] for table in Table
+    }
+    for batch in batches:
+        for table, rows in batch.items():
+            parts[table].append(rows)
+    return {
+        table: pa.concat_tables(rows, promote_options="default").unify_dictionaries()
+        for table, rows in parts.items()
+    }
+
+
+def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
+    builders = {table: Builder(spool, COLUMNS[table]) for table in Table}
+    for batch in batches:
+        for table, rows in batch.items():
+            builders[table].add(rows)
+    tables = {table: builder.table() for table, builder in builders.items()}
+    return {table: rows if table in _MANY else rows.read() for table, rows in tables.items()}
+
+
+_MANY: Final = (Table.EVENTS, Table.MEMORY, Table.FLOWS, Table.INSTANTS)
+
+
+def earliest(rows: Rows) -> int | None:
     """The smallest time of all rows, in nanoseconds on the source's own clock."""
     times = [
-        pc.min(rows[time_column(table)]).as_py()
-        for batch in batches
-        for table, rows in batch.items()
+        pc.min(part[time_column(table)]).as_py()
+        for table, part in rows.items()
         if table is not Table.THREADS
     ]
     return min((t for t in times if t is not None), default=None)

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profframe import schema, store
+from profframe import schema, store, table_files
 from profframe.errors import StoreError, StoreVersionError
 from tests.builders import table
 
@@ -74,7 +74,7 @@ def test_files_say_the_schema_version_and_hold_plain_text(tmp_path: Path) -> Non
     store.write(one(), tmp_path)
     file = pq.ParquetFile(tmp_path / "run=run/rank=0/events.parquet")
 
-    assert file.metadata.metadata[store.VERSION_KEY] == str(schema.SCHEMA_VERSION).encode()
+    assert file.metadata.metadata[table_files.VERSION_KEY] == str(schema.SCHEMA_VERSION).encode()
     assert file.schema_arrow.field("name").type == pa.string()
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 
@@ -288,7 +288,7 @@ def test_other_folders_are_no_stores(tmp_path: Path) -> None:
 
 
 def rewrite(path: Path, version: str | None) -> None:
-    metadata = None if version is None else {store.VERSION_KEY: version}
+    metadata = None if version is None else {table_files.VERSION_KEY: version}
     pq.write_table(pq.read_table(path, partitioning=None).replace_schema_metadata(metadata), path)
 
 

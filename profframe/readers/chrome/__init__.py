@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -26,8 +26,19 @@ from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
-from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, earliest, replaced
+from profframe.readers.rows import (
+    Batch,
+    Header,
+    Quality,
+    RawTrace,
+    Rows,
+    Table,
+    earliest,
+    gather,
+    replaced,
+)
 from profframe.schema import INT32
+from profframe.spool import Spool
 
 _EVENTS_KEY: Final = "traceEvents"
 _KINETO: Final = "kineto"
@@ -47,8 +58,17 @@ _UTC_US: Final = 1_200_000_000_000_000
 """A time from here on, in microseconds, is since the epoch (it is the year 2008)."""
 
 
-def read(source: ByteSource) -> RawTrace:
+def read(source: ByteSource, spool: Spool | None = None, threads: int | None = None) -> RawTrace:
     """Read one Chrome trace.
+
+    Parameters
+    ----------
+    source
+        Its text.
+    spool
+        Where its tables go; None for memory.
+    threads
+        Threads that parse; None for as many as there are processors, up to 8.
 
     Raises
     ------
@@ -59,22 +79,22 @@ def read(source: ByteSource) -> RawTrace:
     """
     with duckdb.connect(config={"threads": 1}) as connection:
         parser = Parser(connection)
-        threads = max(1, min(8, os.cpu_count() or 1))
+        threads = threads or min(8, os.cpu_count() or 1)
         reader = ArrayReader(source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads)
         try:
-            batches = list(reader.rows())
+            rows = gather(reader.rows(), spool)
         except NoArrayError as error:
             raise _not_a_trace(source, str(error)) from None
         document = reader.document
-        if document.is_array and not any(_has_phase(batch) for batch in batches):
+        if document.is_array and not _has_phase(rows):
             raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
         quality = _quality(document, source)
         dropped = sum(document.found[check] for check in DROPS)
-        header = _header(document, batches)
+        header = _header(document, rows)
         own = _own(document)
         if own is not None:
             header = _as_exported(header, own)
-        raw = assemble(batches, header, quality, dropped, connection)
+        raw = assemble(rows, header, quality, dropped, connection)
         raw = _of_ascend(_of_kineto(raw))
         return raw if own is None else _counted_as_exported(raw, own)
 
@@ -115,10 +135,10 @@ def _not_a_trace(source: ByteSource, why: str) -> NotATraceError:
     )
 
 
-def _has_phase(batch: Batch) -> bool:
+def _has_phase(rows: Rows) -> bool:
     return any(
-        table is not Table.INSTANTS or rows["phase"].null_count < rows.num_rows
-        for table, rows in batch.items()
+        part.num_rows > (part["phase"].null_count if table is Table.INSTANTS else 0)
+        for table, part in rows.items()
     )
 
 
@@ -136,7 +156,7 @@ def _quality(document: Document, source: ByteSource) -> Quality:
     return quality
 
 
-def _header(document: Document, batches: list[Batch]) -> Header:
+def _header(document: Document, rows: Rows) -> Header:
     """What the members around the events say."""
     rest = dict(document.header)
     if _own(document) is not None:
@@ -148,12 +168,12 @@ def _header(document: Document, batches: list[Batch]) -> Header:
     is_kineto = "schemaVersion" in rest or devices is not None
     return Header(
         format=_KINETO if is_kineto else "chrome",
-        clock=_clock(base_ns, batches, is_kineto),
+        clock=_clock(base_ns, rows, is_kineto),
         base_ns=base_ns,
         rank=_index(distributed.get("rank")),
         world_size=_index(distributed.get("world_size")),
         backend=_text(distributed.get("backend")),
-        device_type=device_type_of(batches),
+        device_type=device_type_of([rows]),
         device_properties=json.dumps(devices) if devices else None,
         profiler_flags=json.dumps(flags) if flags else None,
         metadata=json.dumps(rest) if rest else None,
@@ -201,18 +221,14 @@ def _counted_as_exported(raw: RawTrace, own: Mapping[str, Any]) -> RawTrace:
     return replace(raw, tables={**raw.tables, "traces": traces})
 
 
-def _clock(base_ns: int | None, batches: list[Batch], is_kineto: bool) -> str:
+def _clock(base_ns: int | None, rows: Rows, is_kineto: bool) -> str:
     """Which clock the times are on; Kineto lost the origin between 2024-04-22 and 2024-05-10."""
     if base_ns is not None:
         return "utc"
-    first = earliest(batches)
+    first = earliest(rows)
     if first is not None and first >= _UTC_US * 1000:
         return "utc"
-    in_nanoseconds = first is not None and any(
-        np.any(batch[Table.EVENTS]["start_ns"].to_numpy() % 1000 > 0)
-        for batch in batches
-        if Table.EVENTS in batch
-    )
+    in_nanoseconds = np.any(rows[Table.EVENTS]["start_ns"].fill_null(0).to_numpy() % 1000 > 0)
     return "unknown" if is_kineto and in_nanoseconds else "relative"
 
 
@@ -245,7 +261,7 @@ def _index(value: object) -> int | None:
     return number if number is not None and 0 <= number < 1 << 31 else None
 
 
-def device_type_of(batches: list[Batch]) -> str | None:
+def device_type_of(batches: Iterable[Batch]) -> str | None:
     """Type of the devices that something ran on, by the categories of all rows."""
     categories: set[str] = set()
     for batch in batches:

@@ -25,7 +25,16 @@ from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
-from profframe.readers.rows import Batch, Header, Quality, RawTrace, Table, conform, replaced
+from profframe.readers.rows import (
+    Batch,
+    Header,
+    Quality,
+    RawTrace,
+    Table,
+    conform,
+    gather,
+    replaced,
+)
 from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
 
 Ints = npt.NDArray[np.int64]
@@ -172,8 +181,8 @@ def read(results: Any, told: Told) -> RawTrace:
             quality.note(check, count, "in the arguments of a live event")
         flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
         header = replace(told.header, device_type=device_type_of([*batches, flows]))
-        batches = [with_device_args(batch, connection)]
-        return assemble(batches, header, quality, 0, connection)
+        rows = gather([with_device_args(batch, connection)])
+        return assemble(rows, header, quality, 0, connection)
 
 
 def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:

@@ -1,0 +1,305 @@
+"""Tables that need no memory: their columns lie in a file, and each is read when it is asked for.
+
+A `Spooled` table has as much of the interface of a `pyarrow.Table` as readers, facts and the store
+use, so that they work on either. It consists of pieces, which are rows behind one another; all
+columns have the same pieces.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from os import PathLike
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from profframe.errors import StoreError
+
+PIECE_ROWS: Final = 131_072
+PIECE_BYTES: Final = 64 << 20
+"""A piece is complete with so many rows, or so many bytes."""
+
+_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_INDEX: Final = pa.int32()
+
+
+class Spool:
+    """A file without a name: it is gone with the process, however that ends.
+
+    Parameters
+    ----------
+    folder
+        Where there is room for it, about as much as for the store.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written there.
+
+    Examples
+    --------
+    >>> spool = Spool(".")
+    >>> table = spool.table([pa.table({"a": [1, 2]}), pa.table({"a": [3]})])
+    >>> table.append_column("b", pa.array(["x", "y", None])).read().to_pydict()
+    {'a': [1, 2, 3], 'b': ['x', 'y', None]}
+    """
+
+    def __init__(self, folder: str | PathLike[str]) -> None:
+        self._folder = folder
+        self._end = 0
+        try:
+            self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def table(self, parts: Iterable[pa.Table]) -> Spooled:
+        """The rows of some tables, in their order; a column that one of them lacks is NULL there.
+
+        There is at least one, and it says the types of its columns.
+        """
+        builder = Builder(self, {})
+        for part in parts:
+            builder.add(part)
+        return builder.table()
+
+    def put(self, array: pa.Array) -> _Stored | None:
+        """Write an array; what is NULL throughout needs no place."""
+        if array.null_count == len(array):
+            return None
+        sink = pa.BufferOutputStream()
+        batch = pa.record_batch([array], ["values"])
+        with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
+            stream.write_batch(batch)
+        written = memoryview(sink.getvalue())
+        stored = _Stored(self._end, len(written))
+        try:
+            self._file.seek(stored.place)
+            while written:
+                written = written[self._file.write(written) :]
+        except OSError as error:
+            raise self._failed(error) from error
+        self._end += stored.size
+        return stored
+
+    def get(self, stored: _Stored) -> pa.Array:
+        """Read it again."""
+        buffer = pa.allocate_buffer(stored.size)
+        left = memoryview(buffer)
+        try:
+            self._file.seek(stored.place)
+            while left:
+                left = left[self._file.readinto(left) :]
+        except OSError as error:
+            raise self._failed(error) from error
+        return pa.ipc.open_stream(buffer).read_next_batch().column(0)
+
+    def _failed(self, error: OSError) -> StoreError:
+        why = error.strerror or error
+        return StoreError(f"{self._folder}: cannot hold a trace while it is converted: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Where an array is in the file."""
+
+    place: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Pieces of a column; of repeated text its codes, while the distinct texts are in memory."""
+
+    type: pa.DataType
+    pieces: tuple[_Stored | None, ...]
+    texts: pa.StringArray | None = None
+
+    @property
+    def stored_type(self) -> pa.DataType:
+        return self.type if self.texts is None else _INDEX
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spooled:
+    """A table of a `Spool`; as a `pyarrow.Table` it never changes, and gives others."""
+
+    spool: Spool
+    columns: Mapping[str, _Column]
+    sizes: tuple[int, ...]
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.sizes)
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return pa.schema([(name, column.type) for name, column in self.columns.items()])
+
+    def __getitem__(self, name: str) -> pa.ChunkedArray:
+        """A whole column, read from the file."""
+        column = self.columns[name]
+        pieces = (self._piece(column, piece) for piece in range(len(self.sizes)))
+        empty = pa.array([], column.stored_type)
+        chunks = list(pieces) or [_with_texts(empty, column)]
+        return pa.chunked_array(chunks, column.type)
+
+    def parts(self) -> Iterator[pa.Table]:
+        """The pieces, one after the other, each in memory."""
+        for piece in range(len(self.sizes)):
+            yield pa.table(
+                {name: self._piece(column, piece) for name, column in self.columns.items()}
+            )
+
+    def read(self) -> pa.Table:
+        """The table in memory."""
+        return pa.table({name: self[name] for name in self.columns})
+
+    def take(self, rows: pa.Array | npt.NDArray[np.integer]) -> pa.Table:
+        """Some rows, in memory."""
+        return pa.table({name: self[name].take(pa.array(rows)) for name in self.columns})
+
+    def select(self, names: Iterable[str]) -> Spooled:
+        """Some columns."""
+        return replace(self, columns={name: self.columns[name] for name in names})
+
+    def drop_columns(self, names: Iterable[str]) -> Spooled:
+        """The other columns."""
+        return replace(self, columns={n: c for n, c in self.columns.items() if n not in set(names)})
+
+    def append_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> Spooled:
+        """One more column."""
+        return replace(self, columns={**self.columns, name: self._stored(values)})
+
+    def set_column(self, place: int, name: str, values: pa.Array | pa.ChunkedArray) -> Spooled:
+        """Another column in the place of one."""
+        columns = list(self.columns.items())
+        columns[place] = name, self._stored(values)
+        return replace(self, columns=dict(columns))
+
+    def filter(self, mask: pa.BooleanArray) -> Spooled:
+        """The rows where the mask is true."""
+        edges = pairwise(np.cumsum([0, *self.sizes]).tolist())
+        masks = [mask.slice(start, end - start) for start, end in edges]
+        columns = {
+            name: replace(column, pieces=tuple(self._filtered(column, masks)))
+            for name, column in self.columns.items()
+        }
+        return replace(self, columns=columns, sizes=tuple(part.true_count for part in masks))
+
+    def _filtered(
+        self, column: _Column, masks: Iterable[pa.BooleanArray]
+    ) -> Iterator[_Stored | None]:
+        for stored, mask in zip(column.pieces, masks, strict=True):
+            yield None if stored is None else self.spool.put(self.spool.get(stored).filter(mask))
+
+    def _piece(self, column: _Column, piece: int) -> pa.Array:
+        stored = column.pieces[piece]
+        if stored is None:
+            return _with_texts(pa.nulls(self.sizes[piece], column.stored_type), column)
+        return _with_texts(self.spool.get(stored), column)
+
+    def _stored(self, values: pa.Array | pa.ChunkedArray) -> _Column:
+        """A column of these values, in the pieces of the table."""
+        texts = None
+        if pa.types.is_dictionary(values.type):
+            values, texts = _codes(values, pa.array([], pa.string()))
+        edges = pairwise(np.cumsum([0, *self.sizes]).tolist())
+        pieces = (_whole(values.slice(start, end - start)) for start, end in edges)
+        stored = tuple(self.spool.put(piece) for piece in pieces)
+        type_ = values.type if texts is None else pa.dictionary(_INDEX, pa.string())
+        return _Column(type_, stored, texts)
+
+
+class Builder:
+    """Makes a table of rows as they come, and holds a piece of it in memory at most.
+
+    Parameters
+    ----------
+    spool
+        Where they go.
+    types
+        Columns that the table has in any case.
+    """
+
+    def __init__(self, spool: Spool, types: Mapping[str, pa.DataType]) -> None:
+        self._spool = spool
+        self._sizes: list[int] = []
+        self._types: dict[str, pa.DataType] = {}
+        self._texts: dict[str, pa.StringArray] = {}
+        self._pieces: dict[str, list[_Stored | None]] = {}
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._know(types)
+
+    def add(self, rows: pa.Table) -> None:
+        """Take some rows; a column that others lack is NULL there."""
+        self._waiting.append(rows)
+        self._rows += rows.num_rows
+        self._bytes += rows.nbytes
+        if self._rows >= PIECE_ROWS or self._bytes >= PIECE_BYTES:
+            self._write()
+
+    def table(self) -> Spooled:
+        """The table of all rows."""
+        if self._rows:
+            self._write()
+        columns = {
+            name: _Column(type_, tuple(self._pieces[name]), self._texts.get(name))
+            for name, type_ in self._types.items()
+        }
+        return Spooled(self._spool, columns, tuple(self._sizes))
+
+    def _know(self, types: Mapping[str, pa.DataType]) -> None:
+        for name, type_ in types.items():
+            if name not in self._types:
+                self._types[name] = type_
+                self._pieces[name] = [None] * len(self._sizes)
+                if pa.types.is_dictionary(type_):
+                    self._texts[name] = pa.array([], pa.string())
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting, promote_options="default")
+        self._know({field.name: field.type for field in rows.schema})
+        for name, pieces in self._pieces.items():
+            stored = None
+            if name in rows.column_names:
+                values = rows[name]
+                if name in self._texts:
+                    values, self._texts[name] = _codes(values, self._texts[name])
+                stored = self._spool.put(_whole(values))
+            pieces.append(stored)
+        self._sizes.append(rows.num_rows)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+
+def _codes(
+    values: pa.Array | pa.ChunkedArray, known: pa.StringArray
+) -> tuple[pa.ChunkedArray, pa.StringArray]:
+    """Codes of repeated texts, and the distinct texts: first those that were known."""
+    chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+    before = pa.DictionaryArray.from_arrays(pa.array([], _INDEX), known)
+    unified = pa.chunked_array([before, *chunks]).unify_dictionaries()
+    codes = pa.chunked_array([chunk.indices for chunk in unified.chunks], _INDEX)
+    return codes, unified.chunk(0).dictionary
+
+
+def _with_texts(values: pa.Array, column: _Column) -> pa.Array:
+    if column.texts is None:
+        return values
+    return pa.DictionaryArray.from_arrays(values, column.texts, safe=False)
+
+
+def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
