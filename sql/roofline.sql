@@ -30,7 +30,7 @@
 -- bound            VARCHAR              compute or memory: which peak takes longer; NULL where one of the two is not known
 -- limit_ns         BIGINT    ns         time at the limit: the sum over kernels of the longer of flops and bytes at their peaks
 -- lost_ns          BIGINT    ns         total_ns minus limit_ns, below zero where it was faster; NULL where no peak is known
--- note             VARCHAR              unknown_work, unknown_device, no_peak of the type, faster_than_peak, faster_than_memory
+-- note             VARCHAR              unknown_work, unknown_device, no_peak (of its type), faster_than_peak, faster_than_memory
 WITH known AS (
     SELECT
         run, rank, device, peak_dtype, peak_flop_per_s, peak_bytes_per_s,

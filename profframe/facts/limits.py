@@ -72,7 +72,9 @@ def _of(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
 def _unknown(devices: pa.Table, rows: Ints) -> Iterator[_Note]:
     """A note of kernels on devices that nothing is known of."""
     if rows.size:
-        names = {row["name"] for row in devices.to_pylist() if row["model"] is None}
+        rates = [name for name in devices.column_names if name.endswith("_per_s")]
+        listed = devices.to_pylist()
+        names = {row["name"] for row in listed if all(row[rate] is None for rate in rates)}
         said = ", ".join(sorted(repr(name) for name in names if name)) or "without a name"
         yield "unknown_device", rows.size, f"devices {said}", int(rows[0])
 

@@ -78,6 +78,17 @@ def test_an_unknown_device_is_said_to_be_where_its_rates_matter() -> None:
     assert checks({}, name="new") == []
 
 
+def test_a_part_of_a_device_is_known_and_has_no_peaks() -> None:
+    part = models({"Part": {"match": [{"name": "MIG"}]}})
+    events = table("events", [{"kind": "kernel", "device": 0, "dur_ns": 9, "flops": 9}])
+    held = {"devices": table("devices", [{"name": "X MIG"}]).drop_columns(["run", "rank"])}
+    quality = table("quality", []).drop_columns(["run", "rank"])
+    after = limits({"events": events, "quality": quality, **devices(held, part)})
+    assert after["devices"]["model"].to_pylist() == ["Part"]
+    (note,) = after["quality"].to_pylist()
+    assert (note["check"], note["detail"].endswith("devices 'X MIG'")) == ("unknown_device", True)
+
+
 @pytest.mark.parametrize(
     "row",
     [
