@@ -40,7 +40,7 @@ ROOMS = (
 )
 """In reading order: a room imports from itself and from those before it."""
 
-HEAVY = ("duckdb", "numpy", "polars", "pyarrow", "torch")
+HEAVY = ("duckdb", "numpy", "polars", "pyarrow", "scipy", "torch")
 
 FORMAT_WORDS = re.compile(
     r"\b(ph|traceEvents|baseTimeNanoseconds|Ev Idx|External id|Input Dims"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
@@ -56,16 +56,18 @@ def report(
     rich.console.RenderableType
         What `rich` prints.
     """
+    import polars as pl
+
     if not rows.height:
         return Text("neither side has an op, a kernel or an annotation")
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
     for what, title in _TITLES.items():
-        changed = rows.filter(what=what).filter(rows.filter(what=what)["status"] != "equal")
+        changed = rows.filter(pl.col("status") != "equal", what=what)
         if changed.height:
             more = f" (top {top:,} of {changed.height:,})" if changed.height > top else ""
-            shown = _shown(changed.head(top), names, name_width)
-            parts += [Text(), terminal.table(shown, width, title + more)]
+            shown = _shown(changed.head(top), name_width)
+            parts += [Text(), terminal.table(shown, width, title + more, _headings(*names))]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(_UNTESTED, style="dim")]
     return Group(*parts)
@@ -136,38 +138,37 @@ def _lines() -> Table:
     return Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
 
 
-def _shown(rows: pl.DataFrame, names: tuple[str, str], name_width: int) -> pl.DataFrame:
-    """Columns for people, the sides under their names."""
+def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
+    """The columns that people look at first, those that say nothing left out."""
     import polars as pl
 
-    base, other = names
+    tests = (
+        pl.when("significant").then(pl.lit("yes")).otherwise(pl.lit("")).alias("significant"),
+        "change_low_ns",
+        "change_high_ns",
+    )
+    contributes = rows["contribution"].null_count() < rows.height
     tested = rows["p_value"].null_count() < rows.height
     return rows.select(
         pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String),
         "change_ns",
-        *([] if rows["contribution"].null_count() == rows.height else [_share("contribution")]),
-        pl.col("base_ns").alias(f"{base}_ns"),
-        pl.col("other_ns").alias(f"{other}_ns"),
+        *([pl.col("contribution").alias("contribution_share")] if contributes else ()),
+        "base_ns",
+        "other_ns",
         (pl.col("ratio") - 1).alias("growth_share"),
         "status",
-        *(_tests() if tested else ()),
-        pl.col("base_calls").alias(f"{base} calls"),
-        pl.col("other_calls").alias(f"{other} calls"),
+        *(tests if tested else ()),
+        "base_calls",
+        "other_calls",
     )
 
 
-def _share(name: str) -> pl.Expr:
-    import polars as pl
-
-    return pl.col(name).alias(f"{name}_share")
-
-
-def _tests() -> Iterator[pl.Expr]:
-    import polars as pl
-
-    yield pl.when("significant").then(pl.lit("yes")).otherwise(pl.lit("")).alias("significant")
-    yield pl.col("change_low_ns").alias("from_ns")
-    yield pl.col("change_high_ns").alias("to_ns")
+def _headings(base: str, other: str) -> dict[str, str]:
+    """The sides under their names."""
+    sides = {"base": base, "other": other}
+    times = {f"{side}_ns": name for side, name in sides.items()}
+    calls = {f"{side}_calls": f"{name} calls" for side, name in sides.items()}
+    return times | calls | {"change_low_ns": "from", "change_high_ns": "to"}
 
 
 def _cut(name: str, width: int) -> str:

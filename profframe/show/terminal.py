@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from rich.cells import cell_len
@@ -84,7 +85,12 @@ def cell(column: str, value: object) -> str:
     return str(value) if named else units.count(value)
 
 
-def table(frame: pl.DataFrame, width: int | None, title: str = "") -> RenderableType:
+def table(
+    frame: pl.DataFrame,
+    width: int | None,
+    title: str = "",
+    headings: Mapping[str, str] = MappingProxyType({}),
+) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
     Parameters
@@ -95,19 +101,22 @@ def table(frame: pl.DataFrame, width: int | None, title: str = "") -> Renderable
         Columns of the terminal; None where lines may be of any length.
     title
         What stands above the table.
+    headings
+        What stands above a column, in place of its name.
 
     Returns
     -------
     rich.console.RenderableType
         What `rich` prints.
     """
+    above = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: [cell(name, value) for value in frame[name].to_list()] for name in frame.columns}
     texts = {name for name in frame.columns if not frame.schema[name].is_numeric()}
-    widths = _widths(cells, texts, width)
+    widths = _widths(cells, above, texts, width)
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name, columns in widths.items():
         grid.add_column(
-            Text(heading(name)),
+            Text(above[name]),
             justify="left" if name in texts else "right",
             width=columns,
             no_wrap=True,
@@ -118,7 +127,7 @@ def table(frame: pl.DataFrame, width: int | None, title: str = "") -> Renderable
     parts: list[RenderableType] = [Text(title, style="bold cyan")] if title else []
     parts.append(grid if frame.height else Text("no rows", style="dim"))
     if len(widths) < len(cells):
-        left_out = ", ".join(name for name in cells if name not in widths)
+        left_out = ", ".join(headings.get(name, name) for name in cells if name not in widths)
         parts.append(Text(f"not shown, for want of width: {left_out}", style="dim"))
     return Group(*parts)
 
@@ -324,9 +333,11 @@ def _without_constant_keys(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.drop("run") if frame["rank"].n_unique() > 1 else frame.drop(_KEYS)
 
 
-def _widths(cells: Mapping[str, list[str]], texts: set[str], width: int | None) -> dict[str, int]:
+def _widths(
+    cells: Mapping[str, list[str]], above: Mapping[str, str], texts: set[str], width: int | None
+) -> dict[str, int]:
     """Widths of the columns that fit, from the left; only text is cut."""
-    needed = {name: max(map(cell_len, [heading(name), *values])) for name, values in cells.items()}
+    needed = {name: max(map(cell_len, [above[name], *values])) for name, values in cells.items()}
     if width is None:
         return needed
     shown: dict[str, int] = {}

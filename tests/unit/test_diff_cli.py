@@ -89,6 +89,14 @@ def test_hostile_names_and_their_width(
     assert "\x1b" not in cut + whole
 
 
+@pytest.mark.parametrize("names", ["change,to", "from,name", "fp32_a,growth_share", "\x1b[1m, "])
+def test_any_names(capsys: pytest.CaptureFixture[str], pair: tuple[str, str], names: str) -> None:
+    code, out, _ = run(capsys, *pair, "--names", names)
+    assert code == 0
+    base, other = names.replace("\x1b", "\\x1b").split(",")
+    assert f"{base} calls  {other} calls" in out
+
+
 def test_top(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, FP32, BF16, "--top", "2")
     assert "Ops, self time (top 2 of " in out
