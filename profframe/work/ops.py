@@ -64,8 +64,10 @@ class Tensor:
     def bytes(self) -> int:
         """Bytes to read it once: what an expanded dimension repeats is there once."""
         strides = self.strides
-        if strides is None or len(strides) != len(self.shape) or not self.count:
+        if strides is None or 0 not in strides or len(strides) != len(self.shape):
             return self.count * self.size
+        if not self.count:
+            return 0
         there = (n for n, stride in zip(self.shape, strides, strict=True) if stride)
         return math.prod(there) * self.size
 
@@ -96,6 +98,7 @@ class Op:
     strides: Sequence[Any] = field(default=())
     values: Sequence[Any] = field(default=())
     list_dtype: Dtype | None = None
+    _made: dict[int, Tensor | None] = field(default_factory=dict, repr=False, compare=False)
 
     def tensor(self, place: int) -> Tensor:
         """The tensor that is passed there; Unknown if none is."""
@@ -106,15 +109,23 @@ class Op:
 
     def optional(self, place: int) -> Tensor | None:
         """The tensor that is passed there, or None."""
+        if place not in self._made:  # formulas look at a tensor several times
+            self._made[place] = self._tensor(place)
+        return self._made[place]
+
+    def _tensor(self, place: int) -> Tensor | None:
         dims, word = _at(self.dims, place), _at(self.types, place)
         if dims is None or word == _LIST or (not dims and str(word) not in DTYPES):
             return None  # a number has no dims, as a tensor of one number has none: types tell
         return Tensor(_shape(dims), DTYPES.get(str(word)), _maybe_shape(_at(self.strides, place)))
 
     def tensors(self, place: int) -> tuple[Tensor, ...]:
-        """The tensors of the list that is passed there; Unknown if none is."""
+        """The tensors of the list that is passed there; Unknown if none is.
+
+        Of a list with no shapes nothing is known: until 2022 torch wrote none of any list.
+        """
         dims, strides = _at(self.dims, place), _at(self.strides, place)
-        if not isinstance(dims, list) or _at(self.types, place) not in {_LIST, None}:
+        if not isinstance(dims, list) or not dims or _at(self.types, place) not in {_LIST, None}:
             raise Unknown
         if not isinstance(strides, list) or len(strides) != len(dims):
             strides = [None] * len(dims)
@@ -159,14 +170,14 @@ class Op:
 
         One that is a single number counts only where there is no other.
         """
-        known = [
-            (DTYPES[word], bool(dims))
-            for word, dims in zip(self.types, self.dims, strict=False)
-            if isinstance(word, str) and word in DTYPES
-        ]
-        if not known:
-            return self.list_dtype if _LIST in self.types else None
-        return min(known, key=lambda one: (not one[0].floats, not one[1]))[0]
+        best, grade = None, -1
+        for word, dims in zip(self.types, self.dims, strict=False):
+            dtype = DTYPES.get(word) if isinstance(word, str) else None
+            if dtype is not None and (of := 2 * dtype.floats + bool(dims)) > grade:
+                best, grade = dtype, of
+        if best is None and _LIST in self.types:
+            return self.list_dtype
+        return best
 
 
 def _at(items: Sequence[Any], place: int) -> Any:
@@ -174,13 +185,13 @@ def _at(items: Sequence[Any], place: int) -> Any:
 
 
 def _shape(dims: object) -> Shape:
-    if not isinstance(dims, list) or not all(type(n) is int and n >= 0 for n in dims):
+    if not isinstance(dims, list) or not {*map(type, dims)} <= {int} or min(dims, default=0) < 0:
         raise Unknown
     return tuple(dims)
 
 
 def _maybe_shape(strides: object) -> Shape | None:
-    if not isinstance(strides, list) or not all(type(n) is int for n in strides):
+    if not isinstance(strides, list) or not {*map(type, strides)} <= {int}:
         return None
     return tuple(strides)
 
