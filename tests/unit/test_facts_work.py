@@ -433,3 +433,14 @@ def test_owners_and_sums_are_those_of_a_plain_loop(events: list[dict[str, object
             weight = source["dur_ns"] if sum(weights) else 1  # type: ignore[arg-type]
             assert abs(row["flops"] - 120 * weight / whole) < 1  # type: ignore[operator]
     assert all(total[owner] == rows[owner]["flops"] == 120 for owner in total)
+
+
+def test_nothing_is_known_of_a_list_without_shapes() -> None:
+    """Torch has not always written those of lists."""
+    inputs: dict[str, Any] = {"input_types": '["TensorList","Scalar"]'}
+    rows = facts(
+        event("aten::cat", 0, 9, input_dims="[[],[]]", **inputs),
+        event("aten::cat", 10, 19, input_dims="[[[4],[2]],[]]", **inputs),
+    )
+    assert column(rows, "bytes") == [None, 2 * 6 * 4]
+    assert column(rows, "flops")[1] == 0
