@@ -10,8 +10,9 @@ A test for few samples of many rows, each step of which errs on the safe side:
   noise of rows varies (Smyth 2004, "Linear models and empirical Bayes methods for assessing
   differential expression"); it counts at most as much as the row's own samples.
 - **Test.** Welch's, which takes the sides to be of different noise, with no more degrees of freedom
-  than two sides like the smaller would have. A row that a side never has is tested by how often the
-  other has it, exactly (Fisher).
+  than two sides like the smaller would have. A single sample is taken to have the noise of those of
+  the other side. A row that a side never has is tested by how often the other has it, exactly
+  (Fisher).
 - **Many rows.** `false_discovery` (Benjamini and Hochberg 1995): of the rows that are called
   different at 5 %, 5 % are noise on average; where all is noise, at most one comparison in twenty
   calls any row different.
@@ -103,6 +104,11 @@ class _Side:
     present: Ints
     units: int
 
+    @property
+    def effective(self) -> Float64:
+        """Number of independent samples; the variance of one is so many times that of the mean."""
+        return self.freedom + 1
+
 
 def compare(base: Samples, other: Samples) -> Comparison:
     """Compare the means of each row.
@@ -110,7 +116,7 @@ def compare(base: Samples, other: Samples) -> Comparison:
     Parameters
     ----------
     base, other
-        Samples of the same rows; both `repeated`.
+        Samples of the same rows; at least one side `repeated`.
 
     Returns
     -------
@@ -130,11 +136,18 @@ def compare(base: Samples, other: Samples) -> Comparison:
 
     sides = _side(base), _side(other)
     size = np.maximum(*(np.abs(side.mean) for side in sides))
-    (a, df_a), (b, df_b) = (_moderated(side, size) for side in sides)
-    error, change = a + b, sides[1].mean - sides[0].mean
+    change = sides[1].mean - sides[0].mean
+    if base.repeated and other.repeated:
+        (a, df_a), (b, df_b) = (_moderated(side, size) for side in sides)
+        error = a + b
+        with np.errstate(invalid="ignore", divide="ignore"):
+            freedom = error**2 / (a**2 / df_a + b**2 / df_b)
+            freedom = np.minimum(freedom, 2 * np.minimum(df_a, df_b))
+    else:
+        known = sides[0] if base.repeated else sides[1]
+        error, freedom = _moderated(known, size)
+        error = error * (1 + known.effective)
     with np.errstate(invalid="ignore", divide="ignore"):
-        freedom = error**2 / (a**2 / df_a + b**2 / df_b)
-        freedom = np.minimum(freedom, 2 * np.minimum(df_a, df_b))
         welch = 2 * special.stdtr(freedom, -np.abs(change) / np.sqrt(error))
         reach = special.stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(error)
     constant = error == 0

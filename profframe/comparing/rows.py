@@ -27,19 +27,29 @@ class Side:
         ``sample what name``, and columns of the answer `samples`: one row per rank.
     samples
         ``sample run step``: all runs, or all steps, ascending.
+    pace
+        ``what sample pace``: how slow a sample is as a whole; times are tested divided by it.
+        None where they are tested as they are.
     """
 
     rows: pl.DataFrame
     samples: pl.DataFrame
+    pace: pl.DataFrame | None = None
 
 
-def compared(base: Side, other: Side) -> pl.DataFrame:
+def compared(
+    base: Side, other: Side, *, level: float = noise.LEVEL, alone: bool = False
+) -> pl.DataFrame:
     """Match the rows of two sides by what and name.
 
     Parameters
     ----------
     base, other
         The sides.
+    level
+        Part of the significant rows that may be noise.
+    alone
+        A single sample of one side is tested, too, by the noise of the other side.
 
     Returns
     -------
@@ -57,7 +67,7 @@ def compared(base: Side, other: Side) -> pl.DataFrame:
     ).with_columns(
         contribution=pl.when(pl.col("what") != "annotation", total != 0).then(change / total)
     )
-    tested = _tested(rows, base, other)
+    tested = _tested(rows, base, other, level, alone)
     return (
         rows.join(tested, on="row", how="left", maintain_order="left")
         .sort(
@@ -117,17 +127,18 @@ def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
     return joined.sort(_KEY).with_row_index("row").with_columns(filled)
 
 
-def _tested(rows: pl.DataFrame, base: Side, other: Side) -> pl.DataFrame:
-    """Confidence intervals and tests of the rows, where both sides repeat what they measure."""
+def _tested(rows: pl.DataFrame, base: Side, other: Side, level: float, alone: bool) -> pl.DataFrame:
+    """Confidence intervals and tests of the rows, where the sides repeat what they measure."""
     keys = rows.select("row", *_KEY)
     samples = [_values(side, keys) for side in (base, other)]
-    if not (keys.height and all(side.repeated for side in samples)):
+    enough = (any if alone else all)(side.repeated for side in samples)
+    if not (keys.height and enough):
         types = (pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Boolean)
         none = (pl.lit(None, type_).alias(name) for name, type_ in zip(_TESTS, types, strict=True))
         return keys.select("row", *none)
     found = noise.compare(*samples)
     parts = noise.false_discovery(found.p)
-    columns = (found.low, found.high, found.p, parts, parts <= noise.LEVEL)
+    columns = (found.low, found.high, found.p, parts, parts <= level)
     named = keys.select("row").with_columns(
         pl.Series(name, values) for name, values in zip(_TESTS, columns, strict=True)
     )
@@ -141,10 +152,14 @@ def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
     """The times of a side, sample by sample, its ranks added up."""
     values = (
         side.rows.join(keys, on=_KEY, nulls_equal=True)
-        .group_by("row", "sample")
+        .group_by("what", "row", "sample")
         .agg(pl.col("spent_ns").sum())
         .sort("row", "sample")
     )
+    if side.pace is not None:
+        values = values.join(
+            side.pace, on=["what", "sample"], how="left", maintain_order="left"
+        ).with_columns(pl.col("spent_ns") / pl.col("pace").fill_null(1.0))
     return noise.Samples(
         values["row"].cast(pl.Int64).to_numpy(),
         values["sample"].cast(pl.Int64).to_numpy(),
