@@ -178,6 +178,11 @@ def _list_counts(place: int, each: int) -> Count:
     return lambda op: each * sum(tensor.count for tensor in op.tensors(place))
 
 
+def _maybe(op: Op, place: int) -> tuple[Tensor, ...]:
+    """A list that may be empty, of an op that has others; without shapes that is all it says."""
+    return op.tensors(place) if len(op.dims) > place and op.dims[place] else ()
+
+
 def _optimizer(each: int, states: Iterable[int], *, decay: int | None = None) -> Formula:
     """Parameters and states are read and written, gradients read.
 
@@ -187,11 +192,13 @@ def _optimizer(each: int, states: Iterable[int], *, decay: int | None = None) ->
 
     def flops(op: Op) -> int:
         more = 2 if decay is not None and op.value(decay) else 0
-        kept = sum(bool(op.tensors(place)) for place in places[2:])  # amsgrad: a maximum
+        kept = sum(bool(_maybe(op, place)) for place in places[2:])  # amsgrad: a maximum
         return (each + more + kept) * sum(tensor.count for tensor in op.tensors(0))
 
     def bytes_(op: Op) -> int:
-        changed = sum(t.count * t.size for place in (0, *places) for t in op.tensors(place))
+        needed, optional = (0, *places[:2]), places[2:]
+        changed = sum(t.count * t.size for place in needed for t in op.tensors(place))
+        changed += sum(t.count * t.size for place in optional for t in _maybe(op, place))
         return 2 * changed + sum(tensor.bytes for tensor in op.tensors(1))
 
     return Formula(flops, bytes_)
@@ -199,12 +206,12 @@ def _optimizer(each: int, states: Iterable[int], *, decay: int | None = None) ->
 
 def _sgd_flops(op: Op) -> int:
     """Step; with momentum its buffer, with weight decay what that adds to the gradient."""
-    each = 2 + 2 * bool(op.tensors(2)) + 2 * bool(op.value(3))
+    each = 2 + 2 * bool(_maybe(op, 2)) + 2 * bool(op.value(3))
     return each * sum(tensor.count for tensor in op.tensors(0))
 
 
 def _sgd_bytes(op: Op) -> int:
-    changed = sum(t.count * t.size for place in (0, 2) for t in op.tensors(place))
+    changed = sum(t.count * t.size for t in (*op.tensors(0), *_maybe(op, 2)))
     return 2 * changed + sum(tensor.bytes for tensor in op.tensors(1))
 
 
