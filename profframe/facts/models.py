@@ -168,7 +168,11 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
     rates = entry.get("dense_flop_per_s", {})
     said = {key: entry.get(key) for key in _VALUES}
     said |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
-    columns = {"model": name} | {key: value for key, value in said.items() if value is not None}
+    columns = {"model": name} | {
+        key: float(value) if key.endswith("_per_s") else value
+        for key, value in said.items()
+        if value is not None
+    }
     return Model(tuple(map(_description, entry["match"])), columns)
 
 

@@ -307,6 +307,12 @@ def test_numbers_of_a_known_model_can_be_replaced_one_by_one() -> None:
     assert said["bandwidth_bytes_per_s"] == 320e9
 
 
+def test_rates_may_be_whole_numbers() -> None:
+    own = {"Mine": {"match": [{"name": ""}], "dense_flop_per_s": {"fp8": 2**53 + 1}}}
+    (device,) = devices({"devices": read("[{}]", ())}, models(own))["devices"].to_pylist()
+    assert device["fp8_flop_per_s"] == 2.0**53
+
+
 def test_a_file_has_the_same_form(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"Mine": {"match": [{"name": ""}]}}))
