@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from torch.autograd.profiler import emit_nvtx, record_function
     from torch.profiler import schedule
 
+    from profframe.batch.converting import convert
     from profframe.capture import profile, trace_handler
     from profframe.diffing import diff
     from profframe.loading import load, load_nvprof
@@ -50,6 +51,7 @@ __all__ = [
     "UnknownNameError",
     "__version__",
     "answers",
+    "convert",
     "diff",
     "emit_nvtx",
     "load",
@@ -63,6 +65,7 @@ __all__ = [
 _HOMES: Final = {
     "Trace": "profframe.trace",
     "answers": "profframe.trace",
+    "convert": "profframe.batch.converting",
     "diff": "profframe.diffing",
     "emit_nvtx": "profframe.capture",
     "load": "profframe.loading",

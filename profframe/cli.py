@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -128,20 +128,58 @@ def show(
 
 @verbs.command()
 @_sources
-@click.option("-o", "--output", required=True, type=Path, metavar="STORE", help="Folder to write.")
-@click.option("--run", help="Name of the run, in place of the trace's own.")
-@click.option("--rank", type=click.IntRange(0), help="Rank, in place of the trace's own.")
+@click.option("-o", "--output", required=True, metavar="STORE", help="Folder to write.")
+@click.option("--run", help="Name of the run, in place of the traces' own.")
+@click.option("--rank", type=click.IntRange(0), help="Rank, in place of the traces' own.")
+@click.option(
+    "--pattern", help="Where run and rank are in the paths, as in '{run}/rank{rank}.json.gz'."
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes; default: for all cores.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
+@click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
 @_compat
 def convert(
-    sources: tuple[str, ...], output: Path, run: str | None, rank: int | None, compat: str | None
-) -> None:
+    sources: tuple[str, ...],
+    output: str,
+    run: str | None,
+    rank: int | None,
+    *,
+    pattern: str | None,
+    workers: int | None,
+    threads: int | None,
+    dask: str | None,
+    compat: str | None,
+) -> int:
     """Write traces into a Parquet store.
 
-    A (run, rank) that the store has already is replaced.
+    TRACE can also be a URL. A file that the store has already and that has not changed is left
+    out, so a batch that was stopped goes on when it is given again; one that has changed is
+    replaced. Different files never replace each other: those of the same run and rank are
+    numbered by their start. If a file cannot be converted, the others are, and the exit code is 1.
     """
-    trace = _load(sources, run, rank, compat)
-    trace.to_parquet(output)
-    click.echo(f"{visible(str(output))}: {trace.summary().title}", err=True)
+    from profframe.batch.cluster import dask_workers
+    from profframe.batch.converting import convert as batch
+    from profframe.show import conversion
+
+    if dask is not None and workers is not None:
+        raise click.UsageError("--workers are of this machine; a Dask cluster has its own")
+    with dask_workers(dask) if dask else nullcontext() as executor, closing(_Bar()) as bar:
+        files = batch(
+            [*sources],
+            output,
+            executor,
+            run,
+            rank,
+            pattern,
+            threads,
+            lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
+            workers=workers,
+            compat=compat,
+        )
+    for error in conversion.errors(files):
+        _complain(error)
+    click.echo(f"{visible(output)}: {conversion.headline(files)}", err=True)
+    return BAD_INPUT if "failed" in files["status"] else 0
 
 
 @verbs.command()
@@ -539,19 +577,20 @@ class _Bar:
         self._started = time.monotonic()
         self._shown: tuple[Progress, TaskID] | None = None
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, what: str = "loading") -> None:
         if self._shown is None:
             if time.monotonic() - self._started < _QUIET_S or not sys.stderr.isatty():
                 return
-            from rich.progress import Progress
+            from rich.progress import DownloadColumn, Progress
 
             from profframe.show.terminal import console
 
-            progress = Progress(console=console(error=True), transient=True)
-            self._shown = progress, progress.add_task("loading")
+            columns = *Progress.get_default_columns(), DownloadColumn()
+            progress = Progress(*columns, console=console(error=True), transient=True)
+            self._shown = progress, progress.add_task(what)
             progress.start()
         progress, task = self._shown
-        progress.update(task, completed=done, total=total)
+        progress.update(task, completed=done, total=total, description=what)
 
     def close(self) -> None:
         """Take the bar off the terminal."""

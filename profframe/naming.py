@@ -36,11 +36,16 @@ class Named:
     def renamed(self, run: str) -> Named:
         """The same trace as a later cycle, with a run of its own; ``quality`` says so."""
         events = self.raw.tables["events"].num_rows
-        detail = f"{readable(str(self.path))} is run {self.run!r}, rank {self.rank} too"
-        note = schema.quality_rows(("same_run_and_rank", events, detail, None))
+        note = later_cycle(readable(str(self.path)), self.run, self.rank, events)
         joined = pa.concat_tables([self.raw.tables["quality"], note])
         raw = replace(self.raw, tables={**self.raw.tables, "quality": joined})
         return replace(self, raw=raw, run=run)
+
+
+def later_cycle(source: str, run: str, rank: int, events: int) -> pa.Table:
+    """What ``quality`` has of a trace whose run has a number added to its name."""
+    detail = f"{source} is run {run!r}, rank {rank} too"
+    return schema.quality_rows(("same_run_and_rank", events, detail, None))
 
 
 def named(path: Path, raw: RawTrace, run: str | None = None, rank: int | None = None) -> Named:
@@ -101,8 +106,22 @@ def _rank_in(path: Path) -> int | None:
 
 
 def _folders(path: Path) -> tuple[str, str]:
-    parent = path.absolute().parent
+    parent = whole(path).parent
     return parent.name, parent.parent.name
+
+
+def whole(path: Path) -> Path:
+    """The path from the root; links stay, but where the path goes up (``..``) from one.
+
+    Examples
+    --------
+    >>> str(whole(Path("/jobs/nightly/../rank3.json")))
+    '/jobs/rank3.json'
+    """
+    absolute = path.absolute()
+    if ".." not in absolute.parts:
+        return absolute
+    return absolute.parent.resolve() / absolute.name
 
 
 def is_named_like_a_trace(path: Path) -> bool:

@@ -8,6 +8,7 @@ columns have the same pieces.
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -56,6 +57,7 @@ class Spool:
             self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise self._failed(error) from error
+        weakref.finalize(self, self._file.close)
 
     def table(self, parts: Iterable[pa.Table]) -> Spooled:
         """The rows of some tables, in their order; a column that one of them lacks is NULL there.

@@ -1,0 +1,39 @@
+"""The workers of a Dask cluster as an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import contextmanager
+
+from profframe.errors import MissingExtraError, ParameterError
+
+
+@contextmanager
+def dask_workers(address: str) -> Iterator[Executor]:
+    """An executor on a cluster, while one is connected to it.
+
+    Parameters
+    ----------
+    address
+        Of the scheduler: ``tcp://host:8786``.
+
+    Raises
+    ------
+    MissingExtraError
+        Dask is not installed.
+    ParameterError
+        There is no scheduler.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingExtraError(
+            "a Dask cluster needs distributed: pip install 'profframe[dask]'"
+        ) from None
+    try:
+        client = Client(address)
+    except (OSError, ValueError) as error:
+        raise ParameterError(f"{address}: no Dask scheduler there: {error}") from error
+    with client:
+        yield client.get_executor()

@@ -1,0 +1,146 @@
+"""Files elsewhere, through fsspec."""
+
+from __future__ import annotations
+
+import glob
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from profframe.errors import MissingExtraError, NoTraceFoundError, SourceError
+
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")
+_BLOCK: Final = 4 << 20
+_PARTS: Final = 3
+"""Folder above, folder and file: what names are made of."""
+
+
+def is_url(text: str) -> bool:
+    """Whether a text is a URL, and no path.
+
+    Examples
+    --------
+    >>> is_url("s3://bucket/rank0.json.gz"), is_url("runs/a:b.json")
+    (True, False)
+    """
+    return _URL.match(text) is not None
+
+
+def path_of(source: str) -> str:
+    """The path in a URL; a path is its own.
+
+    Examples
+    --------
+    >>> path_of("https://host:80/jobs/nightly/rank0.json.gz?version=3")
+    '/host:80/jobs/nightly/rank0.json.gz'
+    """
+    if not is_url(source):
+        return source
+    scheme, rest = source.rsplit("://", 1) if "://" in source else ("", source)
+    if scheme.startswith("http"):
+        parts = urlsplit(f"//{rest}")
+        rest = parts.netloc + unquote(parts.path)
+    return f"/{rest.lstrip('/')}"
+
+
+def local_path(url: str) -> str | None:
+    """The path on this machine that a URL says, or None.
+
+    Examples
+    --------
+    >>> local_path("file:///jobs/rank0.json")
+    '/jobs/rank0.json'
+    """
+    scheme, _, path = url.partition("://")
+    return path if scheme in {"file", "local"} else None
+
+
+def file_system(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path on it.
+
+    Raises
+    ------
+    MissingExtraError
+        fsspec, or what it needs for this kind of URL, is not installed.
+    SourceError
+        The URL is of no known kind.
+    """
+    try:
+        import fsspec
+    except ImportError:
+        raise MissingExtraError(
+            f"{url}: URLs need fsspec: pip install 'profframe[cloud]'"
+        ) from None
+    try:
+        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
+    except ImportError as error:
+        raise MissingExtraError(f"{url}: {error}") from error
+    except ValueError as error:
+        raise SourceError(f"{url}: {error}") from error
+    return found
+
+
+def listed(url: str) -> Iterator[tuple[str, int, bool]]:
+    """The files that a URL leads to: URL, bytes, and whether it names the file itself.
+
+    Raises
+    ------
+    NoTraceFoundError
+        It leads nowhere.
+    """
+    files, path = file_system(url)
+    with _named(url):
+        if glob.has_magic(path) and not files.exists(path):
+            found = sorted(p for p in files.glob(path) if files.isfile(p))
+            if not found:
+                raise NoTraceFoundError(f"{url}: no file matches the pattern")
+        elif files.isdir(path):
+            inside = sorted(e["name"] for e in files.ls(path, detail=True) if e["type"] == "file")
+            found = [p for p in inside if not PurePosixPath(p).name.startswith(".")]
+            if not found:
+                raise NoTraceFoundError(f"{url}: no files there")
+        else:
+            yield url, files.size(path) or 0, True
+            return
+        for one in found:
+            yield files.unstrip_protocol(one), files.size(one) or 0, False
+
+
+@contextmanager
+def fetched(source: str) -> Iterator[Path]:
+    """A file of this machine with what a source holds, under the names of its path.
+
+    Raises
+    ------
+    SourceError
+        It cannot be read.
+    """
+    if not is_url(source):
+        yield Path(source)
+        return
+    files, path = file_system(source)
+    names = [part for part in PurePosixPath(path_of(source)).parts if part not in {"/", "..", "."}]
+    with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
+        copy = Path(folder, *names[-_PARTS:])
+        copy.parent.mkdir(parents=True)
+        with _named(source), files.open(path, "rb") as there, copy.open("wb") as here:
+            shutil.copyfileobj(there, here, _BLOCK)
+        yield copy
+
+
+@contextmanager
+def _named(url: str) -> Iterator[None]:
+    """Errors of a file system that name the URL."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise NoTraceFoundError(f"{url}: no such file") from None
+    except (SourceError, MissingExtraError):
+        raise
+    except Exception as error:  # each file system has errors of its own
+        raise SourceError(f"{url}: cannot be read: {str(error) or type(error).__name__}") from error
