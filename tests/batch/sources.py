@@ -16,6 +16,10 @@ NOT_OF_CONTENT = ("content_hash", "convert_options")
 """Columns of `traces` that only `convert` fills."""
 
 
+Content = dict[str, pl.DataFrame]
+"""Every row of every table, ordered."""
+
+
 def write(
     path: Path, start_us: int = 0, name: str = "mm", rank: int | None = None, events: int = 3
 ) -> Path:
@@ -31,19 +35,19 @@ def write(
     return path
 
 
-def content(store: Path) -> dict[str, pl.DataFrame]:
-    """Every row of every table, ordered by run and rank."""
+def content(store: Path) -> Content:
+    """What is in a store."""
     trace = profframe.load(store)
     return {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
 
 
-def loaded(paths: Iterable[Path]) -> dict[str, pl.DataFrame]:
-    """The same of what `load` gives."""
+def loaded(paths: Iterable[Path]) -> Content:
+    """What `load` gives."""
     trace = profframe.load([*paths])
     return {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
 
 
-def assert_same(one: dict[str, pl.DataFrame], other: dict[str, pl.DataFrame]) -> None:
+def assert_same(one: Content, other: Content) -> None:
     for name in schema.TABLES:
         left, right = (tables[name].drop(NOT_OF_CONTENT, strict=False) for tables in (one, other))
         assert left.equals(right), name

@@ -1,0 +1,192 @@
+"""Whatever is killed, whenever: the store can be read, and a rerun completes it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+import profframe
+from profframe import schema
+from tests.batch.sources import Content, assert_same, content, write
+
+BATCH: Final = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+import profframe
+import profframe.batch.worker, profframe.loading  # what would be imported late
+
+source, store, processes = sys.argv[1:]
+engine = None if int(processes) else ThreadPoolExecutor(2)
+print("ready", flush=True)
+files = profframe.convert(source, store, engine, workers=int(processes) or None)
+print("failed" if "failed" in files["status"] else "done", flush=True)
+"""
+KILLS: Final = 3
+MANY_KILLS: Final = 50
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two runs of two ranks, and one of three cycles: a glob."""
+    folder = tmp_path_factory.mktemp("jobs")
+    for run in ("a", "b"):
+        for rank in range(2):
+            write(folder / run / f"rank{rank}.json.gz", rank, f"{run}{rank}", events=300)
+    for start in (3, 1, 2):
+        write(folder / "cycles" / f"{10 - start}.json", start, f"cycle {start}", 0, events=300)
+    return str(folder / "**" / "*.json*")
+
+
+@pytest.fixture(scope="module")
+def undisturbed(source: str, tmp_path_factory: pytest.TempPathFactory) -> Content:
+    store = tmp_path_factory.mktemp("undisturbed")
+    with ThreadPoolExecutor(2) as executor:
+        profframe.convert(source, store, executor)
+    return content(store)
+
+
+def start(source: str, store: Path, processes: int = 0) -> subprocess.Popen[str]:
+    """A batch in a process of its own, that has imported what it needs."""
+    command = [sys.executable, "-c", BATCH, source, str(store), str(processes)]
+    batch = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert batch.stdout is not None
+    assert batch.stdout.readline() == "ready\n"
+    return batch
+
+
+def finish(batch: subprocess.Popen[str]) -> str:
+    with batch:
+        assert batch.stdout is not None
+        return batch.stdout.read().strip()
+
+
+def killed(batch: subprocess.Popen[str], after_s: float) -> bool:
+    """Whether it was killed before it was done."""
+    time.sleep(after_s)
+    batch.send_signal(signal.SIGKILL)
+    return finish(batch) == ""
+
+
+def workers_of(parent: int) -> Iterator[int]:
+    """Processes that were started by another one, and do the work."""
+    for process in Path("/proc").iterdir():
+        try:
+            said = (process / "stat").read_text()
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(said.rpartition(")")[2].split()[1]) == parent and b"spawn_main" in command:
+            yield int(process.name)
+
+
+def assert_part(store: Path, whole: Content) -> None:
+    """All that can be read of a store is as in the whole one."""
+    if not any(store.glob("run=*/rank=*")):
+        return
+    found = content(store)
+    there = found["traces"].select("run", "rank")
+    for name in schema.TABLES:
+        expected = whole[name].join(there, ["run", "rank"], how="semi", maintain_order="left")
+        assert found[name].equals(expected), name
+
+
+def kill_and_complete(
+    source: str, store: Path, whole: Content, after_s: float, processes: int = 0
+) -> bool:
+    was_killed = killed(start(source, store, processes), after_s)
+    assert_part(store, whole)
+    with ThreadPoolExecutor(2) as executor:
+        files = profframe.convert(source, store, executor)
+    assert set(files["status"]) <= {"written", "unchanged"}
+    assert_same(content(store), whole)
+    assert not list(store.glob(".staged-*"))
+    return was_killed
+
+
+@pytest.fixture(scope="module")
+def duration_s(source: str, tmp_path_factory: pytest.TempPathFactory) -> float:
+    """What a batch that is not disturbed needs."""
+    batch = start(source, tmp_path_factory.mktemp("timed"))
+    began = time.monotonic()
+    assert finish(batch) == "done"
+    return time.monotonic() - began
+
+
+@pytest.mark.parametrize("part", [number / KILLS for number in range(KILLS)])
+def test_a_killed_batch_is_completed_by_a_rerun(
+    part: float, source: str, undisturbed: Content, duration_s: float, tmp_path: Path
+) -> None:
+    kill_and_complete(source, tmp_path, undisturbed, duration_s * (part + 0.1))
+
+
+@pytest.mark.long
+def test_batches_killed_at_random_points(
+    source: str, undisturbed: Content, duration_s: float, tmp_path: Path
+) -> None:
+    moments = random.Random(6)  # noqa: S311 - moments, no secret
+    hits = 0
+    for number in range(MANY_KILLS):
+        store, processes = tmp_path / f"{number}", 2 * (number % 2)
+        slower = 3 if processes else 1
+        after_s = moments.uniform(0, duration_s * slower)
+        hits += kill_and_complete(source, store, undisturbed, after_s, processes)
+    assert hits > MANY_KILLS // 2
+
+
+@pytest.mark.long
+def test_one_batch_killed_again_and_again_gets_done(
+    source: str, undisturbed: Content, duration_s: float, tmp_path: Path
+) -> None:
+    moments = random.Random(7)  # noqa: S311 - moments, no secret
+    while killed(start(source, tmp_path), moments.uniform(duration_s / 4, duration_s)):
+        assert_part(tmp_path, undisturbed)
+    assert_same(content(tmp_path), undisturbed)
+
+
+def test_two_batches_at_once_lose_nothing(
+    source: str, undisturbed: Content, tmp_path: Path
+) -> None:
+    both = [start(source, tmp_path) for _ in range(2)]
+    assert [finish(batch) for batch in both] == ["done", "done"]
+    assert_same(content(tmp_path), undisturbed)
+    assert not list(tmp_path.glob(".staged-*"))
+
+
+@pytest.mark.long
+def test_a_killed_worker_costs_nothing_but_time(
+    source: str, undisturbed: Content, tmp_path: Path
+) -> None:
+    batch = start(source, tmp_path, processes=2)
+    kills = 0
+    while batch.poll() is None and kills < 2:
+        time.sleep(0.2)
+        busy = any(tmp_path.glob(".tmp-*"))
+        for worker in workers_of(batch.pid) if busy else ():
+            os.kill(worker, signal.SIGKILL)
+            kills += 1
+            time.sleep(5)
+            break
+    assert finish(batch) == "done"
+    assert kills
+    assert_same(content(tmp_path), undisturbed)
+
+
+@pytest.mark.long
+def test_workers_end_with_their_parent(source: str, tmp_path: Path) -> None:
+    batch = start(source, tmp_path, processes=2)
+    workers: list[int] = []
+    while len(workers) < 2:
+        workers = [*workers_of(batch.pid)]
+    assert killed(batch, 0)
+    time.sleep(2)
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
