@@ -118,6 +118,56 @@ class Questions(ABC):
         """
         return self.answer("kernel_overlap", per=per)
 
+    def collectives(
+        self, per: str = "collective", mismatched: bool = False, corrected: bool = False
+    ) -> pl.DataFrame:
+        """Collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
+
+        Parameters
+        ----------
+        per
+            ``"collective"``, or ``"rank"``: a row for each rank of each.
+        mismatched
+            Only those in which ranks differ, or one is missing.
+        corrected
+            Take the offsets of `clock_skew` off the clocks.
+        """
+        return self.answer("collectives", per=per, mismatched=mismatched, corrected=corrected)
+
+    def collective_summary(self, corrected: bool = False) -> pl.DataFrame:
+        """How fast collectives are, by group, what they do, data type and size."""
+        return self.answer("collective_summary", corrected=corrected)
+
+    def collective_traffic(self) -> pl.DataFrame:
+        """How many bytes each rank sends to each other one by all_to_all and send."""
+        return self.answer("collective_traffic")
+
+    def clock_skew(self, skewed_ns: int = 50_000) -> pl.DataFrame:
+        """Whether ranks are on one clock, and by how much their clocks differ.
+
+        Parameters
+        ----------
+        skewed_ns
+            Offsets beyond this, in ns, and beyond three times their error are noted as skewed.
+        """
+        return self.answer("clock_skew", skewed_ns=skewed_ns)
+
+    def stragglers(self, per: str = "rank", corrected: bool = False) -> pl.DataFrame:
+        """Which rank the others wait for, how often, for how long, and what it did before.
+
+        Parameters
+        ----------
+        per
+            ``"rank"``, or ``"op"`` or ``"kernel"``: a row for each thing that a rank did before.
+        corrected
+            Take the offsets of `clock_skew` off the clocks.
+        """
+        return self.answer("stragglers", per=per, corrected=corrected)
+
+    def rank_balance(self) -> pl.DataFrame:
+        """How evenly each class of time is spread over ranks, as a whole and in each step."""
+        return self.answer("rank_balance")
+
     def annotations(self) -> pl.DataFrame:
         """What ran on the host and the devices for each user annotation, step by step."""
         return self.answer("annotations")

@@ -46,6 +46,7 @@ class TestHeader:
                         (r"(.*_)?bytes", "bytes"),
                         (r"(.*_)?bytes_per_s", "bytes/s"),
                         (r"(.*_)?flop_per_s", "FLOP/s"),
+                        (r"(.*_)?gb_per_s", "GB/s"),
                         (r"flop_per_byte", "FLOP/byte"),
                         (r"(.*_)?share", "0..1"),
                         (r".*flops", "FLOP"),
@@ -98,6 +99,24 @@ def test_columns_are_fixed() -> None:
         "device_bytes self_device_bytes torch_flops"
     )
     assert columns == {
+        "clock_skew": "clock base_ns reference_rank offset_ns error_ns collectives note",
+        "collective_summary": (
+            "process_group collective dtype bytes calls mismatches total_ns mean_ns min_ns p50_ns "
+            "max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s is_corrected"
+        ),
+        "collective_traffic": "peer_rank process_group calls bytes",
+        "collectives": (
+            "number rank process_group collective collective_seq matched_by expected_ranks "
+            "missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns dur_ns "
+            "wait_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s "
+            "bus_gb_per_s is_corrected"
+        ),
+        "rank_balance": "step class min_ns max_ns mean_ns std_ns max_over_mean min_rank max_rank",
+        "stragglers": (
+            "before_op before_kernel collectives times_last last_share times_first held_up_ns "
+            "max_held_up_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns "
+            "communication_ns is_corrected"
+        ),
         "runs": (
             "clock start_ns events kernels span_ns steps step_mean_ns step_min_ns step_p50_ns "
             "step_p90_ns step_p99_ns step_max_ns throughput_per_s op_self_ns kernel_ns "

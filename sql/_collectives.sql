@@ -1,0 +1,474 @@
+-- Collectives of many ranks, matched with each other.
+
+-- is_op: what a program did on the host, as it calls it itself.
+CREATE OR REPLACE TEMP MACRO is_op(kind) AS kind = 'host_op' OR kind = 'annotation';
+
+-- element_bytes: size of one element by any name that sources have for its type; NULL for a name that is not known.
+CREATE OR REPLACE TEMP MACRO element_bytes(type) AS
+CASE regexp_replace(lower(type), '^(c10::|at::|torch\.)', '')
+    WHEN 'long unsigned int' THEN 8 WHEN 'long long unsigned int' THEN 8 WHEN 'unsigned long' THEN 8
+    WHEN 'unsigned long long' THEN 8 WHEN 'unsigned __int64' THEN 8 WHEN '__int64' THEN 8 WHEN 'long' THEN 8
+    WHEN 'long int' THEN 8 WHEN 'long long' THEN 8 WHEN 'long long int' THEN 8 WHEN 'int64' THEN 8 WHEN 'uint64' THEN 8
+    WHEN 'double' THEN 8 WHEN 'fp64' THEN 8 WHEN 'float64' THEN 8 WHEN 'complexfloat' THEN 8 WHEN 'complex<float>' THEN 8
+    WHEN 'complex64' THEN 8
+    WHEN 'complexdouble' THEN 16 WHEN 'complex<double>' THEN 16 WHEN 'complex128' THEN 16
+    WHEN 'float' THEN 4 WHEN 'fp32' THEN 4 WHEN 'float32' THEN 4 WHEN 'int' THEN 4 WHEN 'int32' THEN 4 WHEN 'uint32' THEN 4
+    WHEN 'unsigned int' THEN 4 WHEN 'qint32' THEN 4 WHEN 'complexhalf' THEN 4 WHEN 'complex<c10::half>' THEN 4
+    WHEN 'complex32' THEN 4
+    WHEN 'half' THEN 2 WHEN 'fp16' THEN 2 WHEN 'float16' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'bfp16' THEN 2 WHEN 'bf16' THEN 2
+    WHEN 'short' THEN 2 WHEN 'short int' THEN 2 WHEN 'int16' THEN 2 WHEN 'uint16' THEN 2 WHEN 'unsigned short' THEN 2
+    WHEN 'short unsigned int' THEN 2 WHEN 'bits16' THEN 2
+    WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'uint8' THEN 1 WHEN 'char' THEN 1 WHEN 'signed char' THEN 1
+    WHEN 'int8' THEN 1 WHEN 'bool' THEN 1 WHEN 'qint8' THEN 1 WHEN 'quint8' THEN 1
+    ELSE
+        CASE
+            WHEN
+                regexp_full_match(
+                    regexp_replace(lower(type), '^(c10::|torch\.)', ''),
+                    '(float[48]_\w+|fp8\w*|hifloat8|bits(8|1x8|2x4|4x2)|quint(4x2|2x4)|(dummy_)?u?int(1_7_t<)?[1-7]>?)'
+                )
+            THEN 1
+        END
+END;
+
+-- collective_kind: what is done, by any word that sources have for it, also the name of a kernel; NULL where it says nothing.
+CREATE OR REPLACE TEMP MACRO collective_kind_of(word) AS
+CASE
+    WHEN contains(word, 'allreduce') OR contains(word, 'crossdevicereduce') THEN 'all_reduce'
+    WHEN contains(word, 'reducescatter') THEN 'reduce_scatter'
+    WHEN contains(word, 'allgather') THEN 'all_gather'
+    WHEN contains(word, 'alltoall') OR contains(word, 'all2all') THEN 'all_to_all'
+    WHEN contains(word, 'sendrecv') THEN 'send_recv'
+    WHEN contains(word, 'broadcast') THEN 'broadcast'
+    WHEN contains(word, 'barrier') THEN 'barrier'
+    WHEN contains(word, 'gather') THEN 'gather'
+    WHEN contains(word, 'scatter') THEN 'scatter'
+    WHEN contains(word, 'reduce') THEN 'reduce'
+    WHEN contains(word, 'send') THEN 'send'
+    WHEN contains(word, 'recv') OR contains(word, 'receive') THEN 'recv'
+END;
+CREATE OR REPLACE TEMP MACRO collective_kind(name) AS collective_kind_of(translate(lower(name), '_-:. ', ''));
+
+-- message_bytes: what the bandwidth of a collective is about: all that one rank has in the end or in the beginning, the larger.
+CREATE OR REPLACE TEMP MACRO message_bytes(kind, in_bytes, out_bytes, ranks) AS
+CASE kind
+    WHEN 'all_gather' THEN coalesce(out_bytes, in_bytes * ranks)
+    WHEN 'gather' THEN in_bytes * ranks
+    WHEN 'scatter' THEN out_bytes * ranks
+    ELSE coalesce(in_bytes, out_bytes)
+END;
+
+-- bus_factor: how often each byte of the message passes the slowest link at least, for any algorithm.
+CREATE OR REPLACE TEMP MACRO bus_factor(kind, ranks) AS
+CASE
+    WHEN kind = 'all_reduce' THEN 2 * (ranks - 1) / ranks
+    WHEN kind IN ('reduce_scatter', 'all_gather', 'all_to_all', 'gather', 'scatter') THEN (ranks - 1) / ranks
+    WHEN kind IN ('broadcast', 'reduce', 'send', 'recv') THEN 1.0
+END;
+
+-- collective_slices: one row per kernel of a collective, or slice of one on the host (gloo, mpi), with what it, the op around
+-- its launch or the annotation around that launch says of it.
+CREATE OR REPLACE TEMP MACRO collective_slices(events) AS TABLE
+WITH device_names AS (
+    FROM collective_names(events)
+    WHERE NOT regexp_matches(name, '(?i)^reduce_async')
+),
+host_names AS (
+    SELECT name
+    FROM query_table(events)
+    WHERE is_op(kind) AND name IS NOT NULL
+    GROUP BY name
+    HAVING regexp_matches(any_value(name), '^(gloo|mpi):\w+$')
+),
+work AS MATERIALIZED (
+    SELECT
+        run, rank, event_id, kind <> 'kernel' AS is_host, name, start_ns, dur_ns, step, thread, launch_id, op_id, collective,
+        process_group, group_size, group_ranks, collective_seq, collective_id, element_type, in_elements, out_elements, in_splits,
+        peer_rank, input_dims, input_types
+    FROM query_table(events)
+    WHERE
+        start_ns IS NOT NULL
+        AND dur_ns IS NOT NULL
+        AND (
+            kind = 'kernel' AND (collective IS NOT NULL OR name IN (FROM device_names))
+            OR is_op(kind) AND name IN (FROM host_names)
+        )
+),
+wanted AS (
+    SELECT run, rank, op_id AS event_id FROM work WHERE op_id IS NOT NULL
+    UNION
+    SELECT run, rank, launch_id FROM work WHERE launch_id IS NOT NULL
+),
+hosts AS MATERIALIZED (
+    SELECT
+        host.run, host.rank, host.event_id, host.parent_id, host.thread, host.start_ns, host.collective, host.process_group,
+        host.group_size, host.group_ranks, host.collective_seq, host.collective_id, host.element_type, host.in_elements,
+        host.out_elements, host.in_splits, host.peer_rank
+    FROM query_table(events) AS host
+    JOIN few(wanted) AS wanted ON host.run = wanted.run AND host.rank = wanted.rank AND host.event_id = wanted.event_id
+    WHERE host.kind <> 'kernel'
+),
+around AS (
+    SELECT DISTINCT hosts.run, hosts.rank, hosts.parent_id AS event_id
+    FROM work
+    JOIN hosts ON work.run = hosts.run AND work.rank = hosts.rank AND work.launch_id = hosts.event_id
+    WHERE hosts.parent_id IS NOT NULL
+),
+notes AS MATERIALIZED (
+    SELECT note.run, note.rank, note.event_id, note.name, note.input_dims, note.input_types
+    FROM query_table(events) AS note
+    JOIN few(around) AS around ON note.run = around.run AND note.rank = around.rank AND note.event_id = around.event_id
+    WHERE note.kind = 'annotation' AND contains(note.name, ':')
+),
+said AS (
+    SELECT
+        work.* EXCLUDE (thread, launch_id, input_dims, input_types) REPLACE (
+            coalesce(
+                work.collective, op.collective,
+                collective_kind(CASE WHEN is_host THEN work.name ELSE split_part(notes.name, ':', 2) END),
+                collective_kind(work.name)
+            ) AS collective,
+            coalesce(work.process_group, op.process_group) AS process_group,
+            coalesce(work.group_size, op.group_size) AS group_size,
+            coalesce(work.group_ranks, op.group_ranks) AS group_ranks,
+            coalesce(work.collective_seq, op.collective_seq) AS collective_seq,
+            coalesce(work.collective_id, op.collective_id) AS collective_id,
+            coalesce(work.element_type, op.element_type) AS element_type,
+            coalesce(work.in_elements, op.in_elements) AS in_elements,
+            coalesce(work.out_elements, op.out_elements) AS out_elements,
+            coalesce(work.in_splits, op.in_splits) AS in_splits,
+            coalesce(work.peer_rank, op.peer_rank) AS peer_rank
+        ),
+        op.collective IS NOT NULL AS is_recorded,
+        CASE WHEN is_host THEN work.thread ELSE coalesce(launch.thread, op.thread) END AS call_thread,
+        coalesce(op.start_ns, launch.start_ns) AS call_ns,
+        CASE WHEN is_host THEN work.input_dims ELSE notes.input_dims END AS dims,
+        CASE WHEN is_host THEN work.input_types ELSE notes.input_types END AS types
+    FROM work
+    LEFT JOIN hosts AS op ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
+    LEFT JOIN hosts AS launch ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
+    LEFT JOIN notes ON launch.run = notes.run AND launch.rank = notes.rank AND launch.parent_id = notes.event_id
+)
+SELECT
+    * EXCLUDE (dims, types) REPLACE (
+        coalesce(element_type, nullif(types ->> '$[0]', '')) AS element_type,
+        CASE
+            WHEN element_type IS NOT NULL OR in_elements IS NOT NULL OR out_elements IS NOT NULL THEN in_elements
+            ELSE
+                try_cast(
+                    list_sum(list_transform(from_json(dims, '[["BIGINT"]]'), lambda dim: list_product(dim))) AS BIGINT
+                )
+        END AS in_elements
+    ),
+    collective_kind(collective) AS kind
+FROM said;
+
+-- collective_parts: one row per collective of a rank, with the `key` that it shares with the other ranks of its group. By its
+-- number, or by order: then it is the n-th of its kind in the group. Kernels of one op are one collective. One to one each pair
+-- of ranks is a `line` of its own; these ops count otherwise on both sides, so numbers count only where one side's are the
+-- other's.
+CREATE OR REPLACE TEMP MACRO collective_parts(events) AS TABLE
+WITH slices AS (
+    SELECT
+        * REPLACE (
+            CASE
+                WHEN group_ranks IS NOT NULL OR process_group IS NULL THEN group_ranks
+                WHEN min(group_ranks) OVER of_group = max(group_ranks) OVER of_group THEN min(group_ranks) OVER of_group
+            END AS group_ranks
+        ),
+        CASE
+            WHEN kind = 'send' AND peer_rank IS NOT NULL THEN rank || '>' || peer_rank
+            WHEN kind = 'recv' AND peer_rank IS NOT NULL THEN peer_rank || '>' || rank
+            WHEN kind IN ('send', 'recv') THEN 'any'
+            ELSE ''
+        END AS line,
+        CASE
+            WHEN collective_seq IS NOT NULL AND (process_group IS NOT NULL OR collective_id IS NULL) THEN 'seq ' || collective_seq
+            ELSE 'id ' || collective_id
+        END AS number
+    FROM collective_slices(events)
+    WINDOW of_group AS (PARTITION BY run, process_group)
+),
+pairs AS (
+    SELECT
+        run, process_group, group_ranks, line,
+        bool_and(sides <= 2) AND count(*) FILTER (WHERE sides = 2) >= least(sum(first_side), sum(second_side)) AS is_numbered
+    FROM (
+        SELECT
+            run, process_group, group_ranks, line, number, count(DISTINCT rank) AS sides,
+            max((kind = 'send')::INTEGER) AS first_side, max((kind = 'recv')::INTEGER) AS second_side
+        FROM slices
+        WHERE contains(line, '>')
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+    HAVING bool_and(number IS NOT NULL)
+),
+keyed AS (
+    SELECT
+        slices.*,
+        CASE WHEN contains(slices.line, '>') AND NOT coalesce(pairs.is_numbered, false) THEN NULL ELSE number END AS shared_number
+    FROM slices
+    LEFT JOIN pairs
+        ON slices.run = pairs.run
+        AND slices.process_group IS NOT DISTINCT FROM pairs.process_group
+        AND slices.group_ranks IS NOT DISTINCT FROM pairs.group_ranks
+        AND slices.line = pairs.line
+),
+parts AS (
+    SELECT
+        run, rank, process_group, group_ranks, line,
+        CASE
+            WHEN shared_number IS NOT NULL THEN shared_number
+            WHEN line = 'any' THEN 'rank ' || rank
+            WHEN line <> '' THEN ''
+            ELSE coalesce(kind, lower(collective), name)
+        END AS key,
+        shared_number IS NOT NULL AS is_numbered,
+        CASE WHEN op_id IS NOT NULL AND (is_recorded OR shared_number IS NOT NULL) THEN op_id ELSE -1 - event_id END AS unit,
+        count(*) AS kernels,
+        min(start_ns) AS start_ns,
+        max(start_ns + dur_ns) AS end_ns,
+        arg_min(event_id, {'start_ns': start_ns, 'event_id': event_id}) AS event_id,
+        max(kind) AS kind,
+        max(collective) AS collective,
+        max(step) AS step,
+        max(group_size) AS group_size,
+        max(collective_seq) AS collective_seq,
+        max(element_type) AS element_type,
+        max(try_cast(in_elements::HUGEINT * element_bytes(element_type) AS BIGINT)) AS in_bytes,
+        max(try_cast(out_elements::HUGEINT * element_bytes(element_type) AS BIGINT)) AS out_bytes,
+        max(in_splits) AS in_splits,
+        max(peer_rank) AS peer_rank,
+        max(call_thread) AS call_thread,
+        min(call_ns) AS call_ns
+    FROM keyed
+    GROUP BY ALL
+)
+SELECT
+    * EXCLUDE (unit),
+    row_number() OVER (PARTITION BY run, rank, process_group, group_ranks, line, key ORDER BY start_ns, event_id) AS turn
+FROM parts;
+
+-- collective_matches: one row per collective of a run, with a struct for each rank that takes part: `members`, by rank. `loaded`
+-- are the ranks of its group whose traces are there. Where the group is not known, it is taken to be the whole run.
+CREATE OR REPLACE TEMP MACRO collective_matches(events, traces) AS TABLE
+WITH parts AS MATERIALIZED (
+    FROM collective_parts(events)
+),
+runs AS (
+    SELECT run, list(rank ORDER BY rank) AS ranks, greatest(max(world_size), count(*)) AS world_size
+    FROM query_table(traces)
+    GROUP BY run
+),
+groups AS (
+    SELECT run, process_group, group_ranks, list_sort(list(DISTINCT rank)) AS ranks
+    FROM parts
+    GROUP BY ALL
+),
+matches AS (
+    SELECT
+        run, process_group, group_ranks, line,
+        bool_and(is_numbered) AS is_numbered,
+        min(kind) AS kind,
+        min(collective) AS collective,
+        min(step) AS step,
+        min(collective_seq) AS collective_seq,
+        min(element_type) AS element_type,
+        max(group_size) AS group_size,
+        count(*) AS ranks,
+        count(DISTINCT CASE WHEN line = '' THEN coalesce(kind, lower(collective)) END) > 1 AS has_kinds,
+        count(DISTINCT lower(element_type)) > 1 OR count(DISTINCT element_bytes(element_type)) > 1 AS has_types,
+        count(DISTINCT group_size) > 1 AS has_sizes,
+        list(
+            {
+                'rank': rank, 'event_id': event_id, 'kernels': kernels, 'start_ns': start_ns, 'end_ns': end_ns,
+                'in_bytes': in_bytes, 'out_bytes': out_bytes, 'step': step, 'in_splits': in_splits, 'peer_rank': peer_rank,
+                'call_thread': call_thread, 'call_ns': call_ns, 'kind': kind
+            }
+            ORDER BY rank
+        ) AS members
+    FROM parts
+    GROUP BY run, process_group, group_ranks, line, key, turn
+),
+placed AS (
+    SELECT
+        matches.*,
+        CASE
+            WHEN contains(line, '>') THEN from_json('[' || replace(line, '>', ',') || ']', '["INTEGER"]')
+            WHEN line = 'any' THEN []::INTEGER[]
+            WHEN matches.group_ranks IS NOT NULL THEN from_json(matches.group_ranks, '["INTEGER"]')
+            WHEN matches.process_group IS NOT NULL THEN groups.ranks
+            ELSE runs.ranks
+        END AS of_group,
+        runs.ranks AS of_run,
+        runs.world_size
+    FROM matches
+    LEFT JOIN runs ON matches.run = runs.run
+    LEFT JOIN groups
+        ON matches.run = groups.run
+        AND matches.process_group IS NOT DISTINCT FROM groups.process_group
+        AND matches.group_ranks IS NOT DISTINCT FROM groups.group_ranks
+),
+counted AS (
+    SELECT
+        *,
+        CASE
+            WHEN line <> '' THEN 2
+            WHEN group_size IS NOT NULL THEN group_size
+            WHEN process_group IS NULL AND group_ranks IS NULL THEN greatest(world_size, ranks)
+            ELSE greatest(len(of_group), ranks)
+        END AS expected_ranks,
+        list_filter(of_group, lambda r: NOT list_contains(list_transform(members, lambda m: m.rank), r)) AS missing
+    FROM placed
+),
+sized AS (
+    SELECT
+        *,
+        list_filter(
+            list_transform(members, lambda m: message_bytes(kind, m.in_bytes, m.out_bytes, expected_ranks)),
+            lambda bytes: bytes IS NOT NULL
+        ) AS sizes,
+        list_filter(missing, lambda r: list_contains(of_run, r)) AS lacking
+    FROM counted
+)
+SELECT
+    row_number() OVER (PARTITION BY run ORDER BY members[1].start_ns, members[1].rank, members[1].event_id) AS number,
+    run, process_group, collective, kind, step, collective_seq, element_type, ranks, expected_ranks, members, group_ranks,
+    of_group,
+    CASE
+        WHEN ranks = 1 THEN 'none'
+        WHEN is_numbered THEN 'seq'
+        ELSE 'order'
+    END AS matched_by,
+    CASE WHEN len(missing) > 0 THEN array_to_string(missing, ',') END AS missing_ranks,
+    nullif(
+        concat_ws(
+            ' ',
+            CASE WHEN has_kinds THEN 'collective' END,
+            CASE WHEN kind <> 'all_to_all' AND len(list_distinct(sizes)) > 1 THEN 'size' END,
+            CASE WHEN has_types THEN 'dtype' END,
+            CASE WHEN has_sizes THEN 'group' END,
+            CASE WHEN line = 'any' THEN 'unmatched' END,
+            CASE WHEN len(lacking) > 0 THEN 'missing_rank' END,
+            CASE WHEN line <> 'any' AND expected_ranks > ranks + len(lacking) THEN 'not_loaded' END
+        ),
+        ''
+    ) AS mismatch,
+    (CASE WHEN kind = 'all_to_all' THEN round(list_avg(sizes)) ELSE list_max(sizes) END)::BIGINT AS bytes,
+    list_max(sizes) / nullif(list_avg(sizes), 0) AS imbalance
+FROM sized;
+
+-- clock_offsets: by how much the clock of each rank is ahead of that of the lowest rank of its run that communicates with it.
+-- All ranks of a collective that waits for all of them leave it at the same time: the median of the differences of its ends is
+-- the offset. Ranks that share no collective with that rank are reached by those that do, over as few others as can be.
+CREATE OR REPLACE TEMP MACRO clock_offsets(matches) AS TABLE
+WITH RECURSIVE ends AS (
+    SELECT run, number, members[1].rank AS from_rank, members[1].end_ns AS from_ns, unnest(members) AS member
+    FROM query_table(matches)
+    WHERE
+        ranks > 1
+        AND kind IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'barrier')
+        AND NOT regexp_matches(coalesce(mismatch, ''), 'collective|size|dtype')
+),
+medians AS (
+    SELECT
+        run, from_rank, member.rank AS to_rank, member.end_ns - from_ns AS ahead_ns,
+        quantile_disc(member.end_ns - from_ns, 0.5) OVER (PARTITION BY run, from_rank, member.rank) AS median_ns
+    FROM ends
+    WHERE member.rank > from_rank
+),
+pairs AS MATERIALIZED (
+    SELECT
+        run, from_rank, to_rank,
+        any_value(median_ns) AS offset_ns,
+        count(*) AS collectives,
+        CASE WHEN count(*) > 1 THEN 1.858 * quantile_disc(abs(ahead_ns - median_ns), 0.5) / sqrt(count(*)) END AS error_ns
+    FROM medians
+    GROUP BY run, from_rank, to_rank
+),
+both_ways AS MATERIALIZED (
+    FROM pairs
+    UNION ALL
+    SELECT run, to_rank, from_rank, -offset_ns, collectives, error_ns
+    FROM pairs
+),
+firsts AS (
+    SELECT run, min(from_rank) AS rank
+    FROM pairs
+    GROUP BY run
+),
+reached USING KEY (run, rank) AS (
+    SELECT
+        run, rank, rank AS reference_rank, 0::BIGINT AS offset_ns, 0::DOUBLE AS error_ns, NULL::BIGINT AS collectives
+    FROM firsts
+    UNION
+    SELECT
+        run, rank, first(reference_rank ORDER BY error_ns NULLS LAST, from_rank),
+        first(offset_ns ORDER BY error_ns NULLS LAST, from_rank),
+        first(error_ns ORDER BY error_ns NULLS LAST, from_rank),
+        first(collectives ORDER BY error_ns NULLS LAST, from_rank)
+    FROM (
+        SELECT
+            step.run, step.to_rank AS rank, step.from_rank, known.reference_rank, known.offset_ns + step.offset_ns AS offset_ns,
+            known.error_ns + step.error_ns AS error_ns,
+            least(known.collectives, step.collectives) AS collectives
+        FROM reached AS known
+        JOIN both_ways AS step ON known.run = step.run AND known.rank = step.from_rank
+        ANTI JOIN recurring.reached AS done ON step.run = done.run AND step.to_rank = done.rank
+    )
+    GROUP BY run, rank
+)
+SELECT run, rank, reference_rank, offset_ns, round(error_ns)::BIGINT AS error_ns, collectives
+FROM reached;
+
+-- collective_waits: one row per rank of each collective, with when it came and how long it waited for the last one. With
+-- `corrected`, times are on the clock of the lowest rank, where all offsets are known. Between clocks that have not the same
+-- origin nothing is known without that. The numbers of the whole collective are in each row.
+CREATE OR REPLACE TEMP MACRO collective_waits(matches, traces, corrected) AS TABLE
+WITH offsets AS (
+    SELECT run, rank, offset_ns
+    FROM clock_offsets(matches)
+    WHERE corrected
+),
+members AS (
+    SELECT
+        * EXCLUDE (members, member), member.rank AS rank, member.event_id AS event_id, member.kernels AS kernels,
+        member.start_ns AS start_ns, member.end_ns - member.start_ns AS dur_ns, member.step AS own_step,
+        member.call_thread AS call_thread, member.call_ns AS call_ns
+    FROM (SELECT *, unnest(members) AS member FROM query_table(matches))
+),
+clocked AS (
+    SELECT
+        members.*,
+        bool_and(offsets.offset_ns IS NOT NULL) OVER of_match AS is_corrected,
+        bool_and(offsets.offset_ns IS NOT NULL) OVER of_match
+        OR min(traces.clock) OVER of_match IS NOT DISTINCT FROM max(traces.clock) OVER of_match AS is_comparable,
+        members.start_ns
+        - CASE WHEN bool_and(offsets.offset_ns IS NOT NULL) OVER of_match THEN offsets.offset_ns ELSE 0 END AS came_ns
+    FROM members
+    LEFT JOIN offsets ON members.run = offsets.run AND members.rank = offsets.rank
+    LEFT JOIN query_table(traces) AS traces ON members.run = traces.run AND members.rank = traces.rank
+    WINDOW of_match AS (PARTITION BY members.run, members.number)
+)
+SELECT
+    * EXCLUDE (is_comparable, came_ns),
+    CASE WHEN is_comparable AND ranks > 1 THEN max(came_ns) OVER of_match - came_ns END AS wait_ns,
+    CASE WHEN is_comparable AND ranks > 1 THEN came_ns - min(came_ns) OVER of_match END AS late_ns,
+    CASE
+        WHEN is_comparable AND ranks > 1 THEN max(came_ns) OVER of_match - min(came_ns) OVER of_match
+    END AS start_skew_ns,
+    CASE
+        WHEN is_comparable AND ranks > 1 THEN max(came_ns + dur_ns) OVER of_match - min(came_ns + dur_ns) OVER of_match
+    END AS end_skew_ns,
+    CASE
+        WHEN is_comparable AND ranks > 1 THEN first_value(rank) OVER (PARTITION BY run, number ORDER BY came_ns DESC, rank)
+    END AS last_rank,
+    CASE
+        WHEN is_comparable AND ranks > 1 THEN first_value(rank) OVER (PARTITION BY run, number ORDER BY came_ns, rank)
+    END AS first_rank,
+    min(dur_ns) OVER of_match AS latency_ns,
+    bytes / nullif(min(dur_ns) OVER of_match, 0) AS algorithm_gb_per_s,
+    bytes / nullif(min(dur_ns) OVER of_match, 0) * bus_factor(kind, expected_ranks) AS bus_gb_per_s
+FROM clocked
+WINDOW of_match AS (PARTITION BY run, number);
