@@ -31,10 +31,11 @@ def blocks(language: str) -> list[str]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, example: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder like the repository's root, with nothing in it but the example trace."""
+def folder(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder like the repository's root, with nothing in it but the example traces."""
     (tmp_path / "examples").mkdir()
-    shutil.copy(example, tmp_path / "examples")
+    for trace in (root / "examples").glob("*.json.gz"):
+        shutil.copy(trace, tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
