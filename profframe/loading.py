@@ -357,7 +357,7 @@ def find(sources: Iterable[Source]) -> Found:
         if store.is_store(path):
             raise ParameterError(f"{path} is a store; a store is given alone")
         if path.is_dir():
-            inside = sorted(p for p in path.iterdir() if p.is_file() and not p.name.startswith("."))
+            inside = _inside(path)
             if not inside:
                 raise NoTraceFoundError(
                     f"{path}: the directory holds no files; give a trace, or a glob with ** to "
@@ -369,7 +369,10 @@ def find(sources: Iterable[Source]) -> Found:
             paths.append(path)
         elif glob.has_magic(str(path)):
             names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
-            matched = sorted(p for p in map(Path, names) if p.is_file())
+            there = sorted(map(Path, names))
+            matched = [p for p in there if p.is_file()]
+            if not matched:  # as if a shell had named the folders that match
+                matched = [file for folder in there for file in _inside(folder)]
             if not matched:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
             paths += matched
@@ -379,6 +382,10 @@ def find(sources: Iterable[Source]) -> Found:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
     return Found(unique, frozenset(unique) - given)
+
+
+def _inside(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
 
 
 def _tables(

@@ -97,14 +97,14 @@ def items(
         if pattern is not None and pattern.has(name) and given is not None:
             raise ParameterError(f"the {name} is given, and in the pattern {pattern.text!r} too")
     found: dict[str, Item] = {}
-    errors: list[ProfframeError] = []
+    errors: list[Exception] = []
     for source in sources:
         try:
             for item in _expanded(source):
                 found[item.source] = found.get(item.source, item)
         except ParameterError:
             raise
-        except ProfframeError as error:
+        except (ProfframeError, OSError) as error:
             errors.append(error)
             found[os.fspath(source)] = Item(os.fspath(source), error=str(error))
     if errors and all(item.error for item in found.values()):

@@ -142,6 +142,18 @@ def test_a_cycle_takes_no_name_that_is_taken(write: Write) -> None:
     assert slices(profframe.load(paths))["job.1", 0] == "taken"
 
 
+def test_a_glob_of_folders_leads_to_what_is_in_them(write: Write, tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        write(f"{folder}/rank1.json")
+    assert names(profframe.load(str(tmp_path / "*"))) == [("a", 1), ("b", 1)]
+
+
+def test_a_path_that_is_no_text_has_its_bytes_written_out(write: Write) -> None:
+    trace = profframe.load(write("a\udcff/rank1.json"))
+    assert names(trace) == [(r"a\xff", 1)]
+    assert r"a\xff" in trace.traces["source"].item()
+
+
 def test_cycles_that_start_together_keep_their_order(write: Write) -> None:
     paths = [write(f"{folder}/t.json", 1, folder) for folder in "cab"]
     assert slices(profframe.load(paths)) == {("t", 0): "c", ("t.1", 0): "a", ("t.2", 0): "b"}
