@@ -1,0 +1,67 @@
+"""A trace that is converted piece by piece is the one that `load` has in memory."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import polars as pl
+from hypothesis import example, given
+from polars.testing import assert_frame_equal
+
+from profframe import loading, schema, spool, store
+from profframe.errors import NotATraceError
+from tests.conftest import chrome_traces
+from tests.property.test_reading import damaged, documents, pieces
+
+MOST_BYTES = 40_000
+"""Of a real trace, as it is compressed."""
+LONE_ENDS = """[{"ph":"B","name":"a","ts":1,"args":{"x":1}},{"ph":"i","name":"m","ts":2},
+{"ph":"E","ts":3,"args":{"y":2}},{"ph":"E","name":"z","ts":4},{"ph":"X","ts":5,"dur":1},
+{"ph":"C","name":"c","ts":6,"args":{"a":1,"b":2}},{"ph":"B","name":"never","ts":7}]"""
+
+
+def converted(source: Path, folder: Path, *, in_pieces: bool) -> dict[str, pl.DataFrame] | str:
+    """The tables of the store that it becomes, or why it is no trace."""
+    beside = folder if in_pieces else None
+    target = folder / ("pieces" if in_pieces else "memory")
+    try:
+        trace = loading.read_named(source, beside=beside)
+    except NotATraceError as error:
+        return str(error)
+    loading.write_named(trace, target)
+    return {name: store.scan(target).scan(name).collect() for name in schema.TABLES}
+
+
+def assert_same(source: Path, folder: Path) -> None:
+    """Both ways give the same rows in the same order."""
+    in_memory = converted(source, folder, in_pieces=False)
+    in_pieces = converted(source, folder, in_pieces=True)
+    if isinstance(in_memory, str) or isinstance(in_pieces, str):
+        assert in_pieces == in_memory
+        return
+    for name in schema.TABLES:
+        assert_frame_equal(in_pieces[name], in_memory[name])
+
+
+@given(documents() | damaged())
+@example(LONE_ENDS)
+@example("[]")
+@example('{"traceEvents": []}')
+@example('[{"ph":"X","name":"a","ts":1,"dur":2}')
+def test_made_up_traces(document: str | bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder, pieces(64) as patch:
+        patch.setattr(spool, "PIECE_ROWS", 2)
+        source = Path(folder, "trace.json")
+        source.write_bytes(document.encode() if isinstance(document, str) else document)
+        assert_same(source, Path(folder))
+
+
+def test_real_traces(tmp_path: Path) -> None:
+    small = [path for path in chrome_traces() if path.stat().st_size <= MOST_BYTES]
+    for number, source in enumerate(small):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        with pieces(1 << 15) as patch:
+            patch.setattr(spool, "PIECE_ROWS", 300)
+            assert_same(source, folder)
