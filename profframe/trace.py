@@ -16,12 +16,12 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.answering import catalogue, find, run
 from profframe.answering import query as run_query
+from profframe.comparing.history import History
 from profframe.critical_path import CriticalPath
 from profframe.critical_path import find as find_path
 from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
 from profframe.facts.devices import matched
 from profframe.facts.models import Devices, models
-from profframe.questions import Questions
 from profframe.selection import (
     TIME,
     Integers,
@@ -120,7 +120,7 @@ class _Beside:
         return _Memory({table: self.rows}) if table == self.name else self.source
 
 
-class Trace(Questions):
+class Trace(History):
     """Events of any number of runs and ranks, with the facts about them; nothing in it changes.
 
     Made by `profframe.load`. Its tables are polars DataFrames, its answers come from the files of
