@@ -35,7 +35,7 @@ def read(
     spool
         Where its tables go, so that they need no memory; None for memory.
     threads
-        Threads that parse; None for as many as there are processors, up to 8.
+        Threads that parse; None for as many as there are processors, up to 8. One alone also reads.
 
     Raises
     ------
@@ -53,7 +53,7 @@ def read(
         return _read_database(path, progress, spool)
     if why := _unreadable(path, first.plain):
         raise NotATraceError(f"{path}: not a trace: {why}")
-    return chrome.read(ByteSource(path, progress), spool, threads)
+    return chrome.read(ByteSource(path, progress, reads_ahead=threads != 1), spool, threads)
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:

@@ -30,17 +30,18 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class ByteSource:
-    """One file, read once from front to back.
+    """One file, read once from front to back; by a thread of its own, if it reads ahead.
 
     ``damage`` says, once the blocks are read, why the stream ended early; None for a sound one.
     """
 
     path: Path
     progress: Progress | None = None
+    reads_ahead: bool = True
     damage: str | None = field(default=None, init=False)
 
     def blocks(self) -> Iterator[bytes]:
-        """Decompressed blocks in order, read ahead by a thread.
+        """Decompressed blocks in order.
 
         Raises
         ------
@@ -48,7 +49,8 @@ class ByteSource:
             When the file cannot be opened or read.
         """
         first = True
-        for block in _read_ahead(self._decompressed()):
+        blocks = self._decompressed()
+        for block in _read_ahead(blocks) if self.reads_ahead else blocks:
             yield block.removeprefix(_BOM) if first else block
             first = False
 

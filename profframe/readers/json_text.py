@@ -117,7 +117,7 @@ class ArrayReader(Generic[Rows]):
     key
         Member that holds the array, where the document is an object.
     parse
-        Makes rows of a wave's sound pieces; runs on the pool's threads.
+        Makes rows of a wave's sound pieces; runs on the pool's threads, if there are several.
     parse_array
         Makes rows of one array's text, or None where it does not parse.
     threads
@@ -149,8 +149,7 @@ class ArrayReader(Generic[Rows]):
         """
         head, text, start = self._find_array()
         tail: list[bytes] = []
-        with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
-            yield from self._in_order(self._submit(pool, text, start), tail)
+        yield from self._in_order(self._parsed(text, start), tail)
         tail += self._blocks
         self._read_header(head, b"".join(tail))
 
@@ -171,15 +170,19 @@ class ArrayReader(Generic[Rows]):
         self.document.is_array = text[:inside].strip() == b"["
         return bytes(text[:inside]), bytes(text[inside:]), inside
 
-    def _submit(self, pool: ThreadPoolExecutor, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
-        """Parsed waves in order, a few ahead of the one that is taken."""
+    def _parsed(self, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
+        """Parsed waves in order, a few ahead of the one that is taken; one thread does it all."""
+        if self._threads == 1:
+            yield from map(self._parse, self._waves(text, start))
+            return
         ahead: list[Future[Parsed[Rows]]] = []
-        for wave in self._waves(text, start):
-            ahead.append(pool.submit(self._parse, wave))
-            if len(ahead) > self._threads:
-                yield ahead.pop(0).result()
-        for future in ahead:
-            yield future.result()
+        with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
+            for wave in self._waves(text, start):
+                ahead.append(pool.submit(self._parse, wave))
+                if len(ahead) > self._threads:
+                    yield ahead.pop(0).result()
+            for future in ahead:
+                yield future.result()
 
     def _waves(self, text: bytes, start: int) -> Iterator[Wave]:
         """Pieces of each block; only the one that goes over its end is copied."""

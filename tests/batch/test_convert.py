@@ -384,3 +384,9 @@ def test_progress_inside_the_only_file(tmp_path: Path) -> None:
     profframe.convert(path, tmp_path / "store", progress=seen.append)
     assert [p.files_done for p in seen] == [0, 0, 1]
     assert [p.bytes_done for p in seen] == [0, path.stat().st_size, path.stat().st_size]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_any_number_of_threads_reads_the_same(threads: int, example: Path, tmp_path: Path) -> None:
+    profframe.convert(example, tmp_path, ThreadPoolExecutor(1), threads=threads)
+    assert_same(content(tmp_path), loaded([example]))
