@@ -411,6 +411,84 @@ def diff(
 @verbs.command()
 @_sources
 @click.option(
+    "--baseline",
+    required=True,
+    multiple=True,
+    metavar="RUN|PATTERN|N",
+    help="Runs to hold others against, at least two; N: the N runs before these.",
+)
+@click.option(
+    "--runs",
+    multiple=True,
+    metavar="RUN|PATTERN|N",
+    help="Runs that are held against it; N: the latest N.  [default: all others; with --baseline N"
+    " the latest]",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="[METRIC=]N%",
+    help="Exit with 3 if something got worse by more.",
+)
+@click.option(
+    "--per-step",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Tokens or samples of a step, for the metric throughput_per_s.",
+)
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows.")
+@_form
+@_output
+def check(
+    sources: tuple[str, ...],
+    baseline: tuple[str, ...],
+    runs: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    *,
+    per_step: int,
+    top: int,
+    form: str | None,
+    output: Path | None,
+) -> int:
+    """Hold runs against several runs before.
+
+    TRACE is a store or traces of several runs. Shown are the ops and kernels that take longer, by
+    more than they vary from run to run. With --format or -o: these rows, with all columns.
+
+    --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
+    than 5 %, or an op or kernel did that took at least 1 % of its kind in the baseline.
+    --fail-on METRIC=5%: if a column of `profframe answer runs` got worse by more, or op:NAME or
+    kernel:NAME; can be repeated. What noise explains does not count.
+    """
+    from profframe.comparing.checking import check as hold
+    from profframe.comparing.checking import limit_of
+    from profframe.show import checks
+
+    chosen = _checked_form(form, output)
+    try:
+        limits = dict(map(limit_of, fail_on))
+    except ParameterError as error:
+        raise click.UsageError(f"--fail-on: {error}") from error
+    trace = _load(sources)
+    found = hold(trace, _some_runs(baseline), _some_runs(runs) if runs else None, limits, per_step)
+    _emit(
+        found.regressions,
+        chosen,
+        output,
+        lambda width: checks.report(
+            (found.base, found.others), found.metrics, found.regressions, top=top, width=width
+        ),
+    )
+    for one in found.worse:
+        what = checks.worse(one.metric, one.base, one.other)
+        click.echo(f"worse by more than {float(100 * one.limit):g} %: {what}", err=True)
+    return GREW if found.worse else 0
+
+
+@verbs.command()
+@_sources
+@click.option(
     "--by",
     default="kernel",
     show_default=True,
@@ -511,7 +589,7 @@ def info(sources: tuple[str, ...]) -> None:
 def main() -> NoReturn:
     """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage.
 
-    `diff --fail-on` has 3 for what grew too much.
+    `diff` and `check` with `--fail-on` have 3 for what grew too much.
     """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
@@ -617,6 +695,11 @@ def _row_counts(trace: Trace) -> pl.DataFrame:
 
     counts = [f"SELECT '{t}' AS table_name, count(*) AS rows FROM {t}" for t in TABLES]  # noqa: S608
     return trace.sql(" UNION ALL ".join(counts))
+
+
+def _some_runs(given: tuple[str, ...]) -> tuple[str, ...] | int:
+    """Names and patterns of runs, or a number of runs."""
+    return int(given[0]) if len(given) == 1 and given[0].isdecimal() else given
 
 
 def _parameter(given: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -82,7 +82,7 @@ class History(Questions):
         """
         wanted = dict.fromkeys(texts("metric", metric))
         order = self._order()
-        found = dict(self._metrics([*wanted], order, per_step))
+        found = metrics(self, [*wanted], order, per_step)
         return trends.trend(order, list(found.items()))
 
     def regressions(
@@ -216,20 +216,52 @@ change, found 1 of 1
     def _order(self) -> pl.DataFrame:
         return selecting.in_order(self.traces.select("run", "clock", "start_ns"))
 
-    def _metrics(
-        self, wanted: Sequence[str], order: pl.DataFrame, per_step: int
-    ) -> Iterator[tuple[str, pl.DataFrame]]:
-        """Name and ``run value`` of each metric."""
-        of_samples = [metric for metric in wanted if trends.is_of_samples(metric)]
-        samples = self.samples() if of_samples else None
-        runs = self.runs(per_step) if len(of_samples) < len(wanted) else None
-        known = [] if runs is None else trends.metrics_of_runs(runs.columns)
-        for metric in wanted:
-            if samples is not None and metric in of_samples:
-                for name, times in trends.of_samples(samples, metric):
-                    whole = order.select("run").join(times, on="run", how="left")
-                    yield name, whole.with_columns(pl.col("value").fill_null(0))
-            elif runs is not None and metric in known:
-                yield metric, runs.select("run", pl.col(metric).alias("value"))
-            else:
-                raise UnknownNameError.among("metric", metric, [*known, "op:*", "kernel:*"])
+
+def metrics(
+    trace: Questions,
+    wanted: Sequence[str],
+    order: pl.DataFrame,
+    per_step: int = 0,
+    samples: pl.DataFrame | None = None,
+) -> dict[str, pl.DataFrame]:
+    """Look up metrics of runs.
+
+    Parameters
+    ----------
+    trace
+        All runs.
+    wanted
+        As for `History.trend`.
+    order
+        ``run``: all runs.
+    per_step
+        As for `Questions.runs`.
+    samples
+        What the answer `samples` gives, if it is known.
+
+    Returns
+    -------
+    dict
+        ``run value``, by the name of each metric; a pattern is all that fit it.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such metric, op or kernel.
+    """
+    of_runs = [metric for metric in wanted if not trends.is_of_samples(metric)]
+    runs = trace.runs(per_step) if of_runs else None
+    if samples is None and len(of_runs) < len(wanted):
+        samples = trace.samples()
+    known = [] if runs is None else trends.metrics_of_runs(runs.columns)
+    found = {}
+    for metric in wanted:
+        if samples is not None and trends.is_of_samples(metric):
+            for name, times in trends.of_samples(samples, metric):
+                whole = order.select("run").join(times, on="run", how="left")
+                found[name] = whole.with_columns(pl.col("value").fill_null(0))
+        elif runs is not None and metric in known:
+            found[metric] = runs.select("run", pl.col(metric).alias("value"))
+        else:
+            raise UnknownNameError.among("metric", metric, [*known, "op:*", "kernel:*"])
+    return found

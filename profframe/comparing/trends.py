@@ -40,6 +40,24 @@ def is_of_samples(metric: str) -> bool:
     return metric.partition(":")[0] in KINDS and ":" in metric
 
 
+def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:
+    """Time of all ops or all kernels of each run: what the columns of `runs` are, too.
+
+    Parameters
+    ----------
+    samples
+        What the answer `samples` gives, run by run.
+    what
+        ``op`` or ``kernel``.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``run value``.
+    """
+    return samples.filter(what=what).group_by("run").agg(pl.col("spent_ns").sum().alias("value"))
+
+
 def of_samples(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """Times of the ops or kernels that a metric names.
 

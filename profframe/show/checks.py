@@ -1,0 +1,107 @@
+"""Runs held against a baseline, as a person wants to see it first: totals, then what got slower."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from profframe.show import terminal, units
+from profframe.show.summary import short
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def report(
+    sides: tuple[Sequence[str], Sequence[str]],
+    metrics: pl.DataFrame,
+    regressions: pl.DataFrame,
+    *,
+    top: int,
+    width: int | None,
+) -> RenderableType:
+    """What the runs are, how metrics differ, and which ops and kernels take longer.
+
+    Parameters
+    ----------
+    sides
+        Runs of the baseline, and those held against it, in order.
+    metrics
+        ``metric base_value other_value ratio p_value``.
+    regressions
+        What `Trace.regressions` gives.
+    top
+        Number of regressions.
+    width
+        Columns of the terminal; None where lines may be of any length.
+
+    Returns
+    -------
+    rich.console.RenderableType
+        What `rich` prints.
+    """
+    lines = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    for name, runs in zip(("baseline", "against it"), sides, strict=True):
+        lines.add_row(Text(name, style="bold"), Text(_named(runs)), Text())
+    of_runs = metrics.filter(~metrics["metric"].str.contains(":", literal=True))
+    for metric, base, other in of_runs.select("metric", "base_value", "other_value").iter_rows():
+        lines.add_row(
+            Text(_TOTALS.get(metric, terminal.heading(metric))),
+            Text(values(metric, base, other)),
+            Text(_part(base, other)),
+        )
+    if not regressions.height:
+        return Group(lines, Text(), Text("no op or kernel takes longer than noise explains"))
+    more = f" (top {top:,} of {regressions.height:,})" if regressions.height > top else ""
+    shown = regressions.head(top).select(*_SHOWN)
+    return Group(lines, Text(), terminal.table(shown, width, "Takes longer" + more))
+
+
+def worse(metric: str, base: float, other: float) -> str:
+    """What passed a limit.
+
+    Examples
+    --------
+    >>> worse("op:aten::mm", 10_000_000, 12_000_000)
+    'op:aten::mm, 10.000 ms -> 12.000 ms (+20.0 %)'
+    """
+    name = (
+        f"{metric.partition(':')[0]}:{short(metric.partition(':')[2])}" if ":" in metric else metric
+    )
+    return f"{name}, {values(metric, base, other)} {_part(base, other)}".rstrip()
+
+
+def _part(base: float, other: float) -> str:
+    return f"({100 * (other / base - 1):+,.1f} %)" if base else ""
+
+
+def values(metric: str, base: float, other: float) -> str:
+    """Both values of a metric.
+
+    Examples
+    --------
+    >>> values("peak_device_bytes", 1024, 2048), values("op:x", 1e6, 2e6)
+    ('1.00 KiB -> 2.00 KiB', '1.000 ms -> 2.000 ms')
+    """
+    column = "value_ns" if ":" in metric else metric
+    whole = [
+        round(value) if column.endswith(("_ns", "_bytes")) else value for value in (base, other)
+    ]
+    return " -> ".join(terminal.cell(column, value).strip() for value in whole)
+
+
+_TOTALS = {"op_self_ns": "op self time", "kernel_ns": "kernels"}
+_SHOWN = (
+    *("what", "name", "change_ns", "ratio", "base_ns", "other_ns", "pace"),
+    *("change_low_ns", "change_high_ns", "q_value"),
+)
+
+
+def _named(runs: Sequence[str]) -> str:
+    """How many, and the first and last of them."""
+    first, last = (units.visible(run) for run in (runs[0], runs[-1]))
+    return f"{len(runs):,} runs, {first} to {last}" if len(runs) > 1 else first
