@@ -1,0 +1,72 @@
+"""Real traces of several ranks: one command, and an answer is that of each file, put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe import Trace, cli
+from profframe.answering import find
+from tests.batch.sources import assert_same, content, loaded
+
+DLRM = "facebookresearch__param/dlrm_kineto/*.gz"
+ASCEND = "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank*/trace_view.json.gz"
+OVER_RANKS = frozenset({"clock_skew", "collective_traffic", "stragglers"})
+"""Answers that put ranks together, so that those of each file say something else."""
+
+FEW = ("collectives", "kernels", "overview", "self_times", "time_breakdown")
+"""Answers that are asked in every run of the tests."""
+
+
+@pytest.fixture(scope="module")
+def paths(traces: Path) -> list[Path]:
+    return [*sorted(traces.glob(DLRM)), *sorted(traces.glob(ASCEND))]
+
+
+@pytest.fixture(scope="module")
+def store(traces: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store")
+    assert cli.run(["convert", str(traces / DLRM), str(traces / ASCEND), "-o", str(path)]) == 0
+    return path
+
+
+@pytest.fixture(scope="module")
+def parts(paths: list[Path]) -> list[Trace]:
+    return [profframe.load(path) for path in paths]
+
+
+@pytest.fixture(scope="module")
+def whole(paths: list[Path]) -> Trace:
+    return profframe.load(paths)
+
+
+def test_the_store_has_every_rank(store: Path, paths: list[Path]) -> None:
+    found = profframe.load(store).traces.select("run", "rank").rows()
+    expected = [("dlrm_kineto", rank) for rank in range(8)] + [("level0", 0), ("level0", 1)]
+    assert sorted(found) == expected
+    assert_same(content(store), loaded(paths))
+
+
+def per_file(name: str) -> bool:
+    columns = [column.name for column in find(name).columns]
+    return columns[:2] == ["run", "rank"] and name not in OVER_RANKS
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in FEW else pytest.mark.long)
+        for name in profframe.answers()["name"]
+    ],
+)
+def test_an_answer_is_that_of_each_file_put_together(
+    name: str, store: Path, whole: Trace, parts: list[Trace]
+) -> None:
+    found = profframe.load(store).answer(name)
+    assert found.equals(whole.answer(name))
+    if per_file(name):  # some begin with what is largest, of whatever rank
+        united = pl.concat([part.answer(name) for part in parts])
+        assert sorted(map(repr, found.rows())) == sorted(map(repr, united.rows()))
