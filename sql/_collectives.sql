@@ -4,57 +4,38 @@
 CREATE OR REPLACE TEMP MACRO is_op(kind) AS kind = 'host_op' OR kind = 'annotation';
 
 -- element_bytes: size of one element by any name that sources have for its type; NULL for a name that is not known.
-CREATE OR REPLACE TEMP MACRO element_bytes(type) AS
-CASE regexp_replace(lower(type), '^(c10::|at::|torch\.)', '')
-    WHEN 'long unsigned int' THEN 8 WHEN 'long long unsigned int' THEN 8 WHEN 'unsigned long' THEN 8
-    WHEN 'unsigned long long' THEN 8 WHEN 'unsigned __int64' THEN 8 WHEN '__int64' THEN 8 WHEN 'long' THEN 8
-    WHEN 'long int' THEN 8 WHEN 'long long' THEN 8 WHEN 'long long int' THEN 8 WHEN 'int64' THEN 8 WHEN 'uint64' THEN 8
-    WHEN 'double' THEN 8 WHEN 'fp64' THEN 8 WHEN 'float64' THEN 8 WHEN 'complexfloat' THEN 8 WHEN 'complex<float>' THEN 8
-    WHEN 'complex64' THEN 8
-    WHEN 'complexdouble' THEN 16 WHEN 'complex<double>' THEN 16 WHEN 'complex128' THEN 16
-    WHEN 'float' THEN 4 WHEN 'fp32' THEN 4 WHEN 'float32' THEN 4 WHEN 'int' THEN 4 WHEN 'int32' THEN 4 WHEN 'uint32' THEN 4
-    WHEN 'unsigned int' THEN 4 WHEN 'qint32' THEN 4 WHEN 'complexhalf' THEN 4 WHEN 'complex<c10::half>' THEN 4
-    WHEN 'complex32' THEN 4
-    WHEN 'half' THEN 2 WHEN 'fp16' THEN 2 WHEN 'float16' THEN 2 WHEN 'bfloat16' THEN 2 WHEN 'bfp16' THEN 2 WHEN 'bf16' THEN 2
-    WHEN 'short' THEN 2 WHEN 'short int' THEN 2 WHEN 'int16' THEN 2 WHEN 'uint16' THEN 2 WHEN 'unsigned short' THEN 2
-    WHEN 'short unsigned int' THEN 2 WHEN 'bits16' THEN 2
-    WHEN 'byte' THEN 1 WHEN 'unsigned char' THEN 1 WHEN 'uint8' THEN 1 WHEN 'char' THEN 1 WHEN 'signed char' THEN 1
-    WHEN 'int8' THEN 1 WHEN 'bool' THEN 1 WHEN 'qint8' THEN 1 WHEN 'quint8' THEN 1
-    ELSE
-        CASE
-            WHEN
-                regexp_full_match(
-                    regexp_replace(lower(type), '^(c10::|torch\.)', ''),
-                    '(float[48]_\w+|fp8\w*|hifloat8|bits(8|1x8|2x4|4x2)|quint(4x2|2x4)|(dummy_)?u?int(1_7_t<)?[1-7]>?)'
-                )
-            THEN 1
-        END
-END;
+CREATE OR REPLACE TEMP MACRO element_bytes(type) AS map_extract_value(MAP {
+    'long unsigned int': 8, 'long long unsigned int': 8, 'unsigned long': 8, 'unsigned long long': 8, 'unsigned __int64': 8,
+    '__int64': 8, 'long': 8, 'long int': 8, 'long long': 8, 'long long int': 8, 'int64': 8, 'uint64': 8, 'double': 8,
+    'fp64': 8, 'float64': 8, 'complexfloat': 8, 'complex<float>': 8, 'complex64': 8, 'complexdouble': 16,
+    'complex<double>': 16, 'complex128': 16, 'float': 4, 'fp32': 4, 'float32': 4, 'int': 4, 'int32': 4, 'uint32': 4,
+    'unsigned int': 4, 'qint32': 4, 'complexhalf': 4, 'complex<c10::half>': 4, 'complex32': 4, 'half': 2, 'fp16': 2,
+    'float16': 2, 'bfloat16': 2, 'bfp16': 2, 'bf16': 2, 'short': 2, 'short int': 2, 'int16': 2, 'uint16': 2,
+    'unsigned short': 2, 'short unsigned int': 2, 'bits16': 2, 'byte': 1, 'unsigned char': 1, 'uint8': 1, 'char': 1,
+    'signed char': 1, 'int8': 1, 'bool': 1, 'qint8': 1, 'quint8': 1, 'hifloat8': 1, 'bits8': 1, 'bits1x8': 1, 'bits2x4': 1,
+    'bits4x2': 1, 'quint4x2': 1, 'quint2x4': 1,
+    'small': 1
+}, regexp_replace(
+    regexp_replace(lower(type), '^(c10::|at::|torch\.)', ''), '^(float[48]_\w+|fp8\w*|(dummy_)?u?int(1_7_t<)?[1-7]>?)$', 'small'
+));
 
 -- collective_kind: what is done, by any word that sources have for it, also the name of a kernel; NULL where it says nothing.
-CREATE OR REPLACE TEMP MACRO collective_kind_of(word) AS
-CASE
-    WHEN contains(word, 'allreduce') OR contains(word, 'crossdevicereduce') THEN 'all_reduce'
-    WHEN contains(word, 'reducescatter') THEN 'reduce_scatter'
-    WHEN contains(word, 'allgather') THEN 'all_gather'
-    WHEN contains(word, 'alltoall') OR contains(word, 'all2all') THEN 'all_to_all'
-    WHEN contains(word, 'sendrecv') THEN 'send_recv'
-    WHEN contains(word, 'broadcast') THEN 'broadcast'
-    WHEN contains(word, 'barrier') THEN 'barrier'
-    WHEN contains(word, 'gather') THEN 'gather'
-    WHEN contains(word, 'scatter') THEN 'scatter'
-    WHEN contains(word, 'reduce') THEN 'reduce'
-    WHEN contains(word, 'send') THEN 'send'
-    WHEN contains(word, 'recv') OR contains(word, 'receive') THEN 'recv'
-END;
-CREATE OR REPLACE TEMP MACRO collective_kind(name) AS collective_kind_of(translate(lower(name), '_-:. ', ''));
+CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
+    'allreduce': 'all_reduce', 'crossdevicereduce': 'all_reduce', 'reducescatter': 'reduce_scatter', 'allgather': 'all_gather',
+    'alltoall': 'all_to_all', 'all2all': 'all_to_all', 'sendrecv': 'send_recv', 'broadcast': 'broadcast', 'barrier': 'barrier',
+    'gather': 'gather', 'scatter': 'scatter', 'reduce': 'reduce', 'send': 'send', 'recv': 'recv', 'receive': 'recv'
+}, regexp_extract(
+    translate(lower(name), '_-:. ', ''),
+    'allreduce|crossdevicereduce|reducescatter|allgather|alltoall|all2all|sendrecv|broadcast|barrier|gather|scatter|reduce|send'
+    '|recv|receive'
+));
 
 -- message_bytes: what the bandwidth of a collective is about: all that one rank has in the end or in the beginning, the larger.
 CREATE OR REPLACE TEMP MACRO message_bytes(kind, in_bytes, out_bytes, ranks) AS
 CASE kind
-    WHEN 'all_gather' THEN coalesce(out_bytes, in_bytes * ranks)
-    WHEN 'gather' THEN in_bytes * ranks
-    WHEN 'scatter' THEN out_bytes * ranks
+    WHEN 'all_gather' THEN coalesce(out_bytes, try_cast(in_bytes::HUGEINT * ranks AS BIGINT))
+    WHEN 'gather' THEN try_cast(in_bytes::HUGEINT * ranks AS BIGINT)
+    WHEN 'scatter' THEN try_cast(out_bytes::HUGEINT * ranks AS BIGINT)
     ELSE coalesce(in_bytes, out_bytes)
 END;
 
@@ -280,6 +261,7 @@ matches AS (
         count(DISTINCT CASE WHEN line = '' THEN coalesce(kind, lower(collective)) END) > 1 AS has_kinds,
         count(DISTINCT lower(element_type)) > 1 OR count(DISTINCT element_bytes(element_type)) > 1 AS has_types,
         count(DISTINCT group_size) > 1 AS has_sizes,
+        list(rank) AS present,
         list(
             {
                 'rank': rank, 'event_id': event_id, 'kernels': kernels, 'start_ns': start_ns, 'end_ns': end_ns,
@@ -319,7 +301,10 @@ counted AS (
             WHEN process_group IS NULL AND group_ranks IS NULL THEN greatest(world_size, ranks)
             ELSE greatest(len(of_group), ranks)
         END AS expected_ranks,
-        list_filter(of_group, lambda r: NOT list_contains(list_transform(members, lambda m: m.rank), r)) AS missing
+        CASE
+            WHEN ranks = len(of_group) AND list_has_all(of_group, present) THEN []
+            ELSE list_filter(of_group, lambda r: NOT list_contains(present, r))
+        END AS missing
     FROM placed
 ),
 sized AS (
@@ -329,10 +314,11 @@ sized AS (
             list_transform(members, lambda m: message_bytes(kind, m.in_bytes, m.out_bytes, expected_ranks)),
             lambda bytes: bytes IS NOT NULL
         ) AS sizes,
-        list_filter(missing, lambda r: list_contains(of_run, r)) AS lacking
+        list_intersect(missing, of_run) AS lacking
     FROM counted
 )
 SELECT
+    row_number() OVER () AS match,
     row_number() OVER (PARTITION BY run ORDER BY members[1].start_ns, members[1].rank, members[1].event_id) AS number,
     run, process_group, collective, kind, step, collective_seq, element_type, ranks, expected_ranks, members, group_ranks,
     of_group,
@@ -355,7 +341,7 @@ SELECT
         ),
         ''
     ) AS mismatch,
-    (CASE WHEN kind = 'all_to_all' THEN round(list_avg(sizes)) ELSE list_max(sizes) END)::BIGINT AS bytes,
+    CASE WHEN kind = 'all_to_all' THEN try_cast(round(list_avg(sizes)) AS BIGINT) ELSE list_max(sizes) END AS bytes,
     list_max(sizes) / nullif(list_avg(sizes), 0) AS imbalance
 FROM sized;
 
@@ -431,44 +417,52 @@ WITH offsets AS (
     FROM clock_offsets(matches)
     WHERE corrected
 ),
-members AS (
+members AS MATERIALIZED (
     SELECT
-        * EXCLUDE (members, member), member.rank AS rank, member.event_id AS event_id, member.kernels AS kernels,
-        member.start_ns AS start_ns, member.end_ns - member.start_ns AS dur_ns, member.step AS own_step,
-        member.call_thread AS call_thread, member.call_ns AS call_ns
-    FROM (SELECT *, unnest(members) AS member FROM query_table(matches))
+        members.match, member.rank AS rank, member.event_id AS event_id, member.kernels AS kernels, member.start_ns AS start_ns,
+        member.end_ns AS end_ns, member.call_thread AS call_thread, member.call_ns AS call_ns, traces.clock, offsets.offset_ns
+    FROM (SELECT run, match, unnest(members) AS member FROM query_table(matches)) AS members
+    LEFT JOIN offsets ON members.run = offsets.run AND members.member.rank = offsets.rank
+    LEFT JOIN query_table(traces) AS traces ON members.run = traces.run AND members.member.rank = traces.rank
 ),
-clocked AS (
+wholes AS (
     SELECT
-        members.*,
-        bool_and(offsets.offset_ns IS NOT NULL) OVER of_match AS is_corrected,
-        bool_and(offsets.offset_ns IS NOT NULL) OVER of_match
-        OR min(traces.clock) OVER of_match IS NOT DISTINCT FROM max(traces.clock) OVER of_match AS is_comparable,
-        members.start_ns
-        - CASE WHEN bool_and(offsets.offset_ns IS NOT NULL) OVER of_match THEN offsets.offset_ns ELSE 0 END AS came_ns
+        match,
+        bool_and(offset_ns IS NOT NULL) AS is_corrected,
+        count(*) > 1 AND (bool_and(offset_ns IS NOT NULL) OR min(clock) IS NOT DISTINCT FROM max(clock)) AS is_comparable
     FROM members
-    LEFT JOIN offsets ON members.run = offsets.run AND members.rank = offsets.rank
-    LEFT JOIN query_table(traces) AS traces ON members.run = traces.run AND members.rank = traces.rank
-    WINDOW of_match AS (PARTITION BY members.run, members.number)
+    GROUP BY match
+),
+clocked AS MATERIALIZED (
+    SELECT
+        members.*, is_corrected, is_comparable,
+        CASE WHEN is_comparable THEN start_ns - CASE WHEN is_corrected THEN offset_ns ELSE 0 END END AS came_ns,
+        CASE WHEN is_comparable THEN end_ns - CASE WHEN is_corrected THEN offset_ns ELSE 0 END END AS left_ns
+    FROM members
+    JOIN wholes ON members.match = wholes.match
+),
+bounds AS (
+    SELECT
+        match,
+        min(came_ns) AS first_ns,
+        max(came_ns) AS last_ns,
+        max(left_ns) - min(left_ns) AS end_skew_ns,
+        arg_min(rank, {'ns': came_ns, 'rank': rank}) FILTER (is_comparable) AS first_rank,
+        arg_min(rank, {'ns': -came_ns, 'rank': rank}) FILTER (is_comparable) AS last_rank,
+        min(end_ns - start_ns) AS latency_ns
+    FROM clocked
+    GROUP BY match
 )
 SELECT
-    * EXCLUDE (is_comparable, came_ns),
-    CASE WHEN is_comparable AND ranks > 1 THEN max(came_ns) OVER of_match - came_ns END AS wait_ns,
-    CASE WHEN is_comparable AND ranks > 1 THEN came_ns - min(came_ns) OVER of_match END AS late_ns,
-    CASE
-        WHEN is_comparable AND ranks > 1 THEN max(came_ns) OVER of_match - min(came_ns) OVER of_match
-    END AS start_skew_ns,
-    CASE
-        WHEN is_comparable AND ranks > 1 THEN max(came_ns + dur_ns) OVER of_match - min(came_ns + dur_ns) OVER of_match
-    END AS end_skew_ns,
-    CASE
-        WHEN is_comparable AND ranks > 1 THEN first_value(rank) OVER (PARTITION BY run, number ORDER BY came_ns DESC, rank)
-    END AS last_rank,
-    CASE
-        WHEN is_comparable AND ranks > 1 THEN first_value(rank) OVER (PARTITION BY run, number ORDER BY came_ns, rank)
-    END AS first_rank,
-    min(dur_ns) OVER of_match AS latency_ns,
-    bytes / nullif(min(dur_ns) OVER of_match, 0) AS algorithm_gb_per_s,
-    bytes / nullif(min(dur_ns) OVER of_match, 0) * bus_factor(kind, expected_ranks) AS bus_gb_per_s
+    matches.* EXCLUDE (members, of_group, group_ranks),
+    clocked.rank, clocked.event_id, clocked.kernels, clocked.start_ns, clocked.end_ns - clocked.start_ns AS dur_ns,
+    clocked.call_thread, clocked.call_ns, clocked.is_corrected,
+    last_ns - came_ns AS wait_ns,
+    came_ns - first_ns AS late_ns,
+    last_ns - first_ns AS start_skew_ns,
+    end_skew_ns, first_rank, last_rank, latency_ns,
+    bytes / nullif(latency_ns, 0) AS algorithm_gb_per_s,
+    bytes / nullif(latency_ns, 0) * bus_factor(kind, expected_ranks) AS bus_gb_per_s
 FROM clocked
-WINDOW of_match AS (PARTITION BY run, number);
+JOIN bounds ON clocked.match = bounds.match
+JOIN query_table(matches) AS matches ON clocked.match = matches.match;

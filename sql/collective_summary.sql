@@ -38,15 +38,15 @@ SELECT
     bytes,
     count(*) AS calls,
     count(*) FILTER (WHERE mismatch <> 'not_loaded') AS mismatches,
-    sum(latency_ns)::BIGINT AS total_ns,
+    try_cast(sum(latency_ns) AS BIGINT) AS total_ns,
     round(avg(latency_ns))::BIGINT AS mean_ns,
     min(latency_ns) AS min_ns,
     quantile_disc(latency_ns, 0.5) AS p50_ns,
     max(latency_ns) AS max_ns,
-    sum(start_skew_ns)::BIGINT AS skew_ns,
+    try_cast(sum(start_skew_ns) AS BIGINT) AS skew_ns,
     max(start_skew_ns) AS max_skew_ns,
-    bytes * count(*) / nullif(sum(latency_ns), 0) AS algorithm_gb_per_s,
-    bytes * count(*) / nullif(sum(latency_ns), 0) * bus_factor(any_value(kind), expected_ranks) AS bus_gb_per_s,
+    bytes::DOUBLE * count(*) / nullif(sum(latency_ns), 0) AS algorithm_gb_per_s,
+    bytes::DOUBLE * count(*) / nullif(sum(latency_ns), 0) * bus_factor(any_value(kind), expected_ranks) AS bus_gb_per_s,
     bool_and(is_corrected) AS is_corrected
 FROM waits
 GROUP BY run, process_group, collective, element_type, bytes, expected_ranks

@@ -133,12 +133,12 @@ sums AS (
         count(*) AS collectives,
         count(*) FILTER (WHERE is_last) AS times_last,
         count(*) FILTER (WHERE is_first) AS times_first,
-        sum(held_up_ns)::BIGINT AS held_up_ns,
+        try_cast(sum(held_up_ns) AS BIGINT) AS held_up_ns,
         max(held_up_ns) FILTER (WHERE is_last) AS max_held_up_ns,
-        sum(late_ns)::BIGINT AS late_ns,
+        try_cast(sum(late_ns) AS BIGINT) AS late_ns,
         max(late_ns) AS max_late_ns,
-        sum(wait_ns)::BIGINT AS wait_ns,
-        sum(dur_ns)::BIGINT AS communication_ns,
+        try_cast(sum(wait_ns) AS BIGINT) AS wait_ns,
+        try_cast(sum(dur_ns) AS BIGINT) AS communication_ns,
         bool_and(is_corrected) AS is_corrected
     FROM told
     GROUP BY run, rank, what

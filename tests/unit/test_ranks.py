@@ -1,0 +1,243 @@
+"""Ranks from their traces to the answers: numbers, clocks, mismatches, real jobs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import polars as pl
+import pytest
+
+import profframe
+from profframe import answering
+from profframe.trace import Trace
+from profframe.work.dtypes import DTYPES
+
+Change = Callable[[int, dict[str, Any]], dict[str, Any] | None]
+STEP_US = 1000.0
+BASE_NS = 1_795_270_000_000_000_000
+
+
+def job(folder: Path, change: Change, base: Mapping[int, int] | None = None) -> Trace:
+    """Traces of four ranks that reduce ten times, every rank 20 us after the one before it.
+
+    Each comes with the op that launches it, and the op before that; `change` may change or drop an
+    event of a rank.
+    """
+    for rank in range(4):
+        events = []
+        for seq in range(10):
+            call = STEP_US * seq + 20.0 * rank
+            end = STEP_US * seq + 600.0
+            of_group = {
+                "Collective name": "allreduce",
+                "In msg nelems": 1_000_000,
+                "Out msg nelems": 1_000_000,
+                "Group size": 4,
+                "dtype": "BFloat16",
+                "Process Group Name": "7",
+                "Process Group Ranks": "[0, 1, 2, 3]",
+                "Seq": 40 + seq,
+            }
+            host = {"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1}
+            launch = {"correlation": seq + 1}
+            events += [
+                host | {"name": "aten::mm", "ts": call - 9.0 - 20 * rank, "dur": 8.0 + 20 * rank},
+                host | {"name": "record_param_comms", "ts": call, "dur": 5.0, "args": of_group},
+                host
+                | {"cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": call + 1, "dur": 2.0}
+                | {"args": launch},
+                {"ph": "X", "cat": "kernel", "pid": 0, "tid": 7, "ts": call + 10}
+                | {"name": "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "dur": end - call - 10}
+                | {"args": of_group | launch | {"device": 0, "stream": 7}},
+            ]
+        changed = [e for event in events if (e := change(rank, event)) is not None]
+        start = (base or {}).get(rank, BASE_NS)
+        head = {
+            "baseTimeNanoseconds": start,
+            "distributedInfo": {"backend": "nccl", "rank": rank, "world_size": 4},
+        }
+        (folder / f"rank{rank}.json").write_text(json.dumps(head | {"traceEvents": changed}))
+    return profframe.load(folder)
+
+
+def keep(_: int, event: dict[str, Any]) -> dict[str, Any]:
+    return event
+
+
+def is_kernel_of(event: dict[str, Any], seq: int) -> bool:
+    return bool(event["cat"] == "kernel" and event["args"].get("Seq") == seq)
+
+
+def test_matched_by_number(tmp_path: Path) -> None:
+    rows = job(tmp_path, keep).collectives()
+    assert rows["collective_seq"].to_list() == list(range(40, 50))
+    assert set(rows["matched_by"]) == {"seq"}
+    assert rows["mismatch"].null_count() == 10
+    assert set(rows["start_skew_ns"]) == {60_000}
+    assert set(rows["wait_ns"]) == {30_000}
+    assert set(rows["latency_ns"]) == {530_000}
+    assert rows["algorithm_gb_per_s"].to_list() == pytest.approx([2_000_000 / 530_000] * 10)
+    assert rows["bus_gb_per_s"].to_list() == pytest.approx([2_000_000 / 530_000 * 1.5] * 10)
+
+
+@pytest.mark.parametrize("word", ["Seq", "Comms Id"])
+def test_what_is_missing_shifts_nothing(tmp_path: Path, word: str) -> None:
+    def change(rank: int, event: dict[str, Any]) -> dict[str, Any] | None:
+        if rank == 2 and is_kernel_of(event, 43):
+            return None
+        args = dict(event.get("args", {}))
+        seq = args.pop("Seq", None)
+        if seq is not None:
+            args[word] = seq if word == "Seq" else 18_000_000_000_000_000_000 + seq
+        return event | {"args": args}
+
+    trace = job(tmp_path, change)
+    [row] = trace.collectives(mismatched=True).to_dicts()
+    assert (row["number"], row["ranks"], row["expected_ranks"]) == (4, 3, 4)
+    assert (row["missing_ranks"], row["mismatch"]) == ("2", "missing_rank")
+    others = trace.collectives().filter(pl.col("number") != 4)
+    assert set(others["start_skew_ns"]) == {60_000}
+    assert set(others["matched_by"]) == {"seq"}
+
+
+def test_by_order_it_shifts_what_follows_and_says_so(tmp_path: Path) -> None:
+    def change(rank: int, event: dict[str, Any]) -> dict[str, Any] | None:
+        if rank == 2 and is_kernel_of(event, 43):
+            return None
+        return event | {"args": {k: v for k, v in event.get("args", {}).items() if k != "Seq"}}
+
+    rows = job(tmp_path, change).collectives()
+    assert set(rows["matched_by"]) == {"order"}
+    assert rows["mismatch"].to_list() == [None] * 9 + ["missing_rank"]
+    assert rows["start_skew_ns"][2] == 60_000
+    assert rows["start_skew_ns"][3] > 900_000
+
+
+def test_a_clock_that_is_3_ms_ahead_is_found_and_not_corrected_in_silence(tmp_path: Path) -> None:
+    def change(rank: int, event: dict[str, Any]) -> dict[str, Any]:
+        return event | {"ts": event["ts"] + 3000.0} if rank == 1 else event
+
+    trace = job(tmp_path, change)
+    rows = trace.clock_skew()
+    assert rows["offset_ns"].to_list() == [0, 3_000_000, 0, 0]
+    assert rows["error_ns"].to_list() == [0, 0, 0, 0]
+    assert rows["note"].to_list() == [None, "skewed", None, None]
+    raw, corrected = trace.collectives(), trace.collectives(corrected=True)
+    assert set(raw["start_skew_ns"]) == {3_020_000}
+    assert set(raw["last_rank"]) == {1}
+    assert not any(raw["is_corrected"])
+    assert set(corrected["start_skew_ns"]) == {60_000}
+    assert set(corrected["last_rank"]) == {3}
+    assert all(corrected["is_corrected"])
+    assert trace.stragglers()["rank"][0] == 1
+    assert trace.stragglers(corrected=True)["rank"][0] == 3
+
+
+def test_origins_of_the_clocks_are_in_the_times(tmp_path: Path) -> None:
+    def change(rank: int, event: dict[str, Any]) -> dict[str, Any]:
+        return event | {"ts": event["ts"] - 5_000_000.0} if rank == 3 else event
+
+    trace = job(tmp_path, change, base={3: BASE_NS + 5_000_000_000})
+    rows = trace.clock_skew()
+    assert rows["offset_ns"].to_list() == [0, 0, 0, 0]
+    assert rows["note"].to_list() == [None, None, None, "other_origin"]
+    assert set(trace.collectives()["start_skew_ns"]) == {60_000}
+
+
+def test_who_is_late_and_after_what(tmp_path: Path) -> None:
+    rows = job(tmp_path, keep).stragglers().to_dicts()
+    assert [row["rank"] for row in rows] == [3, 0, 1, 2]
+    assert (rows[0]["times_last"], rows[0]["last_share"]) == (10, 1.0)
+    assert rows[0]["before_op"] == "aten::mm"
+    assert (rows[0]["held_up_ns"], rows[0]["mean_late_ns"]) == (600_000, 60_000)
+    assert [row["wait_ns"] for row in rows] == [0, 600_000, 400_000, 200_000]
+
+
+def test_one_rank_alone(tmp_path: Path) -> None:
+    trace = job(tmp_path, keep).filter(ranks=1)
+    rows = trace.collectives()
+    assert set(rows["matched_by"]) == {"none"}
+    assert set(rows["mismatch"]) == {"not_loaded"}
+    assert set(rows["missing_ranks"]) == {"0,2,3"}
+    assert rows["wait_ns"].null_count() == 10
+    assert trace.collectives(mismatched=True).is_empty()
+    assert trace.stragglers().is_empty()
+
+
+def test_kernels_that_say_nothing_have_it_of_their_op(tmp_path: Path) -> None:
+    def change(_: int, event: dict[str, Any]) -> dict[str, Any]:
+        if event["cat"] != "kernel":
+            return event
+        kept = {k: event["args"][k] for k in ("device", "stream", "correlation")}
+        return event | {"args": kept}
+
+    assert job(tmp_path, change).collectives().equals(job(tmp_path, keep).collectives())
+
+
+def test_sizes_of_types_are_those_of_the_table() -> None:
+    with duckdb.connect() as connection:
+        for macro in answering._shared("element_bytes"):
+            connection.execute(macro)
+        for name, dtype in DTYPES.items():
+            [(size,)] = connection.execute("SELECT element_bytes(?)", [name]).fetchall()
+            assert size == dtype.size, name
+        torch = {
+            "Float8_e5m2": 1, "Float8_e8m0fnu": 1, "Float4_e2m1fn_x2": 1, "Byte": 1, "Bool": 1,
+            "UInt16": 2, "UInt32": 4, "UInt64": 8, "Half": 2, "BFloat16": 2, "ComplexDouble": 16,
+            "FP32": 4, "BFP16": 2, "Undefined": None, "": None,
+        }  # fmt: skip
+        for name, expected in torch.items():
+            [(size,)] = connection.execute("SELECT element_bytes(?)", [name]).fetchall()
+            assert size == expected, name
+
+
+def test_impossible_sizes_are_not_known(tmp_path: Path) -> None:
+    def change(_: int, event: dict[str, Any]) -> dict[str, Any]:
+        huge = {"In msg nelems": (1 << 63) - 1, "Out msg nelems": None, "Group size": 2_000_000_000}
+        said = {"Collective name": "_allgather_base", "dtype": "Byte"} | huge
+        return event | {"args": event["args"] | said} if "args" in event else event
+
+    rows = job(tmp_path, change)
+    for answer in ("collectives", "collective_summary", "stragglers", "collective_traffic"):
+        assert rows.answer(answer).columns
+    assert set(rows.collectives()["bytes"]) == {None}
+
+
+def columns(rows: pl.DataFrame) -> dict[str, list[Any]]:
+    return rows.to_dict(as_series=False)
+
+
+def test_eight_ranks_of_a_real_job(traces: Path) -> None:
+    trace = profframe.load(traces / "facebookresearch__param" / "dlrm_kineto" / "*.gz")
+    rows = columns(trace.collectives())
+    assert rows["matched_by"] == ["order"] * 8
+    assert rows["mismatch"] == [None] * 8
+    assert rows["ranks"] == [8] * 8
+    assert sorted(rows["collective"]) == ["all_reduce"] * 3 + ["all_to_all"] * 5
+    assert None not in rows["bytes"]
+    assert max(rows["end_skew_ns"]) <= 10_000, "all ranks leave a collective together"
+    skew = columns(trace.clock_skew())
+    assert skew["note"] == [None] * 8, "one machine has one clock"
+    assert max(map(abs, skew["offset_ns"])) <= 2000, "the traces have whole microseconds"
+    late = columns(trace.stragglers())
+    assert sum(late["times_last"]) == 8
+    assert sum(late["held_up_ns"]) == sum(rows["start_skew_ns"])
+    balance = trace.rank_balance().filter(pl.col("step").is_null(), pl.col("class") == "compute")
+    breakdown = trace.time_breakdown().filter(pl.col("step").is_null())
+    assert balance["max_ns"].item() == breakdown["compute_ns"].max()
+
+
+def test_two_ranks_of_an_ascend_job(traces: Path) -> None:
+    folder = traces / "xiaobingling93-pixel__Ascend-msinsight" / "v2" / "level0"
+    trace = profframe.load(folder / "rank*" / "*.gz")
+    rows = columns(trace.collectives())
+    assert rows["bytes"] == [16_388_000, 67_125_248, 151_011_328, 9_878_784]
+    assert rows["matched_by"] == ["order"] * 4
+    assert rows["ranks"] == [2] * 4
+    assert rows["mismatch"] == [None] * 4
+    assert max(map(abs, columns(trace.clock_skew())["offset_ns"])) < 20_000
+    assert columns(trace.stragglers())["collectives"] == [4, 4]
