@@ -84,11 +84,12 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
     """
     (key,) = _keys((group, start))
     rows = _order(key, end, tie)
+    del key, tie  # nowhere else is so much in memory when facts are found
     group, start, end = group[rows], start[rows], end[rows]
     parent = _parents(group, start, end)
     last = _last_descendants(parent)
-    before = _siblings_before(parent, last)
-    crossing = (before >= 0) & (end[before] > start) & (group[before] == group)
+    crossing = _crossing(_siblings_before(parent, last), group, start, end)
+    del group, start, end
     is_root = parent < 0
     root = np.maximum.accumulate(np.where(is_root, np.arange(rows.size), 0))
     return Forest(
@@ -129,9 +130,10 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
         return found
     key, at_key = _keys((group, start), (at_group, at))
     rows = _order(key, end, None)
-    group, end = group[rows], end[rows]
-    parent = _parents(group, start[rows], end)
     place = np.searchsorted(key[rows], at_key, side="right") - 1
+    del key, at_key
+    group, start, end = group[rows], start[rows], end[rows]
+    parent = _parents(group, start, end)
     looking = np.flatnonzero((place >= 0) & (group[place] == at_group))
     place = place[looking]
     while looking.size:
@@ -441,6 +443,12 @@ def _siblings_before(parent: Ints, last: Ints) -> Ints:
     place = place[parent[last[place] + 1] == parent[place]]
     before[last[place] + 1] = place
     return before
+
+
+def _crossing(before: Ints, group: Ints, start: Ints, end: Ints) -> Mask:
+    """For places in order: the one given before it has not ended when it starts."""
+    crossing: Mask = (before >= 0) & (end[before] > start) & (group[before] == group)
+    return crossing
 
 
 def _scatter(rows: Ints, values: NDArray[Scalar]) -> NDArray[Scalar]:

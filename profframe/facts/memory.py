@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import (
@@ -32,38 +33,53 @@ def memory(tables: Tables) -> Tables:
     (0 for a slice that does not nest). A record's op is the innermost host op around it on its
     thread, else the innermost host slice there, else the one on any thread that started last.
     """
-    events, records = tables["events"], tables["memory"]
-    host = is_kind(events, schema.HOST_KINDS) & present(events, "start_ns", "dur_ns")
-    rows = np.flatnonzero(host)
-    start = numbers(events, "start_ns")[rows]
-    end = start + numbers(events, "dur_ns")[rows]
-    used = np.flatnonzero(present(records, "time_ns"))
-    size, type_ = numbers(records, "bytes"), records["device_type"]
-    kinds = [np.where(is_text(type_, *types), size, 0)[used] for types in _COLUMNS.values()]
-    sums = window_sums(numbers(records, "time_ns")[used], kinds, start, end)
-
-    nests = present(events, "preorder")
-    parent = numbers(events, "parent_id", missing=-1)
-    known = host & bool(records.num_rows)
-    columns = {}
-    for name, within in zip(_COLUMNS, sums, strict=True):
-        total = np.zeros(events.num_rows, np.int64)
-        total[rows] = within
+    tables = with_columns(tables, "memory", op_id=ids(_ops(tables)))
+    events = tables["events"]
+    host = _host(events)
+    known = host & bool(tables["memory"].num_rows)
+    nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
+    for name, within in zip(_COLUMNS, _sums(tables, host), strict=True):
         if name in events.column_names:  # the source has counted itself
             total, known = numbers(events, name), host & present(events, name)
+        else:
+            total = np.zeros(events.num_rows, np.int64)
+            total[host] = within
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
-        columns[name] = column(name, total, known)
-        columns[f"self_{name}"] = column(f"self_{name}", own, known)
-    with_bytes = with_columns(tables, "events", **columns)
-    return with_columns(with_bytes, "memory", op_id=ids(_ops(tables, rows, start, end)))
+        columns = {name: total, f"self_{name}": own}
+        arrays = {name: column(name, values, known) for name, values in columns.items()}
+        tables = with_columns(tables, "events", **arrays)
+    return tables
 
 
 _COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}
 
 
-def _ops(tables: Tables, rows: Ints, start: Ints, end: Ints) -> Ints:
+def _sums(tables: Tables, host: Mask) -> list[Ints]:
+    """What each host slice counts, of host memory and of that of devices."""
+    events, records = tables["events"], tables["memory"]
+    used = np.flatnonzero(present(records, "time_ns"))
+    size, type_ = numbers(records, "bytes"), records["device_type"]
+    kinds = [np.where(is_text(type_, *types), size, 0)[used] for types in _COLUMNS.values()]
+    return window_sums(numbers(records, "time_ns")[used], kinds, *_spans(events, host))
+
+
+def _host(events: pa.Table) -> Mask:
+    """Slices that may have memory."""
+    return is_kind(events, schema.HOST_KINDS) & present(events, "start_ns", "dur_ns")
+
+
+def _spans(events: pa.Table, chosen: Mask) -> tuple[Ints, Ints]:
+    """Starts and ends of some slices."""
+    start = numbers(events, "start_ns")[chosen]
+    return start, start + numbers(events, "dur_ns")[chosen]
+
+
+def _ops(tables: Tables) -> Ints:
     """For each record the event it is counted in; the next rule is for what is still without."""
     events, records = tables["events"], tables["memory"]
+    host = _host(events)
+    rows = np.flatnonzero(host)
+    start, end = _spans(events, host)
     thread, at = numbers(events, "thread")[rows], numbers(records, "time_ns")
     where = numbers(records, "thread")
     found = np.full(records.num_rows, -1, np.int64)
