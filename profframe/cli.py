@@ -117,7 +117,7 @@ def show(
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
-    rankings = [*_device_rankings(trace, top), ("Self time", self_times)]
+    rankings = [*_device_rankings(trace, top), *_rank_rankings(trace), ("Self time", self_times)]
     for title, rows in (*rankings, ("Kernels", trace.kernels())):
         if rows.height:
             parts.append(terminal.ranking(rows, top, width, title))
@@ -688,6 +688,17 @@ def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame
     most = min(top, _MOST_GAPS)
     gaps = terminal.since_start(devices.gaps(trace.gaps(top=most), most), trace.traces)
     yield "Largest gaps", terminal.compact(gaps)
+
+
+def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Who waits for whom; nothing where no two ranks of a run communicate."""
+    from profframe.show import ranks
+
+    if trace.traces.height == trace.traces["run"].n_unique():
+        return
+    late = trace.stragglers()
+    if late.height:
+        yield ranks.title(trace.clock_skew()), ranks.stragglers(late)
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:

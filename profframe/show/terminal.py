@@ -283,7 +283,8 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        The same rows; as they are where it is not known which trace they are of.
+        The same rows; as they are where it is not known which trace they are of. What is of several
+        ranks, without one, is since the first of them.
     """
     import polars as pl
 
@@ -293,6 +294,9 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
         return frame
     if all(frame.schema.get(key) == traces.schema[key] for key in _KEYS):
         placed = frame.join(starts, on=_KEYS, how="left", maintain_order="left")
+        of_run = starts.group_by("run").agg(pl.col("_start").min().alias("_first"))
+        placed = placed.join(of_run, on="run", how="left", maintain_order="left")
+        placed = placed.with_columns(pl.coalesce("_start", "_first")).drop("_first")
     elif traces.height == 1:
         placed = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
     else:
