@@ -7,6 +7,7 @@ columns have the same pieces.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
@@ -170,7 +171,14 @@ class Spooled:
 
     def take(self, rows: pa.Array | npt.NDArray[np.integer]) -> pa.Table:
         """Some rows, in memory."""
-        return pa.table({name: self[name].take(pa.array(rows)) for name in self.columns})
+        chosen, place = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        mask = np.zeros(self.num_rows, np.bool_)
+        mask[chosen] = True
+        found = [
+            part.filter(pa.array(mask[start:end]))
+            for part, (start, end) in zip(self.parts(), self._bounds(), strict=True)
+        ]
+        return pa.concat_tables(found or [self.schema.empty_table()]).take(pa.array(place))
 
     def select(self, names: Iterable[str]) -> Spooled:
         """Some columns."""
@@ -192,13 +200,16 @@ class Spooled:
 
     def filter(self, mask: pa.BooleanArray) -> Spooled:
         """The rows where the mask is true."""
-        edges = pairwise(np.cumsum([0, *self.sizes]).tolist())
-        masks = [mask.slice(start, end - start) for start, end in edges]
+        masks = [mask.slice(start, end - start) for start, end in self._bounds()]
         columns = {
             name: replace(column, pieces=tuple(self._filtered(column, masks)))
             for name, column in self.columns.items()
         }
         return replace(self, columns=columns, sizes=tuple(part.true_count for part in masks))
+
+    def _bounds(self) -> Iterator[tuple[int, int]]:
+        """The first row of each piece, and the first behind it."""
+        return pairwise(itertools.accumulate(self.sizes, initial=0))
 
     def _filtered(
         self, column: _Column, masks: Iterable[pa.BooleanArray]
@@ -217,8 +228,7 @@ class Spooled:
         texts = None
         if pa.types.is_dictionary(values.type):
             values, texts = _codes(values, pa.array([], pa.string()))
-        edges = pairwise(np.cumsum([0, *self.sizes]).tolist())
-        pieces = (_whole(values.slice(start, end - start)) for start, end in edges)
+        pieces = (_whole(values.slice(start, end - start)) for start, end in self._bounds())
         stored = tuple(self.spool.put(piece) for piece in pieces)
         type_ = values.type if texts is None else pa.dictionary(_INDEX, pa.string())
         return _Column(type_, stored, texts)

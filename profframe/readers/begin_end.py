@@ -16,8 +16,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 _JOINED_ARGS: Final = """
-    SELECT CASE WHEN coalesce(last, '{}') = '{}' THEN first
-                WHEN coalesce(first, '{}') = '{}' THEN last
+    SELECT CASE WHEN coalesce(first, '{}') = '{}' THEN last
                 WHEN first[1] = '{' AND last[1] = '{' THEN first[:-2] || ',' || last[2:]
                 ELSE '[' || first || ',' || last || ']' END AS args
     FROM both_args"""
@@ -50,10 +49,14 @@ def pair(
     known = pc.is_valid(rows["dur_ns"]).to_numpy() & ~is_begin
     duration[begin] = time[end] - time[begin]
     known[begin] = True
-    args = _with_end_args(rows["args"], begin, end, connection)
-    rows = replaced(rows, "dur_ns", pa.array(duration, mask=~known))
     lone = rows.take(np.flatnonzero(lone_end))
-    return replaced(rows, "args", args).filter(pa.array(~is_end)), lone
+    last = rows.select(["args"]).take(end)["args"]
+    says = pc.fill_null(pc.not_equal(last, "{}"), fill_value=False)
+    if pc.any(says).as_py():  # few do, so that seldom are the arguments of all rows looked at
+        args = _with_end_args(rows["args"], begin[says.to_numpy()], last.filter(says), connection)
+        rows = replaced(rows, "args", args)
+    rows = replaced(rows, "dur_ns", pa.array(duration, mask=~known))
+    return rows.filter(pa.array(~is_end)), lone
 
 
 def match_begin_end(
@@ -117,9 +120,9 @@ def _ints(column: pa.ChunkedArray) -> Ints:
 
 
 def _with_end_args(
-    args: pa.ChunkedArray, begin: Ints, end: Ints, connection: duckdb.DuckDBPyConnection
+    args: pa.ChunkedArray, begin: Ints, last: pa.ChunkedArray, connection: duckdb.DuckDBPyConnection
 ) -> pa.Array:
-    both = pa.table({"first": args.take(pa.array(begin)), "last": args.take(pa.array(end))})
+    both = pa.table({"first": args.take(pa.array(begin)), "last": last})
     connection.register("both_args", both)
     joined = connection.sql(_JOINED_ARGS).to_arrow_table()["args"]
     connection.unregister("both_args")
