@@ -67,7 +67,7 @@ def worse(metric: str, base: float, other: float) -> str:
     Examples
     --------
     >>> worse("op:aten::mm", 10_000_000, 12_000_000)
-    'op:aten::mm, 10.000 ms -> 12.000 ms (+20.0 %)'
+    "op:'aten::mm', 10.000 ms -> 12.000 ms (+20.0 %)"
     """
     name = (
         f"{metric.partition(':')[0]}:{short(metric.partition(':')[2])}" if ":" in metric else metric
