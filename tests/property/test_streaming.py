@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import polars as pl
+import pytest
 from hypothesis import example, given
 from polars.testing import assert_frame_equal
 
+import profframe
+from benchmarks import large
 from profframe import loading, schema, spool, store
 from profframe.errors import NotATraceError
 from tests.conftest import chrome_traces
@@ -65,3 +70,22 @@ def test_real_traces(tmp_path: Path) -> None:
         with pieces(1 << 15) as patch:
             patch.setattr(spool, "PIECE_ROWS", 300)
             assert_same(source, folder)
+
+
+def test_answers_are_those_of_the_parts(
+    example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spool, "PIECE_ROWS", 5000)
+    part, whole, copies = large.made(example, 5_000_000, tmp_path)
+    loading.write_named(loading.read_named(whole, beside=tmp_path), tmp_path / "store")
+    assert copies == 2
+    trace, one = profframe.load(tmp_path / "store"), profframe.load(part)
+    assert large.differs(trace, one, copies) == []
+    assert large.differs(trace, one, copies + 1) == ["self_times", "key_averages"]
+
+
+@pytest.mark.long
+def test_two_gigabytes_need_less_memory_than_that() -> None:
+    command = [sys.executable, large.__file__, "--alone"]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    assert done.stdout.count("< 2 GB met") == 2, done.stdout
