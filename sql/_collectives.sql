@@ -238,7 +238,9 @@ WITH parts AS MATERIALIZED (
     FROM collective_parts(events)
 ),
 runs AS (
-    SELECT run, list(rank ORDER BY rank) AS ranks, greatest(max(world_size), count(*)) AS world_size
+    SELECT
+        run, list(rank ORDER BY rank) AS ranks,
+        CASE WHEN count(*) > 1 OR count(world_size) > 0 THEN greatest(max(world_size), count(*)) END AS world_size
     FROM query_table(traces)
     GROUP BY run
 ),
@@ -298,8 +300,8 @@ counted AS (
         CASE
             WHEN line <> '' THEN 2
             WHEN group_size IS NOT NULL THEN group_size
-            WHEN process_group IS NULL AND group_ranks IS NULL THEN greatest(world_size, ranks)
-            ELSE greatest(len(of_group), ranks)
+            WHEN process_group IS NULL AND group_ranks IS NULL THEN world_size
+            WHEN len(of_group) > 1 OR group_ranks IS NOT NULL THEN greatest(len(of_group), ranks)
         END AS expected_ranks,
         CASE
             WHEN ranks = len(of_group) AND list_has_all(of_group, present) THEN []
@@ -334,7 +336,7 @@ SELECT
             CASE WHEN has_kinds THEN 'collective' END,
             CASE WHEN kind <> 'all_to_all' AND len(list_distinct(sizes)) > 1 THEN 'size' END,
             CASE WHEN has_types THEN 'dtype' END,
-            CASE WHEN has_sizes THEN 'group' END,
+            CASE WHEN has_sizes OR ranks > expected_ranks THEN 'group' END,
             CASE WHEN line = 'any' THEN 'unmatched' END,
             CASE WHEN len(lacking) > 0 THEN 'missing_rank' END,
             CASE WHEN line <> 'any' AND expected_ranks > ranks + len(lacking) THEN 'not_loaded' END
@@ -429,7 +431,11 @@ wholes AS (
     SELECT
         match,
         bool_and(offset_ns IS NOT NULL) AS is_corrected,
-        count(*) > 1 AND (bool_and(offset_ns IS NOT NULL) OR min(clock) IS NOT DISTINCT FROM max(clock)) AS is_comparable
+        count(*) > 1
+        AND (
+            bool_and(offset_ns IS NOT NULL)
+            OR min(clock) IS NOT DISTINCT FROM max(clock) AND min(clock) IS DISTINCT FROM 'unknown'
+        ) AS is_comparable
     FROM members
     GROUP BY match
 ),

@@ -5,7 +5,7 @@
 -- needs: events, traces
 -- parameter corrected BOOLEAN = false  take the offsets of clock_skew off the clocks
 -- run                VARCHAR        run that the traces belong to
--- ranks              BIGINT         number of ranks in the group
+-- ranks              BIGINT         number of ranks in the group; NULL where not known
 -- process_group      VARCHAR        process group; NULL where not known
 -- collective         VARCHAR        what it does, in the source's word; else by the name of its kernel
 -- dtype              VARCHAR        data type of its elements; NULL where not known

@@ -8,8 +8,8 @@
 -- mismatch lists in words: collective, size, dtype, group: ranks say different things; missing_rank: a rank of the group has a
 -- trace, but not this in it; not_loaded: of a rank of the group nothing is here; unmatched: the other side of a send is not
 -- known.
--- Times of several ranks are as their clocks have it, unless is_corrected; clock_skew shows by how much these differ. Without a
--- common origin (traces.clock) nothing is known of waits, unless corrected. Alone on its clock or in its group, a rank has none.
+-- Times of several ranks are as their clocks have it, unless is_corrected; clock_skew shows by how much these differ. Where
+-- traces.clock is unknown, or not the same for all of them, nothing is known of waits, unless corrected; nor of a rank alone.
 -- bytes is what all of it comes to on one rank: out for all_gather, in for reduce_scatter; of all_to_all the mean over ranks.
 -- bus_gb_per_s is that times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter, all_to_all, gather, scatter, 1 for
 -- broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
@@ -26,7 +26,7 @@
 -- collective         VARCHAR        what it does, in the source's word; else by the name of its kernel
 -- collective_seq     BIGINT         number of it in its group, as the source has it; NULL where it has none
 -- matched_by         VARCHAR        seq or order; none where no other rank has it
--- expected_ranks     BIGINT         number of ranks in its group
+-- expected_ranks     BIGINT         number of ranks in its group; NULL where not known
 -- missing_ranks      VARCHAR        ranks of the group that have it not, as far as known: 2,5; NULL where none
 -- mismatch           VARCHAR        what does not fit, see above; NULL where all does
 -- step               BIGINT         profiler step that it was launched in, the lowest of its ranks; NULL in none
