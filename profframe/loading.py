@@ -202,9 +202,8 @@ def read_named(
     path, run, rank, facts, progress
         As for `load`.
     beside
-        A folder with room for a temporary file, about half as large as the text of the trace: then
-        only parts of the trace are in memory, and a worker needs no more than about a gigabyte.
-        None to have it in memory.
+        A folder with room for a temporary file, up to a quarter of the text of the trace: then only
+        parts of the trace are in memory, 1.2 GB for one of 2 GB. None to have it all there.
     threads
         Threads that parse; None for as many as there are processors, up to 8.
 

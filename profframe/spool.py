@@ -36,7 +36,7 @@ class Spool:
     Parameters
     ----------
     folder
-        Where there is room for it, about as much as for the store.
+        Where there is room for it: up to a quarter of the text of a trace.
 
     Raises
     ------
@@ -226,7 +226,9 @@ class Spooled:
     def _stored(self, values: pa.Array | pa.ChunkedArray) -> _Column:
         """A column of these values, in the pieces of the table."""
         texts = None
-        if pa.types.is_dictionary(values.type):
+        if isinstance(values, pa.DictionaryArray):  # of a fact: its texts may be long
+            values, texts = values.indices.cast(_INDEX), values.dictionary
+        elif pa.types.is_dictionary(values.type):
             values, texts = _codes(values, pa.array([], pa.string()))
         pieces = (_whole(values.slice(start, end - start)) for start, end in self._bounds())
         stored = tuple(self.spool.put(piece) for piece in pieces)

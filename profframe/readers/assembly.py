@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -254,7 +255,7 @@ def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
     ends = lone_ends.rename_columns({"start_ns": "time_ns"})
     shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
     if isinstance(marks, Spooled):
-        return marks.spool.table([*marks.parts(), ends.select(shared)])
+        return marks.spool.table(itertools.chain(marks.parts(), [ends.select(shared)]))
     return pa.concat_tables(
         [marks, ends.select(shared)], promote_options="default"
     ).unify_dictionaries()
