@@ -217,7 +217,7 @@ def _events(
 
 _MACROS: Final = (
     "path_slices path_works path_calls path_annotations path_host path_work path_waits "
-    "path_wait_calls backward_threads step_marks device_class"
+    "path_wait_calls backward_threads step_marks device_class is_collective"
 )
 """The macros that the queries of this folder use."""
 _PATH: Final = pa.schema(
@@ -236,7 +236,7 @@ _DESCRIBED: Final = """
         SEMI JOIN _path ON events.event_id = _path.event_id
     ),
     classes AS MATERIALIZED (
-        SELECT kind, name, device_class(kind, name) AS class
+        SELECT kind, name, device_class(kind, is_collective(name)) AS class
         FROM (SELECT DISTINCT kind, name FROM described WHERE is_busy(kind))
     )
     SELECT
