@@ -19,7 +19,7 @@ from profframe.errors import NotATraceError
 from tests.conftest import chrome_traces
 from tests.property.test_reading import damaged, documents, pieces
 
-MOST_BYTES = 40_000
+MOST_BYTES = 20_000
 """Of a real trace, as it is compressed."""
 LONE_ENDS = """[{"ph":"B","name":"a","ts":1,"args":{"x":1}},{"ph":"i","name":"m","ts":2},
 {"ph":"E","ts":3,"args":{"y":2}},{"ph":"E","name":"z","ts":4},{"ph":"X","ts":5,"dur":1},
