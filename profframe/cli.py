@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -39,6 +39,12 @@ _QUIET_S: Final = 1.0
 """Loading that takes less shows no progress."""
 _VERBS: Final = {"critical_path": "critical-path TRACE [--step N]", "tree": "tree TRACE"}
 """Questions that are no files of SQL, and the verbs that answer them."""
+_METHODS: Final[Mapping[str, Mapping[str, type]]] = {
+    "trend": {"metric": str, "per_step": int},
+    "outliers": {"per": str, "top": int, "ops": int},
+}
+"""Questions that are statistics of answers, and their parameters."""
+_PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 _ENDINGS: Final[Mapping[str, str]] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
@@ -212,9 +218,15 @@ def answer(
         return
     given = dict(map(_parameter, parameters))
     if name == "critical_path" and sources:
-        options = _path_options(given)
+        options = _options(given, _PATH)
         trace = _load(sources, compat=compat)
         rows = trace.critical_path(**options).events
+        _emit(rows, form, output, _rows(rows, trace))
+        return
+    if name in _METHODS and sources:
+        options = _options(given, _METHODS[name])
+        trace = _load(sources, compat=compat)
+        rows = getattr(trace, name)(**options)
         _emit(rows, form, output, _rows(rows, trace))
         return
     _check(name, given)
@@ -471,7 +483,9 @@ def check(
     except ParameterError as error:
         raise click.UsageError(f"--fail-on: {error}") from error
     trace = _load(sources)
-    found = hold(trace, _some_runs(baseline), _some_runs(runs) if runs else None, limits, per_step)
+    names = set(trace.traces["run"])
+    base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
+    found = hold(trace, base, others, limits, per_step)
     _emit(
         found.regressions,
         chosen,
@@ -708,9 +722,10 @@ def _row_counts(trace: Trace) -> pl.DataFrame:
     return trace.sql(" UNION ALL ".join(counts))
 
 
-def _some_runs(given: tuple[str, ...]) -> tuple[str, ...] | int:
-    """Names and patterns of runs, or a number of runs."""
-    return int(given[0]) if len(given) == 1 and given[0].isdecimal() else given
+def _some_runs(given: tuple[str, ...], names: Container[str]) -> tuple[str, ...] | int:
+    """Names and patterns of runs; or a number of runs, unless a run has that name."""
+    is_number = len(given) == 1 and given[0].isdecimal() and given[0] not in names
+    return int(given[0]) if is_number else given
 
 
 def _parameter(given: str) -> tuple[str, str]:
@@ -720,11 +735,8 @@ def _parameter(given: str) -> tuple[str, str]:
     return key, value
 
 
-def _path_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """Options of a critical path out of the parameters of an answer."""
-    types: dict[str, Callable[[str], object]] = {
-        "step": int, "run": str, "rank": int, "annotation": str, "instance": int,
-    }  # fmt: skip
+def _options(given: Mapping[str, str], types: Mapping[str, type]) -> dict[str, Any]:
+    """Arguments of a method out of the parameters of an answer."""
     for key, value in given.items():
         if key not in types:
             raise click.UsageError(str(UnknownNameError.among("parameter", key, types)))
@@ -737,6 +749,9 @@ def _check(name: str, parameters: Mapping[str, str]) -> None:
     """Find out what is wrong with a question before a large trace is loaded for it."""
     if name in _VERBS:
         raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")
+    if name in _METHODS:
+        known = " ".join(f"[-p {key}=...]" for key in _METHODS[name])
+        raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {known}")
     import duckdb
 
     from profframe.answering import find, prepare
