@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
@@ -72,6 +73,132 @@ def noisy(
             rows.append(made(f"r{number}", name, round(spent)))
         rows.append(step(f"r{number}", 1, 10_000_000))
     return trace_of(rows)
+
+
+class TestRunsAndSteps:
+    TIMES = st.integers(0, 12)
+
+    @settings(max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "12")))
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from("ab"),
+                st.sampled_from((0, 3)),
+                st.sampled_from(
+                    ("ProfilerStep#1", "ProfilerStep#2", "op", "gemm", "ncclX", "Copy")
+                ),
+                TIMES,
+                st.one_of(st.none(), TIMES),
+            ),
+            max_size=14,
+        )
+    )
+    def test_against_loops(self, given: list[tuple[str, int, str, int, int | None]]) -> None:
+        """Every number is counted nanosecond by nanosecond."""
+        kinds = {"op": "host_op", "gemm": "kernel", "ncclX": "kernel", "Copy": "memcpy"}
+        rows = [
+            {"run": run, "rank": rank, "name": name, "kind": kinds.get(name, "annotation")}
+            | {"start_ns": start, "dur_ns": dur, "self_ns": dur}
+            for run, rank, name, start, dur in given
+        ]
+        trace = trace_of(rows)
+        found = trace.step_times().drop("busy_share").rows()
+        expected = [step_by_loop(row, rows) for row in rows if str(row["name"])[:1] == "P"]
+        assert sorted(map(repr, found)) == sorted(map(repr, expected))
+        for run in trace.runs(per_step=8).iter_rows(named=True):
+            by_loop = run_by_loop([row for row in rows if row["run"] == run["run"]])
+            assert {name: run[name] for name in by_loop} == by_loop
+
+    @pytest.mark.parametrize(
+        "name", ["cpu_training.json.gz", "cpu_training_stack.json.gz", "bf16.json.gz"]
+    )
+    def test_they_agree_with_the_other_answers(self, root: Path, name: str) -> None:
+        trace = profframe.load(root / "examples" / name)
+        (run,) = trace.runs().to_dicts()
+        steps, samples = trace.step_times(), trace.samples()
+        assert run["op_self_ns"] == samples.filter(what="op")["spent_ns"].sum()
+        assert (run["events"], run["span_ns"]) == trace.overview().select("events", "span_ns").row(
+            0
+        )
+        assert run["step_max_ns"] == steps["dur_ns"].max()
+        assert run["steps"] == trace.steps().height == steps.height
+        peaks = trace.memory_peak().filter(pl.col("device").is_null())["allocated_bytes"]
+        assert run["peak_host_bytes"] == peaks.max()
+
+
+def busy_by_loop(own: list[dict[str, Any]], start: int, end: int) -> list[int]:
+    """Nanoseconds of compute, exposed communication, exposed copies, and nothing."""
+    found = [0, 0, 0, 0]
+    for at in range(start, end):
+        names = {
+            row["name"]
+            for row in own
+            if row["kind"] in ("kernel", "memcpy")
+            and row["dur_ns"] is not None
+            and row["start_ns"] <= at < row["start_ns"] + row["dur_ns"]
+        }
+        order = ("gemm", "ncclX", "Copy")
+        found[next((place for place, name in enumerate(order) if name in names), 3)] += 1
+    return found
+
+
+def device_rows(rows: list[dict[str, Any]], run: object, rank: object) -> list[dict[str, Any]]:
+    return [
+        row
+        for row in rows
+        if (row["run"], row["rank"]) == (run, rank)
+        and row["kind"] in ("kernel", "memcpy")
+        and row["dur_ns"] is not None
+    ]
+
+
+def step_by_loop(row: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[Any, ...]:
+    start, dur = row["start_ns"], row["dur_ns"]
+    key = (row["run"], row["rank"], int(row["name"][-1]), start, dur)
+    busy = device_rows(rows, row["run"], row["rank"])
+    if dur is None or not busy:
+        return (*key, *[None] * 5)
+    compute, communication, copy, idle = busy_by_loop(busy, start, start + dur)
+    return (*key, dur - idle, compute, communication, copy, idle)
+
+
+def run_by_loop(own: list[dict[str, Any]]) -> dict[str, Any]:
+    times = sorted(r["dur_ns"] for r in own if r["name"][:1] == "P" and r["dur_ns"] is not None)
+    ranks = {row["rank"] for row in own}
+    spans = []
+    for rank in ranks:
+        some = [row for row in own if row["rank"] == rank]
+        first = min(row["start_ns"] for row in some)
+        spans.append(max(row["start_ns"] + (row["dur_ns"] or 0) for row in some) - first)
+    devices = [device_rows(own, own[0]["run"], rank) for rank in ranks]
+    parts = [
+        busy_by_loop(
+            busy,
+            min(row["start_ns"] for row in busy),
+            max(row["start_ns"] + row["dur_ns"] for row in busy),
+        )
+        for busy in devices
+        if busy
+    ]
+    sums: list[int | None] = [sum(part) for part in zip(*parts, strict=True)] or [None] * 4
+    ops = [row["dur_ns"] for row in own if row["kind"] == "host_op" and row["dur_ns"] is not None]
+    mean = (2 * sum(times) + len(times)) // (2 * len(times)) if times else None
+    return {
+        "ranks": len(ranks),
+        "events": len(own),
+        "kernels": sum(row["kind"] == "kernel" for row in own),
+        "span_ns": max(spans),
+        "steps": len({r["name"] for r in own if r["name"][:1] == "P" and r["dur_ns"] is not None}),
+        "step_mean_ns": mean,
+        "step_max_ns": max(times, default=None),
+        "step_min_ns": min(times, default=None),
+        "throughput_per_s": 8e9 * len(times) / sum(times) if sum(times) else None,
+        "op_self_ns": sum(ops) if ops else None,
+        "compute_ns": sums[0],
+        "exposed_communication_ns": sums[1],
+        "exposed_copy_ns": sums[2],
+        "idle_ns": sums[3],
+    }
 
 
 class TestOrder:
@@ -631,6 +758,26 @@ class TestCommandLine:
         printed = capsys.readouterr()
         assert message in printed.err
         assert (printed.err == "") == (code == 0)
+
+    def test_a_run_may_be_named_like_a_number(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        rows = [op(f"2026010{n}", "x", 1000 + n + 900 * (n == 3)) for n in range(1, 8)]
+        trace_of(rows).to_parquet(tmp_path / "store")
+        options = ["--baseline", "*[4-7]", "--runs", "20260103", "--fail-on", "5%"]
+        assert command(["check", str(tmp_path / "store"), *options]) == 3
+        assert "against it    20260103" in capsys.readouterr().out
+
+    def test_statistics_are_answers_too(
+        self, store: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        trend = ["answer", "trend", str(store), "-p", "metric=op:op4", "--format", "csv"]
+        assert command(trend) == 0
+        assert capsys.readouterr().out.splitlines()[0].startswith("metric,run,start_ns,value")
+        assert command(["answer", "outliers", str(store), "-p", "per=step"]) == 0
+        assert command(["answer", "outliers", str(store), "-p", "top=x"]) == 2
+        assert command(["answer", "trend"]) == 2
+        assert "profframe answer trend TRACE [-p metric=...]" in capsys.readouterr().err
 
     def test_what_a_person_reads(self, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert command(["check", str(store), "--baseline", "20", "--runs", "5"]) == 0
