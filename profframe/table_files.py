@@ -15,7 +15,7 @@ from profframe import schema
 VERSION_KEY: Final = b"profframe.schema_version"
 """Key of the schema version in the metadata of every Parquet file."""
 ROW_GROUP: Final = 131_072
-"""Rows per row group: large enough to compress, small enough to skip and to read in parallel."""
+"""Rows per row group, about: enough to compress, and few enough to skip and to read in parallel."""
 _FEW_TEXTS: Final = 1000
 """So few distinct texts are written with each row group, whether it has them or not."""
 
@@ -42,8 +42,10 @@ def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:
     ) as writer:
         writer.add_key_value_metadata({VERSION_KEY: str(schema.SCHEMA_VERSION)})
         for part in parts:
-            for start in range(0, part.num_rows, ROW_GROUP):
-                writer.write_table(_with_own_texts(part.slice(start, ROW_GROUP)))
+            groups = max(1, round(part.num_rows / ROW_GROUP))
+            size = max(1, -(-part.num_rows // groups))
+            for start in range(0, part.num_rows, size):
+                writer.write_table(_with_own_texts(part.slice(start, size)), size)
 
 
 def _with_own_texts(rows: pa.Table) -> pa.Table:
