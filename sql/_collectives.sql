@@ -145,9 +145,9 @@ SELECT
 FROM said;
 
 -- collective_parts: one row per collective of a rank, with the `key` that it shares with the other ranks of its group. By its
--- number, or by order: then it is the n-th of its kind in the group. Kernels of one op are one collective. One to one each pair
--- of ranks is a `line` of its own; these ops count otherwise on both sides, so numbers count only where one side's are the
--- other's.
+-- number, or by order: then it is the n-th of its kind in the group, or in a step of it. Kernels of one op are one collective.
+-- One to one each pair of ranks is a `line` of its own; these ops count otherwise on both sides, so numbers count only where one
+-- side's are the other's.
 CREATE OR REPLACE TEMP MACRO collective_parts(events) AS TABLE
 WITH slices AS (
     SELECT
@@ -188,7 +188,8 @@ pairs AS (
 keyed AS (
     SELECT
         slices.*,
-        CASE WHEN contains(slices.line, '>') AND NOT coalesce(pairs.is_numbered, false) THEN NULL ELSE number END AS shared_number
+        CASE WHEN contains(slices.line, '>') AND NOT coalesce(pairs.is_numbered, false) THEN NULL ELSE number END AS shared_number,
+        coalesce(kind, lower(collective), name) AS word
     FROM slices
     LEFT JOIN pairs
         ON slices.run = pairs.run
@@ -196,14 +197,27 @@ keyed AS (
         AND slices.group_ranks IS NOT DISTINCT FROM pairs.group_ranks
         AND slices.line = pairs.line
 ),
+-- What has the same first and last step on all ranks begins anew in each step.
+stepped AS (
+    SELECT run, process_group, group_ranks, word
+    FROM (
+        SELECT run, process_group, group_ranks, word, rank, min(step) AS first_step, max(step) AS last_step
+        FROM keyed
+        WHERE shared_number IS NULL AND line = '' AND NOT is_host
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+    HAVING count(DISTINCT first_step) = 1 AND count(DISTINCT last_step) = 1 AND count(first_step) = count(*)
+),
 parts AS (
     SELECT
-        run, rank, process_group, group_ranks, line,
+        keyed.run, rank, keyed.process_group, keyed.group_ranks, line,
         CASE
             WHEN shared_number IS NOT NULL THEN shared_number
             WHEN line = 'any' THEN 'rank ' || rank
             WHEN line <> '' THEN ''
-            ELSE coalesce(kind, lower(collective), name)
+            WHEN stepped.run IS NOT NULL AND NOT is_host THEN keyed.word || ' in ' || coalesce(step::VARCHAR, 'none')
+            ELSE keyed.word
         END AS key,
         shared_number IS NOT NULL AS is_numbered,
         CASE WHEN op_id IS NOT NULL AND (is_recorded OR shared_number IS NOT NULL) THEN op_id ELSE -1 - event_id END AS unit,
@@ -224,6 +238,11 @@ parts AS (
         max(call_thread) AS call_thread,
         min(call_ns) AS call_ns
     FROM keyed
+    LEFT JOIN stepped
+        ON keyed.run = stepped.run
+        AND keyed.process_group IS NOT DISTINCT FROM stepped.process_group
+        AND keyed.group_ranks IS NOT DISTINCT FROM stepped.group_ranks
+        AND keyed.word = stepped.word
     GROUP BY ALL
 )
 SELECT

@@ -2,8 +2,8 @@
 -- One row per collective, or with per=rank one per rank of each, by run, number and rank.
 -- A collective is the kernels of a communication library that belong together, or its slice on the host (gloo, mpi). Ranks are
 -- matched by process group and the number that the source gives (`seq`); where there is none, the n-th of a kind in a group is
--- that of the other ranks (`order`): one that is missing shifts all later ones. Of sends and receives each pair of ranks counts
--- alone.
+-- that of the other ranks (`order`), counted in each profiler step where ranks have the same ones: one that is missing shifts
+-- those after it. Of sends and receives each pair of ranks counts alone.
 -- Where the group is not known, it is taken to be the whole run. All but waits is of the ranks that are there.
 -- mismatch lists in words: collective, size, dtype, group: ranks say different things; missing_rank: a rank of the group has a
 -- trace, but not this in it; not_loaded: of a rank of the group nothing is here; unmatched: the other side of a send is not
