@@ -34,10 +34,7 @@ def test_parts_of_about_a_row_group_are_one(
     assert read == [text for part in parts for text in part["detail"].to_pylist()]
 
 
-def test_a_row_group_has_only_its_own_texts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_files, "ROW_GROUP", 2)
+def test_a_row_group_has_only_its_own_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_files, "_FEW_TEXTS", 1)
     rows = quality(*"abcdef")
     nulls = pa.DictionaryArray.from_arrays(pa.array([0, None, 2, 2, None, None], pa.int32()), "xyz")
