@@ -600,6 +600,90 @@ def info(sources: tuple[str, ...]) -> None:
     _print(*parts)
 
 
+@verbs.group("store")
+def store_verbs() -> None:
+    """List, check, pack, or remove what a store has."""
+
+
+_store = click.argument("path", metavar="STORE", type=Path)
+
+
+@store_verbs.command("ls")
+@_store
+@click.option("--ranks", is_flag=True, help="A row for each rank.")
+@_form
+@_output
+def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None) -> None:
+    """Show the runs of a store.
+
+    Ranks, events, bytes, start, and schema version; also of a store of another version.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    chosen = _checked_form(form, output)
+    found = retention.contents(path)
+    rows = found if ranks else stored.by_run(found)
+    _emit(rows, chosen, output, lambda width: stored.listing(found, rows, width))
+
+
+@store_verbs.command("rm")
+@_store
+@click.argument("runs", metavar="[RUN...]", nargs=-1)
+@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; also several.")
+def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> None:
+    """Remove runs, or ranks, from a store.
+
+    Others may read the store meanwhile. RUN is a name as `profframe store ls` has it.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    if not runs and not ranks:
+        raise click.UsageError("which? name a RUN, or give --rank")
+    removed = retention.remove(path, runs or None, ranks or None)
+    click.echo(f"{visible(str(path))}: {stored.counted(removed)} removed", err=True)
+
+
+@store_verbs.command("compact")
+@_store
+def store_compact(path: Path) -> None:
+    """Pack many folders of a store into one.
+
+    Answers stay the same; others may read the store meanwhile.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    with closing(_Bar()) as bar:
+        number = retention.compact(path, lambda done, total: bar(done, total, "packing"))
+    click.echo(f"{visible(str(path))}: {stored.packed(number)}", err=True)
+
+
+@store_verbs.command("verify")
+@_store
+@_form
+@_output
+def store_verify(path: Path, form: str | None, output: Path | None) -> int:
+    """Check every file of a store: checksum, columns and types.
+
+    The exit code is 1 if anything is wrong; then a line says what, for each file.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    chosen = _checked_form(form, output)
+    with closing(_Bar()) as bar:
+        problems = retention.verify(path, lambda done, total: bar(done, total, "checking"))
+    if form is not None or output is not None:
+        _emit(problems, chosen, output, lambda _: stored.problems(problems))
+    for line in stored.lines(problems):
+        _complain(line)
+    if not problems.height:
+        click.echo(f"{visible(str(path))}: sound", err=True)
+    return BAD_INPUT if problems.height else 0
+
+
 def main() -> NoReturn:
     """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage.
 

@@ -244,16 +244,16 @@ def _within(windows: Iterable[Window], time: str | None) -> str | None:
     for run, rank, start, end in windows:
         closed = "" if end is None else f" AND {time} < {end}"
         by_trace.setdefault((run, rank), []).append(f"({time} >= {start}{closed})")
-    return _any(
-        f"(run = {literal(run)} AND rank = {rank} AND {_any(within)})"
+    return any_of(
+        f"(run = {literal(run)} AND rank = {rank} AND {any_of(within)})"
         for (run, rank), within in by_trace.items()
     )
 
 
-def _any(conditions: Iterable[str]) -> str:
+def any_of(conditions: Iterable[str]) -> str:
     """SQL: one of the conditions is true; a balanced tree, for parsers that recurse."""
     several = list(conditions)
     if len(several) <= 1:
         return several[0] if several else "FALSE"
     middle = len(several) // 2
-    return f"({_any(several[:middle])} OR {_any(several[middle:])})"
+    return f"({any_of(several[:middle])} OR {any_of(several[middle:])})"

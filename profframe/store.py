@@ -10,14 +10,14 @@
 folder is written aside and published by one rename, or exchanged with the one that it replaces: a
 writer killed at any point leaves the old state or the new one. Where the file system cannot
 exchange two folders, the old one is first renamed to ``.old-rank=<rank>`` beside it; readers take
-that one while ``rank=<rank>`` is missing, and the next writer puts it back.
+that one while ``rank=<rank>`` is missing, and the next writer puts it back. ``manifest.json`` in
+each folder has size and checksum of its files; `profframe.layout` has the rules of packs.
 """
 
 from __future__ import annotations
 
 import ctypes
 import errno
-import hashlib
 import os
 import shutil
 import tempfile
@@ -25,11 +25,10 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +36,16 @@ import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
-from profframe.selection import literal
+from profframe.layout import (
+    SET_ASIDE,
+    Place,
+    component,
+    folder_of,
+    packs,
+    places,
+    write_manifest,
+)
+from profframe.selection import Integers, check_numbers, check_texts, literal
 from profframe.table_files import VERSION_KEY, write_file
 
 if TYPE_CHECKING:
@@ -45,14 +53,12 @@ if TYPE_CHECKING:
     import polars as pl
 
 _TEMPORARY: Final = ".tmp-"
-_SET_ASIDE: Final = ".old-"
 _UNFINISHED: Final = ".part"
 """Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
 _STALE_S: Final = 24 * 3600
-_LONGEST_COMPONENT: Final = 200
+_LISTINGS: Final = 10
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
-_TABLE_FILES: Final = frozenset(f"{name}.parquet" for name in schema.TABLES)
 _MARKS: Final = (
     "traces.parquet",
     "rank=*/traces.parquet",
@@ -67,7 +73,7 @@ class Store:
     """The files of a store, found once; a source of tables for a `Trace`."""
 
     path: Path
-    folders: tuple[Path, ...]
+    places: tuple[Place, ...]
 
     def files(self, table: str) -> list[str]:
         """Paths of one table's files, by run and rank.
@@ -82,7 +88,7 @@ class Store:
         list of str
             One path per folder of the store.
         """
-        return [str(folder / f"{table}.parquet") for folder in self.folders]
+        return [str(place.file(table)) for place in self.places]
 
     def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:  # noqa: ARG002
         """SQL of a relation with all rows of a table.
@@ -97,10 +103,13 @@ class Store:
         Returns
         -------
         str
-            A table function call.
+            What can follow FROM.
         """
-        files = ", ".join(literal(file) for file in self.files(table))
-        return f"read_parquet([{files}], hive_partitioning = false)"
+        parts = [
+            f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
+            for condition, files in self._by_condition(table)
+        ]
+        return f"({' UNION ALL BY NAME '.join(parts)})"
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table as a LazyFrame; nothing is read yet.
@@ -117,10 +126,23 @@ class Store:
         """
         import polars as pl
 
-        return pl.scan_parquet(self.files(table), hive_partitioning=False, glob=False)
+        parts = []
+        for condition, files in self._by_condition(table):
+            rows = pl.scan_parquet(files, hive_partitioning=False, glob=False)
+            parts.append(rows if condition is None else rows.filter(pl.sql_expr(condition)))
+        return parts[0] if len(parts) == 1 else pl.concat(parts)
+
+    def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
+        """Files of a table with what holds for their rows; those of which all count together."""
+        whole = [str(place.file(table)) for place in self.places if place.condition is None]
+        if whole:
+            yield None, whole
+        for place in self.places:
+            if place.condition is not None:
+                yield place.condition, [str(place.file(table))]
 
     def parts(self, table: str) -> Iterator[pa.Table]:
-        """Rows of a table as Arrow, file by file, in the schema's types.
+        """Rows of a table as Arrow, in the schema's types.
 
         Parameters
         ----------
@@ -130,21 +152,19 @@ class Store:
         Yields
         ------
         pyarrow.Table
-            The rows of one file.
+            The rows of one folder, or some rows of a pack.
 
         Raises
         ------
         StoreError
             A file is missing or damaged.
         """
-        names = [column.name for column in schema.TABLES[table] if column.type == schema.NAME]
-        for file in self.files(table):
-            with _named(Path(file)):
-                yield (
-                    pq.ParquetFile(file, read_dictionary=names)
-                    .read()
-                    .cast(schema.TABLES[table].arrow)
-                )
+        for place in self.places:
+            several = row_groups(place, table)
+            if not place.members:
+                yield pa.concat_tables(several)
+            else:
+                yield from several
 
     def check(self) -> None:
         """Look at every file.
@@ -154,14 +174,113 @@ class Store:
         StoreError
             A file is missing or damaged.
         """
-        for table in schema.TABLES:
-            for file in self.files(table):
-                with _named(Path(file)):
-                    pq.read_metadata(file)
+        for place in self.places:
+            for table in schema.TABLES:
+                try:
+                    with _named(place.file(table)):
+                        pq.read_metadata(place.file(table))
+                except StoreError as error:
+                    if place.folder.exists():
+                        raise
+                    raise StoreError(
+                        f"{place.file(table)}: removed or packed since the store was opened; "
+                        "load it again"
+                    ) from error
 
     def split(self) -> tuple[Store, ...]:
-        """One store per folder, for work that should not hold everything in memory."""
-        return tuple(Store(self.path, (folder,)) for folder in self.folders)
+        """One store per (run, rank), for work that should not hold everything in memory."""
+        alone = [
+            (replace(place, visible=frozenset({key})) if place.members else place)
+            for place in self.places
+            for key in (sorted(place.visible) if place.members else [("", 0)])
+        ]
+        return tuple(Store(self.path, (place,)) for place in alone)
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
+        """The store without the files that have nothing of some runs and ranks.
+
+        Parameters
+        ----------
+        runs, ranks
+            What is asked for; None for all. Rows of others can be in the files that are left.
+
+        Returns
+        -------
+        Store
+            Never without files: one is left where nothing is asked for.
+        """
+        names = None if runs is None else {component(run) for run in runs}
+        found = [chosen for place in self.places if (chosen := place.only(names, ranks))]
+        return Store(self.path, tuple(found) or self.places[:1])
+
+    def again(self) -> Store | None:
+        """The same (run, rank)s, where they are now; None if they are where they were, or gone."""
+        wanted = {name for place in self.places for name in place.names}
+        found = [
+            replace(
+                place,
+                visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in wanted),
+            )
+            for place in places(self.path)
+            if not place.names.isdisjoint(wanted)
+        ]
+        is_all = wanted == {name for place in found for name in place.names}
+        has_moved = {place.folder for place in found} != {place.folder for place in self.places}
+        return Store(self.path, tuple(found)) if is_all and has_moved else None
+
+
+def _read(files: Iterable[str]) -> str:
+    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+
+
+def row_groups(place: Place, table: str) -> Iterator[pa.Table]:
+    """Rows of a table of one folder, those that count, in the schema's types.
+
+    Parameters
+    ----------
+    place
+        The folder.
+    table
+        Name of a table of the schema.
+
+    Yields
+    ------
+    pyarrow.Table
+        At least one; a pack is read row group by row group.
+
+    Raises
+    ------
+    StoreError
+        The file is missing or damaged.
+    """
+    names = [column.name for column in schema.TABLES[table] if column.type == schema.NAME]
+    arrow = schema.TABLES[table].arrow
+    with (
+        _named(place.file(table)),
+        pq.ParquetFile(place.file(table), read_dictionary=names) as file,
+    ):
+        runs = [run for run, _ in place.visible]
+        yield arrow.empty_table()
+        for number in range(file.num_row_groups):
+            if place.members and not _may_have(file.metadata.row_group(number), runs):
+                continue
+            rows = file.read_row_group(number).cast(arrow)
+            if place.visible != place.members:
+                kept = [part for key, part in _by_trace(rows).items() if key in place.visible]
+                rows = pa.concat_tables([rows[:0], *kept])
+            yield rows
+
+
+def _may_have(group: pq.RowGroupMetaData, runs: Iterable[str]) -> bool:
+    """Whether rows of some runs can be in a row group, by its statistics."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == "run":
+            known = column.statistics
+            if known is None or not known.has_min_max:
+                return True
+            return any(known.min <= run <= known.max for run in runs)
+    return True
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -186,13 +305,19 @@ def is_store(path: str | os.PathLike[str]) -> bool:
     return folder.is_dir() and any(next(folder.glob(mark), None) for mark in _MARKS)
 
 
-def scan(path: str | os.PathLike[str]) -> Store:
+def scan(
+    path: str | os.PathLike[str],
+    runs: Iterable[str] | None = None,
+    ranks: Integers | None = None,
+) -> Store:
     """Find the files of a store and check that they are of this schema version.
 
     Parameters
     ----------
     path
         The store, or a ``run=...``, ``rank=...`` or ``pack-...`` folder of one.
+    runs, ranks
+        What is asked for: no file that has nothing of it is opened. None for all.
 
     Returns
     -------
@@ -205,6 +330,8 @@ def scan(path: str | os.PathLike[str]) -> Store:
         There is no store, or a file of it is missing or damaged.
     StoreVersionError
         It was written with another schema version.
+    UnknownNameError
+        There is no such run or rank; the message says which there are.
     """
     root = Path(path)
     if not root.is_dir():
@@ -214,14 +341,46 @@ def scan(path: str | os.PathLike[str]) -> Store:
             f"{root}: not a profframe store: no run=.../rank=.../traces.parquet in it; "
             "a store is made by to_parquet() or convert"
         )
-    found = sorted(folders(root), key=_by_run_and_rank)
-    for folder in found:
-        _check(root, folder)
-    return Store(root, tuple(found))
+    return _scan(root, runs, ranks, _LISTINGS)
+
+
+def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries: int) -> Store:
+    listed = places(root)
+    found = Store(root, tuple(p for p in listed if p.visible == p.members or p.visible))
+    if runs is not None or ranks is not None:
+        keys = [key for place in found.places for key in place.keys]
+        check_texts("run", runs or (), (run for run, _ in keys))
+        check_numbers("rank", ranks or (), (rank for _, rank in keys))
+        found = found.only(runs, ranks)
+    try:
+        for place in found.places:
+            check_folder(root, place.folder)
+    except StoreError:  # also of what was removed or packed after it was listed
+        if tries and places(root) != listed:
+            return _scan(root, runs, ranks, tries - 1)
+        raise
+    return found
+
+
+def folders(root: Path) -> Iterator[Path]:
+    """Folders of a store that have something that counts, and packs.
+
+    Parameters
+    ----------
+    root
+        The store.
+
+    Yields
+    ------
+    Path
+        A folder of one (run, rank), or a pack of many.
+    """
+    for place in places(root):
+        yield place.folder
 
 
 def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
-    """Whether a (run, rank) has a folder of its own in a store.
+    """Whether a store has a (run, rank).
 
     Parameters
     ----------
@@ -235,8 +394,11 @@ def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
     bool
         True if `add` would not write it.
     """
-    folder = Path(path) / f"run={component(run)}" / f"rank={rank}"
-    return folder.exists() or folder.with_name(_SET_ASIDE + folder.name).exists()
+    root = Path(path)
+    folder = folder_of(root, run, rank)
+    if folder.exists() or folder.with_name(SET_ASIDE + folder.name).exists():
+        return True
+    return bool(packs(root)) and any((run, rank) in place.visible for place in places(root))
 
 
 def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
@@ -315,6 +477,8 @@ def put(
     try:
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
+        if not replace and has(root, run, rank):
+            return False
         return _write_one(tables, root, component(run), rank, replace=replace)
     except OSError as error:
         raise _cannot_write(root, error) from error
@@ -333,6 +497,9 @@ def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, repl
         _sweep(root)
         written = True
         for run, rank in parts["traces"]:
+            if not replace and has(root, run, rank):
+                written = False
+                continue
             one = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
             written &= _write_one(one, root, component(run), rank, replace=replace)
     except OSError as error:
@@ -346,66 +513,8 @@ def _cannot_write(root: Path, error: OSError) -> StoreError:
     )
 
 
-def component(run: str) -> str:
-    """Write a run's name as one safe path component.
-
-    Letters, digits, ``_``, ``-`` and ``.`` stay, the rest is percent-encoded, so that
-    `urllib.parse.unquote` gives the name back. A name too long for a file system is cut and ends in
-    ``~`` and a digest of it all; the column ``run`` has it in full.
-
-    Parameters
-    ----------
-    run
-        Any text.
-
-    Returns
-    -------
-    str
-        The component, without ``run=``.
-
-    Examples
-    --------
-    >>> component("2024/lr=0.1 é")
-    '2024%2Flr%3D0.1%20%C3%A9'
-    """
-    encoded = quote(run, safe="").replace("~", "%7E")
-    if len(encoded) <= _LONGEST_COMPONENT:
-        return encoded
-    return f"{encoded[:160]}~{hashlib.sha256(run.encode()).hexdigest()[:32]}"
-
-
-def folders(root: Path) -> Iterator[Path]:
-    """Folders with table files, no hidden ones; a set-aside one stands in for a missing one.
-
-    Parameters
-    ----------
-    root
-        The store.
-
-    Yields
-    ------
-    Path
-        A folder of one (run, rank), or a pack of many; in no order.
-    """
-    for where, names, files in os.walk(root):
-        folder = Path(where)
-        if not _TABLE_FILES.isdisjoint(files):
-            yield folder
-        present = set(names)
-        names[:] = [
-            name
-            for name in names
-            if not name.startswith(".")
-            or (name.startswith(_SET_ASIDE) and name.removeprefix(_SET_ASIDE) not in present)
-        ]
-
-
-def _by_run_and_rank(folder: Path) -> tuple[str, int, str]:
-    rank = folder.name.removeprefix(_SET_ASIDE).removeprefix("rank=")
-    return str(folder.parent), int(rank) if rank.isdecimal() else -1, folder.name
-
-
-def _check(root: Path, folder: Path) -> None:
+def check_folder(root: Path, folder: Path) -> None:
+    """Raise an error if a folder lacks a table, or is of another schema version."""
     missing = [name for name in schema.TABLES if not (folder / f"{name}.parquet").is_file()]
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
@@ -457,6 +566,7 @@ def _write_one(
             write_file(fresh / f"{name}{_UNFINISHED}", name, parts)
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
+        write_manifest(fresh)
         return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -479,8 +589,17 @@ def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
     bool
         False if there is one that may not be replaced: nothing has been done.
     """
+    while True:
+        try:
+            return _publish(fresh, target, replace=replace)
+        except FileNotFoundError:  # a run of which nothing is left may have been removed just now
+            if target.parent.exists() or not fresh.exists():
+                raise
+
+
+def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
     target.parent.mkdir(exist_ok=True)
-    aside = target.with_name(_SET_ASIDE + target.name)
+    aside = target.with_name(SET_ASIDE + target.name)
     if aside.exists() and not target.exists():
         aside.rename(target)
     try:

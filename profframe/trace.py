@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
@@ -61,6 +61,12 @@ class Source(Protocol):
     def check(self) -> None:
         """Raise a StoreError if the rows can no longer be read."""
 
+    def again(self) -> Source | None:
+        """The same rows where they are now, if they have moved."""
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
+        """The source without what has nothing of some runs and ranks."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Memory:
@@ -87,6 +93,12 @@ class _Memory:
     def check(self) -> None:
         pass
 
+    def again(self) -> None:
+        pass
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:  # noqa: ARG002
+        return self
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Beside:
@@ -110,6 +122,13 @@ class _Beside:
 
     def check(self) -> None:
         self.source.check()
+
+    def again(self) -> Source | None:
+        moved = self.source.again()
+        return None if moved is None else _Beside(moved, self.name, self.rows)
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
+        return _Beside(self.source.only(runs, ranks), self.name, self.rows)
 
     def _rows_of(self, part: Source) -> pa.Table:
         traces = set(part.scan("traces").select("run", "rank").collect().rows())
@@ -403,8 +422,7 @@ class Trace(History):
         """
         found = find(answer if isinstance(answer, str) else Path(answer))
         needed = [table for table in schema.TABLES if table in found.needs]
-        with self._connection(needed or schema.TABLES) as connection:
-            return _frame(run(connection, found, parameters))
+        return self._asked(lambda c: _frame(run(c, found, parameters)), needed or schema.TABLES)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the tables by name: ``events``, ``memory``, ...
@@ -426,8 +444,7 @@ class Trace(History):
         AnswerError
             It is not one SELECT, or DuckDB refused it.
         """
-        with self._connection() as connection:
-            return _frame(run_query(connection, query))
+        return self._asked(lambda connection: _frame(run_query(connection, query)))
 
     def filter(
         self,
@@ -685,8 +702,26 @@ class Trace(History):
         try:
             return self.scan(table).collect()
         except (pl.exceptions.PolarsError, OSError) as error:
+            moved = self._source.again()
+            if moved is not None:
+                return Trace(moved, self._selection)._rows(table)  # noqa: SLF001 - its own kind
             self._source.check()
             raise StoreError(f"table {table!r} cannot be read: {error}") from error
+
+    def _asked(
+        self,
+        question: Callable[[duckdb.DuckDBPyConnection], pl.DataFrame],
+        tables: Iterable[str] = schema.TABLES,
+    ) -> pl.DataFrame:
+        """What a question gives; asked again where the store has been packed meanwhile."""
+        try:
+            with self._connection(tables) as connection:
+                return question(connection)
+        except StoreError:
+            moved = self._source.again()
+            if moved is None:
+                raise
+        return Trace(moved, self._selection)._asked(question, tables)  # noqa: SLF001 - its own kind
 
     def _whole(self, table: str) -> pa.Table:
         return pa.concat_tables(self._source.parts(table))

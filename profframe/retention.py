@@ -1,0 +1,511 @@
+"""What becomes of a store over time: what is in it, removing, packing, and whether it is sound.
+
+`remove` and `compact` may be killed at any point, and readers may be at work: each change becomes
+visible by one rename. A reader that has a file open goes on; one that comes later finds the new
+state. What is replaced is deleted afterwards, by the next call if this one is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from profframe import schema, store
+from profframe.errors import ParameterError, StoreError, UnknownNameError
+from profframe.layout import (
+    MANIFEST,
+    SET_ASIDE,
+    Key,
+    Place,
+    checksum,
+    identity,
+    locked,
+    manifest,
+    name_in,
+    next_pack,
+    packs,
+    places,
+    write_manifest,
+)
+from profframe.selection import Numbers, Text, check_numbers, check_texts, integers, texts
+from profframe.table_files import ROW_GROUP, VERSION_KEY, write_file
+
+Progress = Callable[[int, int], None]
+
+_CONTENTS: Final = {
+    "run": pl.String,
+    "rank": pl.Int32,
+    "events": pl.Int64,
+    "bytes": pl.Int64,
+    "start_ns": pl.Int64,
+    "clock": pl.String,
+    "schema_version": pl.String,
+    "folder": pl.String,
+}
+_PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
+
+
+def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """List what a store has, of whatever schema version.
+
+    Parameters
+    ----------
+    path
+        The store.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank), ordered: ``run rank events``; ``bytes`` of its files, of a pack its
+        share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version``; ``folder``
+        in the store.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or a file of it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = convert("examples/cpu_training.json.gz", folder)
+    ...     contents(folder)["run", "rank", "folder"].rows()
+    [('cpu_training', 0, 'run=cpu_training/rank=0')]
+    """
+    root = _root(path)
+    rows = [row for place in places(root) for row in _contents(root, place)]
+    return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
+
+
+def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
+    names = ["run", "rank", "start_ns", "clock"]
+    with _reading(place.file("traces")) as file, pq.ParquetFile(file) as opened:
+        known = [name for name in names if name in opened.schema_arrow.names]
+        traces = opened.read(known).to_pylist()
+        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    size = sum(file.stat().st_size for file in place.folder.glob("*.parquet"))
+    with _reading(place.file("events")) as file:
+        total = pq.read_metadata(file).num_rows
+    events = _events(place) if place.members else Counter()
+    for row in traces:
+        key = row["run"], row["rank"]
+        if place.members and key not in place.visible:
+            continue
+        own = events[key] if place.members else total
+        yield row | {
+            "events": own,
+            "bytes": size * own // max(total, 1) if place.members else size,
+            "schema_version": version,
+            "folder": str(place.folder.relative_to(root)),
+        }
+
+
+def _events(place: Place) -> Counter[Key]:
+    """Number of events of each (run, rank) of a pack."""
+    noted = manifest(place.folder).get("members", ())
+    if noted:
+        return Counter({(member["run"], member["rank"]): member["events"] for member in noted})
+    with _reading(place.file("events")) as file:
+        rows = pl.scan_parquet(file, hive_partitioning=False, glob=False)
+        counted = rows.group_by("run", "rank").len().collect()
+    return Counter({(run, rank): events for run, rank, events in counted.rows()})
+
+
+def remove(
+    path: str | os.PathLike[str], runs: Text | None = None, ranks: Numbers | None = None
+) -> list[Key]:
+    """Remove runs, or some of their ranks, while others may read the store.
+
+    A question that is being answered gets all of a run, or an error that says what is gone; who
+    comes later finds nothing of it.
+
+    Parameters
+    ----------
+    path
+        The store.
+    runs, ranks
+        Run or runs, rank or ranks; what is of both goes. One of them may be None, for all.
+
+    Returns
+    -------
+    list of tuple
+        Run and rank of each that was removed.
+
+    Raises
+    ------
+    ParameterError
+        Neither runs nor ranks are given.
+    UnknownNameError
+        There is no such run or rank; nothing was removed.
+    StoreError
+        There is no store, it is damaged, or it cannot be changed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = convert("examples/cpu_training.json.gz", folder)
+    ...     remove(folder, "cpu_training")
+    [('cpu_training', 0)]
+    """
+    if runs is None and ranks is None:
+        raise ParameterError("remove: needs runs or ranks")
+    root = _root(path)
+    names = None if runs is None else texts("runs", runs)
+    numbers = None if ranks is None else integers("ranks", ranks)
+    with _alone(root):
+        there = places(root)
+        keys = {key for place in there for key in place.keys}
+        check_texts("run", names or (), (run for run, _ in keys))
+        check_numbers("rank", numbers or (), (rank for _, rank in keys))
+        gone = {
+            (run, rank)
+            for run, rank in keys
+            if (names is None or run in names) and (numbers is None or rank in numbers)
+        }
+        if not gone and names and numbers:
+            raise UnknownNameError(f"no rank {ranks} in {', '.join(names)}; nothing was removed")
+        _remove(root, there, gone)
+    return sorted(gone)
+
+
+def _remove(root: Path, there: Sequence[Place], gone: set[Key]) -> None:
+    alone = [place for place in there if not place.members and not place.keys.isdisjoint(gone)]
+    packed = [place for place in there if not place.members.isdisjoint(gone)]
+    if packed:
+        # What a pack has of them may be older than a folder, and must not come up again.
+        rest = [replace(place, visible=place.visible - gone) for place in packed]
+        _pack(root, rest, [*packed, *alone])
+        return
+    of_run: dict[Path, list[Place]] = defaultdict(list)
+    for place in alone:
+        of_run[place.folder.parent].append(place)
+    left = Counter(place.folder.parent for place in there)
+    for folder, several in of_run.items():
+        if len(several) == left[folder] and folder.parent == root:
+            _take_run_away(root, folder, {place.folder.name for place in several})
+            continue
+        for place in several:
+            _take_away(root, place.folder)
+
+
+def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> int:
+    """Pack many folders of one (run, rank) into one folder; answers stay the same.
+
+    Earlier packs that have no more traces than what is new, or of which something has been written
+    again, are packed with it: so there are few packs, and large ones are seldom written again.
+
+    Parameters
+    ----------
+    path
+        The store.
+    progress
+        Called with the bytes that are done and all bytes.
+
+    Returns
+    -------
+    int
+        Number of (run, rank)s that were packed; 0 where there was nothing to do.
+
+    Raises
+    ------
+    StoreError
+        There is no store, it is damaged, it was changed meanwhile, or it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for run in "ab":
+    ...         files = convert("examples/cpu_training.json.gz", folder, run=run)
+    ...     compact(folder), contents(folder)["folder"].n_unique()
+    (2, 1)
+    """
+    root = _root(path)
+    with _alone(root):
+        chosen = _worth_packing(places(root))
+        if chosen:
+            _pack(root, chosen, chosen, progress)
+    return sum(len(place.names) for place in chosen)
+
+
+def _worth_packing(there: Iterable[Place]) -> list[Place]:
+    chosen: list[Place] = []
+    kept: list[Place] = []
+    for place in there:
+        (kept if place.is_pack and place.visible == place.members else chosen).append(place)
+    traces = sum(len(place.names) for place in chosen)
+    for place in sorted(kept, key=lambda pack: len(pack.names)):
+        if chosen and len(place.names) <= traces:
+            chosen.append(place)
+            traces += len(place.names)
+    return chosen if len(chosen) > 1 else []
+
+
+def _size(place: Place) -> int:
+    return sum(file.stat().st_size for file in place.folder.glob("*.parquet"))
+
+
+def _pack(
+    root: Path,
+    chosen: Sequence[Place],
+    replaced: Sequence[Place],
+    progress: Progress | None = None,
+) -> None:
+    """Publish a pack of what counts of some places, and then remove others."""
+    for place in chosen:
+        store.check_folder(root, place.folder)
+    was = {place.folder: identity(place.folder) for place in replaced}
+    with _temporary(root) as temporary:
+        fresh = temporary / "pack"
+        fresh.mkdir()
+        events: Counter[Key] = Counter({key: 0 for place in chosen for key in place.keys})
+        total, done = sum(map(_size, chosen)), 0
+        for table in schema.TABLES:
+            for place in chosen:
+                done += place.file(table).stat().st_size
+            write_file(fresh / f"{table}.parquet", table, _rows(chosen, table, events))
+            if progress is not None:
+                progress(done, total)
+        noted = {
+            "members": [
+                {"run": run, "rank": rank, "events": number}
+                for (run, rank), number in sorted(events.items())
+            ],
+            "replaces": {
+                name_in(root, folder): "" if folder.name.startswith("pack-") else then
+                for folder, then in was.items()
+            },
+        }
+        write_manifest(fresh, noted)
+        _to_disk(fresh)
+        for folder, then in was.items():
+            if identity(folder) != then:
+                raise StoreError(f"{folder}: was written again meanwhile; try again")
+        fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
+    _to_disk(root, files=False)
+    _clean(root)
+
+
+def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
+    """Rows of a table, in parts of the size of a row group."""
+    held: list[pa.Table] = []
+    for place in chosen:
+        for part in store.row_groups(place, table):
+            if table == "events":
+                counted = pl.DataFrame(pa.table({n: part[n] for n in ("run", "rank")}))
+                counts = counted.group_by(pl.col("run").cast(pl.String), "rank").len()
+                events.update({(run, rank): number for run, rank, number in counts.rows()})
+            if sum(map(len, held)) + len(part) > ROW_GROUP and held:
+                yield pa.concat_tables(held).unify_dictionaries()
+                held = []
+            if len(part):
+                held.append(part)
+    if held:
+        yield pa.concat_tables(held).unify_dictionaries()
+
+
+def _clean(root: Path) -> None:
+    """Remove what packs have replaced, and packs that have nothing."""
+    for pack in packs(root):
+        noted = manifest(pack)
+        for name, then in noted.get("replaces", {}).items():
+            folder = root / name
+            aside = folder.with_name(SET_ASIDE + folder.name)
+            for one in (aside, folder) if folder.exists() else (aside,):
+                if one.exists() and (not then or one == aside or identity(one) == then):
+                    _take_away(root, one, then)
+            with suppress(OSError):
+                if folder.parent != root:
+                    folder.parent.rmdir()
+        if noted.get("members") == []:
+            _take_away(root, pack)
+
+
+def _take_away(root: Path, folder: Path, then: str = "") -> None:
+    """Rename a folder out of sight, and delete it; put it back if it is not what it was."""
+    with _temporary(root) as temporary:
+        hidden = temporary / folder.name
+        try:
+            folder.rename(hidden)
+        except FileNotFoundError:
+            return
+        if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:
+            store.publish(hidden, folder, replace=False)
+
+
+def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
+    """Rename a run out of sight, and delete it; put back what has just come into it."""
+    with _temporary(root) as temporary:
+        hidden = temporary / folder.name
+        folder.rename(hidden)
+        for one in hidden.glob("rank=*"):
+            if one.name not in ranks and SET_ASIDE + one.name not in ranks:
+                store.publish(one, folder / one.name, replace=False)
+
+
+def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl.DataFrame:
+    """Check every file of a store: its checksum, its columns and types, and whose rows it has.
+
+    Files without a recorded checksum are read from end to end instead.
+
+    Parameters
+    ----------
+    path
+        The store.
+    progress
+        Called with the bytes that are done and all bytes.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per ``problem``, with its ``file`` in the store; none if the store is sound.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or a pack's manifest cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = convert("examples/cpu_training.json.gz", folder)
+    ...     verify(folder).height
+    0
+    """
+    root = _root(path)
+    there = places(root)
+    total, done = sum(map(_size, there)), 0
+    rows: list[tuple[str, str]] = []
+    for place in there:
+        problems = [*_problems(place)]
+        if problems and not place.folder.exists():  # removed or packed meanwhile
+            continue
+        rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
+        done += _size(place)
+        if progress is not None:
+            progress(done, total)
+    return pl.DataFrame(rows, _PROBLEMS, orient="row")
+
+
+def _problems(place: Place) -> Iterator[tuple[str, str]]:
+    try:
+        noted = manifest(place.folder).get("files", {})
+    except StoreError as error:
+        yield MANIFEST, str(error)
+        noted = {}
+    for table in schema.TABLES:
+        file = place.file(table)
+        known = noted.get(file.name) if isinstance(noted, dict) else None
+        try:
+            yield from ((file.name, why) for why in _problems_of(place, table, known))
+        except FileNotFoundError:
+            yield file.name, "missing"
+        except (OSError, pa.ArrowException, StoreError) as error:
+            yield file.name, f"cannot be read: {error}"
+
+
+def _problems_of(place: Place, table: str, known: dict[str, Any] | None) -> Iterator[str]:
+    file = place.file(table)
+    size = file.stat().st_size
+    if known is not None and known.get("bytes") != size:
+        yield f"{size:,} bytes, not {known.get('bytes')} as when it was written"
+    elif known is not None and known.get("sha256") != checksum(file):
+        yield "not as it was written: its checksum differs"
+    with pq.ParquetFile(file) as opened:
+        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+        if version != str(schema.SCHEMA_VERSION):
+            yield f"schema version {version or 'unknown'}, not {schema.SCHEMA_VERSION}"
+            return
+        wanted = {field.name: field.type for field in schema.TABLES[table].arrow}
+        found = {field.name: field.type for field in opened.schema_arrow}
+        for name in wanted.keys() - found.keys():
+            yield f"has no column {name!r}"
+        for name in found.keys() - wanted.keys():
+            yield f"has a column {name!r} that the schema does not have"
+        for name in wanted.keys() & found.keys():
+            if _plain(wanted[name]) != _plain(found[name]):
+                yield f"column {name!r} is {found[name]}, not {_plain(wanted[name])}"
+        rows = 0
+        for number in range(opened.num_row_groups):
+            # Without a checksum every column is read: damage of a page shows there.
+            columns = ["run", "rank"] if known is not None else None
+            group = opened.read_row_group(number, columns)
+            rows += group.num_rows
+            keys = set(zip(*(group[n].to_pylist() for n in ("run", "rank")), strict=True))
+            strange = keys - (place.members or place.keys)
+            for run, rank in sorted(strange)[:1]:
+                yield f"has rows of run {run!r}, rank {rank}, which its folder does not name"
+        if rows != opened.metadata.num_rows:
+            yield f"{rows:,} rows, not {opened.metadata.num_rows:,}"
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _root(path: str | os.PathLike[str]) -> Path:
+    root = Path(path).absolute()
+    if not store.is_store(root):
+        raise StoreError(f"{path}: not a profframe store")
+    return root
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Alone among those that change a store, after what a killed one has left is removed."""
+    if root.name.startswith(("run=", "rank=", "pack-")):
+        raise StoreError(f"{root}: a part of a store; name the whole store")
+    try:
+        with locked(root):
+            _clean(root)
+            yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or root}: cannot change the store: {error.strerror or error}"
+        ) from error
+
+
+@contextmanager
+def _temporary(root: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix=".tmp-", dir=root))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[Path]:
+    try:
+        yield file
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error
+
+
+def _to_disk(folder: Path, *, files: bool = True) -> None:
+    """Wait until a folder is on the disk: what it replaces is about to be deleted."""
+    for path in (*(folder.iterdir() if files else ()), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

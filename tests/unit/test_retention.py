@@ -1,0 +1,436 @@
+"""Listing, removing, packing and checking what a store has: answers stay, whatever is killed."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+
+from profframe import layout, load, retention, schema, store
+from profframe.cli import run as command_line
+from profframe.errors import ParameterError, StoreError, UnknownNameError
+from tests.unit.test_store import RUNS, both, one, rewrite
+
+Content = dict[str, pl.DataFrame]
+
+
+def content(path: Path) -> Content:
+    """Every row of every table, ordered; once by DuckDB and once by polars."""
+    trace = load(path)
+    found = {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
+    assert {name: trace.scan(name).collect().height for name in found} == {
+        name: rows.height for name, rows in found.items()
+    }
+    return found
+
+
+def same(left: Content, right: Content) -> bool:
+    return all(left[name].equals(right[name]) for name in schema.TABLES)
+
+
+def names(path: Path) -> list[tuple[str, int, str]]:
+    return load(path).sql("SELECT run, rank, name FROM events ORDER BY ALL").rows()
+
+
+def folders(path: Path) -> list[str]:
+    """What stands in a store, without numbers that differ each time."""
+    return sorted(p.name.rpartition("-")[0] or p.name for p in path.iterdir() if p.is_dir())
+
+
+def write(path: Path, *runs: str, ranks: int = 2, name: str = "mm") -> Path:
+    for run in runs:
+        for rank in range(ranks):
+            store.write(one(run, rank, (name, f"{run} {rank}")), path)
+    return path
+
+
+def test_packing_changes_no_answer_and_leaves_one_folder(tmp_path: Path) -> None:
+    write(tmp_path, *RUNS)
+    before = content(tmp_path)
+
+    assert retention.compact(tmp_path) == 2 * len(RUNS)
+
+    assert folders(tmp_path) == ["pack-000001"]
+    assert same(content(tmp_path), before)
+    assert retention.compact(tmp_path) == 0
+    assert retention.verify(tmp_path).height == 0
+
+
+def test_what_is_written_after_packing_is_what_counts(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b")
+    retention.compact(tmp_path)
+    store.write(one("a", 1, ("new",)), tmp_path)
+    expected = [("a", 0, "a 0"), ("a", 0, "mm"), ("a", 1, "new")]
+
+    assert names(tmp_path)[:3] == expected
+    assert retention.contents(tmp_path)["events"].to_list() == [2, 1, 2, 2]
+    retention.compact(tmp_path)
+    assert folders(tmp_path) == ["pack-000002"]
+    assert names(tmp_path)[:3] == expected
+
+
+def test_a_packed_rank_is_not_added_again(tmp_path: Path) -> None:
+    write(tmp_path, "a")
+    retention.compact(tmp_path)
+
+    assert store.has(tmp_path, "a", 1)
+    assert not store.has(tmp_path, "a", 2)
+    assert not store.add(one("a", 1, ("other",)), tmp_path)
+    assert folders(tmp_path) == ["pack-000001"]
+
+
+def test_large_packs_are_left_alone(tmp_path: Path) -> None:
+    write(tmp_path, *"abcdefgh")
+    retention.compact(tmp_path)
+    write(tmp_path, "x")
+    assert retention.compact(tmp_path) == 2
+    assert folders(tmp_path) == ["pack-000001", "pack-000002"]
+    before = content(tmp_path)
+    write(tmp_path, "y")
+    assert retention.compact(tmp_path) == 4
+    assert folders(tmp_path) == ["pack-000001", "pack-000003"]
+    assert same({n: rows.filter(run="x") for n, rows in content(tmp_path).items()},
+                {n: rows.filter(run="x") for n, rows in before.items()})  # fmt: skip
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("run", RUNS)
+def test_a_removed_run_is_gone_and_nothing_else(run: str, is_packed: bool, tmp_path: Path) -> None:
+    write(tmp_path, run, "other")
+    if is_packed:
+        retention.compact(tmp_path)
+
+    assert retention.remove(tmp_path, run) == [(run, 0), (run, 1)]
+
+    assert {row[0] for row in names(tmp_path)} == {"other"}
+    assert folders(tmp_path) == (["pack-000002"] if is_packed else ["run=other"])
+    assert not list(tmp_path.glob(".tmp-*"))
+
+
+def test_a_rank_is_removed_of_folders_and_of_a_pack_below_them(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b")
+    retention.compact(tmp_path)
+    write(tmp_path, "a", "c", name="new")
+
+    assert retention.remove(tmp_path, ranks=0) == [("a", 0), ("b", 0), ("c", 0)]
+
+    assert {row[:2] for row in names(tmp_path)} == {("a", 1), ("b", 1), ("c", 1)}
+    assert retention.remove(tmp_path, ["a", "b", "c"]) == [("a", 1), ("b", 1), ("c", 1)]
+    assert folders(tmp_path) == []
+
+
+def test_a_removed_run_can_be_written_again(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b")
+    retention.compact(tmp_path)
+    retention.remove(tmp_path, "a")
+    write(tmp_path, "a", ranks=1)
+
+    assert {row[:2] for row in names(tmp_path)} == {("a", 0), ("b", 0), ("b", 1)}
+
+
+def test_a_name_that_is_not_there_removes_nothing(tmp_path: Path) -> None:
+    write(tmp_path, "a", ranks=1)
+    write(tmp_path, "b", ranks=2)
+
+    with pytest.raises(UnknownNameError, match=r"no run named 'c' .known: a, b."):
+        retention.remove(tmp_path, ["a", "c"])
+    with pytest.raises(UnknownNameError, match="no rank 7"):
+        retention.remove(tmp_path, ranks=7)
+    with pytest.raises(UnknownNameError, match="no rank 1 in a"):
+        retention.remove(tmp_path, "a", 1)
+    with pytest.raises(ParameterError, match="needs runs or ranks"):
+        retention.remove(tmp_path)
+    with pytest.raises(StoreError, match="not a profframe store"):
+        retention.remove(tmp_path / "run=none", "a")
+    with pytest.raises(StoreError, match="a part of a store"):
+        retention.remove(tmp_path / "run=a", "a")
+    assert len(names(tmp_path)) == 6
+
+
+def test_what_was_open_goes_on_and_what_is_gone_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b")
+    opened, count = load(tmp_path), "SELECT count(*) AS n FROM events"
+    assert opened.sql(count).item() == 8
+    retention.compact(tmp_path)
+    assert opened.sql(count).item() == 8
+    assert opened.events.height == 8
+    retention.remove(tmp_path, "a")
+
+    with pytest.raises(StoreError, match="removed or packed since the store was opened"):
+        opened.sql(count)
+    with pytest.raises(StoreError, match="removed or packed since the store was opened"):
+        _ = opened.events
+    assert load(tmp_path).sql(count).item() == 4
+
+
+def test_the_list_has_what_there_is_of_any_version(tmp_path: Path) -> None:
+    write(tmp_path, "a", ranks=1)
+    rewrite(tmp_path / "run=a/rank=0/traces.parquet", "2")
+
+    row = retention.contents(tmp_path).row(0, named=True)
+
+    assert (row["run"], row["rank"], row["events"], row["schema_version"]) == ("a", 0, 2, "2")
+    size = sum(file.stat().st_size for file in tmp_path.glob("**/*.parquet"))
+    assert row["bytes"] == size
+    with pytest.raises(StoreError):
+        retention.compact(write(tmp_path, "b"))
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1])
+
+
+def flip(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[len(data) // 3] ^= 1
+    file.write_bytes(data)
+
+
+def drop_column(file: Path) -> None:
+    rows = pq.ParquetFile(file).read()
+    pq.write_table(rows.drop_columns(["name"]), file)
+
+
+@pytest.mark.parametrize(
+    ("harm", "expected"),
+    [
+        (Path.unlink, "missing"),
+        (cut, "not .* as when it was written"),
+        (flip, "checksum differs"),
+        (drop_column, "not .* as when it was written"),
+    ],
+)
+def test_harm_is_found_and_named(
+    harm: Callable[[Path], None], expected: str, tmp_path: Path
+) -> None:
+    write(tmp_path, "a", "b")
+    harm(tmp_path / "run=a/rank=1/events.parquet")
+
+    found = retention.verify(tmp_path)
+
+    assert set(found["file"]) == {"run=a/rank=1/events.parquet"}
+    assert found["problem"].str.contains(expected).any()
+
+
+def overwrite(file: Path) -> None:
+    data = file.read_bytes()
+    half = len(data) // 2
+    file.write_bytes(data[:100] + bytes(half) + data[100 + half :])
+
+
+@pytest.mark.parametrize("harm", [cut, overwrite, drop_column])
+def test_harm_is_found_without_checksums(harm: Callable[[Path], None], tmp_path: Path) -> None:
+    for rank in range(2):
+        store.write(one("a", rank, tuple(str(n) for n in range(3000))), tmp_path)
+    for file in tmp_path.glob("**/manifest.json"):
+        file.unlink()
+    assert retention.verify(tmp_path).height == 0
+    harm(tmp_path / "run=a/rank=1/events.parquet")
+
+    assert set(retention.verify(tmp_path)["file"]) == {"run=a/rank=1/events.parquet"}
+
+
+def test_a_folder_under_another_name_is_found(tmp_path: Path) -> None:
+    write(tmp_path, "a", ranks=1)
+    (tmp_path / "run=a").rename(tmp_path / "run=b")
+
+    found = retention.verify(tmp_path)
+
+    assert "which its folder does not name" in found["problem"][0]
+
+
+def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+    write(tmp_path, "a", ranks=1)
+    (tmp_path / "run=a/rank=0/manifest.json").write_text("{")
+
+    assert retention.verify(tmp_path)["file"].to_list() == ["run=a/rank=0/manifest.json"]
+
+
+def test_packs_without_a_manifest_are_read(tmp_path: Path) -> None:
+    write(tmp_path, "a", "b")
+    before = content(tmp_path)
+    retention.compact(tmp_path)
+    for file in tmp_path.glob("pack-*/manifest.json"):
+        file.unlink()
+
+    assert same(content(tmp_path), before)
+    assert retention.contents(tmp_path)["events"].to_list() == [2, 2, 2, 2]
+    assert retention.verify(tmp_path).height == 0
+
+
+def test_row_groups_are_of_many_runs_and_sorted_out(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    write(tmp_path, *"abc")
+    retention.compact(tmp_path)
+    (pack,) = tmp_path.glob("pack-*")
+    assert pq.ParquetFile(pack / "events.parquet").num_row_groups == 1
+
+    store.write(both(one("b", 0, ("x",)), one("b", 1, ("y",))), tmp_path)
+    copy = tmp_path_factory.mktemp("copy")
+    load(tmp_path).to_parquet(copy)
+
+    assert names(copy) == names(tmp_path)
+    assert folders(copy) == ["run=a", "run=b", "run=c"]
+
+
+AT_WORK = """
+import os, signal, sys
+sys.path[:0] = {path!r}
+from pathlib import Path
+from profframe import retention, load
+import profframe.layout, polars, pyarrow.parquet
+
+events = iter(range(10**9))
+def hook(event, arguments):
+    if event in ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "open", "os.mkdir"):
+        if any({store!r} in str(a) for a in arguments) and next(events) == {moment}:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+sys.addaudithook(hook)
+{work}
+print(next(events))
+"""
+
+
+def at_work(path: Path, work: str, moment: int = -1) -> int:
+    """Changes to files that some work makes in another process; killed at one of them: 0."""
+    code = AT_WORK.format(path=sys.path, store=str(path), moment=moment, work=work)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return int(done.stdout) if done.returncode == 0 else 0
+
+
+def killed_and_completed(path: Path, moments: list[float]) -> None:
+    """Pack, killed at some parts of it: answers are the same at every moment."""
+    work = "retention.compact({!r})"
+    whole = at_work(made(path / "timed"), work.format(str(path / "timed")))
+    for number, moment in enumerate(moments):
+        target = made(path / f"{number}")
+        before = content(target)
+        assert at_work(target, work.format(str(target)), int(moment * whole)) == 0
+        assert same(content(target), before)
+        assert not retention.verify(target).height
+        retention.compact(target)
+        retention.compact(target)
+        assert same(content(target), before)
+        assert [name for name in folders(target) if name[0] != "."] in (
+            ["pack-000001"], ["pack-000002"], ["pack-000003"]
+        )  # fmt: skip
+
+
+def made(path: Path) -> Path:
+    """A store with a pack, a part of which has been written again, and folders."""
+    write(path, "a", "b")
+    retention.compact(path)
+    return write(path, "b", "c", name="new")
+
+
+def test_packing_can_be_killed(tmp_path: Path) -> None:
+    killed_and_completed(tmp_path, [0.3, 0.6, 0.8, 0.95])
+
+
+@pytest.mark.long
+def test_packing_can_be_killed_at_any_moment(tmp_path: Path) -> None:
+    moments = random.Random(6)  # noqa: S311 - moments, no secret
+    killed_and_completed(tmp_path, [moments.random() for _ in range(50)])
+
+
+@pytest.mark.parametrize("moment", [0.5, 0.9])
+def test_removing_can_be_killed(moment: float, tmp_path: Path) -> None:
+    work = "retention.remove({!r}, 'b')"
+    whole = at_work(made(tmp_path / "timed"), work.format(str(tmp_path / "timed")))
+    target = made(tmp_path / "target")
+    assert at_work(target, work.format(str(target)), int(moment * whole)) == 0
+    found = [row[:2] for row in names(target) if row[0] == "b"]
+    assert sorted(set(found)) in ([], [("b", 0), ("b", 1)])
+    if found:
+        retention.remove(target, "b")
+    assert {row[0] for row in names(target)} == {"a", "c"}
+
+
+READER = """
+import sys
+sys.path[:0] = {path!r}
+from profframe import load
+from profframe.errors import StoreError
+
+print("ready", flush=True)
+seen = set()
+for _ in range(10**9):
+    try:
+        rows = load({store!r}).sql("SELECT run, count(*) AS n FROM events GROUP BY run").rows()
+    except StoreError as error:
+        rows = [("error", str(error))]
+    seen.update(rows)
+    if ("end", 2) in rows:
+        break
+print(sorted(seen, key=str))
+"""
+
+
+def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) -> None:
+    write(tmp_path, *"abcd", ranks=4)
+    code = READER.format(path=sys.path, store=str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdout is not None
+        reader.stdout.readline()
+        for _ in range(3):
+            retention.compact(tmp_path)
+            write(tmp_path, "c", "d", ranks=4)
+            retention.remove(tmp_path, "d")
+            write(tmp_path, "d", ranks=4)
+        time.sleep(0.1)
+        write(tmp_path, "end", ranks=1)
+        seen = eval(reader.stdout.read())  # noqa: S307 - of the code above
+
+    # Run d is written rank by rank, and was removed while some questions were asked.
+    errors = [what for run, what in seen if run == "error"]
+    assert all("removed or packed since" in error for error in errors)
+    others = {row for row in seen if row[0] not in {"d", "error", "end"}}
+    assert others == {(run, 8) for run in "abc"}
+    assert {row[1] for row in seen if row[0] == "d"} <= {2, 4, 6, 8}
+
+
+def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "a/b", "c")
+    path = str(tmp_path)
+
+    assert command_line(["store", "compact", path]) == 0
+    assert "4 traces packed" in capsys.readouterr().err
+    assert command_line(["store", "ls", path, "--format", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["run"], row["ranks"], row["events"]) for row in rows] == [
+        ("a/b", 2, 4),
+        ("c", 2, 4),
+    ]
+    assert command_line(["store", "ls", path, "--ranks"]) == 0
+    assert "2 runs, 4 traces (4 packed), 8 events" in capsys.readouterr().out
+    assert command_line(["store", "rm", path, "a/b", "--rank", "1"]) == 0
+    assert "1 trace of 1 run removed" in capsys.readouterr().err
+    assert command_line(["store", "rm", path]) == 2
+    assert command_line(["store", "verify", path]) == 0
+    assert "sound" in capsys.readouterr().err
+    flip(next(tmp_path.glob("pack-*/events.parquet")))
+    assert command_line(["store", "verify", path]) == 1
+    assert "checksum differs" in capsys.readouterr().err
+
+
+def test_a_long_name_is_removed_by_all_of_it(tmp_path: Path) -> None:
+    long, longer = "x" * 300, "x" * 301
+    write(tmp_path, long, longer, ranks=1)
+
+    assert retention.remove(tmp_path, long) == [(long, 0)]
+    assert {row[0] for row in names(tmp_path)} == {longer}
+    assert layout.folder_of(tmp_path, longer, 0).exists()
