@@ -35,6 +35,7 @@ def test_union_of_intervals(intervals: list[tuple[int, int, int]]) -> None:
             "device": pa.array([device for device, _, _ in intervals], pa.int32()),
             "thread": pa.array([0] * len(intervals), pa.int32()),
             "step": pa.nulls(len(intervals), pa.int64()),
+            "self_ns": pa.nulls(len(intervals), pa.int64()),
         }
     )
     traces = pa.table({"run": ["r"], "rank": pa.array([0], pa.int32())})
