@@ -276,8 +276,16 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
     if named or "Stream Id" in args:
         row["device"] = _index(args.get("device", _digits(row["pid"]) if named else None))
         row["stream"] = _index(args.get("stream", args.get("Stream Id", _digits(row["tid"]))))
-    says_more = row["device"] is not None or row["name"] == "record_param_comms"
-    return row | _work(args if says_more else {})
+    ascend = _ASCEND_COLLECTIVE.fullmatch(row["name"] or "")
+    says_more = row["device"] is not None or row["name"] == "record_param_comms" or ascend
+    work = _work(args if says_more else {})
+    if ascend:
+        work["collective"] = work["collective"] or ascend[1]
+        work["process_group"] = work["process_group"] or ascend[2]
+    return row | work
+
+
+_ASCEND_COLLECTIVE: Final = re.compile(r"hcom_([A-Za-z]+)__(\d+)_\d+_\d+")
 
 
 def _work(args: Mapping[str, Any]) -> Row:
@@ -285,13 +293,43 @@ def _work(args: Mapping[str, Any]) -> Row:
     count, record = args.get("bytes"), args.get("wait_on_cuda_event_record_corr_id")
     groups = ("Process Group Name", "Process Group ID", "Process Group Description")
     named = [text_of(args[key]) for key in groups if args.get(key) not in (None, "")]
+    size = args.get("Group size")
     return {
         "bytes": count if count is not None and count >= 0 else None,
         "collective": args.get("Collective name") or None,
         "process_group": named[0] if named else None,
+        "group_size": size if size is not None and size > 0 else None,
+        "group_ranks": _listed(args.get("Process Group Ranks")) or _strided(args),
+        "collective_seq": _natural(args.get("Seq")),
+        "collective_id": text_of(args["Comms Id"]) if args.get("Comms Id") else None,
+        "element_type": args.get("dtype") or args.get("data_type") or None,
+        "in_elements": _natural(args.get("In msg nelems", args.get("count"))),
+        "out_elements": _natural(args.get("Out msg nelems")),
+        "in_splits": _listed(args.get("In split size")),
+        "out_splits": _listed(args.get("Out split size")),
+        "peer_rank": args.get("Dst Rank", args.get("Src Rank")),
         "wait_on_stream": _index(args.get("wait_on_stream")),
         "wait_on_correlation": record if record is not None and record > 0 else None,
     }
+
+
+def _natural(value: int | None) -> int | None:
+    return value if value is not None and value >= 0 else None
+
+
+def _listed(value: object) -> str | None:
+    """A list of numbers without spaces; one that was cut short, or is empty, says nothing."""
+    text = text_of(value).replace(" ", "") if value is not None else ""
+    return text if re.fullmatch(r"\[[-0-9,]+\]", text) else None
+
+
+def _strided(args: Mapping[str, Any]) -> str | None:
+    """Ranks of a group that are written as the first of them and how far they are apart."""
+    size, start = args.get("Group size"), args.get("Global rank start", -1)
+    stride = args.get("Global rank stride", 0)
+    if not size or start < 0 or (size > 1 and stride <= 0):
+        return None
+    return str([start + i * stride for i in range(size)]).replace(" ", "")
 
 
 def _name_streams(plain: Plain) -> None:

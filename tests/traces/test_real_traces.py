@@ -22,11 +22,14 @@ SAMPLE: Final = 53
 CERTAIN: Final = {
     "crossing_slices",
     "external_id_mismatch",
+    "faster_than_memory",
+    "faster_than_peak",
     "kernel_without_launch",
     "sub_nanosecond_time",
     "unmatched_begin",
     "unmatched_end",
     "missing_time",
+    "unknown_device",
 }
 """Notes that do not say that an event was dropped or changed."""
 
