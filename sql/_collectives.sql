@@ -3,6 +3,9 @@
 -- is_op: what a program did on the host, as it calls it itself.
 CREATE OR REPLACE TEMP MACRO is_op(kind) AS kind = 'host_op' OR kind = 'annotation';
 
+-- json_text: the text, if it is JSON.
+CREATE OR REPLACE TEMP MACRO json_text(text) AS CASE WHEN json_valid(text) THEN text END;
+
 -- element_bytes: size of one element by any name that sources have for its type; NULL for a name that is not known.
 CREATE OR REPLACE TEMP MACRO element_bytes(type) AS map_extract_value(MAP {
     'long unsigned int': 8, 'long long unsigned int': 8, 'unsigned long': 8, 'unsigned long long': 8, 'unsigned __int64': 8,
@@ -123,8 +126,8 @@ said AS (
         op.collective IS NOT NULL AS is_recorded,
         CASE WHEN is_host THEN work.thread ELSE coalesce(launch.thread, op.thread) END AS call_thread,
         coalesce(op.start_ns, launch.start_ns) AS call_ns,
-        CASE WHEN is_host THEN work.input_dims ELSE notes.input_dims END AS dims,
-        CASE WHEN is_host THEN work.input_types ELSE notes.input_types END AS types
+        json_text(CASE WHEN is_host THEN work.input_dims ELSE notes.input_dims END) AS dims,
+        json_text(CASE WHEN is_host THEN work.input_types ELSE notes.input_types END) AS types
     FROM work
     LEFT JOIN hosts AS op ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
     LEFT JOIN hosts AS launch ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
@@ -300,7 +303,7 @@ placed AS (
         CASE
             WHEN contains(line, '>') THEN from_json('[' || replace(line, '>', ',') || ']', '["INTEGER"]')
             WHEN line = 'any' THEN []::INTEGER[]
-            WHEN matches.group_ranks IS NOT NULL THEN from_json(matches.group_ranks, '["INTEGER"]')
+            WHEN matches.group_ranks IS NOT NULL THEN from_json(json_text(matches.group_ranks), '["INTEGER"]')
             WHEN matches.process_group IS NOT NULL THEN groups.ranks
             ELSE runs.ranks
         END AS of_group,

@@ -18,7 +18,7 @@ members AS (
     SELECT
         run, process_group, of_group, member.rank AS rank, member.in_bytes AS in_bytes, member.kind AS kind,
         member.peer_rank AS peer_rank,
-        from_json(member.in_splits, '["BIGINT"]') AS splits
+        from_json(json_text(member.in_splits), '["BIGINT"]') AS splits
     FROM (SELECT *, unnest(members) AS member FROM matches)
     WHERE member.in_bytes IS NOT NULL AND (group_ranks IS NOT NULL OR member.peer_rank IS NOT NULL)
 ),

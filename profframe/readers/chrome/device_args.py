@@ -41,7 +41,7 @@ _TYPES: Final = {
 }
 _ASCEND: Final = r"hcom_([A-Za-z]+)__(\d+)_\d+_\d+"
 """Kernel of Ascend's library: collective, end of the group's name, and two numbers."""
-_LIST: Final = """nullif(CASE WHEN regexp_full_match({0}, '\\[[-0-9, ]*\\]')
+_LIST: Final = """nullif(CASE WHEN regexp_full_match({0}, '\\[(-?\\d+(, *-?\\d+)*)?\\]')
                        THEN replace({0}, ' ', '') END, '[]')"""
 """A list as the schema has it; one that is cut short, or empty, says nothing."""
 _COLUMNS: Final = f"""
