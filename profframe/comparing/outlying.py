@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import polars as pl
 
@@ -59,8 +59,10 @@ def runs_unlike(runs: pl.DataFrame, top: int) -> pl.DataFrame:
     long = runs.select("run", *(pl.col(name).cast(pl.Int64) for name in METRICS)).unpivot(
         index="run", variable_name="metric"
     )
-    keys = long.with_columns(rank=pl.lit(None, pl.Int32), step=pl.lit(None, pl.Int64))
-    return _unlike(keys.with_columns(group=pl.lit(0, pl.Int64)), top)
+    keys = long.with_columns(
+        rank=pl.lit(None, pl.Int32), step=pl.lit(None, pl.Int64), group=pl.lit(0, pl.Int64)
+    )
+    return _unlike(keys, top, runs["span_ns"].cast(pl.Float64).median())
 
 
 def steps_unlike(steps: pl.DataFrame, top: int) -> pl.DataFrame:
@@ -126,13 +128,14 @@ def with_ops(found: pl.DataFrame, samples: pl.DataFrame, top: int) -> pl.DataFra
     )
 
 
-def _unlike(long: pl.DataFrame, top: int) -> pl.DataFrame:
+def _unlike(long: pl.DataFrame, top: int, span_ns: Any = None) -> pl.DataFrame:
     """Score every value by the others of its group; all are one set of tests."""
     parts = []
     for (metric,), some in sorted(long.drop_nulls("value").group_by("metric", maintain_order=True)):
         values = some["value"].cast(pl.Float64).to_numpy()
         middle = typical.of_others(values, some["group"].to_numpy())
-        score, chance = typical.unlike(values, middle)
+        whole = span_ns if str(metric).endswith("_ns") else None
+        score, chance = typical.unlike(values, middle, whole)
         scored = some.with_columns(
             metric=pl.lit(metric),
             typical=pl.Series(middle).round().cast(pl.Int64, strict=False),

@@ -69,7 +69,9 @@ def of_others(values: Float64, groups: Ints) -> Float64:
     return found
 
 
-def unlike(values: Float64, typical: Float64) -> tuple[Float64, Float64]:
+def unlike(
+    values: Float64, typical: Float64, whole: float | None = None
+) -> tuple[Float64, Float64]:
     """How far each sample is from the typical one, and the chance that noise alone is so far.
 
     Parameters
@@ -78,6 +80,9 @@ def unlike(values: Float64, typical: Float64) -> tuple[Float64, Float64]:
         One per sample. Where all are above zero, ratios count, else differences.
     typical
         What is typical of each: the median of others.
+    whole
+        What the values are parts of: a difference that is next to nothing of it is none. Without
+        it the median of ``typical``.
 
     Returns
     -------
@@ -101,7 +106,7 @@ def unlike(values: Float64, typical: Float64) -> tuple[Float64, Float64]:
     some, middle = values[known], typical[known]
     ratios = bool((some > 0).all() and (middle > 0).all())
     distance = np.log(some / middle) if ratios else some - middle
-    size = 1.0 if ratios else float(np.median(np.abs(middle))) or 1.0
+    size = 1.0 if ratios else whole or float(np.median(np.abs(middle))) or 1.0
     noise = max(_NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
     freedom = max(_EFFICIENCY * (known.size - 1), 1.0)
     score[known] = distance / noise

@@ -580,6 +580,16 @@ class TestOutliers:
         assert 450 < excess < 550
         assert found["spent_ns"][0] - found["typical_ns"][0] == excess
 
+    def test_next_to_nothing_of_the_run_makes_no_outlier(self) -> None:
+        """All but one wait for no communication; 5 ns of 1 ms are nothing, 90 us are not."""
+        spans = [op(f"r{n}", "x", 1_000_000 + n) for n in range(12)]
+        for waited, expected in ((5, []), (90_000, ["r4"])):
+            kernels = [kernel(f"r{n}", "gemm", 100) for n in range(12)]
+            late = kernel("r4", "ncclX", waited, start_ns=500)
+            found = trace_of([*spans, *kernels, late]).outliers()
+            names = found.filter(metric="exposed_communication_ns")["run"].to_list()
+            assert names[:1] == expected
+
     def test_memory_has_no_ops(self) -> None:
         memory = [
             {
