@@ -37,7 +37,11 @@ _MOST_GAPS: Final = 5
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 _QUIET_S: Final = 1.0
 """Loading that takes less shows no progress."""
-_VERBS: Final = {"critical_path": "critical-path TRACE [--step N]", "tree": "tree TRACE"}
+_VERBS: Final = {
+    "critical_path": "critical-path TRACE [--step N]",
+    "regressions": "check TRACE --baseline RUN",
+    "tree": "tree TRACE",
+}
 """Questions that are no files of SQL, and the verbs that answer them."""
 _METHODS: Final[Mapping[str, Mapping[str, type]]] = {
     "trend": {"metric": str, "per_step": int},
