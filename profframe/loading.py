@@ -23,7 +23,7 @@ from profframe.facts.nodes import check_registry, described
 from profframe.naming import Named, cycles, named, readable
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
-from profframe.selection import check_compat
+from profframe.selection import Numbers, Text, check_compat
 from profframe.spool import Spool, Spooled
 from profframe.trace import Trace
 from profframe.work import check_formulas
@@ -73,6 +73,10 @@ def load(
     fx_metadata: Registry | None = None,
     formulas: Mapping[str, Formula | None] | None = None,
     devices: Devices | None = None,
+    runs: Text | None = None,
+    ranks: Numbers | None = None,
+    steps: Numbers | None = None,
+    memory_limit: str | None = None,
     progress: Progress | None = None,
 ) -> Trace:
     """Load traces, or open a store.
@@ -107,6 +111,11 @@ def load(
     devices
         Models of devices beside and before those of ``profframe/devices.json``, in the form that
         `profframe.facts.models` describes: a mapping by their names, or a JSON file.
+    runs, ranks, steps
+        What to keep, as for `Trace.filter`. Of a store, no other files are opened, and questions
+        read the columns that they need.
+    memory_limit
+        Memory for questions, such as ``"2GB"``, as for `Trace.limited`.
     progress
         Called with the bytes that are read and all bytes.
 
@@ -123,6 +132,8 @@ def load(
         When a file is not a trace.
     SourceError
         When a file cannot be read, or a profile is still running.
+    UnknownNameError
+        When there is no such run, rank or step.
 
     Examples
     --------
@@ -135,6 +146,10 @@ def load(
     check_registry(fx_metadata)
     check_formulas(formulas)
     known = None if devices is None else entries(devices)
+
+    def chosen(trace: Trace) -> Trace:
+        return trace.limited(memory_limit).filter(runs=runs, ranks=ranks, steps=steps)
+
     if formulas is not None and cache is not None:
         raise ParameterError(
             "cache cannot tell formulas apart; load without it, and keep the trace by "
@@ -147,17 +162,17 @@ def load(
                 "load(profile).to_parquet(path)"
             )
         metadata = live.fx_metadata() if fx_metadata is None else fx_metadata
-        return Trace.from_tables(
-            _live(source, run, rank, Facts(kinds, compat, metadata, formulas, known))
-        )
+        tables = _live(source, run, rank, Facts(kinds, compat, metadata, formulas, known))
+        return chosen(Trace.from_tables(tables))
     facts = Facts(kinds, compat, fx_metadata, formulas, known)
     sources = _listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, facts)
-        return Trace.from_store(Path(sources[0]))
+        opened = Trace.from_store(Path(sources[0]), runs=runs, ranks=ranks)
+        return opened.limited(memory_limit).filter(steps=steps)
     found = find(sources)
     if cache is None:
-        return Trace.from_tables(_tables(found, run, rank, facts, progress=progress))
+        return chosen(Trace.from_tables(_tables(found, run, rank, facts, progress=progress)))
     kept = _Cache(Path(cache)).store_of(found.paths, run, rank, facts)
     if not store.is_store(kept):
         store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
@@ -166,7 +181,7 @@ def load(
             store_as.rename(kept)
         except OSError:  # another process was faster
             shutil.rmtree(store_as)
-    return Trace.from_store(kept)
+    return chosen(Trace.from_store(kept))
 
 
 def check_names(run: str | None, rank: int | None) -> None:

@@ -52,6 +52,21 @@ if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
+__all__ = [
+    "Store",
+    "add",
+    "check_folder",
+    "component",
+    "folders",
+    "has",
+    "is_store",
+    "publish",
+    "put",
+    "row_groups",
+    "scan",
+    "write",
+]
+
 _TEMPORARY: Final = ".tmp-"
 _UNFINISHED: Final = ".part"
 """Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""

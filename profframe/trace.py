@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -33,12 +35,14 @@ from profframe.selection import (
     check_numbers,
     check_texts,
     integers,
+    literal,
     numbers,
     texts,
 )
 from profframe.show import notebook, table, tree
 from profframe.show.summary import Summary
 
+_BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
 _KINDS = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC, kind"
 _SELECTED_BY = ("run", "rank", "kind", "step", *sorted({*TIME.values()}))
 
@@ -154,13 +158,17 @@ class Trace(History):
     0
     """
 
-    __slots__ = ("_selection", "_source")
+    __slots__ = ("_memory_limit", "_selection", "_source")
     _selection: Selection
     _source: Source
+    _memory_limit: str | None
 
-    def __init__(self, source: Source, selection: Selection | None = None) -> None:
+    def __init__(
+        self, source: Source, selection: Selection | None = None, memory_limit: str | None = None
+    ) -> None:
         object.__setattr__(self, "_source", source)
         object.__setattr__(self, "_selection", selection or Selection())
+        object.__setattr__(self, "_memory_limit", memory_limit)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Trace is frozen: cannot set {name!r}")
@@ -168,8 +176,8 @@ class Trace(History):
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
 
-    def __reduce__(self) -> tuple[type[Trace], tuple[Source, Selection]]:
-        return Trace, (self._source, self._selection)
+    def __reduce__(self) -> tuple[type[Trace], tuple[Source, Selection, str | None]]:
+        return Trace, (self._source, self._selection, self._memory_limit)
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, pa.Table]) -> Trace:
@@ -188,13 +196,21 @@ class Trace(History):
         return cls(_Memory({name: tables[name] for name in schema.TABLES}))
 
     @classmethod
-    def from_store(cls, path: str | PathLike[str]) -> Trace:
+    def from_store(
+        cls,
+        path: str | PathLike[str],
+        *,
+        runs: Text | None = None,
+        ranks: Numbers | None = None,
+    ) -> Trace:
         """Open a store; its tables are read when a question needs them.
 
         Parameters
         ----------
         path
             Folder that `to_parquet` or ``profframe convert`` wrote.
+        runs, ranks
+            As for `filter`; files of others are not opened.
 
         Returns
         -------
@@ -207,8 +223,45 @@ class Trace(History):
             There is no store, or it is damaged.
         StoreVersionError
             It has a schema version that this release does not know.
+        UnknownNameError
+            There is no such run or rank.
         """
-        return cls(store.scan(path))
+        names = None if runs is None else texts("runs", runs)
+        numbered = None if ranks is None else integers("ranks", ranks)
+        selection = Selection() if names is None else Selection().runs(names)
+        selection = selection if numbered is None else selection.ranks(numbered)
+        return cls(store.scan(path, names, numbered), selection)
+
+    def limited(self, memory_limit: str | None) -> Trace:
+        """Ask questions in bounded memory; what does not fit goes to a temporary folder.
+
+        Parameters
+        ----------
+        memory_limit
+            Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; rows that
+            are given back are not in it. None for most of the machine's memory.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data.
+
+        Raises
+        ------
+        ParameterError
+            It is no number of bytes with a unit.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> load("examples/cpu_training.json.gz").limited("1GB").self_times().height > 0
+        True
+        """
+        if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
+            raise ParameterError(
+                f"memory_limit: needs a number of bytes, such as '2GB', got {memory_limit!r}"
+            )
+        return Trace(self._source, self._selection, memory_limit)
 
     @property
     def events(self) -> pl.DataFrame:
@@ -482,15 +535,15 @@ class Trace(History):
         ParameterError
             A value is of the wrong type.
         """
-        selection = self._selection
+        selection, source = self._selection, self._source
         if runs is not None:
             some_runs = texts("runs", runs)
             check_texts("run", some_runs, self.traces["run"])
-            selection = selection.runs(some_runs)
+            selection, source = selection.runs(some_runs), source.only(some_runs, None)
         if ranks is not None:
             some_ranks = integers("ranks", ranks)
             check_numbers("rank", some_ranks, self.traces["rank"])
-            selection = selection.ranks(some_ranks)
+            selection, source = selection.ranks(some_ranks), source.only(None, some_ranks)
         if kinds is not None:
             some_kinds = texts("kinds", kinds)
             self._check_kinds(some_kinds)
@@ -498,7 +551,7 @@ class Trace(History):
         if steps is not None:
             some_steps = integers("steps", steps)
             selection = selection.steps(some_steps, self._windows(some_steps, selection))
-        return Trace(self._source, selection.time(start_ns, end_ns))
+        return Trace(source, selection.time(start_ns, end_ns), self._memory_limit)
 
     def with_devices(self, devices: Devices) -> Trace:
         """Match the devices anew, with models beside and before those that are known.
@@ -526,7 +579,8 @@ class Trace(History):
         0
         """
         rows = matched(self._whole("devices"), models(devices))
-        return Trace(_Beside(self._source, "devices", rows), self._selection)
+        source = _Beside(self._source, "devices", rows)
+        return Trace(source, self._selection, self._memory_limit)
 
     def critical_path(
         self,
@@ -704,7 +758,7 @@ class Trace(History):
         except (pl.exceptions.PolarsError, OSError) as error:
             moved = self._source.again()
             if moved is not None:
-                return Trace(moved, self._selection)._rows(table)  # noqa: SLF001 - its own kind
+                return self._on(moved)._rows(table)  # noqa: SLF001 - its own kind
             self._source.check()
             raise StoreError(f"table {table!r} cannot be read: {error}") from error
 
@@ -721,7 +775,10 @@ class Trace(History):
             moved = self._source.again()
             if moved is None:
                 raise
-        return Trace(moved, self._selection)._asked(question, tables)  # noqa: SLF001 - its own kind
+        return self._on(moved)._asked(question, tables)  # noqa: SLF001 - its own kind
+
+    def _on(self, source: Source) -> Trace:
+        return Trace(source, self._selection, self._memory_limit)
 
     def _whole(self, table: str) -> pa.Table:
         return pa.concat_tables(self._source.parts(table))
@@ -738,8 +795,12 @@ class Trace(History):
         self, tables: Iterable[str] = schema.TABLES
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with a view per table, for one question."""
-        with duckdb.connect() as connection:
+        with ExitStack() as stack, duckdb.connect() as connection:
             connection.execute("SET enable_progress_bar = false")
+            if self._memory_limit is not None:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-"))
+                connection.execute("SET memory_limit = " + literal(self._memory_limit))
+                connection.execute("SET temp_directory = " + literal(folder))
             try:
                 for table in tables:
                     relation = self._source.relation(connection, table)
@@ -771,7 +832,8 @@ class Trace(History):
 
     def _windows(self, steps: Integers, selection: Selection) -> list[Window]:
         """Windows of the steps that are asked for, in the traces that are selected."""
-        found = Trace(self._source, selection.of_traces()).steps().drop_nulls(["step", "start_ns"])
+        of_traces = Trace(self._source, selection.of_traces(), self._memory_limit)
+        found = of_traces.steps().drop_nulls(["step", "start_ns"])
         check_numbers("step", steps, found["step"])
         end = pl.col("start_ns") + pl.col("dur_ns")
         return (
