@@ -1,0 +1,72 @@
+"""``examples/cluster.md`` works as it stands, and its engines agree."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "examples" / "cluster.md").read_text()
+BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", PAGE, re.DOTALL)
+
+AGREE = """
+    expected = sorted(by_duckdb.select("run", "rank", "name", "self_ns").rows())
+    assert expected
+    assert sorted(by_polars.select("run", "rank", "name", "self_ns").rows()) == expected
+    table = by_pyarrow.select(["run", "rank", "name", "self_ns_sum"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in table) == expected
+    whole = profframe.load("store").self_times()
+    keys = ["run", "rank", "name", "kind"]
+    assert together.sort(keys).equals(whole.sort(keys))
+    top = whole.group_by("name").agg(pl.col("self_ns").sum()).sort(
+        ["self_ns", "name"], descending=[True, False]
+    )
+    assert slowest.select("name", "self_ns").rows() == top.head(5).rows()
+    assert set(together["run"]) == {"monday", "tuesday"}
+"""
+
+
+def script() -> str:
+    """The Python of the page as one module; only its functions are of the workers, too."""
+    code = "".join(block for language, block in BLOCKS if language == "python")
+    functions = re.findall(r"^def .*?(?=^\S)", code, re.DOTALL | re.MULTILINE)
+    for function in functions:
+        code = code.replace(function, "")
+    main = "".join(f"    {line}\n" for line in code.splitlines())
+    return "import profframe\n" + "".join(functions) + "if __name__ == '__main__':\n" + main + AGREE
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for run in ("monday", "tuesday"):
+        (tmp_path / "jobs").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "examples" / "cpu_training.json.gz", tmp_path / f"jobs/{run}.json.gz")
+    for language, block in BLOCKS:
+        if language == "sh":
+            arguments = shlex.split(block)
+            assert arguments[0] == "profframe"
+            command = [sys.executable, "-m", "profframe", *arguments[1:]]
+            subprocess.run(command, cwd=tmp_path, check=True)
+    return tmp_path
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_every_block_runs_and_the_engines_agree(is_packed: bool, folder: Path) -> None:
+    if is_packed:
+        command = [sys.executable, "-m", "profframe", "store", "compact", "store"]
+        assert " ".join(command[3:]) in PAGE
+        subprocess.run(command, cwd=folder, check=True)
+    (folder / "page.py").write_text(script())
+
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "aten::" in done.stdout
