@@ -412,7 +412,7 @@ reached USING KEY (run, rank) AS (
     SELECT
         run, rank, rank AS reference_rank, 0::BIGINT AS offset_ns, 0::DOUBLE AS error_ns, NULL::BIGINT AS collectives
     FROM firsts
-    UNION
+    UNION ALL
     SELECT
         run, rank, first(reference_rank ORDER BY error_ns NULLS LAST, from_rank),
         first(offset_ns ORDER BY error_ns NULLS LAST, from_rank),
