@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -12,12 +13,13 @@ from typing import Final
 import polars as pl
 
 from profframe import store as stores
-from profframe.batch import staging
 from profframe.batch.coordinator import Batch, Here, Outcome, Progress
 from profframe.batch.pattern import Pattern
 from profframe.batch.pool import LocalPool, cores, workers_of_this_machine
 from profframe.batch.sources import Item, Source, as_list, items
-from profframe.errors import ParameterError, StoreError
+from profframe.batch.staging import Destination, Folder
+from profframe.batch.urls import is_url, local_path
+from profframe.errors import ParameterError
 from profframe.loading import check_names
 from profframe.naming import whole
 from profframe.selection import check_compat
@@ -64,7 +66,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         A trace file, a folder of traces, a glob, a URL that fsspec knows, or several of these. Or a
         store, alone, to copy it.
     store
-        Folder of the store; made if it does not exist.
+        Folder of the store, made if it does not exist; or a URL that fsspec knows.
     executor
         Where to convert: anything with ``submit``, such as
         ``dask.distributed.Client(...).get_executor()``. Its workers need to see the files and the
@@ -117,29 +119,30 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
     if executor is not None and workers is not None:
         raise ParameterError("workers are of this machine; an executor has its own")
-    root, given = whole(Path(store)), as_list(sources)
+    target, given = _destination(store), as_list(sources)
     if len(given) == 1 and stores.is_store(Path(given[0])):
         if (run, rank, pattern, compat) != (None, None, None, None):
             raise ParameterError("a store has its names already: run, rank, pattern, compat")
-        return _copied(Trace.from_store(given[0]), root)
+        if not isinstance(target, Folder):
+            raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
+        return _copied(Trace.from_store(given[0]), target.root)
     found = items(given, run, rank, None if pattern is None else Pattern.of(pattern))
-    _prepare(root)
+    target.prepare()
     with _engine(executor, found, workers, threads) as engine:
         return _frame(
-            Batch(root, found, engine, compat=compat, threads=threads, progress=progress).run()
+            Batch(target, found, engine, compat=compat, threads=threads, progress=progress).run()
         )
 
 
-def _prepare(root: Path) -> None:
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        staging.sweep(root)
-        with staging.locked(root):
-            pass
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or root}: cannot write the store: {error.strerror or error}"
-        ) from error
+def _destination(store: Source) -> Destination:
+    if not isinstance(store, str) or not is_url(store):
+        return Folder(whole(Path(store)))
+    local = local_path(store)
+    if local is not None:
+        return Folder(whole(Path(local)))
+    from profframe.batch.bucket import Bucket
+
+    return Bucket(store)
 
 
 @contextmanager

@@ -14,20 +14,19 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Literal
 
-from profframe.batch import staging
 from profframe.batch.sources import Item
-from profframe.batch.staging import Record
+from profframe.batch.staging import Destination, Record, folder_of, options
 from profframe.batch.worker import Report, Task, convert_file, here, rename
 from profframe.errors import StoreError
 
 Status = Literal["written", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
 
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +113,8 @@ class Batch:
 
     Parameters
     ----------
-    root
-        The store.
+    store
+        What is written to.
     items
         Files to convert.
     executor
@@ -128,7 +127,7 @@ class Batch:
 
     def __init__(
         self,
-        root: Path,
+        store: Destination,
         items: Sequence[Item],
         executor: Executor,
         *,
@@ -136,13 +135,15 @@ class Batch:
         threads: int | None,
         progress: Callable[[Progress], None] | None,
     ) -> None:
-        self._root = root
+        self._store = store
         self._items = items
         self._executor = executor
         self._compat = compat
         self._threads = threads
         self._progress = progress
-        self._known = _Known.of(staging.records(root))
+        self._packs = store.packs()
+        self._known = _Known.of(store.records())
+        self._bytes, self._bytes_done = sum(item.size for item in items), 0
         self._outcomes: dict[int, Outcome] = {}
         self._reports: dict[int, Report] = {}
         self._waiting = Counter(run for item in items for run in item.runs)
@@ -185,7 +186,7 @@ class Batch:
         task = Task(
             item.source,
             item.key,
-            self._root,
+            self._store,
             item.run,
             item.rank,
             item.rank_is_in_path,
@@ -222,10 +223,20 @@ class Batch:
             self._running.discard(future)
             try:
                 result = future.result()
+            except FileNotFoundError:
+                self._once_more(index)
             except Exception as error:  # noqa: BLE001 - of whatever engine
                 self._fail(index, error)
             else:
                 then(index, result)
+
+    def _once_more(self, index: int) -> None:
+        """Another batch has taken what was staged: see what the store has now."""
+        if self._attempts[index] < _ATTEMPTS:
+            self._known = _Known.of(self._store.records())
+            self._submit(index)
+        else:
+            self._fail(index, StoreError("what was converted is gone from the store"))
 
     def _fail(self, index: int, error: Exception) -> None:
         """The worker could not do its work, or not even begin it."""
@@ -261,7 +272,7 @@ class Batch:
     def _place(self, index: int, staged: Record, *, may_number: bool) -> None:
         """Publish what is staged under its name, or have it copied for another one."""
         named = self._staged(index)
-        with staging.locked(self._root):
+        with self._store.locked():
             while True:
                 choice = self._choose(index, may_number=may_number)
                 if choice is None or choice.run != staged.run:
@@ -269,34 +280,30 @@ class Batch:
                 if self._published(index, staged, replace=choice.replace):
                     return
         if choice is not None and choice.is_there:
-            staging.discard(self._root, named.folder)
+            self._store.discard(named)
             self._finish(index, Report("unchanged", named), choice.run)
         elif choice is None:
             self._later.append(index)
         else:
             self._promised[choice.run, staged.rank] = index
-            self._start(index, self._copied, rename, self._root, named, choice.run)
+            self._start(index, self._copied, rename, self._store, named, choice.run)
 
     def _copied(self, index: int, copy: Record) -> None:
         self._place(index, copy, may_number=True)
-        staging.discard(self._root, copy.folder)
+        self._store.discard(copy)
 
     def _published(self, index: int, staged: Record, *, replace: bool) -> bool:
         """Whether nothing is left to do: False if another batch has taken the name meanwhile."""
         try:
-            if not staging.publish(self._root, staged, replace=replace):
+            if not self._store.publish(staged, replace=replace):
                 return False
-        except FileNotFoundError:  # another batch has taken what was staged, or is naming it
-            if self._attempts[index] < _ATTEMPTS:
-                self._known = _Known.of(staging.records(self._root))
-                self._submit(index)
-            else:
-                self._fail(index, StoreError("what was converted is gone from the store"))
+        except FileNotFoundError:
+            self._once_more(index)
             return True
-        except OSError as error:
-            self._fail(index, StoreError(f"cannot be written: {error.strerror or error}"))
+        except (OSError, StoreError) as error:
+            self._fail(index, StoreError(f"cannot be written: {error}"))
             return True
-        staging.discard(self._root, self._staged(index).folder)
+        self._store.discard(self._staged(index))
         self._promised[staged.run, staged.rank] = index
         self._finish(index, self._reports[index], staged.run)
         return True
@@ -307,7 +314,7 @@ class Batch:
         for record in self._known.by_source.get(source, ()):
             if record.rank == staged.rank and _is_cycle(record.run, staged.run):
                 there = self._there(record.run, record.rank)
-                if there is not None and there.source == source and not there.is_packed:
+                if there is not None and there.source == source:
                     return self._again(there, index)
         for number in itertools.count():
             run = f"{staged.run}.{number}" if number else staged.run
@@ -318,17 +325,21 @@ class Batch:
                 continue
             there = self._there(*name)
             if there is None:
-                return _Choice(run, replace=staging.folder_of(self._root, *name).exists())
+                return _Choice(run, replace=self._store.has(folder_of(*name)))
             if there.source == source:
                 return self._again(there, index)
         raise AssertionError
 
     def _there(self, run: str, rank: int) -> Record | None:
         """What has a name, on the disk or in a pack."""
-        packed = self._known.by_name.get((run, rank))
-        if packed is not None and packed.is_packed and packed.folder.exists():
-            return packed
-        return staging.record_at(self._root, run, rank)
+        alone = self._store.record_at(run, rank)
+        if alone is not None:
+            return alone
+        packs = self._store.packs()
+        if packs != self._packs:  # packed meanwhile
+            self._packs, self._known = packs, _Known.of(self._store.records())
+        known = self._known.by_name.get((run, rank))
+        return known if known is not None and known.is_packed else None
 
     def _again(self, there: Record, index: int) -> _Choice:
         """The name of what was made of the same source before."""
@@ -345,19 +356,20 @@ class Batch:
         events = report.events
         if status == "unchanged" and report.staged is None:
             for record in self._known.same(item.key, self._told(index), report.content):
-                run, rank, events = record.run, record.rank, staging.events(record)
+                run, rank = record.run, record.rank
+                with suppress(OSError):  # replaced at this moment
+                    events = self._store.events(record)
         self._outcomes[index] = Outcome(
-            item.key, status, run, rank, events, item.size, report.seconds, report.error
+            item.key, status, run, rank, events, item.size, report.seconds, _said(report.error)
         )
+        self._bytes_done += item.size
         self._tell()
 
     def _tell(self, done: int = 0, _total: int = 0) -> None:
         """Say how far it is; with the bytes that are done of the file at work, if there is one."""
         if self._progress is not None:
-            finished = sum(outcome.bytes for outcome in self._outcomes.values())
-            total = sum(item.size for item in self._items)
             files = len(self._outcomes), len(self._items)
-            self._progress(Progress(*files, finished + done, total))
+            self._progress(Progress(*files, self._bytes_done + done, self._bytes))
 
     def _staged(self, index: int) -> Record:
         staged = self._reports[index].staged
@@ -371,7 +383,12 @@ class Batch:
 
     def _told(self, index: int) -> str:
         item = self._items[index]
-        return staging.options(item.run, item.rank, self._compat)
+        return options(item.run, item.rank, self._compat)
+
+
+def _said(error: str | None) -> str | None:
+    """A message as a table can hold it, also of a path that is no UTF-8."""
+    return None if error is None else error.encode("utf-8", "backslashreplace").decode()
 
 
 def _is_cycle(run: str, of: str) -> bool:

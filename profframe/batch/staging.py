@@ -14,29 +14,30 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from profframe import schema, store
+from profframe import layout, schema, store
 from profframe.errors import StoreError
 from profframe.naming import later_cycle
 from profframe.table_files import VERSION_KEY
 
-_STAGED: Final = ".staged-"
-_LOCK: Final = ".lock"
+STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
 _COLUMNS: Final = ("run", "rank", "source", "start_ns", "content_hash", "convert_options")
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a (run, rank) was made from."""
+    """What a (run, rank) was made from; ``folder`` is where it is in the store."""
 
     run: str
     rank: int
@@ -44,12 +45,17 @@ class Record:
     content: str | None
     options: str | None
     start_ns: int
-    folder: Path
+    folder: str
 
     @property
     def is_packed(self) -> bool:
         """Whether its folder has others, too."""
-        return self.folder.name.startswith("pack-")
+        return self.folder.startswith("pack-")
+
+    @property
+    def staged_folder(self) -> str:
+        """Where it waits, if it does."""
+        return self.folder.partition("/")[0]
 
 
 def options(run: str | None, rank: int | None, compat: str | None) -> str:
@@ -68,172 +74,245 @@ def options(run: str | None, rank: int | None, compat: str | None) -> str:
 def key(source: str, content: str, told: str) -> str:
     """Name of a staged folder, without what all of them begin with."""
     parts = (source, content, told, str(schema.SCHEMA_VERSION))
-    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
+    text = "\0".join(parts).encode("utf-8", "surrogateescape")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
-def find(root: Path, staged_key: str) -> Record | None:
-    """What is staged under a key, if anything is."""
-    return next(_records_in(root / (_STAGED + staged_key)), None)
-
-
-def stage(root: Path, staged_key: str, write: Callable[[Path], object]) -> Record:
-    """Let something be written, and put it under a key when it is complete.
-
-    Parameters
-    ----------
-    root
-        The store.
-    staged_key
-        As `key` makes it.
-    write
-        Writes one (run, rank) into the store whose path it is given.
-
-    Returns
-    -------
-    Record
-        What is there now; of another process, if one was faster.
-
-    Raises
-    ------
-    StoreError
-        It cannot be written.
-    """
-    draft = root / f".tmp-{uuid.uuid4().hex}"
-    try:
-        write(draft)
-        with contextlib.suppress(OSError):
-            draft.rename(root / (_STAGED + staged_key))
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
-    staged = find(root, staged_key)
-    if staged is None:
-        raise StoreError(f"{root}: what was converted is gone; is the store being deleted?")
-    return staged
-
-
-def events(staged: Record) -> int:
-    """Number of its events."""
-    return int(pq.read_metadata(staged.folder / "events.parquet").num_rows)
-
-
-def copy(staged: Record, run: str, path: Path) -> None:
-    """Write what is staged into another store, as a later cycle of its run with a name of its own.
-
-    Parameters
-    ----------
-    staged
-        What to copy, row group by row group.
-    run
-        Its new name.
-    path
-        The other store.
-    """
-    note = later_cycle(staged.source or "", staged.run, staged.rank, events(staged))
-    tables = {name: _renamed(staged, name, run) for name in schema.TABLES}
-    tables["quality"] = chain(
-        tables["quality"], [schema.conform("quality", note, run, staged.rank)]
-    )
-    store.put(tables, path, run, staged.rank)
-
-
-def _renamed(staged: Record, name: str, run: str) -> Iterator[pa.Table]:
-    texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
-    with pq.ParquetFile(staged.folder / f"{name}.parquet", read_dictionary=texts) as file:
-        for number in range(file.num_row_groups):
-            rows = file.read_row_group(number, use_threads=False).drop_columns("run")
-            yield schema.conform(name, rows, run, staged.rank)
-
-
-def discard(root: Path, staged: Path) -> None:
-    """Remove what is staged and no longer needed."""
-    shutil.rmtree(root / staged.relative_to(root).parts[0], ignore_errors=True)
-
-
-def publish(root: Path, staged: Record, *, replace: bool) -> bool:
-    """Make what is staged a part of the store, under its own name.
-
-    Returns
-    -------
-    bool
-        False if there is one of that name and it may not be replaced.
-
-    Raises
-    ------
-    FileNotFoundError
-        It is not there any more: another process has published it.
-    """
-    # Under a name of its own first: what is replaced must never be found under this key.
-    mine = root / f".tmp-{uuid.uuid4().hex}"
-    here = staged.folder.relative_to(root).parts[0]
-    (root / here).rename(mine)
-    folder = mine / staged.folder.relative_to(root / here)
-    target = folder_of(root, staged.run, staged.rank)
-    try:
-        if not store.publish(folder, target, replace=replace):
-            mine.rename(root / here)
-            return False
-    finally:
-        shutil.rmtree(mine, ignore_errors=True)
-    return True
-
-
-def records(root: Path) -> Iterator[Record]:
-    """Every (run, rank) of a store; one whose folder is damaged is not there."""
-    for folder in store.folders(root):
-        yield from _read(folder)
-
-
-def record_at(root: Path, run: str, rank: int) -> Record | None:
-    """What a (run, rank) that has its own folder was made from; None if it is free or damaged."""
-    return next(_read(folder_of(root, run, rank)), None)
-
-
-def folder_of(root: Path, run: str, rank: int) -> Path:
+def folder_of(run: str, rank: int) -> str:
     """Where a (run, rank) is in a store, or is to be."""
-    return root / f"run={store.component(run)}" / f"rank={rank}"
+    return layout.folder_of(Path(), run, rank).as_posix()
 
 
-def sweep(root: Path) -> None:
-    """Remove what batches that were never taken up again have left."""
-    for leftover in root.glob(f"{_STAGED}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - leftover.stat().st_mtime > _STALE_S:
-                shutil.rmtree(leftover, ignore_errors=True)
+class Destination(ABC):
+    """A store that is written to, wherever it is; workers get it as what it is called."""
 
+    @abstractmethod
+    def prepare(self) -> None:
+        """Make it if it does not exist, and remove what nobody has taken up again.
 
-@contextlib.contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Alone among the batches that name things in a store, where its file system has locks."""
-    import fcntl
+        Raises
+        ------
+        StoreError
+            It cannot be written.
+        """
 
-    with (root / _LOCK).open("w") as file:
-        with contextlib.suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    @abstractmethod
+    def records(self) -> Iterator[Record]:
+        """Every (run, rank); one whose folder is damaged is not there."""
 
+    @abstractmethod
+    def packs(self) -> Sequence[str]:
+        """Names of folders that have many (run, rank)s."""
 
-def _records_in(path: Path) -> Iterator[Record]:
-    for file in sorted(path.glob("run=*/rank=*/traces.parquet")):
-        yield from _read(file.parent)
+    @abstractmethod
+    def staged(self, staged_key: str) -> str | None:
+        """The folder that is staged under a key, if there is one."""
 
+    @abstractmethod
+    def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
+        """A file to read.
 
-def _read(folder: Path) -> Iterator[Record]:
-    try:
-        with pq.ParquetFile(folder / "traces.parquet") as file:
-            names = [name for name in _COLUMNS if name in file.schema_arrow.names]
-            rows: list[dict[str, Any]] = file.read(names).to_pylist()
-            version = (file.metadata.metadata or {}).get(VERSION_KEY)
-    except (OSError, pa.ArrowException):
-        return
-    is_current = version == str(schema.SCHEMA_VERSION).encode()
-    is_whole = all((folder / f"{name}.parquet").is_file() for name in schema.TABLES)
-    for row in rows:
-        yield Record(
-            row["run"],
-            row["rank"],
-            row.get("source"),
-            row.get("content_hash") if is_current and is_whole else None,
-            row.get("convert_options"),
-            row.get("start_ns") or 0,
-            folder,
+        Raises
+        ------
+        OSError, StoreError
+            It cannot be read.
+        """
+
+    @abstractmethod
+    def has(self, path: str) -> bool:
+        """Whether there is a file or a folder."""
+
+    @abstractmethod
+    def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
+        """Let something be written, and put it under a key when it is complete.
+
+        Parameters
+        ----------
+        staged_key
+            As `key` makes it.
+        write
+            Writes one (run, rank) into the store whose path it is given.
+
+        Returns
+        -------
+        Record
+            What is there now; unless another process has published it already.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written.
+        """
+
+    @abstractmethod
+    def publish(self, staged: Record, *, replace: bool) -> bool:
+        """Make what is staged a part of the store, under its own name.
+
+        Returns
+        -------
+        bool
+            False if there is one of that name and it may not be replaced.
+
+        Raises
+        ------
+        FileNotFoundError
+            It is not there any more: another process has published it.
+        OSError, StoreError
+            It cannot be written.
+        """
+
+    @abstractmethod
+    def discard(self, staged: Record) -> None:
+        """Remove what is staged and no longer needed."""
+
+    @abstractmethod
+    def locked(self) -> AbstractContextManager[None]:
+        """Alone among the batches that name things here, where that is possible."""
+
+    def find(self, staged_key: str) -> Record | None:
+        """What is staged under a key, if anything is."""
+        folder = self.staged(staged_key)
+        return None if folder is None else next(self.read(folder), None)
+
+    def record_at(self, run: str, rank: int) -> Record | None:
+        """What a (run, rank) of its own folder was made from; None if it is free or damaged."""
+        return next(self.read(folder_of(run, rank)), None)
+
+    def events(self, record: Record) -> int | None:
+        """Number of its events; None where its folder has others, too."""
+        if record.is_packed:
+            return None
+        with self.open(f"{record.folder}/events.parquet") as file:
+            return int(pq.read_metadata(file).num_rows)
+
+    def copy(self, staged: Record, run: str, path: Path) -> None:
+        """Write what is staged elsewhere, as a later cycle of its run with a name of its own.
+
+        Parameters
+        ----------
+        staged
+            What to copy, row group by row group.
+        run
+            Its new name.
+        path
+            Another store.
+        """
+        events = self.events(staged) or 0
+        note = later_cycle(staged.source or "", staged.run, staged.rank, events)
+        tables = {name: self._renamed(staged, name, run) for name in schema.TABLES}
+        tables["quality"] = chain(
+            tables["quality"], [schema.conform("quality", note, run, staged.rank)]
         )
+        store.put(tables, path, run, staged.rank)
+
+    def _renamed(self, staged: Record, name: str, run: str) -> Iterator[pa.Table]:
+        texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
+        with (
+            self.open(f"{staged.folder}/{name}.parquet") as stream,
+            pq.ParquetFile(stream, read_dictionary=texts) as file,
+        ):
+            for number in range(file.num_row_groups):
+                rows = file.read_row_group(number, use_threads=False).drop_columns("run")
+                yield schema.conform(name, rows, run, staged.rank)
+
+    def read(self, folder: str) -> Iterator[Record]:
+        """What a folder has; nothing where it is damaged, or not there."""
+        try:
+            with (
+                self.open(f"{folder}/traces.parquet") as stream,
+                pq.ParquetFile(stream) as file,
+            ):
+                names = [name for name in _COLUMNS if name in file.schema_arrow.names]
+                rows: list[dict[str, Any]] = file.read(names, use_threads=False).to_pylist()
+                version = (file.metadata.metadata or {}).get(VERSION_KEY)
+        except (OSError, StoreError, pa.ArrowException):
+            return
+        is_current = version == str(schema.SCHEMA_VERSION).encode()
+        is_whole = all(self.has(f"{folder}/{name}.parquet") for name in schema.TABLES)
+        for row in rows:
+            yield Record(
+                row["run"],
+                row["rank"],
+                row.get("source"),
+                row.get("content_hash") if is_current and is_whole else None,
+                row.get("convert_options"),
+                row.get("start_ns") or 0,
+                folder,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Folder(Destination):
+    """A store on a file system that all workers see."""
+
+    root: Path
+
+    def prepare(self) -> None:
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            for leftover in self.root.glob(f"{STAGED}*"):
+                with contextlib.suppress(FileNotFoundError):
+                    if time.time() - leftover.stat().st_mtime > _STALE_S:
+                        shutil.rmtree(leftover, ignore_errors=True)
+            with self.locked():
+                pass
+        except OSError as error:
+            raise StoreError(
+                f"{error.filename or self.root}: cannot write the store: {error.strerror or error}"
+            ) from error
+
+    def records(self) -> Iterator[Record]:
+        for place in layout.places(self.root):
+            for record in self.read(place.folder.relative_to(self.root).as_posix()):
+                if place.visible == place.members or (record.run, record.rank) in place.visible:
+                    yield record
+
+    def packs(self) -> Sequence[str]:
+        return [pack.name for pack in layout.packs(self.root)]
+
+    def staged(self, staged_key: str) -> str | None:
+        found = (self.root / (STAGED + staged_key)).glob("run=*/rank=*/traces.parquet")
+        file = next(found, None)
+        return None if file is None else file.parent.relative_to(self.root).as_posix()
+
+    def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
+        return (self.root / file).open("rb")
+
+    def has(self, path: str) -> bool:
+        return (self.root / path).exists()
+
+    def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
+        draft = self._temporary()
+        try:
+            write(draft)
+            (made,) = draft.glob("run=*/rank=*")
+            name = STAGED + staged_key
+            (record,) = self.read(made.relative_to(self.root).as_posix())
+            with contextlib.suppress(OSError):  # another process was faster with the same
+                draft.rename(self.root / name)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        return replace(record, folder=f"{name}/{made.relative_to(draft).as_posix()}")
+
+    def publish(self, staged: Record, *, replace: bool) -> bool:
+        # Under a name of its own first: what is replaced must never be found under this key.
+        waits, mine = self.root / staged.staged_folder, self._temporary()
+        waits.rename(mine)
+        folder = mine / staged.folder.partition("/")[2]
+        target = self.root / folder_of(staged.run, staged.rank)
+        try:
+            if not store.publish(folder, target, replace=replace):
+                mine.rename(waits)
+                return False
+        finally:
+            shutil.rmtree(mine, ignore_errors=True)
+        return True
+
+    def discard(self, staged: Record) -> None:
+        shutil.rmtree(self.root / staged.staged_folder, ignore_errors=True)
+
+    def locked(self) -> AbstractContextManager[None]:
+        return layout.locked(self.root)
+
+    def _temporary(self) -> Path:
+        return self.root / f".tmp-{uuid.uuid4().hex}"

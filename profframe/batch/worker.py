@@ -9,18 +9,22 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from profframe.batch.pool import limit
+from profframe.batch.pool import LocalPool, cores, limit
 from profframe.batch.urls import fetched
-from profframe.errors import NotATraceError, ProfframeError, SourceError
+from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from profframe.batch.staging import Record
+    from profframe.batch.staging import Destination, Record
     from profframe.readers.bytes import Progress
+
+_IMPORTED_BY: Final = os.getpid()
+"""A process that was forked from it has another number."""
 
 Status = Literal["staged", "written", "unchanged", "skipped", "failed"]
 
@@ -36,7 +40,7 @@ class Task:
 
     source: str
     name: str
-    root: Path
+    store: Destination
     run: str | None
     rank: int | None
     rank_is_in_path: bool
@@ -75,9 +79,15 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
     Report
         Also of what failed: nothing is raised for a bad file.
     """
+    if os.getpid() != _IMPORTED_BY:
+        return _afresh(os.getpid(), task.threads).submit(convert_file, task).result()
     start = time.perf_counter()
     try:
-        report = _converted(task, progress)
+        report = (
+            _converted(task, progress)
+            or _converted(task, progress)
+            or Report("failed", error=f"{task.name}: other batches publish it over and over")
+        )
     except NotATraceError as error:
         report = Report("failed", error=str(error), is_not_a_trace=True)
     except ProfframeError as error:
@@ -89,27 +99,37 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
     return replace(report, seconds=time.perf_counter() - start)
 
 
-def _converted(task: Task, progress: Progress | None) -> Report:
+@cache
+def _afresh(_process: int, threads: int | None) -> LocalPool:
+    """A process for one that was forked, in which DuckDB, Arrow and polars lack their threads."""
+    return LocalPool(1, threads or cores())
+
+
+def _converted(task: Task, progress: Progress | None) -> Report | None:
+    """What has become of a file; None if another batch has published meanwhile what was staged."""
     is_guest = task.coordinator != here()
     if task.threads is not None and is_guest and "polars" not in sys.modules:
         limit(task.threads)
-    from profframe.batch import staging
+    from profframe.batch.staging import key, options
 
     with fetched(task.source) as path, _named(task, path):
         content = _hash(path)
-        told = staging.options(task.run, task.rank, task.compat)
-        key = staging.key(task.name, content, told)
-        staged = staging.find(task.root, key)
+        told = options(task.run, task.rank, task.compat)
+        staged_key = key(task.name, content, told)
+        staged = task.store.find(staged_key)
         if content in task.known:
             if staged is not None:  # a batch was killed before it could remove it
-                staging.discard(task.root, staged.folder)
+                task.store.discard(staged)
             return Report("unchanged", content=content)
         if staged is None:
             record = {"content_hash": content, "convert_options": told}
-            staged = staging.stage(
-                task.root, key, lambda draft: _write(task, path, record, draft, progress)
+            staged = task.store.stage(
+                staged_key, lambda draft: _write(task, path, record, draft, progress)
             )
-    return Report("staged", staged, content, events=staging.events(staged))
+        try:
+            return Report("staged", staged, content, events=task.store.events(staged))
+        except FileNotFoundError:
+            return None
 
 
 def here() -> tuple[str, int]:
@@ -160,13 +180,13 @@ def _named(task: Task, path: Path) -> Iterator[None]:
         raise type(error)(str(error).replace(str(path), task.source)) from error
 
 
-def rename(root: Path, staged: Record, run: str) -> Record:
+def rename(store: Destination, staged: Record, run: str) -> Record:
     """Copy what is staged under the name of another run, as a later cycle; a task for a worker.
 
     Parameters
     ----------
-    root
-        The store.
+    store
+        Where it is.
     staged
         What to copy.
     run
@@ -176,10 +196,24 @@ def rename(root: Path, staged: Record, run: str) -> Record:
     -------
     Record
         The copy, staged as well.
-    """
-    from profframe.batch import staging
 
-    key = staging.key(f"{staged.folder.relative_to(root)}", run, str(staged.rank))
-    return staging.find(root, key) or staging.stage(
-        root, key, lambda draft: staging.copy(staged, run, draft)
-    )
+    Raises
+    ------
+    FileNotFoundError
+        Another batch has published it meanwhile.
+    StoreError
+        It cannot be written.
+    """
+    if os.getpid() != _IMPORTED_BY:
+        return _afresh(os.getpid(), None).submit(rename, store, staged, run).result()
+    from profframe.batch.staging import key
+
+    copy_key = key(staged.folder, run, str(staged.rank))
+    try:
+        return store.find(copy_key) or store.stage(
+            copy_key, lambda draft: store.copy(staged, run, draft)
+        )
+    except StoreError:
+        if store.has(staged.folder):
+            raise
+        raise FileNotFoundError(staged.folder) from None

@@ -14,6 +14,7 @@ import polars as pl
 import pytest
 
 import profframe
+from profframe import cli
 from profframe.batch.coordinator import Progress
 from profframe.errors import NoTraceFoundError, ParameterError, StoreError
 from tests.batch.sources import assert_same, content, loaded, names, write
@@ -390,3 +391,35 @@ def test_progress_inside_the_only_file(tmp_path: Path) -> None:
 def test_any_number_of_threads_reads_the_same(threads: int, example: Path, tmp_path: Path) -> None:
     profframe.convert(example, tmp_path, ThreadPoolExecutor(1), threads=threads)
     assert_same(content(tmp_path), loaded([example]))
+
+
+def test_two_batches_at_once_with_files_of_one_name(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    sources = [
+        [write(tmp_path / f"{batch}" / f"{n}.json", n, f"{batch} {n}") for n in range(4)]
+        for batch in range(2)
+    ]
+
+    def batch(paths: list[Path]) -> pl.DataFrame:
+        with ThreadPoolExecutor(2) as executor:
+            return profframe.convert(paths, store, executor, run="r")
+
+    with ThreadPoolExecutor(2) as both:
+        found = pl.concat(both.map(batch, sources))
+
+    assert set(found["status"]) == {"written"}
+    runs = {f"r.{n}" if n else "r" for n in range(8)}
+    assert {run for run, _, _ in names(store)} == runs == set(found["run"])
+    assert {name for _, _, name in names(store)} == {f"{b} {n}" for b in range(2) for n in range(4)}
+
+
+def test_errors_of_paths_that_are_no_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a\udcff\n.json").write_text("bad")
+    (tmp_path / "b.json").write_text("bad")
+    assert cli.run(["convert", str(tmp_path / "*.json"), "-o", str(tmp_path / "store")]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert all(line.startswith("error: ") for line in lines[:2])
+    assert lines[2].endswith("0 runs, 0 ranks, 0 events: 2 files failed")

@@ -29,7 +29,8 @@ source, store, processes = sys.argv[1:]
 engine = None if int(processes) else ThreadPoolExecutor(2)
 print("ready", flush=True)
 files = profframe.convert(source, store, engine, workers=int(processes) or None)
-print("failed" if "failed" in files["status"] else "done", flush=True)
+failed = files["error"].drop_nulls().to_list()
+print(f"failed: {failed}" if failed else "done", flush=True)
 """
 KILLS: Final = 3
 MANY_KILLS: Final = 50

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import profframe
 from profframe.batch.pool import LocalPool
 from profframe.errors import SourceError
-from tests.batch.sources import write
+from tests.batch.sources import names, write
 
 SCRIPT = """
 import sys
@@ -65,3 +69,16 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     command = [sys.executable, "script.py", "*.json", "store"]
     done = subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("['written', 'written']\n", "")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_pool_of_processes_of_the_user(method: str, tmp_path: Path) -> None:
+    """Also one of forked processes, from one in which polars has threads already."""
+    assert pl.DataFrame({"a": range(9)}).lazy().select(pl.col("a").sum()).collect().item() == 36
+    paths = [write(tmp_path / folder / "a.json", name=folder) for folder in ("x", "y")]
+    context = multiprocessing.get_context(method)
+    with ProcessPoolExecutor(2, context) as executor:
+        files = profframe.convert(paths, tmp_path / "store", executor)
+    assert files["status"].to_list() == ["written", "written"]
+    assert names(tmp_path / "store") == [("a", 0, "x"), ("a.1", 0, "y")]
