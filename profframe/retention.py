@@ -306,17 +306,19 @@ def _pack(
 def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
     """Rows of a table, in parts of the size of a row group."""
     held: list[pa.Table] = []
+    rows = 0
     for place in chosen:
         for part in store.row_groups(place, table):
             if table == "events":
                 counted = pl.DataFrame(pa.table({n: part[n] for n in ("run", "rank")}))
                 counts = counted.group_by(pl.col("run").cast(pl.String), "rank").len()
                 events.update({(run, rank): number for run, rank, number in counts.rows()})
-            if sum(map(len, held)) + len(part) > ROW_GROUP and held:
+            if rows + len(part) > ROW_GROUP and held:
                 yield pa.concat_tables(held).unify_dictionaries()
-                held = []
+                held, rows = [], 0
             if len(part):
                 held.append(part)
+                rows += len(part)
     if held:
         yield pa.concat_tables(held).unify_dictionaries()
 
@@ -396,9 +398,10 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     total, done = sum(map(_size, there)), 0
     rows: list[tuple[str, str]] = []
     for place in there:
+        was = identity(place.folder)
         problems = [*_problems(place)]
-        if problems and not place.folder.exists():  # removed or packed meanwhile
-            continue
+        if problems and identity(place.folder) != was:  # written again, removed or packed meanwhile
+            problems = [*_problems(place)] if place.folder.exists() else []
         rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
         done += _size(place)
         if progress is not None:
