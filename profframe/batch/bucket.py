@@ -7,15 +7,31 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import IO, Any, Final
 
-from profframe.batch.staging import STAGED, Destination, Record, folder_of
-from profframe.batch.urls import file_system
+from profframe.batch.staging import STAGED, Destination, Folder, Record, folder_of
+from profframe.batch.urls import file_system, is_url, local_path
 from profframe.errors import ProfframeError, StoreError
+from profframe.naming import whole
 
 _LAST: Final = "traces.parquet"
 """What is written last: with it a folder is complete."""
+
+
+def destination(store: str | PathLike[str]) -> Destination:
+    """The store that a path or a URL names.
+
+    Examples
+    --------
+    >>> destination("file:///shared/store")
+    Folder(root=PosixPath('/shared/store'))
+    """
+    if not isinstance(store, str) or not is_url(store):
+        return Folder(whole(Path(store)))
+    local = local_path(store)
+    return Bucket(store) if local is None else Folder(whole(Path(local)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +44,10 @@ class Bucket(Destination):
     """
 
     url: str
+
+    @property
+    def address(self) -> str:
+        return self.url
 
     def prepare(self) -> None:
         with self._named():

@@ -13,15 +13,14 @@ from typing import Final
 import polars as pl
 
 from profframe import store as stores
+from profframe.batch.bucket import destination
 from profframe.batch.coordinator import Batch, Here, Outcome, Progress
 from profframe.batch.pattern import Pattern
 from profframe.batch.pool import LocalPool, cores, workers_of_this_machine
 from profframe.batch.sources import Item, Source, as_list, items
-from profframe.batch.staging import Destination, Folder
-from profframe.batch.urls import is_url, local_path
+from profframe.batch.staging import Folder
 from profframe.errors import ParameterError
 from profframe.loading import check_names
-from profframe.naming import whole
 from profframe.selection import check_compat
 from profframe.trace import Trace
 
@@ -119,7 +118,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
     if executor is not None and workers is not None:
         raise ParameterError("workers are of this machine; an executor has its own")
-    target, given = _destination(store), as_list(sources)
+    target, given = destination(store), as_list(sources)
     if len(given) == 1 and stores.is_store(Path(given[0])):
         if (run, rank, pattern, compat) != (None, None, None, None):
             raise ParameterError("a store has its names already: run, rank, pattern, compat")
@@ -132,17 +131,6 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         return _frame(
             Batch(target, found, engine, compat=compat, threads=threads, progress=progress).run()
         )
-
-
-def _destination(store: Source) -> Destination:
-    if not isinstance(store, str) or not is_url(store):
-        return Folder(whole(Path(store)))
-    local = local_path(store)
-    if local is not None:
-        return Folder(whole(Path(local)))
-    from profframe.batch.bucket import Bucket
-
-    return Bucket(store)
 
 
 @contextmanager

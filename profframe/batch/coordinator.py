@@ -186,7 +186,7 @@ class Batch:
         task = Task(
             item.source,
             item.key,
-            self._store,
+            self._store.address,
             item.run,
             item.rank,
             item.rank_is_in_path,

@@ -86,6 +86,11 @@ def folder_of(run: str, rank: int) -> str:
 class Destination(ABC):
     """A store that is written to, wherever it is; workers get it as what it is called."""
 
+    @property
+    @abstractmethod
+    def address(self) -> str:
+        """Its path or URL."""
+
     @abstractmethod
     def prepare(self) -> None:
         """Make it if it does not exist, and remove what nobody has taken up again.
@@ -246,6 +251,10 @@ class Folder(Destination):
     """A store on a file system that all workers see."""
 
     root: Path
+
+    @property
+    def address(self) -> str:
+        return str(self.root)
 
     def prepare(self) -> None:
         try:

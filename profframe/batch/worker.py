@@ -40,7 +40,7 @@ class Task:
 
     source: str
     name: str
-    store: Destination
+    store: str
     run: str | None
     rank: int | None
     rank_is_in_path: bool
@@ -110,24 +110,26 @@ def _converted(task: Task, progress: Progress | None) -> Report | None:
     is_guest = task.coordinator != here()
     if task.threads is not None and is_guest and "polars" not in sys.modules:
         limit(task.threads)
+    from profframe.batch.bucket import destination
     from profframe.batch.staging import key, options
 
+    store = destination(task.store)
     with fetched(task.source) as path, _named(task, path):
         content = _hash(path)
         told = options(task.run, task.rank, task.compat)
         staged_key = key(task.name, content, told)
-        staged = task.store.find(staged_key)
+        staged = store.find(staged_key)
         if content in task.known:
             if staged is not None:  # a batch was killed before it could remove it
-                task.store.discard(staged)
+                store.discard(staged)
             return Report("unchanged", content=content)
         if staged is None:
             record = {"content_hash": content, "convert_options": told}
-            staged = task.store.stage(
+            staged = store.stage(
                 staged_key, lambda draft: _write(task, path, record, draft, progress)
             )
         try:
-            return Report("staged", staged, content, events=task.store.events(staged))
+            return Report("staged", staged, content, events=store.events(staged))
         except FileNotFoundError:
             return None
 
