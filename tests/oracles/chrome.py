@@ -319,7 +319,7 @@ def _natural(value: int | None) -> int | None:
 
 def _listed(value: object) -> str | None:
     """A list of numbers without spaces; one that was cut short, or is empty, says nothing."""
-    text = text_of(value).replace(" ", "") if value is not None else ""
+    text = (text_of(value) or "").replace(" ", "")
     return text if re.fullmatch(r"\[[-0-9,]+\]", text) else None
 
 
