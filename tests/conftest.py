@@ -13,7 +13,7 @@ TRACES = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "trace
 hypothesis.settings.register_profile(
     "profframe",
     deadline=None,
-    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "30")),
+    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "20")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("profframe")
