@@ -62,6 +62,7 @@ ops AS (
     FROM (
         SELECT *, CASE WHEN (SELECT bool_or(line = -1) FROM calls) THEN [thread, -1] ELSE [thread] END AS lines
         FROM events
+        SEMI JOIN waits USING (run, rank)
         WHERE
             is_op(kind)
             AND start_ns IS NOT NULL
@@ -86,6 +87,7 @@ before_kernel AS (
         arg_max(work.name, {'ns': work.dur_ns, 'at': work.start_ns, 'id': -work.event_id}) AS name
     FROM (
         FROM device_work(events)
+        SEMI JOIN waits USING (run, rank)
         WHERE class <> 'communication' AND coalesce(getvariable('per'), 'rank') <> 'op'
     ) AS work
     ASOF JOIN calls ON work.run = calls.run AND work.rank = calls.rank AND work.start_ns < calls.start_ns
