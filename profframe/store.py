@@ -195,7 +195,7 @@ class Store:
                     with _named(place.file(table)):
                         pq.read_metadata(place.file(table))
                 except StoreError as error:
-                    if place.folder.exists():
+                    if place.folder.exists() and not _reads(place.file(table)):
                         raise
                     raise StoreError(
                         f"{place.file(table)}: removed or packed since the store was opened; "
@@ -370,8 +370,8 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries:
     try:
         for place in found.places:
             check_folder(root, place.folder)
-    except StoreError:  # also of what was removed or packed after it was listed
-        if tries and places(root) != listed:
+    except StoreError:  # also of what was removed, packed or written again after it was listed
+        if tries:
             return _scan(root, runs, ranks, tries - 1)
         raise
     return found
@@ -545,6 +545,15 @@ def check_folder(root: Path, folder: Path) -> None:
             f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
             "profframe that wrote it"
         )
+
+
+def _reads(file: Path) -> bool:
+    """Whether it can be read now: it may have been written again."""
+    try:
+        pq.read_metadata(file)
+    except (OSError, pa.ArrowException):
+        return False
+    return True
 
 
 @contextmanager
