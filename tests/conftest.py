@@ -7,6 +7,9 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+import profframe
+from tests import hostile
+
 ROOT = Path(__file__).parent.parent
 TRACES = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
 
@@ -37,6 +40,18 @@ def traces() -> Path:
     if not (TRACES / "index.csv").is_file():
         pytest.skip(f"no real traces: PROFFRAME_TRACES names no folder with index.csv ({TRACES})")
     return TRACES
+
+
+@pytest.fixture(scope="session")
+def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace whose names, files and labels are hostile; `tests/hostile.py` has them."""
+    return hostile.written(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="session")
+def hostile_trace(hostile_file: Path) -> profframe.Trace:
+    """The same, loaded, as a run of a hostile name."""
+    return profframe.load(hostile_file, run=hostile.RUN)
 
 
 def chrome_traces() -> list[Path]:
