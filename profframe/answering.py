@@ -1,8 +1,7 @@
 """Answers: one SELECT in a file of ``sql/``, with a header that says what comes out.
 
-The header is the contract: name, sentence, grain, tables needed, parameters, and every output
-column. It is parsed here and held against the result of each run. A user's own file works the same,
-with or without a header.
+The header is the contract (`profframe.headers`); it is held against the result of each run. A
+user's own file works the same, with or without a header.
 
 ``python -m profframe.answering > docs/answers.md`` writes the page of all answers.
 """
@@ -10,83 +9,47 @@ with or without a header.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 import duckdb
 
-from profframe import schema
-from profframe.errors import AnswerError, ParameterError, UnknownNameError
-
-TYPES: Final = ("VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN")
-"""Types that a column or parameter of an answer may have."""
-
-_FIRST_LINE: Final = re.compile(r"(?P<name>\w+): (?P<sentence>\S.*)")
-_PARAMETER: Final = re.compile(
-    rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(TYPES)})(\((?P<choices>\w+(\|\w+)*)\))?"
-    r" += (?P<default>\S+)  +(?P<doc>\S.*)"
+from profframe import advising, schema
+from profframe.errors import AnswerError, ParameterError, ProfframeError, UnknownNameError
+from profframe.headers import (
+    COMMENT,
+    CONVERT,
+    Answer,
+    AnswerColumn,
+    Parameter,
+    parse,
+    sql_directory,
 )
-_COLUMN: Final = re.compile(
-    rf"(?P<name>\w+) +(?P<type>{'|'.join(TYPES)})  +(?:(?P<unit>\S+)  +)?(?P<doc>\S+( \S+)*)"
-)
+
+__all__ = [
+    "Answer",
+    "AnswerColumn",
+    "Parameter",
+    "advice",
+    "catalogue",
+    "find",
+    "markdown",
+    "parse",
+    "prepare",
+    "query",
+    "run",
+    "sql_directory",
+]
+
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
     r"|does not have a column named"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerColumn:
-    """One output column, as the header declares it."""
-
-    name: str
-    type: str
-    unit: str | None
-    doc: str
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter: a DuckDB variable that the SQL reads, and the default that the SQL uses."""
-
-    name: str
-    type: str
-    default: object
-    doc: str
-    choices: tuple[str, ...] = ()
-    """The texts that it may be; any, where there are none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """One question that can be asked. A user's file without a header has only a name and SQL."""
-
-    name: str
-    sql: str
-    sentence: str = ""
-    grain: str = ""
-    notes: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    parameters: tuple[Parameter, ...] = ()
-    columns: tuple[AnswerColumn, ...] = ()
-
-
-def sql_directory() -> Path:
-    """Folder of the answers: inside the package in a wheel, beside it in a checkout.
-
-    Examples
-    --------
-    >>> (sql_directory() / "self_times.sql").is_file()
-    True
-    """
-    package = Path(__file__).parent
-    installed = package / "sql"
-    return installed if installed.is_dir() else package.parent / "sql"
 
 
 def catalogue() -> tuple[Answer, ...]:
@@ -100,13 +63,14 @@ def catalogue() -> tuple[Answer, ...]:
     return tuple(_read(_files()[name]) for name in sorted(_files()))
 
 
-def find(name_or_path: str | Path) -> Answer:
+def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     """Look up an answer by its name, or read one from a file of the user's.
 
     Parameters
     ----------
     name_or_path
-        Name of an answer of the catalogue, or a path that ends in ``.sql``.
+        Name of an answer of the catalogue, or a path that ends in ``.sql``; one that has been
+        found is given back.
 
     Returns
     -------
@@ -125,12 +89,43 @@ def find(name_or_path: str | Path) -> Answer:
     >>> find("self_times").needs
     ('events',)
     """
-    if isinstance(name_or_path, Path) or name_or_path.endswith(".sql"):
+    if isinstance(name_or_path, Answer):
+        return name_or_path
+    if not isinstance(name_or_path, str) or name_or_path.endswith(".sql"):
         return _read(Path(name_or_path))
     files = _files()
     if name_or_path not in files:
         raise UnknownNameError.among("answer", name_or_path, files)
     return _read(files[name_or_path])
+
+
+def advice(rules: advising.Paths = ()) -> Answer:
+    """The answer ``advice`` with rules of one's own beside those that come with profframe.
+
+    Parameters
+    ----------
+    rules
+        Files that end in ``.sql``, and folders of such; `profframe.advising` has their form.
+
+    Returns
+    -------
+    Answer
+        One SELECT with all rules in it, and all of their parameters.
+
+    Raises
+    ------
+    AnswerError
+        A file or folder cannot be read, holds no rule, or its header cannot be understood.
+
+    Examples
+    --------
+    >>> advice() == find("advice")
+    True
+    """
+    path = _files()[advising.ANSWER]
+    return advising.assembled(
+        parse(path.read_text(encoding="utf-8"), path.stem), advising.rules(rules)
+    )
 
 
 def prepare(
@@ -213,7 +208,11 @@ def run(
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
     prepare(connection, answer, parameters)
-    relation = query(connection, answer.sql, where=f"answer {answer.name!r}")
+    try:
+        relation = query(connection, answer.sql, where=f"answer {answer.name!r}")
+    except ProfframeError:
+        _blame(connection, answer)
+        raise
     _check_columns(answer, relation)
     return relation
 
@@ -257,63 +256,6 @@ def query(
         return connection.sql(sql).materialize()
 
 
-def parse(sql: str, name: str) -> Answer:
-    """Read the header of an answer.
-
-    Parameters
-    ----------
-    sql
-        Text of the file.
-    name
-        Name of the file without ``.sql``. There is a header if the first line starts with it.
-
-    Returns
-    -------
-    Answer
-        The SQL and what its header declares.
-
-    Raises
-    ------
-    AnswerError
-        A line of the header has not the form that its place asks for.
-
-    Examples
-    --------
-    >>> parse("SELECT 1", "one").columns
-    ()
-    """
-    lines = _comment_lines(sql)
-    first = _FIRST_LINE.fullmatch(lines[0]) if lines else None
-    if first is None or first["name"] != name:
-        return Answer(name, sql)
-    needs_at = next((i for i, line in enumerate(lines) if line.startswith("needs:")), None)
-    if needs_at is None:
-        raise AnswerError(f"{name}.sql: the header has no line '-- needs: TABLE, ...'")
-    if needs_at < 2 or not lines[1].startswith("One row per "):
-        raise AnswerError(f"{name}.sql, line 2: the header needs the grain, '-- One row per ...'")
-    declared = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
-    parameters = tuple(
-        _parameter(name, number, line) for number, line in declared if line.startswith("parameter ")
-    )
-    columns = tuple(
-        _column(name, number, line)
-        for number, line in declared
-        if not line.startswith("parameter ")
-    )
-    if not columns:
-        raise AnswerError(f"{name}.sql: the header declares no output column")
-    return Answer(
-        name=name,
-        sql=sql,
-        sentence=first["sentence"],
-        grain=lines[1],
-        notes=tuple(lines[2:needs_at]),
-        needs=tuple(re.findall(r"\w+", lines[needs_at].removeprefix("needs:"))),
-        parameters=parameters,
-        columns=columns,
-    )
-
-
 def markdown() -> str:
     """The page ``docs/answers.md``.
 
@@ -345,16 +287,15 @@ def markdown() -> str:
 
 
 _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
-_COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
 
 
 def _shared(sql: str) -> list[str]:
     """The macros that the SQL uses, and those that these use, in the order of their files."""
     paths = sorted(sql_directory().glob("_*.sql"))
     text = "".join(path.read_text(encoding="utf-8") for path in paths)
-    macros = {match[1]: match[0] for match in _MACRO.finditer(_COMMENT.sub("", text))}
+    macros = {match[1]: match[0] for match in _MACRO.finditer(COMMENT.sub("", text))}
     used: set[str] = set()
-    reached = [_COMMENT.sub("", sql)]
+    reached = [COMMENT.sub("", sql)]
     while reached:
         words = {word for one in reached for word in re.findall(r"\w+", one)}
         found = words & macros.keys() - used
@@ -368,49 +309,14 @@ def _files() -> dict[str, Path]:
 
 
 def _read(path: Path) -> Answer:
+    if path == _files()[advising.ANSWER]:
+        return advice()
     try:
         return parse(path.read_text(encoding="utf-8"), path.stem)
     except OSError as error:
         raise AnswerError(f"{path}: cannot read the answer: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise AnswerError(f"{path}: the answer is not UTF-8 text") from error
-
-
-def _comment_lines(sql: str) -> list[str]:
-    """Lines of the comment that the SQL starts with, without their dashes."""
-    lines = []
-    for line in sql.splitlines():
-        if not line.startswith("--"):
-            break
-        lines.append(line.removeprefix("--").strip())
-    return lines
-
-
-def _parameter(file: str, number: int, line: str) -> Parameter:
-    match = _PARAMETER.fullmatch(line)
-    if match is None:
-        raise AnswerError(
-            f"{file}.sql, line {number}: expected '-- parameter NAME TYPE = DEFAULT  meaning' "
-            f"(TYPE one of {', '.join(TYPES)}), found {line!r}"
-        )
-    try:
-        default = _CONVERT[match["type"]](match["default"].strip("'"))
-    except ValueError:
-        raise AnswerError(
-            f"{file}.sql, line {number}: the default {match['default']} is no {match['type']}"
-        ) from None
-    choices = tuple(match["choices"].split("|")) if match["choices"] else ()
-    return Parameter(match["name"], match["type"], default, match["doc"], choices)
-
-
-def _column(file: str, number: int, line: str) -> AnswerColumn:
-    match = _COLUMN.fullmatch(line)
-    if match is None:
-        raise AnswerError(
-            f"{file}.sql, line {number}: expected '-- COLUMN  TYPE  [unit]  meaning', two spaces "
-            f"between them (TYPE one of {', '.join(TYPES)}), found {line!r}"
-        )
-    return AnswerColumn(match["name"], match["type"], match["unit"], match["doc"])
 
 
 def _checked(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object]:
@@ -430,7 +336,7 @@ def _checked(answer: Answer, parameters: Mapping[str, object]) -> dict[str, obje
 
 def _converted(answer: Answer, parameter: Parameter, value: object) -> object:
     try:
-        converted = _CONVERT[parameter.type](value)
+        converted = CONVERT[parameter.type](value)
     except (TypeError, ValueError):
         raise ParameterError(
             f"answer {answer.name!r}: parameter {parameter.name!r} is {parameter.type}, "
@@ -442,46 +348,16 @@ def _converted(answer: Answer, parameter: Parameter, value: object) -> object:
     return converted
 
 
-def _boolean(value: object) -> bool:
-    word = str(value).lower()
-    if word not in ("true", "false"):
-        raise ValueError(value)
-    return word == "true"
-
-
-def _integer(bits: int) -> Callable[[object], int]:
-    def convert(value: object) -> int:
-        if isinstance(value, (bool, float)):
-            raise TypeError(value)
-        number = int(str(value))
-        if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-            raise ValueError(value)
-        return number
-
-    return convert
-
-
-def _double(value: object) -> float:
-    if isinstance(value, bool):
-        raise TypeError(value)
-    return float(str(value))
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value
-
-
-_CONVERT: Final[Mapping[str, Callable[[object], object]]] = MappingProxyType(
-    {
-        "VARCHAR": _text,
-        "INTEGER": _integer(32),
-        "BIGINT": _integer(64),
-        "DOUBLE": _double,
-        "BOOLEAN": _boolean,
-    }
-)
+def _blame(connection: duckdb.DuckDBPyConnection, answer: Answer) -> None:
+    """Raise the error of the part that fails by itself, too."""
+    for name, part in answer.parts:
+        try:
+            query(connection, part.sql, where=name)
+        except ProfframeError as error:
+            message = str(error)
+            raise type(error)(
+                message if message.startswith(name) else f"{name}: {message}"
+            ) from error
 
 
 def _check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:

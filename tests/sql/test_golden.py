@@ -1,127 +1,32 @@
-"""Golden cases of every answer: events in, rows out, typed by hand.
-
-A case is a Markdown file ``cases/<answer>/<case>.md``: a title, a table per input table, optionally
-``parameters``, and the expected ``rows``. An empty cell is NULL, a cell in double quotes is JSON
-text, and ``2/3`` is the double nearest to it. Columns that are not written are NULL in the input
-(``run`` is r, ``rank`` and ``thread`` 0, ``event_id`` the row's number) and not compared in the
-result. Without a table ``traces`` there is one per (run, rank) of the events.
-"""
+"""Golden cases of every answer, ``cases/<answer>/<case>.md``, in the form of `tests.cases`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 
-import duckdb
-import pyarrow as pa
 import pytest
 
-from profframe import schema
-from profframe.answering import Answer, catalogue, find, run
+from profframe.answering import catalogue, find
+from tests.cases import Case, read_case, result
 
 ACROSS_RANKS = frozenset({"clock_skew", "collective_traffic", "stragglers"})
 """Answers with a row per rank that depends on the other ranks of its run."""
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))
-Rows = list[dict[str, object]]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One golden case."""
-
-    answer: Answer
-    tables: Mapping[str, Rows]
-    parameters: Mapping[str, object]
-    columns: tuple[str, ...]
-    rows: list[tuple[object, ...]]
-
-
-def read_case(path: Path) -> Case:
-    answer = find(path.parent.name)
-    sections = {}
-    for section in path.read_text(encoding="utf-8").split("\n## ")[1:]:
-        name, _, body = section.partition("\n")
-        sections[name] = [
-            [cell.strip() for cell in line.strip("|").split("|")]
-            for line in body.splitlines()
-            if line.startswith("|") and not line.startswith("|--")
-        ]
-    header, *expected = sections.pop("rows")
-    parameters = dict(sections.pop("parameters", [[]])[1:])
-    types = {column.name: column.type for column in answer.columns}
-    tables = {name: input_rows(name, cells) for name, cells in sections.items()}
-    if "traces" not in tables:
-        keys = {(row["run"], row["rank"]) for row in tables.get("events", [])}
-        tables["traces"] = [{"run": run, "rank": rank} for run, rank in sorted(keys)]
-    return Case(
-        answer,
-        tables,
-        parameters,
-        tuple(header),
-        [
-            tuple(value(cell, types[name]) for name, cell in zip(header, row, strict=True))
-            for row in expected
-        ],
-    )
-
-
-def input_rows(table: str, cells: list[list[str]]) -> Rows:
-    header, *rows = cells
-    types = {column.name: schema.type_word(column.type) for column in schema.TABLES[table]}
-    defaults = {"run": "r", "rank": 0, "thread": 0}
-    return [
-        {k: v for k, v in defaults.items() if k in types}
-        | ({"event_id": number} if "event_id" in types else {})
-        | {name: value(cell, types[name]) for name, cell in zip(header, row, strict=True)}
-        for number, row in enumerate(rows)
-    ]
-
-
-def value(cell: str, type_word: str) -> object:
-    if not cell:
-        return None
-    if type_word == "VARCHAR":
-        return json.loads(cell) if cell.startswith('"') else cell
-    if type_word == "BOOLEAN":
-        return {"true": True, "false": False}[cell]
-    return float(Fraction(cell)) if type_word == "DOUBLE" else int(cell)
-
-
-def connect(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    for name, table in schema.TABLES.items():
-        nullable = pa.schema([pa.field(c.name, c.type) for c in table])
-        connection.register(name, pa.Table.from_pylist(tables.get(name, []), schema=nullable))
-    return connection
-
-
-def result(case: Case, tables: Mapping[str, Rows]) -> list[tuple[object, ...]]:
-    with connect(tables) as connection:
-        relation = run(connection, case.answer, case.parameters)
-        return [
-            tuple(row[name] for name in case.columns)
-            for row in (
-                dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()
-            )
-        ]
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 class TestGolden:
     def test_rows(self, path: Path) -> None:
-        case = read_case(path)
+        case = read_case(path, find(path.parent.name))
         assert result(case, case.tables) == case.rows
 
     def test_row_order_of_the_input_does_not_matter(self, path: Path) -> None:
-        case = read_case(path)
+        case = read_case(path, find(path.parent.name))
         backwards = {name: rows[::-1] for name, rows in case.tables.items()}
         assert result(case, backwards) == case.rows
 
     def test_other_traces_beside_it_change_nothing(self, path: Path) -> None:
-        case = read_case(path)
+        case = read_case(path, find(path.parent.name))
         of_its_own = ("run",) if case.answer.name in ACROSS_RANKS else ("run", "rank")
         keys = [c.name for c in case.answer.columns[:2] if c.name in of_its_own]
         beside = {

@@ -1,0 +1,39 @@
+-- advice: what makes the program slow or waste memory, found by rules, with the events that show it.
+-- One row per finding, the most severe first, then by the estimated gain, the largest first, run, rank, rule and evidence.
+-- Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's steps, or of
+-- the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the same time, so
+-- they do not add up. `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
+-- needs: events
+-- run               VARCHAR        run that the trace belongs to
+-- rank              INTEGER        rank within the run
+-- rule              VARCHAR        name of the rule: a file of sql/rules, or yours
+-- severity          VARCHAR        high, medium or low
+-- finding           VARCHAR        what was found, with numbers
+-- evidence_events   BIGINT[]       event_id of the events that show it, the strongest first, at most 100
+-- events            BIGINT         number of all events that show it
+-- estimated_gain_ns BIGINT    ns   time that could be gained over the times that were looked at; NULL where none can be argued
+-- gain_basis        VARCHAR        how that was reached, or why there is none
+-- where             VARCHAR        the op, module, stream, device or process group; NULL where it is the whole rank
+-- suggestion        VARCHAR        what to do
+-- link              VARCHAR        where that is described
+SELECT
+    run,
+    rank,
+    rule,
+    severity,
+    finding,
+    evidence_events[:100] AS evidence_events,
+    events,
+    estimated_gain_ns,
+    gain_basis,
+    "where",
+    suggestion,
+    link
+FROM findings
+WHERE len(evidence_events) > 0
+ORDER BY CASE severity
+    WHEN 'high' THEN 1
+    WHEN 'medium' THEN 2
+    WHEN 'low' THEN 3
+    ELSE error('rule ' || rule || ': severity needs to be high, medium or low, found ' || coalesce(severity, 'NULL'))
+END, estimated_gain_ns DESC NULLS LAST, run, rank, rule, evidence_events, finding

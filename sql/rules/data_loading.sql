@@ -1,0 +1,41 @@
+-- data_loading: steps wait for the data loader.
+-- One row per (run, rank).
+-- Counts the calls of `__next__` of a DataLoader: where the rank used devices, only the part in which none of them was busy, so
+-- loading that is hidden under work counts for nothing. Below a twentieth of the time nothing is said: this is the limit of the
+-- TensorBoard plugin, too.
+-- suggestion: Load in the background, DataLoader(num_workers=4, pin_memory=True, persistent_workers=True), and move slow
+-- transforms out of the loop.
+-- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
+-- needs: events
+-- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
+WITH loading AS (
+    SELECT
+        events.run, events.rank, events.event_id, events.name,
+        idle_ns IS NOT NULL AS has_device,
+        coalesce(idle_ns, dur_ns) AS waited_ns,
+        windows.steps, windows.window_ns
+    FROM events
+    JOIN shared_windows AS windows ON events.run = windows.run AND events.rank = windows.rank
+    WHERE
+        preorder IS NOT NULL
+        AND starts_with(name, 'enumerate(DataLoader)#')
+        AND (windows.steps = 0 OR events.step IS NOT NULL)
+        AND coalesce(idle_ns, dur_ns) > 0
+)
+SELECT
+    run,
+    rank,
+    severity_of(sum(waited_ns), window_ns) AS severity,
+    'Data loading takes ' || part_text(sum(waited_ns), window_ns, steps)
+    || CASE WHEN bool_or(has_device) THEN ' in which no device is busy' ELSE '' END AS finding,
+    list(event_id ORDER BY waited_ns DESC, event_id)[:100] AS evidence_events,
+    count(*) AS events,
+    sum(waited_ns) AS estimated_gain_ns,
+    CASE
+        WHEN bool_or(has_device) THEN 'time in the data loader in which no device is busy'
+        ELSE 'time in the data loader'
+    END AS gain_basis,
+    shown(arg_max(name, {'ns': waited_ns, 'id': -event_id})) AS "where"
+FROM loading
+GROUP BY run, rank, steps, window_ns
+HAVING sum(waited_ns) >= coalesce(getvariable('data_loading_share'), 0.05) * window_ns

@@ -1,0 +1,106 @@
+"""Cases that are read from Markdown: events in, rows out, typed by hand.
+
+A case is a title, a table per input table, optionally ``parameters``, and the expected ``rows``. An
+empty cell is NULL, a cell in double quotes is JSON text, ``2/3`` is the double nearest to it, and
+``[3, 1]`` a list. Columns that are not written are NULL in the input (``run`` is r, ``rank`` and
+``thread`` 0, ``event_id`` the row's number) and not compared in the result. Without a table
+``traces`` there is one per (run, rank) of the events. Without ``rows``, none are expected.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from profframe import schema
+from profframe.answering import Answer, run
+
+Rows = list[dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One golden case."""
+
+    answer: Answer
+    tables: Mapping[str, Rows]
+    parameters: Mapping[str, object]
+    columns: tuple[str, ...]
+    rows: list[tuple[object, ...]]
+
+
+def read_case(path: Path, answer: Answer) -> Case:
+    sections = {}
+    for section in path.read_text(encoding="utf-8").split("\n## ")[1:]:
+        name, _, body = section.partition("\n")
+        sections[name] = [
+            [cell.strip() for cell in line.strip("|").split("|")]
+            for line in body.splitlines()
+            if line.startswith("|") and not line.startswith("|--")
+        ]
+    header, *expected = sections.pop("rows", [[]])
+    parameters = dict(sections.pop("parameters", [[]])[1:])
+    types = {column.name: column.type for column in answer.columns}
+    tables = {name: input_rows(name, cells) for name, cells in sections.items()}
+    if "traces" not in tables:
+        keys = {(row["run"], row["rank"]) for row in tables.get("events", [])}
+        tables["traces"] = [{"run": run, "rank": rank} for run, rank in sorted(keys)]
+    return Case(
+        answer,
+        tables,
+        parameters,
+        tuple(header),
+        [
+            tuple(value(cell, types[name]) for name, cell in zip(header, row, strict=True))
+            for row in expected
+        ],
+    )
+
+
+def input_rows(table: str, cells: list[list[str]]) -> Rows:
+    header, *rows = cells
+    types = {column.name: schema.type_word(column.type) for column in schema.TABLES[table]}
+    defaults = {"run": "r", "rank": 0, "thread": 0}
+    return [
+        {k: v for k, v in defaults.items() if k in types}
+        | ({"event_id": number} if "event_id" in types else {})
+        | {name: value(cell, types[name]) for name, cell in zip(header, row, strict=True)}
+        for number, row in enumerate(rows)
+    ]
+
+
+def value(cell: str, type_word: str) -> object:
+    if not cell:
+        return None
+    if type_word == "VARCHAR":
+        return json.loads(cell) if cell.startswith('"') else cell
+    if type_word == "BIGINT[]":
+        return json.loads(cell)
+    if type_word == "BOOLEAN":
+        return {"true": True, "false": False}[cell]
+    return float(Fraction(cell)) if type_word == "DOUBLE" else int(cell)
+
+
+def connect(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect()
+    for name, table in schema.TABLES.items():
+        nullable = pa.schema([pa.field(c.name, c.type) for c in table])
+        connection.register(name, pa.Table.from_pylist(tables.get(name, []), schema=nullable))
+    return connection
+
+
+def result(case: Case, tables: Mapping[str, Rows]) -> list[tuple[object, ...]]:
+    with connect(tables) as connection:
+        relation = run(connection, case.answer, case.parameters)
+        return [
+            tuple(row[name] for name in case.columns)
+            for row in (
+                dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()
+            )
+        ]
