@@ -274,9 +274,9 @@ class Questions(ABC):
         """
         return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
 
-    def queue_depth(self) -> pl.DataFrame:
-        """How much work was waiting for each stream, at each change."""
-        return self.answer("queue_depth")
+    def queue_depth(self, points: int = 0) -> pl.DataFrame:
+        """How much work was waiting for each stream; at most ``points`` rows a stream (0: all)."""
+        return self.answer("queue_depth", points=points)
 
     def queue_summary(self, full_depth: int = 1024) -> pl.DataFrame:
         """How full the queue of each stream was, every depth weighted by its time.
@@ -318,6 +318,10 @@ class Questions(ABC):
     def memory_peak(self) -> pl.DataFrame:
         """When the most memory was allocated on each device, by which op, and what stayed."""
         return self.answer("memory_peak")
+
+    def memory_owners(self) -> pl.DataFrame:
+        """Who had asked for what was allocated when the most was, on each device."""
+        return self.answer("memory_owners")
 
     def memory_timeline(self, points: int = 1000) -> pl.DataFrame:
         """Allocated and reserved memory over time, at most ``points`` rows a device (0: all)."""

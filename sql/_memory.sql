@@ -25,6 +25,28 @@ SELECT *, total_allocated_bytes AS allocated_bytes FROM query_table(memory) WHER
 UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
+-- peak_records: the record after which the most was allocated on each device, of memory_records; the earliest on a tie.
+CREATE OR REPLACE TEMP MACRO peak_records(records) AS TABLE
+SELECT records.*, devices.has_addresses, devices.has_totals
+FROM query_table(records) AS records
+JOIN memory_peaks(records) AS devices
+    ON records.run = devices.run
+    AND records.rank = devices.rank
+    AND records.device_type IS NOT DISTINCT FROM devices.device_type
+    AND records.device IS NOT DISTINCT FROM devices.device
+    AND records.allocated_bytes IS NOT DISTINCT FROM devices.peak_bytes
+    AND (records.total_allocated_bytes IS NOT NULL OR NOT devices.has_totals)
+QUALIFY row_number() OVER (
+    PARTITION BY records.run, records.rank, records.device_type, records.device
+    ORDER BY
+        time_ns NULLS LAST,
+        op_id NULLS LAST,
+        address NULLS LAST,
+        bytes NULLS LAST,
+        total_reserved_bytes NULLS LAST,
+        thread
+) = 1;
+
 -- unfreed_blocks: the last allocation of each address that no free follows. An earlier one of that address has been freed,
 -- whether or not there is a record of it. Within one instant frees come first where the address was allocated before, else last.
 CREATE OR REPLACE TEMP MACRO unfreed_blocks(memory) AS TABLE

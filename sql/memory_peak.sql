@@ -26,29 +26,8 @@ unfreed AS (
     FROM unfreed_blocks(memory)
     GROUP BY ALL
 ),
-devices AS (
-    FROM memory_peaks('records')
-),
 peaks AS (
-    SELECT records.*, devices.has_addresses
-    FROM records
-    JOIN devices
-        ON records.run = devices.run
-        AND records.rank = devices.rank
-        AND records.device_type IS NOT DISTINCT FROM devices.device_type
-        AND records.device IS NOT DISTINCT FROM devices.device
-        AND records.allocated_bytes IS NOT DISTINCT FROM devices.peak_bytes
-        AND (records.total_allocated_bytes IS NOT NULL OR NOT devices.has_totals)
-    QUALIFY row_number() OVER (
-        PARTITION BY records.run, records.rank, records.device_type, records.device
-        ORDER BY
-            time_ns NULLS LAST,
-            op_id NULLS LAST,
-            address NULLS LAST,
-            bytes NULLS LAST,
-            total_reserved_bytes NULLS LAST,
-            thread
-    ) = 1
+    FROM peak_records('records')
 )
 SELECT
     peaks.run,
