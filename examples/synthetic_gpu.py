@@ -56,7 +56,7 @@ class Machine:
         self.now += round(1000 * microseconds * self._random.uniform(0.85, 1.2))
 
     @contextmanager
-    def slice(self, name: str, category: str = "cpu_op", **args: Any) -> Iterator[None]:
+    def slice(self, name: str, category: str, **args: Any) -> Iterator[None]:
         """A slice of the host around what is done inside it."""
         number = self._count()
         event = self._event(category, name, self.now, 0)
@@ -75,7 +75,7 @@ class Machine:
             "Input Dims": [list(shape) for shape, _ in tensors],
             "Input type": [dtype for _, dtype in tensors],
         }
-        return self.slice(name, **said, **args)
+        return self.slice(name, "cpu_op", **said, **args)
 
     def launch(self, kernel: str, *, flops: float = 0, moved: float = 0) -> None:
         """Launch a kernel that does some work."""
@@ -385,10 +385,10 @@ class Training:
                 on.release(self.kept.pop(0))
         self.undone.clear()
         on.release(half)
-        rows = ((TOKENS, WIDTH), HALF)
+        tensor: Tensor = ((TOKENS, WIDTH), HALF)
         with (
             _node(on, "EmbeddingBackward0", 0),
-            on.op("aten::embedding_dense_backward", rows),
+            on.op("aten::embedding_dense_backward", tensor),
         ):
             gradients.append(on.allocate((VOCABULARY, WIDTH)))
             on.launch("void at::native::compute_grad_weight", moved=1.2e8)
@@ -433,7 +433,7 @@ class Training:
 def _node(on: Machine, name: str, sequence: int) -> Any:
     """A node of the backward pass."""
     said = {"Sequence number": sequence, "Fwd thread id": 1} if sequence else {}
-    return on.slice(f"autograd::engine::evaluate_function: {name}", **said)
+    return on.slice(f"autograd::engine::evaluate_function: {name}", "cpu_op", **said)
 
 
 def _elementwise(functor: str) -> str:
