@@ -315,6 +315,19 @@ class Questions(ABC):
         """
         return self.answer("runs", per_step=per_step)
 
+    def flame(self, top: int = 5000, min_share: float = 0.0) -> pl.DataFrame:
+        """The call tree of the host, merged by path, for a flame graph: host and device time.
+
+        Parameters
+        ----------
+        top
+            Keep the widest so many nodes of each rank; what else is inside a node is one row
+            ``others``; 0: all.
+        min_share
+            Do not keep nodes of a smaller share of both host and device time.
+        """
+        return self.answer("flame", top=top, min_share=min_share)
+
     def memory_peak(self) -> pl.DataFrame:
         """When the most memory was allocated on each device, by which op, and what stayed."""
         return self.answer("memory_peak")

@@ -1,0 +1,155 @@
+"""A flame graph: the rows of the answer `flame`, drawn on a canvas by a script of its own.
+
+The script (``flame.js``) and its style (``flame.css``) need nothing else and ask for nothing. In a
+page that has several graphs both stand once, and ``flameGraph(element, columns, options)`` is
+called for each: ``columns`` has an array for each of `COLUMNS`, `options()` gives the options.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from profframe.errors import ExportError
+from profframe.schema import KINDS
+from profframe.show.plots import palette
+
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS: Final = (
+    "run", "rank", "node_id", "parent_id", "name", "kind", "direction", "calls", "self_ns",
+    "self_device_ns",
+)  # fmt: skip
+"""What is drawn of the answer's columns; all else follows from them."""
+_HERE: Final = Path(__file__).parent
+_LONGEST: Final = 500
+"""Characters of a name that the script is given: it shows 300."""
+_GREY: Final = palette.CLASSES["others"]
+_COLOURS: Final[Mapping[str, palette.Colour]] = {
+    **{kind: palette.CLASSES.get(kind, _GREY) for kind in KINDS},
+    "others": _GREY,
+    "outside": palette.CLASSES["kernel"],
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlameGraph:
+    """A flame graph that a notebook shows, with zoom, search, and a switch for the time of devices.
+
+    Attributes
+    ----------
+    data : polars.DataFrame
+        Rows of the answer `flame`.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> graph = FlameGraph(load("examples/cpu_training.json.gz").flame())
+    >>> "<canvas" in graph.to_html(), graph.to_html().startswith("<!doctype html>")
+    (False, True)
+    """
+
+    data: pl.DataFrame
+
+    def to_html(self) -> str:
+        """The graph as a page of its own, which asks for no other file."""
+        return (
+            '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f"<title>{html.escape(self._title())}</title>\n"
+            "<style>:root { color-scheme: light dark; } body { margin: 0; }</style>\n"
+            f"</head>\n<body>\n{self._repr_html_()}</body>\n</html>\n"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page into a file.
+
+        Parameters
+        ----------
+        path
+            The file; one that is there is replaced.
+
+        Raises
+        ------
+        ExportError
+            It cannot be written.
+        """
+        try:
+            Path(path).write_text(self.to_html(), encoding="utf-8")
+        except OSError as error:
+            raise ExportError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+    def _repr_html_(self) -> str:
+        name = f"flame-{uuid.uuid4().hex}"
+        call = f'flameGraph(document.getElementById("{name}"), columns, {_json(options())});'
+        return (
+            f'<div class="flame-alone" id="{name}"></div>\n<style>\n{style()}</style>\n'
+            f"<script>\n(() => {{\n{script()}\n{_columns(self.data)}\n{call}\n}})();\n</script>\n"
+        )
+
+    def __repr__(self) -> str:
+        return f"{self._title()}: {self.data.height} nodes; shown by a notebook, or .save(path)"
+
+    def _title(self) -> str:
+        runs = ", ".join(self.data["run"].unique(maintain_order=True).head(3).to_list())
+        return f"Flame graph of {runs}" if runs else "Flame graph of nothing"
+
+
+def options() -> dict[str, Any]:
+    """Options for ``flameGraph``: the colour of each kind on light and on dark ground.
+
+    Examples
+    --------
+    >>> len(options()["colours"]["python"])
+    2
+    """
+    return {"colours": {kind: [of.light, of.dark] for kind, of in _COLOURS.items()}}
+
+
+@cache
+def script() -> str:
+    """The script, which defines ``flameGraph``."""
+    return (_HERE / "flame.js").read_text(encoding="utf-8")
+
+
+@cache
+def style() -> str:
+    """The style."""
+    return (_HERE / "flame.css").read_text(encoding="utf-8")
+
+
+def _columns(frame: pl.DataFrame) -> str:
+    """JavaScript that makes the columns; each text is there once."""
+    import polars as pl
+
+    drawn = frame.select(COLUMNS).with_columns(pl.col(pl.String).str.slice(0, _LONGEST))
+    is_text = {column.name: column.dtype == pl.String for column in drawn}
+    texts = pl.concat([drawn[name] for name in COLUMNS if is_text[name]]).drop_nulls().unique()
+    ids = pl.Enum(texts)
+    numbers = {name: drawn[name].to_list() for name in COLUMNS if not is_text[name]}
+    numbered = {
+        name: drawn[name].cast(ids).to_physical().to_list() for name in COLUMNS if is_text[name]
+    }
+    return (
+        f"const texts = {_json(texts.to_list())};\n"
+        f"const columns = {_json(numbers)};\n"
+        f"for (const [name, ids] of Object.entries({_json(numbered)})) {{\n"
+        "  columns[name] = ids.map((id) => (id === null ? null : texts[id]));\n"
+        "}"
+    )
+
+
+def _json(value: object) -> str:
+    """JSON that can stand inside a script element."""
+    written = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    for character in "<>&\u2028\u2029":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return written

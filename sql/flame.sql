@@ -1,0 +1,256 @@
+-- flame: the call tree of the host, merged by path, for a flame graph.
+-- One row per (run, rank, node), by run, rank and node_id: an outer node comes before those inside it.
+-- A node is all slices, of any thread, that have the same name and kind and the same names and kinds around them; every slice
+-- `ProfilerStep#N` is called ProfilerStep*. Widths add up:
+-- total_ns of a node is its self_ns and the total_ns of the nodes directly inside it, and self_ns of all nodes is that of all
+-- slices that nest; device_ns likewise, of the device time that self_device_ns of the slices has.
+-- backward is what is, or is inside, an evaluation of the autograd engine, a backward function (scope 1), or an op that names the
+-- thread of its forward op. All else is forward, also what belongs to neither pass.
+-- Kept are the `top` nodes with the largest share of host or device time; whatever else is directly inside a node, or outermost,
+-- is one row `others` there, with the direction of what is around it. Device time of no op or call there is a row `outside`.
+-- Of a filtered trace nodes are of the slices that are left. Where these overlap without nesting, `others` may be below zero.
+-- In a bare shell read `sql/_devices.sql` and `sql/_regions.sql` first.
+-- needs: events
+-- parameter top        BIGINT = 5000  most nodes of a run and rank, without others and outside; 0 for all
+-- parameter min_share  DOUBLE = 0.0  nodes with a smaller share of both host and device time are not kept
+-- run             VARCHAR      run that the trace belongs to
+-- rank            INTEGER      rank within the run
+-- node_id         BIGINT       number of the node within the run and rank, from 0
+-- parent_id       BIGINT       node_id of the node that it is directly inside; NULL for an outermost one
+-- depth           INTEGER      number of nodes around it
+-- name            VARCHAR      name of its slices; NULL where they have none; others; outside
+-- kind            VARCHAR      kind of its slices; others: all that was not kept; outside: work of no op or call in the tree
+-- direction       VARCHAR      forward or backward; NULL of outside
+-- calls           BIGINT       number of slices; of outside, pieces of work
+-- self_ns         BIGINT   ns  time in the slices but in none inside them (below zero where those overlap); of others, in all
+-- total_ns        BIGINT   ns  time in the slices
+-- self_device_ns  BIGINT   ns  time of the kernels, copies and fills that are the slices' own; of others, of all of them
+-- device_ns       BIGINT   ns  the same and that of the nodes inside
+-- event_id        BIGINT       event_id of the first of the slices; NULL of others and outside
+WITH RECURSIVE lanes AS MATERIALIZED (
+    FROM lanes(events)
+),
+-- In depth-first order, with sums until now: what is inside of a slice is the difference of two of them.
+slices AS MATERIALIZED (
+    SELECT
+        *,
+        sum(self_ns) OVER until_now AS self_now,
+        sum(self_device_ns) OVER until_now AS device_now,
+        row_number() OVER (PARTITION BY lane ORDER BY preorder) AS calls_now
+    FROM (
+        SELECT
+            lanes.lane, event_id, kind, thread, depth, preorder,
+            CASE WHEN regexp_full_match(name, 'ProfilerStep#[0-9]+') THEN 'ProfilerStep*' ELSE name END AS name,
+            last_descendant_id, last_descendant_id <> event_id AS is_inner,
+            start_ns, start_ns + dur_ns AS end_ns, self_ns, coalesce(self_device_ns, 0) AS self_device_ns,
+            coalesce(fwd_thread > 0, false) OR coalesce(scope = 1, false)
+            OR coalesce(starts_with(name, 'autograd::engine::evaluate_function: '), false) AS is_backward
+        FROM events
+        JOIN few(lanes) AS lanes ON events.run = lanes.run AND events.rank = lanes.rank
+        WHERE preorder IS NOT NULL
+    )
+    WINDOW until_now AS (PARTITION BY lane ORDER BY preorder ROWS UNBOUNDED PRECEDING)
+),
+wholes AS MATERIALIZED (
+    SELECT
+        lane, sum(self_ns) AS total_ns, sum(self_device_ns) AS device_ns, count(*) AS calls,
+        count(*) <= max(preorder) AS is_filtered
+    FROM slices
+    GROUP BY lane
+),
+known_ends AS MATERIALIZED (
+    SELECT
+        slice.lane, slice.preorder, slice.thread, slice.end_ns,
+        final.preorder AS until, final.self_now, final.device_now, final.calls_now
+    FROM (FROM slices WHERE is_inner) AS slice
+    LEFT JOIN slices AS final ON slice.lane = final.lane AND slice.last_descendant_id = final.event_id
+),
+-- Where the last slice inside was filtered out: all that starts on the thread until the slice ends is inside it.
+starts AS (
+    SELECT
+        lane, thread, start_ns,
+        max({preorder: preorder, self_now: self_now, device_now: device_now, calls_now: calls_now}) AS final
+    FROM slices
+    WHERE (SELECT count(*) > 0 FROM known_ends WHERE until IS NULL)
+    GROUP BY lane, thread, start_ns
+),
+ends AS MATERIALIZED (
+    SELECT lane, preorder, until, self_now, device_now, calls_now
+    FROM known_ends
+    WHERE until IS NOT NULL
+    UNION ALL
+    SELECT
+        lost.lane, lost.preorder,
+        starts.final.preorder, starts.final.self_now, starts.final.device_now, starts.final.calls_now
+    FROM (FROM known_ends WHERE until IS NULL) AS lost
+    ASOF JOIN starts ON lost.lane = starts.lane AND lost.thread = starts.thread AND lost.end_ns > starts.start_ns
+),
+-- How many slices are around each, where some were filtered out.
+depths AS (
+    SELECT lane, preorder, depth
+    FROM (
+        SELECT
+            lane, preorder, is_begin,
+            sum(step) OVER (PARTITION BY lane ORDER BY place, turn NULLS FIRST ROWS UNBOUNDED PRECEDING) - step AS depth
+        FROM (
+            SELECT
+                slices.lane, slices.preorder, slices.preorder AS place, NULL AS turn, true AS is_begin,
+                CASE WHEN ends.lane IS NULL THEN 0 ELSE 1 END AS step
+            FROM slices
+            LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
+            WHERE (SELECT bool_or(is_filtered) FROM wholes)
+            UNION ALL
+            SELECT lane, preorder, until, -preorder, false, -1
+            FROM ends
+            WHERE (SELECT bool_or(is_filtered) FROM wholes)
+        )
+    )
+    WHERE is_begin
+),
+-- A path is the sum of a number of each slice on it, which is of its depth, too; a backward one adds 2 to the 100 as well.
+measured AS MATERIALIZED (
+    SELECT
+        slices.lane, slices.preorder, event_id, self_ns, self_device_ns, until,
+        CASE WHEN until IS NULL THEN self_ns ELSE ends.self_now - slices.self_now + self_ns END AS total_ns,
+        CASE WHEN until IS NULL THEN self_device_ns ELSE ends.device_now - slices.device_now + self_device_ns END AS device_ns,
+        CASE WHEN until IS NULL THEN 1 ELSE ends.calls_now - slices.calls_now + 1 END AS calls,
+        coalesce(depths.depth, slices.depth) AS depth,
+        hash(name, kind, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT
+        + CASE WHEN is_backward THEN 1::HUGEINT << 100 ELSE 0 END AS step
+    FROM slices
+    LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
+    LEFT JOIN depths ON slices.lane = depths.lane AND slices.preorder = depths.preorder
+),
+paths AS (
+    SELECT
+        *, sum(CASE WHEN is_begin AND until IS NULL THEN 0 ELSE step END) OVER (
+            PARTITION BY lane ORDER BY place, turn NULLS FIRST ROWS UNBOUNDED PRECEDING
+        ) + CASE WHEN until IS NULL THEN step ELSE 0 END AS path
+    FROM (
+        SELECT *, preorder AS place, NULL AS turn, true AS is_begin
+        FROM measured
+        UNION ALL BY NAME
+        SELECT lane, until, -step AS step, until AS place, -preorder AS turn, false AS is_begin
+        FROM measured
+        WHERE until IS NOT NULL
+    )
+    QUALIFY is_begin
+),
+nodes AS MATERIALIZED (
+    SELECT
+        paths.lane, paths.path, any_value(path - step) AS parent_path, any_value(depth) AS depth, min(event_id) AS event_id,
+        count(*) AS own_calls, sum(calls) AS calls,
+        sum(self_ns) AS self_ns, sum(paths.total_ns) AS total_ns,
+        sum(self_device_ns) AS self_device_ns, sum(paths.device_ns) AS device_ns
+    FROM paths
+    GROUP BY paths.lane, paths.path
+),
+ranked AS (
+    SELECT
+        nodes.*,
+        coalesce(
+            greatest(nodes.total_ns / nullif(wholes.total_ns, 0), nodes.device_ns / nullif(wholes.device_ns, 0)), 0
+        ) AS share
+    FROM nodes
+    JOIN wholes USING (lane)
+),
+-- With all that is around them, which may be shorter where slices overlap.
+kept_paths AS (
+    SELECT lane, path, parent_path
+    FROM ranked
+    WHERE share >= coalesce(getvariable('min_share'), 0.0)
+    QUALIFY
+        coalesce(getvariable('top'), 5000) <= 0
+        OR row_number() OVER (PARTITION BY lane ORDER BY share DESC, depth, event_id) <= coalesce(getvariable('top'), 5000)
+    UNION
+    SELECT nodes.lane, nodes.path, nodes.parent_path
+    FROM kept_paths
+    JOIN nodes ON kept_paths.lane = nodes.lane AND kept_paths.parent_path = nodes.path
+),
+kept AS MATERIALIZED (
+    FROM nodes SEMI JOIN kept_paths USING (lane, path)
+),
+-- What is around nodes: a node, or all.
+around AS (
+    SELECT lane, path, depth, calls - own_calls AS calls, total_ns - self_ns AS total_ns, device_ns - self_device_ns AS device_ns
+    FROM kept
+    UNION ALL
+    SELECT lane, 0, -1, calls, total_ns, device_ns
+    FROM wholes
+),
+inside AS (
+    SELECT lane, parent_path AS path, sum(calls) AS calls, sum(total_ns) AS total_ns, sum(device_ns) AS device_ns
+    FROM kept
+    GROUP BY lane, parent_path
+),
+others AS (
+    SELECT
+        lane, path, around.depth + 1 AS depth,
+        around.calls - coalesce(inside.calls, 0) AS calls,
+        around.total_ns - coalesce(inside.total_ns, 0) AS total_ns,
+        around.device_ns - coalesce(inside.device_ns, 0) AS device_ns
+    FROM around
+    LEFT JOIN inside USING (lane, path)
+),
+outside AS (
+    SELECT lanes.lane, count(*) AS calls, sum(device_ns) AS device_ns
+    FROM (
+        SELECT run, rank, dur_ns AS device_ns
+        FROM events
+        WHERE is_busy(kind) AND op_id IS NULL AND launch_id IS NULL AND dur_ns IS NOT NULL
+        UNION ALL
+        SELECT run, rank, self_device_ns
+        FROM events
+        WHERE preorder IS NULL AND NOT is_busy(kind) AND kind <> 'device_annotation' AND self_device_ns > 0
+    ) AS work
+    JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
+    GROUP BY lanes.lane
+),
+numbered AS MATERIALIZED (
+    SELECT
+        *,
+        row_number() OVER (
+            PARTITION BY lane ORDER BY depth, rest, total_ns DESC, device_ns DESC, event_id, parent_path
+        ) - 1 AS node_id
+    FROM (
+        SELECT
+            lane, path, parent_path, depth, 0 AS rest, event_id, own_calls AS calls,
+            self_ns, total_ns, self_device_ns, device_ns
+        FROM kept
+        UNION ALL BY NAME
+        SELECT
+            lane, path AS parent_path, depth, 1 AS rest, calls,
+            total_ns AS self_ns, total_ns, device_ns AS self_device_ns, device_ns
+        FROM others
+        WHERE calls <> 0 OR total_ns <> 0 OR device_ns <> 0
+        UNION ALL BY NAME
+        SELECT
+            lane, 0 AS parent_path, 0 AS depth, 2 AS rest, calls,
+            0 AS self_ns, 0 AS total_ns, device_ns AS self_device_ns, device_ns
+        FROM outside
+    )
+)
+SELECT
+    lanes.run,
+    lanes.rank,
+    node.node_id,
+    parent.node_id AS parent_id,
+    node.depth::INTEGER AS depth,
+    CASE node.rest WHEN 0 THEN slices.name WHEN 1 THEN 'others' ELSE 'outside' END AS name,
+    CASE node.rest WHEN 0 THEN slices.kind WHEN 1 THEN 'others' ELSE 'outside' END AS kind,
+    CASE
+        WHEN node.rest = 2 THEN NULL
+        WHEN coalesce(node.path, node.parent_path) >= 1::HUGEINT << 100 THEN 'backward'
+        ELSE 'forward'
+    END AS direction,
+    node.calls::BIGINT AS calls,
+    node.self_ns::BIGINT AS self_ns,
+    node.total_ns::BIGINT AS total_ns,
+    node.self_device_ns::BIGINT AS self_device_ns,
+    node.device_ns::BIGINT AS device_ns,
+    node.event_id
+FROM numbered AS node
+JOIN lanes ON node.lane = lanes.lane
+LEFT JOIN numbered AS parent ON node.lane = parent.lane AND node.parent_path = parent.path
+LEFT JOIN slices ON node.lane = slices.lane AND node.event_id = slices.event_id
+ORDER BY lanes.run, lanes.rank, node.node_id
