@@ -1,0 +1,145 @@
+"""Charts of many runs: how metrics went, and what got slower."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from profframe.show.plots import parts
+
+_PERCENT: Final = (parts.Unit("%", 0.01),)
+_COUNT: Final = (parts.Unit("", 1),)
+
+
+def trend(rows: pl.DataFrame) -> parts.AnyChart:
+    """How metrics went from run to run, and where they changed for good.
+
+    Parameters
+    ----------
+    rows
+        The answer of `trend`.
+
+    Returns
+    -------
+    altair.LayerChart or altair.FacetChart
+        A panel per metric.
+    """
+    metrics = rows["metric"].unique(maintain_order=True).to_list()
+    kept = metrics[: parts.MOST_PANELS]
+    frame = pl.concat(
+        _in_unit(of_one) for of_one in rows.partition_by("metric", maintain_order=True)[: len(kept)]
+    )
+    panels = parts.Labelled(frame, tuple(frame["panel"].unique(maintain_order=True)), len(metrics))
+    x = alt.X(
+        "label:N",
+        title="Run",
+        sort=None,
+        axis=alt.Axis(labelAngle=-45, labelLimit=100, labelOverlap=True),
+    )
+    unit = None if panels.several else panels.labels[0]
+    tooltip = parts.tips(
+        ("label:N", "run", ""),
+        ("panel:N", "metric", ""),
+        ("shown:Q", "value", ",.4~f"),
+        ("typical:Q", "level", ",.4~f"),
+        ("ratio:Q", "over the level before", ".3f"),
+        ("p_value:Q", "p", ".2~g"),
+    )
+    base = alt.Chart(frame)
+    level = base.mark_line(
+        interpolate="step", strokeDash=[4, 3], color=parts.colour("reserved")
+    ).encode(x=x, y=alt.Y("typical:Q", title=unit))
+    line = base.mark_line(strokeWidth=1, color=parts.colour("compute")).encode(
+        x=x, y=alt.Y("shown:Q", title=unit)
+    )
+    points = base.mark_point(filled=True, size=30, opacity=1, color=parts.colour("compute")).encode(
+        x=x, y="shown:Q", tooltip=tooltip
+    )
+    changes = (
+        base.transform_filter("datum.is_change")
+        .mark_point(size=160, strokeWidth=2, color=parts.colour("change"))
+        .encode(x=x, y="shown:Q", tooltip=tooltip)
+    )
+    chart = alt.layer(level, line, points, changes, data=frame).properties(
+        width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
+    )
+    above = parts.title("From run to run", panels.cut("metric"))
+    return parts.in_panels(chart, panels, above, own_y=True)
+
+
+def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
+    """What takes longer than before, by how much, and how sure that is.
+
+    Parameters
+    ----------
+    rows
+        The answer of `regressions`.
+    top
+        Number of bars.
+
+    Returns
+    -------
+    altair.LayerChart
+        A bar per op or kernel, with its confidence interval.
+    """
+    few = parts.named(rows.head(top))
+    unit = parts.fitting(parts.TIME, few, "change_ns", "change_high_ns")
+    frame = parts.shown(
+        few,
+        unit,
+        change="change_ns",
+        low="change_low_ns",
+        high="change_high_ns",
+        before="base_ns",
+        now="other_ns",
+    )
+    y = alt.Y("label:N", sort=None, axis=parts.name_axis())
+    base = alt.Chart(frame)
+    bars = base.mark_bar().encode(
+        y=y,
+        x=alt.X("change:Q", title=f"Longer per run by ({unit.name})"),
+        color=alt.Color("what:N", scale=parts.classes(("op", "kernel")), legend=parts.legend()),
+        tooltip=parts.tips(
+            ("label:N", "name", ""),
+            ("what:N", "what", ""),
+            ("change:Q", f"longer by ({unit.name})", ",.3f"),
+            ("before:Q", f"before ({unit.name})", ",.3f"),
+            ("now:Q", f"now ({unit.name})", ",.3f"),
+            ("ratio:Q", "ratio", ".3f"),
+            ("pace:Q", "pace of the run", ".3f"),
+            ("p_value:Q", "p", ".2~g"),
+        ),
+    )
+    interval = base.mark_rule(strokeWidth=1.5).encode(y=y, x="low:Q", x2="high:Q")
+    fewer = f"first {top} of {rows.height:,}" if rows.height > top else ""
+    none = "" if rows.height else "no op or kernel takes longer than noise explains"
+    return alt.layer(bars, interval, data=frame).properties(
+        width=parts.WIDTH,
+        height=alt.Step(parts.BAR),
+        title=parts.title("What takes longer than before", none, fewer),
+    )
+
+
+def _in_unit(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of one metric in a unit that fits them, which their panel names."""
+    metric = str(rows["metric"][0])
+    known, name = _units(metric)
+    unit = parts.fitting(known, rows, "value", "level")
+    panel = f"{name} ({unit.name})" if unit.name else name
+    return parts.named(rows, "run").with_columns(
+        (pl.col("value") / unit.size).alias("shown"),
+        (pl.col("level") / unit.size).alias("typical"),
+        pl.lit(panel).alias("panel"),
+    )
+
+
+def _units(metric: str) -> tuple[tuple[parts.Unit, ...], str]:
+    """Units that a metric may be shown in, and its name without the answer's own."""
+    if ":" in metric:
+        return parts.TIME, parts.text(metric)
+    for ending, known in (("_ns", parts.TIME), ("_bytes", parts.BYTES), ("_share", _PERCENT)):
+        if metric.endswith(ending):
+            return known, metric.removesuffix(ending).replace("_", " ")
+    return _COUNT, metric.replace("_", " ")

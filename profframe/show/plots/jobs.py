@@ -1,0 +1,171 @@
+"""Charts of the ranks of a job: how they differ, who waits for whom, how fast they communicate."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import altair as alt
+import polars as pl
+
+from profframe.show import units
+from profframe.show.plots import parts, times
+
+_WAITS: Final = ("held up others", "waited")
+_SPENT: Final = ("communication", "waited")
+
+
+def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
+    """What the devices of each rank did, and how long ranks waited and were waited for.
+
+    Parameters
+    ----------
+    breakdown
+        Rows of `time_breakdown` without a step; none where no devices were used.
+    stragglers
+        The answer `stragglers`; no rows where ranks share no collectives.
+
+    Returns
+    -------
+    altair.Chart or altair.VConcatChart
+        Both below each other; one where there is nothing for the other.
+    """
+    charts = []
+    if breakdown.height:
+        charts.append(times.breakdown_of_traces(breakdown))
+    if stragglers.height:
+        charts.append(_waits(stragglers))
+    return charts[0] if len(charts) == 1 else _below(*charts)
+
+
+def _waits(rows: pl.DataFrame) -> parts.AnyChart:
+    held_up, waited = _WAITS
+    unit = parts.fitting(parts.TIME, rows, "held_up_ns", "wait_ns")
+    frame = parts.shown(
+        rows.sort("run", "rank"), unit, **{held_up: "held_up_ns", waited: "wait_ns"}
+    )
+    bars = parts.labelled(frame, parts.TRACE, parts.MOST_BARS)
+    clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
+    return (
+        parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
+        .encode(
+            tooltip=parts.tips(
+                ("panel:N", "rank", ""),
+                ("part:N", "", ""),
+                ("value:Q", unit.name, ",.3f"),
+                ("collectives:Q", "collectives", ",d"),
+                ("times_last:Q", "times last", ",d"),
+                ("before_op:N", "op before", ""),
+                ("before_kernel:N", "kernel before", ""),
+            )
+        )
+        .properties(
+            title=parts.title("Who waited for whom in collectives", bars.cut("rank"), clocks)
+        )
+    )
+
+
+def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
+    """The time that collectives take and wait, and the bandwidth that they reach by their size.
+
+    Parameters
+    ----------
+    rows
+        The answer `collective_summary`.
+    top
+        Number of rows that have a bar.
+
+    Returns
+    -------
+    altair.Chart or altair.VConcatChart
+        Bars of time; below them a point per row, where sizes are known.
+    """
+    unit = parts.fitting(parts.TIME, rows, "total_ns", "skew_ns")
+    transfer, waited = _SPENT
+    frame = parts.shown(rows, unit, **{transfer: "total_ns", waited: "skew_ns"})
+    frame = frame.with_columns(pl.Series("label", _what(frame), pl.String))
+    few = frame.head(top)
+    fewer = f"first {top} of {rows.height:,}" if rows.height > top else ""
+    bars = parts.pairs(few, _SPENT, "label", f"Time ({unit.name})").encode(tooltip=_of_collective())
+    bars = bars.properties(
+        title=parts.title("Time of collectives, and waits for the last rank", fewer)
+    )
+    sized = frame.filter((pl.col("bytes") > 0) & (pl.col("bus_gb_per_s") > 0))
+    return _below(bars, _bandwidth(sized, rows.height)) if sized.height else bars
+
+
+def _bandwidth(rows: pl.DataFrame, found: int) -> parts.AnyChart:
+    unit = parts.fitting(parts.BYTES, rows, "bytes")
+    frame = parts.named(rows, "collective", "kind").with_columns(
+        (pl.col("bytes") / unit.size).alias("size")
+    )
+    kinds = frame["kind"].unique(maintain_order=True).to_list()[: parts.MOST_SERIES]
+    logarithmic = alt.Scale(type="log")
+    return (
+        alt.Chart(frame)
+        .mark_circle(size=70, opacity=0.75)
+        .encode(
+            x=alt.X(
+                "size:Q",
+                title=f"Size ({unit.name})",
+                scale=logarithmic,
+                axis=alt.Axis(format="~g", labelOverlap=True),
+            ),
+            y=alt.Y(
+                "bus_gb_per_s:Q",
+                title="Bus bandwidth (GB/s)",
+                scale=logarithmic,
+                axis=alt.Axis(format="~g", labelOverlap=True),
+            ),
+            color=alt.Color("kind:N", scale=parts.series(kinds), legend=parts.legend()),
+            tooltip=_of_collective(),
+        )
+        .properties(
+            width=parts.WIDTH,
+            height=parts.HEIGHT,
+            title=parts.title("Bandwidth of collectives", _unsized(found - frame.height)),
+        )
+    )
+
+
+def _below(*charts: Any) -> parts.AnyChart:
+    return alt.vconcat(*charts).resolve_scale(color="independent")
+
+
+def _what(rows: pl.DataFrame) -> list[str]:
+    """What each row of `collective_summary` is, in a few words."""
+    of_run = rows["run"].n_unique() > 1
+    of_group = rows["process_group"].n_unique() > 1
+    return [
+        ", ".join(
+            parts.text(str(part))
+            for part in (
+                row["run"] if of_run else None,
+                row["collective"] or "collective",
+                None if row["bytes"] is None else units.size(row["bytes"]).strip(),
+                row["dtype"],
+                f"group {row['process_group']}"
+                if of_group and row["process_group"] is not None
+                else None,
+            )
+            if part is not None
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+
+
+def _of_collective() -> list[alt.Tooltip]:
+    return parts.tips(
+        ("label:N", "what", ""),
+        ("process_group:N", "group", ""),
+        ("ranks:Q", "ranks", ",d"),
+        ("calls:Q", "calls", ",d"),
+        ("total_ns:Q", "time (ns)", ",d"),
+        ("p50_ns:Q", "median (ns)", ",d"),
+        ("skew_ns:Q", "waits (ns)", ",d"),
+        ("bus_gb_per_s:Q", "bus GB/s", ",.2f"),
+        ("mismatches:Q", "mismatches", ",d"),
+    )
+
+
+def _unsized(left_out: int) -> str:
+    return f"{units.plural(left_out, 'row')} without known sizes not shown" if left_out else ""

@@ -1,0 +1,174 @@
+"""Charts over the time of a trace: memory, and work that waits for streams."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from profframe.show import units
+from profframe.show.plots import parts
+
+_OF_MEMORY: Final = ("allocated", "reserved")
+_KEYS: Final = ("run", "rank", "device_type", "device")
+_LONGEST_OP: Final = 60
+MOST_STREAMS: Final = 6
+"""Of one device: those on which the most work was waiting."""
+
+
+def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
+    """Allocated and reserved memory over time, and the peak with the op that asked for it.
+
+    Parameters
+    ----------
+    rows
+        The answer `memory_timeline`.
+    peaks
+        The answer `memory_peak`.
+    traces
+        The table `traces`.
+
+    Returns
+    -------
+    altair.LayerChart or altair.FacetChart
+        A panel per device.
+    """
+    moment = parts.span_unit(rows, "time_ns")
+    placed = parts.since_start(rows, traces, moment, time="time_ns")
+    devices = parts.labelled(_with_peaks(placed, peaks), _KEYS, parts.MOST_PANELS, "of device")
+    panels = _in_units(devices)
+    axis = f"Memory ({panels.frame['unit'][0]})" if not panels.several else "Memory"
+    known = [name for name in _OF_MEMORY if not panels.frame[name].is_null().all()]
+    x = parts.time_axis(moment)
+    base = alt.Chart(panels.frame)
+    area = base.mark_area(
+        interpolate="step-after", opacity=0.25, color=parts.colour("allocated")
+    ).encode(x=x, y=alt.Y("allocated:Q", title=axis))
+    lines = (
+        base.transform_fold([*known], as_=["measure", "value"])
+        .transform_filter("isValid(datum.value)")
+        .mark_line(interpolate="step-after", strokeWidth=1.5)
+        .encode(
+            x=x,
+            y=alt.Y("value:Q", title=axis),
+            color=alt.Color("measure:N", scale=parts.classes(known), legend=parts.legend()),
+        )
+    )
+    hover = base.mark_rule(opacity=0).encode(
+        x=x,
+        tooltip=parts.tips(
+            ("time:Q", moment.name, ",.3f"),
+            ("allocated:Q", "allocated", ",.2f"),
+            ("reserved:Q", "reserved", ",.2f"),
+            ("unit:N", "in", ""),
+            ("op_name:N", "op", ""),
+        ),
+    )
+    marked = base.transform_filter("datum.peak != null").encode(x=x, y="allocated:Q")
+    point = marked.mark_point(filled=True, size=50, opacity=1, color=parts.colour("allocated"))
+    text = marked.mark_text(
+        align=alt.ExprRef("datum.late ? 'right' : 'left'"),
+        dx=alt.ExprRef("datum.late ? -7 : 7"),
+        dy=-7,
+        limit=parts.LABEL_WIDTH,
+    ).encode(text="peak:N")
+    chart = alt.layer(area, lines, point, text, hover, data=panels.frame).properties(
+        width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
+    )
+    above = parts.title("Memory over time", panels.cut("device"))
+    return parts.in_panels(chart, panels, above, own_y=True)
+
+
+def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
+    """How much work was launched and had not begun, stream by stream.
+
+    Parameters
+    ----------
+    rows
+        The answer `queue_depth`, thinned.
+    traces
+        The table `traces`.
+
+    Returns
+    -------
+    altair.Chart or altair.FacetChart
+        A line per stream, a panel per device.
+    """
+    of_device = ["run", "rank", "device"]
+    of_stream = [*of_device, "stream"]
+    deepest = rows.group_by(of_stream, maintain_order=True).agg(
+        pl.col("depth").max().alias("_most")
+    )
+    place = pl.col("_most").rank("ordinal", descending=True).over(of_device)
+    kept = deepest.filter(place <= MOST_STREAMS).select(of_stream)
+    few = rows.join(kept, on=of_stream, how="semi", nulls_equal=True, maintain_order="left")
+    moment = parts.span_unit(few, "time_ns")
+    frame = parts.since_start(few, traces, moment, time="time_ns").with_columns(
+        pl.format("stream {}", "stream").fill_null("no stream").alias("line")
+    )
+    panels = parts.labelled(frame, of_device, parts.MOST_PANELS)
+    lines = panels.frame["line"].unique(maintain_order=True).to_list()
+    left_out = deepest.height - kept.height
+    chart = (
+        alt.Chart(panels.frame)
+        .mark_line(interpolate="step-after", strokeWidth=1)
+        .encode(
+            x=parts.time_axis(moment),
+            y=alt.Y("depth:Q", title="Kernels and copies waiting"),
+            color=alt.Color(
+                "line:N",
+                scale=parts.series(lines),
+                legend=parts.legend() if len(lines) > 1 else None,
+            ),
+            tooltip=parts.tips(
+                ("line:N", "stream", ""),
+                ("time:Q", moment.name, ",.3f"),
+                ("depth:Q", "waiting", ",d"),
+            ),
+        )
+        .properties(
+            width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
+        )
+    )
+    fewer = (
+        f"the {MOST_STREAMS} deepest of each device; {units.plural(left_out, 'stream')} left out"
+    )
+    above = parts.title(
+        "Work launched and waiting for its stream", panels.cut("device"), fewer if left_out else ""
+    )
+    return parts.in_panels(chart, panels, above, own_y=True)
+
+
+def _in_units(devices: parts.Labelled) -> parts.Labelled:
+    """Memory of each device in a unit that fits it, which its panel names."""
+    panels = []
+    for of_one in devices.frame.partition_by("of device", maintain_order=True):
+        unit = parts.fitting(parts.BYTES, of_one, "allocated_bytes", "reserved_bytes")
+        known = parts.shown(of_one, unit, allocated="allocated_bytes", reserved="reserved_bytes")
+        panel = (
+            pl.format("{} ({})", "of device", pl.lit(unit.name)) if devices.several else pl.lit("")
+        )
+        panels.append(known.with_columns(pl.lit(unit.name).alias("unit"), panel.alias("panel")))
+    frame = pl.concat(panels)
+    return parts.Labelled(frame, tuple(frame["panel"].unique(maintain_order=True)), devices.found)
+
+
+def _with_peaks(frame: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
+    """The frame with the text of the peak beside its row, and whether that is late in its time."""
+    keys = [*_KEYS, "time_ns", "allocated_bytes"]
+    text = [_peak(row) for row in peaks.iter_rows(named=True)]
+    of_peaks = peaks.select(keys).with_columns(pl.Series("peak", text, pl.String))
+    first = pl.int_range(pl.len()).over(keys) == 0
+    middle = (pl.col("time").max() + pl.col("time").min()).over(_KEYS) / 2
+    return (
+        frame.join(of_peaks, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(pl.when(first).then(pl.col("peak")).alias("peak"))
+        .with_columns((pl.col("time") > middle).alias("late"))
+    )
+
+
+def _peak(row: dict[str, object]) -> str:
+    size = units.size(int(str(row["allocated_bytes"] or 0))).strip()
+    op = row["op_name"] or row["annotation_name"]
+    return f"peak {size}" + (f", {units.visible(str(op)[:_LONGEST_OP])}" if op else "")

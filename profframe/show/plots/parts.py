@@ -1,0 +1,335 @@
+"""What charts share: units, names of what is drawn, panels, titles, scales."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import altair as alt
+import polars as pl
+
+from profframe.errors import ParameterError
+from profframe.show import units
+from profframe.show.plots import palette
+
+WIDTH: Final = 600
+"""Of every view, in pixels."""
+HEIGHT: Final = 220
+PANEL_HEIGHT: Final = 110
+"""Of one of several views below each other."""
+BAR: Final = 18
+"""Height of a horizontal bar and the space around it."""
+MOST_PANELS: Final = 8
+MOST_BARS: Final = 64
+MOST_SERIES: Final = len(palette.SERIES)
+LABEL_WIDTH: Final = 260
+"""Pixels of a label, before it is cut with an ellipsis; the tooltip has all of it."""
+NO_NAME: Final = "(no name)"
+TRACE: Final = ("run", "rank")
+_JAVASCRIPT: Final = frozenset(
+    {
+        "__proto__", "constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable",
+        "toLocaleString", "toString", "valueOf", "__defineGetter__", "__defineSetter__",
+        "__lookupGetter__", "__lookupSetter__",
+    }
+)  # fmt: skip
+
+AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A unit, and how much of the answer's own it is."""
+
+    name: str
+    size: float
+
+
+TIME: Final = (Unit("us", 1e3), Unit("ms", 1e6), Unit("s", 1e9))
+BYTES: Final = (Unit("B", 1), Unit("KiB", 2**10), Unit("MiB", 2**20), Unit("GiB", 2**30))
+
+
+def fitting(known: Sequence[Unit], frame: pl.DataFrame, *columns: str) -> Unit:
+    """The largest unit in which the largest value of some columns is 1 or more.
+
+    Examples
+    --------
+    >>> fitting(TIME, pl.DataFrame({"a_ns": [5_000_000, None]}), "a_ns").name
+    'ms'
+    """
+    tops = frame.select(pl.max_horizontal(pl.col(columns).abs().max())).item()
+    fit = [unit for unit in known if tops is not None and tops >= unit.size]
+    return fit[-1] if fit else known[0]
+
+
+def shown(frame: pl.DataFrame, unit: Unit, **columns: str) -> pl.DataFrame:
+    """The frame with more columns: some of its own, in the unit of the chart.
+
+    Parameters
+    ----------
+    frame
+        Rows of an answer.
+    unit
+        The unit.
+    **columns
+        Column of the answer, by the name of the new one; ``_`` in that is a space.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same rows.
+
+    Examples
+    --------
+    >>> shown(pl.DataFrame({"idle_ns": [1_500]}), TIME[0], idle="idle_ns").row(0)
+    (1500, 1.5)
+    """
+    return frame.with_columns(
+        (pl.col(column) / unit.size).alias(name.replace("_", " "))
+        for name, column in columns.items()
+    )
+
+
+def since_start(
+    frame: pl.DataFrame, traces: pl.DataFrame, unit: Unit, **columns: str
+) -> pl.DataFrame:
+    """The frame with moments as time since the start of their trace, in the unit of the chart.
+
+    Parameters
+    ----------
+    frame
+        Rows of an answer with ``run`` and ``rank``.
+    traces
+        The table `traces`.
+    unit
+        The unit.
+    **columns
+        Column of the answer, by the name of the new one.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same rows.
+    """
+    starts = traces.select(*TRACE, pl.col("start_ns").fill_null(0).alias("_start"))
+    placed = frame.join(starts, on=TRACE, how="left", maintain_order="left")
+    return placed.with_columns(
+        ((pl.col(column) - pl.col("_start")) / unit.size).alias(name)
+        for name, column in columns.items()
+    ).drop("_start")
+
+
+def span_unit(frame: pl.DataFrame, column: str) -> Unit:
+    """The unit for moments: that of the longest time that one trace covers in the frame."""
+    spans = frame.group_by(TRACE).agg(pl.col(column).max() - pl.col(column).min())
+    return fitting(TIME, spans, column)
+
+
+def text(value: str | None) -> str:
+    """A text as a label: no NULL, no control bytes, and none that JavaScript takes for its own.
+
+    Vega looks labels up in plain objects, where those of `_JAVASCRIPT` are found before any bar is.
+
+    Examples
+    --------
+    >>> text(None), text(" "), text("aten::mm"), text("constructor") == "constructor"
+    ('(no name)', "' '", 'aten::mm', False)
+    """
+    if value is None:
+        return NO_NAME
+    if not value.strip():
+        return f"'{units.visible(value)}'"
+    return f"{value}\u200b" if value in _JAVASCRIPT else units.visible(value)
+
+
+def named(frame: pl.DataFrame, column: str = "name", label: str = "label") -> pl.DataFrame:
+    """The frame with a label for each name: no control bytes, no NULL."""
+    labels = map(text, frame[column].to_list())
+    return frame.with_columns(pl.Series(label, labels, pl.String))
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Rows with a label for what they are of, and how many there were before some were cut."""
+
+    frame: pl.DataFrame
+    labels: tuple[str, ...]
+    found: int
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one label."""
+        return len(self.labels) > 1
+
+    def cut(self, noun: str) -> str:
+        """What was left out, as a sentence; empty for nothing."""
+        kept = len(self.labels)
+        return f"first {kept:,} of {units.plural(self.found, noun)}" if kept < self.found else ""
+
+
+def labelled(
+    frame: pl.DataFrame, keys: Sequence[str], most: int, column: str = "panel"
+) -> Labelled:
+    """Label rows by those of their keys that differ, and keep so many labels, the first by keys.
+
+    Parameters
+    ----------
+    frame
+        Rows of an answer.
+    keys
+        Columns that tell what a row is of, as ``run rank device``.
+    most
+        Most labels.
+    column
+        Name of the column with the label.
+
+    Returns
+    -------
+    Labelled
+        The rows that are left, in their order.
+
+    Examples
+    --------
+    >>> rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1]})
+    >>> labelled(rows, ("run", "rank"), most=1).labels
+    ('rank 0',)
+    """
+    distinct = frame.select(keys).unique().sort(keys, nulls_last=True)
+    vary = [key for key in keys if distinct[key].n_unique() > 1]
+    kept = distinct.head(most)
+    labels = [_label(row, vary) for row in kept.iter_rows(named=True)]
+    marked = kept.with_columns(pl.Series(column, labels, pl.String))
+    rows = frame.join(marked, on=keys, how="inner", nulls_equal=True, maintain_order="left")
+    return Labelled(rows, tuple(dict.fromkeys(labels)), distinct.height)
+
+
+def _label(row: Mapping[str, Any], vary: Sequence[str]) -> str:
+    return ", ".join(filter(None, (_part(key, row[key]) for key in vary)))
+
+
+def _part(key: str, value: str | int | None) -> str:
+    if key in {"run", "device_type", "process_group"}:
+        return "" if value is None else text(str(value))
+    if value is None:
+        return "" if key == "device" else f"no {key}"
+    return f"{key} {value}"
+
+
+def required(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
+    """The frame, which must have rows.
+
+    Raises
+    ------
+    ParameterError
+        It has none; the message says what the trace lacks, and how to record it.
+    """
+    if frame.is_empty():
+        raise ParameterError(f"{chart}: {lack}")
+    return frame
+
+
+def title(text: str, *notes: str) -> alt.TitleParams:
+    """A title, with what is to be said about the chart below it, a line each."""
+    subtitle = [note for note in notes if note]
+    return (
+        alt.TitleParams(text, subtitle=subtitle, anchor="start")
+        if subtitle
+        else alt.TitleParams(text, anchor="start")
+    )
+
+
+def in_panels(
+    chart: Any, rows: Labelled, above: alt.TitleParams, *, own_y: bool = False
+) -> AnyChart:
+    """The chart of the rows, or one below the other for each of their labels.
+
+    Parameters
+    ----------
+    chart
+        A view whose data are the rows.
+    rows
+        Rows with the column ``panel``.
+    above
+        The title.
+    own_y
+        Each panel has a vertical axis of its own.
+
+    Returns
+    -------
+    altair.FacetChart or the chart
+        With the title.
+    """
+    if not rows.several:
+        single: AnyChart = chart.properties(title=above)
+        return single
+    header = alt.Header(labelAnchor="start", labelLimit=WIDTH, title=None, labelFontWeight="bold")
+    panels = alt.Facet("panel:N", sort=list(rows.labels), header=header)
+    several: AnyChart = chart.facet(panels, columns=1).properties(title=above)
+    return several.resolve_scale(y="independent") if own_y else several
+
+
+def colour(name: str) -> str:
+    """The colour of a class."""
+    return palette.CLASSES[name].light
+
+
+def classes(names: Iterable[str]) -> alt.Scale:
+    """Colours of classes, in this order."""
+    known = list(names)
+    return alt.Scale(domain=known, range=[colour(name) for name in known])
+
+
+def series(labels: Sequence[str]) -> alt.Scale:
+    """Colours of what has no class, in this order."""
+    return alt.Scale(domain=list(labels), range=[c.light for c in palette.SERIES[: len(labels)]])
+
+
+def legend(heading: str | None = None, *, lines: bool = False) -> alt.Legend:
+    """A legend above the chart; one of lines, where dashes tell them apart."""
+    above = alt.Legend(title=heading, orient="top", columns=4, labelLimit=LABEL_WIDTH)
+    if lines:
+        above.symbolType, above.symbolSize = "stroke", 300
+    return above
+
+
+def name_axis() -> alt.Axis:
+    """An axis of names, which are cut where they are long."""
+    return alt.Axis(title=None, labelLimit=LABEL_WIDTH, ticks=False, domain=False)
+
+
+def pairs(frame: pl.DataFrame, names: tuple[str, ...], label: str, axis: str) -> alt.Chart:
+    """Bars of two measures side by side."""
+    return (
+        alt.Chart(frame)
+        .transform_fold(list(names), as_=["part", "value"])
+        .mark_bar()
+        .encode(
+            y=alt.Y(f"{label}:N", sort=None, axis=name_axis()),
+            yOffset=alt.YOffset("part:N", sort=list(names)),
+            x=alt.X("value:Q", title=axis),
+            color=alt.Color("part:N", scale=classes(names), legend=legend()),
+        )
+        .properties(width=WIDTH, height=alt.Step(BAR, **{"for": "position"}))
+    )
+
+
+def time_axis(unit: Unit) -> alt.X:
+    """The column ``time`` from left to right."""
+    title = f"Time since the start of the trace ({unit.name})"
+    return alt.X("time:Q", title=title, scale=alt.Scale(zero=False, nice=False))
+
+
+def step_axis() -> alt.Axis:
+    """An axis of steps, some of which have no label where they are many."""
+    return alt.Axis(labelAngle=0, labelOverlap=True)
+
+
+def tips(*fields: tuple[str, str, str]) -> list[alt.Tooltip]:
+    """What a tooltip shows: field with its type, heading, and d3 format (empty for text)."""
+    return [
+        alt.Tooltip(field, title=heading, format=form)
+        if form
+        else alt.Tooltip(field, title=heading)
+        for field, heading, form in fields
+    ]

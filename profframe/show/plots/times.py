@@ -1,0 +1,287 @@
+"""Charts of where time went: by class, by step, by kernel, by cause."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import altair as alt
+import polars as pl
+
+from profframe.show import units
+from profframe.show.plots import parts
+
+MOST_STEPS: Final = 400
+"""Of one (run, rank)."""
+OF_DEVICES: Final = ("compute", "exposed communication", "exposed copy", "idle")
+"""Classes that add up to a step, or to the whole time of the devices; columns of the same name."""
+CAUSES: Final = ("host_wait", "sync", "kernel_wait", "other")
+_OF_STEPS: Final = ("on the host", "devices busy")
+
+
+def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
+    """What devices did in each step: stacked bars.
+
+    Parameters
+    ----------
+    rows
+        Rows of `time_breakdown` that have a step.
+
+    Returns
+    -------
+    altair.Chart or altair.FacetChart
+        A bar per step, a panel per (run, rank).
+    """
+    few = _first_steps(rows)
+    unit = parts.fitting(parts.TIME, few, "span_ns")
+    panels = parts.labelled(_with_parts(few, unit), parts.TRACE, parts.MOST_PANELS)
+    chart = (
+        _parts_of(panels.frame, unit)
+        .encode(
+            x=alt.X("at:O", title="Step", sort=None, axis=parts.step_axis()),
+            y=alt.Y("value:Q", title=f"Time ({unit.name})"),
+        )
+        .properties(width=parts.WIDTH, height=_height(panels))
+    )
+    above = parts.title("What the devices did in each step", panels.cut("trace"), _cut(rows, few))
+    return parts.in_panels(chart, panels, above)
+
+
+def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
+    """What devices did in the whole of each trace: a stacked bar per (run, rank).
+
+    Parameters
+    ----------
+    rows
+        Rows of `time_breakdown` without a step.
+
+    Returns
+    -------
+    altair.Chart
+        Bars below each other.
+    """
+    unit = parts.fitting(parts.TIME, rows, "span_ns")
+    bars = parts.labelled(_with_parts(rows, unit), parts.TRACE, parts.MOST_BARS)
+    return (
+        _parts_of(bars.frame, unit)
+        .encode(
+            y=alt.Y("panel:N", sort=None, axis=parts.name_axis() if bars.several else None),
+            x=alt.X("value:Q", title=f"Time ({unit.name})"),
+        )
+        .properties(
+            width=parts.WIDTH,
+            height=alt.Step(parts.BAR),
+            title=parts.title("What the devices did", bars.cut("trace")),
+        )
+    )
+
+
+def steps(rows: pl.DataFrame) -> parts.AnyChart:
+    """How long each step took on the host, and for how much of it a device was busy.
+
+    Parameters
+    ----------
+    rows
+        The answer `step_times`.
+
+    Returns
+    -------
+    altair.Chart
+        A line per (run, rank), and a dashed one for its devices; bars, where each of several has
+        one step.
+    """
+    few = _first_steps(rows)
+    unit = parts.fitting(parts.TIME, few, "dur_ns")
+    host, busy = _OF_STEPS
+    frame = parts.shown(few, unit, **{host: "dur_ns", busy: "busy_ns"})
+    known = _OF_STEPS[:1] if frame["busy_ns"].is_null().all() else _OF_STEPS
+    single = rows.height > 1 and not rows.select(parts.TRACE).is_duplicated().any()
+    lines = parts.labelled(frame, parts.TRACE, parts.MOST_BARS if single else parts.MOST_SERIES)
+    drawn = _bars_of_steps if single else _lines_of_steps
+    above = parts.title("Time of steps", lines.cut("trace"), _cut(rows, few))
+    return (
+        drawn(lines, known, f"Time ({unit.name})")
+        .encode(
+            tooltip=parts.tips(
+                ("panel:N", "trace", ""),
+                ("step:Q", "step", "d"),
+                ("part:N", "time", ""),
+                ("value:Q", unit.name, ",.3f"),
+                ("busy_share:Q", "busy", ".1%"),
+            )
+        )
+        .properties(title=above)
+    )
+
+
+def _bars_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) -> parts.AnyChart:
+    return parts.pairs(lines.frame, known, "panel", axis)
+
+
+def _lines_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) -> parts.AnyChart:
+    dashes = alt.Scale(domain=known, range=[[1, 0], [4, 3]][: len(known)])
+    colour = (
+        alt.Color("panel:N", scale=parts.series(lines.labels), legend=parts.legend())
+        if lines.several
+        else alt.Color("part:N", scale=parts.classes(known), legend=parts.legend())
+    )
+    return (
+        alt.Chart(lines.frame)
+        .transform_fold(list(known), as_=["part", "value"])
+        .transform_filter("isValid(datum.value)")
+        .mark_line(point=alt.OverlayMarkDef(size=22))
+        .encode(
+            x=alt.X("step:O", title="Step", axis=parts.step_axis()),
+            y=alt.Y("value:Q", title=axis),
+            color=colour,
+            strokeDash=alt.StrokeDash(
+                "part:N", scale=dashes, legend=parts.legend(lines=True) if lines.several else None
+            ),
+            detail="panel:N",
+        )
+        .properties(width=parts.WIDTH, height=parts.HEIGHT)
+    )
+
+
+def kernels(rows: pl.DataFrame) -> parts.AnyChart:
+    """The kernels that took the most device time.
+
+    Parameters
+    ----------
+    rows
+        The answer `kernels`, with as many rows as shall be drawn.
+
+    Returns
+    -------
+    altair.Chart or altair.FacetChart
+        A bar per kernel, a panel per (run, rank).
+    """
+    unit = parts.fitting(parts.TIME, rows, "total_ns")
+    frame = parts.shown(parts.named(rows), unit, total="total_ns").with_columns(
+        pl.col("class").fill_null("others").alias("of class")
+    )
+    panels = parts.labelled(frame, parts.TRACE, parts.MOST_PANELS)
+    present = [
+        name
+        for name in ("compute", "communication", "copy", "others")
+        if name in set(panels.frame["of class"])
+    ]
+    chart = (
+        alt.Chart(panels.frame)
+        .mark_bar()
+        .encode(
+            y=alt.Y("label:N", sort=None, axis=parts.name_axis()),
+            x=alt.X("total:Q", title=f"Device time ({unit.name})"),
+            color=alt.Color("of class:N", scale=parts.classes(present), legend=parts.legend()),
+            tooltip=parts.tips(
+                ("label:N", "kernel", ""),
+                ("panel:N", "trace", ""),
+                ("of class:N", "class", ""),
+                ("total:Q", unit.name, ",.3f"),
+                ("share:Q", "share", ".1%"),
+                ("calls:Q", "calls", ",d"),
+                ("mean_ns:Q", "mean (ns)", ",d"),
+                ("top_op:N", "most for op", ""),
+            ),
+        )
+        .properties(width=parts.WIDTH, height=alt.Step(parts.BAR))
+    )
+    above = parts.title("Kernels that took the most device time", panels.cut("trace"))
+    return parts.in_panels(chart, panels, above, own_y=True)
+
+
+def idle(rows: pl.DataFrame) -> parts.AnyChart:
+    """How long each stream or device had nothing to do, by cause.
+
+    Parameters
+    ----------
+    rows
+        The answer `idle`.
+
+    Returns
+    -------
+    altair.Chart
+        A stacked bar per stream or device.
+    """
+    unit = parts.fitting(parts.TIME, rows, "idle_ns")
+    keys = ("run", "rank", "device", "stream")
+    bars = parts.labelled(
+        parts.shown(rows, unit, idle="idle_ns", longest="max_ns"), keys, parts.MOST_BARS
+    )
+    what = "device" if rows["stream"].is_null().all() else "stream"
+    present = [cause for cause in CAUSES if cause in set(bars.frame["cause"])]
+    return (
+        alt.Chart(bars.frame)
+        .transform_calculate(order=_order("cause", CAUSES))
+        .mark_bar()
+        .encode(
+            y=alt.Y("panel:N", sort=None, axis=parts.name_axis() if bars.several else None),
+            x=alt.X("idle:Q", title=f"Idle time ({unit.name})"),
+            color=alt.Color("cause:N", scale=parts.classes(present), legend=parts.legend()),
+            order=alt.Order("order:Q"),
+            tooltip=parts.tips(
+                ("panel:N", what, ""),
+                ("cause:N", "cause", ""),
+                ("idle:Q", f"idle ({unit.name})", ",.3f"),
+                ("span_share:Q", f"of the {what}'s time", ".1%"),
+                ("gaps:Q", "gaps", ",d"),
+                ("longest:Q", f"longest ({unit.name})", ",.3f"),
+            ),
+        )
+        .properties(
+            width=parts.WIDTH,
+            height=alt.Step(parts.BAR),
+            title=parts.title(f"Why each {what} had nothing to do", bars.cut(what)),
+        )
+    )
+
+
+def _with_parts(rows: pl.DataFrame, unit: parts.Unit) -> pl.DataFrame:
+    columns = {name: f"{name.replace(' ', '_')}_ns" for name in OF_DEVICES}
+    return parts.shown(rows, unit, span="span_ns", **columns)
+
+
+def _parts_of(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
+    """Bars of the classes, without their places."""
+    return (
+        alt.Chart(frame)
+        .transform_fold(list(OF_DEVICES), as_=["part", "value"])
+        .transform_calculate(order=_order("part", OF_DEVICES))
+        .mark_bar()
+        .encode(
+            color=alt.Color("part:N", scale=parts.classes(OF_DEVICES), legend=parts.legend()),
+            order=alt.Order("order:Q"),
+            tooltip=parts.tips(
+                ("panel:N", "trace", ""),
+                ("step:N", "step", ""),
+                ("part:N", "part", ""),
+                ("value:Q", unit.name, ",.3f"),
+                ("span:Q", f"of ({unit.name})", ",.3f"),
+            ),
+        )
+    )
+
+
+def _first_steps(rows: pl.DataFrame) -> pl.DataFrame:
+    """The first steps of each trace; ``at`` tells steps of the same number apart."""
+    before = pl.int_range(pl.len()).over("run", "rank", "step")
+    again = pl.when(before == 0).then(pl.lit("")).otherwise(pl.format(" ({})", before + 1))
+    return rows.filter(pl.int_range(pl.len()).over("run", "rank") < MOST_STEPS).with_columns(
+        (pl.col("step").cast(pl.String) + again).alias("at")
+    )
+
+
+def _cut(rows: pl.DataFrame, few: pl.DataFrame) -> str:
+    left_out = rows.height - few.height
+    return (
+        f"first {MOST_STEPS} steps of a trace; {units.plural(left_out, 'step')} left out"
+        if left_out
+        else ""
+    )
+
+
+def _height(panels: parts.Labelled) -> int:
+    return parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
+
+
+def _order(field: str, names: tuple[str, ...]) -> str:
+    return f"indexof({list(names)}, datum['{field}'])"
