@@ -40,6 +40,7 @@ from profframe.selection import (
     texts,
 )
 from profframe.show import notebook, table, tree
+from profframe.show.plots import Plots
 from profframe.show.summary import Summary
 
 _BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
@@ -443,6 +444,11 @@ class Trace(History):
         options = tree.Options(event_id, depth, row_limit)
         with chosen._connection(("events", "threads")) as connection:  # noqa: SLF001 - its own kind
             return tree.text(connection, options)
+
+    @property
+    def plot(self) -> Plots:
+        """Answers as charts (``pip install 'profframe[plot]'``): ``trace.plot.kernels()``, ..."""
+        return Plots(self)
 
     @property
     def self_cpu_time_total(self) -> int:
