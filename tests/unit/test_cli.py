@@ -350,7 +350,7 @@ def test_what_duckdb_makes_of_an_interrupt_is_130(
     def interrupt(*_: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr("profframe.trace.run_query", interrupt)
+    monkeypatch.setattr("profframe.tables.run_query", interrupt)
 
     assert cli.run(["sql", store, "SELECT 1"]) == 130
 

@@ -1,0 +1,143 @@
+"""Methods that write a trace into files: a store, and what other tools open."""
+
+from __future__ import annotations
+
+from os import PathLike
+
+import polars as pl
+
+from profframe import store
+from profframe.critical_path import CriticalPath
+from profframe.errors import ParameterError
+from profframe.tables import Tables
+
+
+class Exports(Tables):
+    """Tables that can be written into files.
+
+    Examples
+    --------
+    >>> Exports.augment.__doc__.splitlines()[0]
+    'Write a Chrome trace with the work of ops and kernels among their arguments.'
+    """
+
+    __slots__ = ()
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write every (run, rank) into a Parquet store; one that is there already is replaced.
+
+        Parameters
+        ----------
+        path
+            The store; made if it does not exist.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written; what was in it is still there.
+        """
+        for part in self._source.split():
+            store.write(self._on(part).tables, path)
+
+    def export_chrome_trace(
+        self,
+        path: str | PathLike[str],
+        legacy: bool = False,
+        highlight: CriticalPath | pl.DataFrame | None = None,
+    ) -> None:
+        """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        legacy
+            Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
+            has, in microseconds since the profiler started.
+        highlight
+            Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
+            and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
+            they are red in chrome://tracing, and arrows join the parts of a path from one thread or
+            stream to another.
+
+        Raises
+        ------
+        ParameterError
+            There are several (run, rank): a file holds one. Or nothing that was highlighted is in
+            the file, or it is to be written as torch does.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import chrome
+        from profframe.export import legacy as listed
+
+        if legacy and highlight is not None:
+            raise ParameterError("highlight: not in the form that torch writes (legacy=True)")
+        marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
+        whole = self._selection == self._selection.of_traces()
+        with self._connection() as connection:
+            if legacy:
+                listed.write(connection, path)
+            else:
+                chrome.write(connection, path, whole, marked)
+
+    def augment(self, path: str | PathLike[str]) -> None:
+        """Write a Chrome trace with the work of ops and kernels among their arguments.
+
+        Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
+        kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
+        ``achieved_bandwidth_pct``, percent of the peaks that `roofline` takes. All else stays as
+        `export_chrome_trace` writes it. A trace can be augmented again.
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+
+        Raises
+        ------
+        ParameterError
+            There are several (run, rank): a file holds one.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import chrome
+        from profframe.export.augment import augment
+
+        whole = self._selection == self._selection.of_traces()
+        with self._connection() as connection:
+            chrome.the_trace(connection)
+            augment(connection)
+            chrome.write(connection, path, whole)
+
+    def export_stacks(self, path: str | PathLike[str], metric: str = "self_cpu_time_total") -> None:
+        """Write stacks in the folded form that flame graphs are drawn from, as torch does.
+
+        A line is one event: its frames, the outermost first, and whole microseconds. Where no
+        stacks were recorded, but calls of Python functions were, the frames are those around the
+        event (``python_stack``).
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        metric
+            ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
+            for the time of the devices, whatever their type.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such metric; the message suggests the nearest.
+        ParameterError
+            No event has a stack.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import stacks
+
+        with self._connection() as connection:
+            stacks.write(connection, path, metric)

@@ -1,0 +1,110 @@
+"""Where the rows of a trace are: in memory, in a store, or some of them in place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from profframe.frames import plain
+from profframe.selection import Integers
+
+
+class Source(Protocol):
+    """Where the rows of a trace are: in memory or in a store."""
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        """SQL of a relation with all rows of a table."""
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """All rows of a table, text as plain String."""
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        """All rows of a table, as Arrow in the schema's types."""
+
+    def split(self) -> tuple[Source, ...]:
+        """Sources of fewer rows each, where that saves memory."""
+
+    def check(self) -> None:
+        """Raise a StoreError if the rows can no longer be read."""
+
+    def again(self) -> Source | None:
+        """The same rows where they are now, if they have moved."""
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
+        """The source without what has nothing of some runs and ranks."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class InMemory:
+    """Arrow tables."""
+
+    tables: Mapping[str, pa.Table]
+    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        connection.register(f"_{table}", self.tables[table])
+        return f"_{table}"
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        if table not in self.frames:
+            self.frames[table] = plain(self.tables[table])
+        return self.frames[table].lazy()
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        yield self.tables[table]
+
+    def split(self) -> tuple[Source, ...]:
+        return (self,)
+
+    def check(self) -> None:
+        pass
+
+    def again(self) -> None:
+        pass
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:  # noqa: ARG002
+        return self
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Beside:
+    """A source with another table in place of one of its own."""
+
+    source: Source
+    name: str
+    rows: pa.Table
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        return self._of(table).relation(connection, table)
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        return self._of(table).scan(table)
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        return self._of(table).parts(table)
+
+    def split(self) -> tuple[Source, ...]:
+        return tuple(Beside(part, self.name, self._rows_of(part)) for part in self.source.split())
+
+    def check(self) -> None:
+        self.source.check()
+
+    def again(self) -> Source | None:
+        moved = self.source.again()
+        return None if moved is None else Beside(moved, self.name, self.rows)
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
+        return Beside(self.source.only(runs, ranks), self.name, self.rows)
+
+    def _rows_of(self, part: Source) -> pa.Table:
+        traces = set(part.scan("traces").select("run", "rank").collect().rows())
+        keys = zip(self.rows["run"].to_pylist(), self.rows["rank"].to_pylist(), strict=True)
+        return self.rows.filter(pa.array([key in traces for key in keys], pa.bool_()))
+
+    def _of(self, table: str) -> Source:
+        return InMemory({table: self.rows}) if table == self.name else self.source

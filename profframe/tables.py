@@ -1,0 +1,440 @@
+"""The tables of one or many traces, frozen: which rows they have, and how SQL reaches them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import NoReturn, Self
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema, store
+from profframe.answering import find, run
+from profframe.answering import query as run_query
+from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
+from profframe.facts.devices import matched
+from profframe.facts.models import Devices, models
+from profframe.frames import chosen, frame
+from profframe.selection import (
+    Integers,
+    Numbers,
+    Selection,
+    Text,
+    Window,
+    check_numbers,
+    check_texts,
+    integers,
+    literal,
+    numbers,
+    texts,
+)
+from profframe.sources import Beside, InMemory, Source
+
+_BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
+
+
+class Tables:
+    """Rows of any number of runs and ranks, with the facts about them; nothing in it changes.
+
+    Examples
+    --------
+    >>> from profframe.schema import TABLES
+    >>> empty = {name: table.arrow.empty_table() for name, table in TABLES.items()}
+    >>> Tables.from_tables(empty).sql("SELECT count(*) AS events FROM events")["events"][0]
+    0
+    """
+
+    __slots__ = ("_memory_limit", "_selection", "_source")
+    _selection: Selection
+    _source: Source
+    _memory_limit: str | None
+
+    def __init__(
+        self, source: Source, selection: Selection | None = None, memory_limit: str | None = None
+    ) -> None:
+        object.__setattr__(self, "_source", source)
+        object.__setattr__(self, "_selection", selection or Selection())
+        object.__setattr__(self, "_memory_limit", memory_limit)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Trace is frozen: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Source, Selection, str | None]]:
+        return type(self), (self._source, self._selection, self._memory_limit)
+
+    @classmethod
+    def from_tables(cls, tables: Mapping[str, pa.Table]) -> Self:
+        """Make a trace of tables in memory.
+
+        Parameters
+        ----------
+        tables
+            Every table of `profframe.schema.TABLES`, in the schema's columns and types.
+
+        Returns
+        -------
+        Trace
+            A trace on the very tables; nothing is copied.
+        """
+        return cls(InMemory({name: tables[name] for name in schema.TABLES}))
+
+    @classmethod
+    def from_store(
+        cls,
+        path: str | PathLike[str],
+        *,
+        runs: Text | None = None,
+        ranks: Numbers | None = None,
+    ) -> Self:
+        """Open a store; its tables are read when a question needs them.
+
+        Parameters
+        ----------
+        path
+            Folder that `to_parquet` or ``profframe convert`` wrote.
+        runs, ranks
+            As for `filter`; files of others are not opened.
+
+        Returns
+        -------
+        Trace
+            A trace on the files of the store.
+
+        Raises
+        ------
+        StoreError
+            There is no store, or it is damaged.
+        StoreVersionError
+            It has a schema version that this release does not know.
+        UnknownNameError
+            There is no such run or rank.
+        """
+        names = None if runs is None else texts("runs", runs)
+        numbered = None if ranks is None else integers("ranks", ranks)
+        selection = Selection() if names is None else Selection().runs(names)
+        selection = selection if numbered is None else selection.ranks(numbered)
+        return cls(store.scan(path, names, numbered), selection)
+
+    def limited(self, memory_limit: str | None) -> Self:
+        """Ask questions in bounded memory; what does not fit goes to a temporary folder.
+
+        Parameters
+        ----------
+        memory_limit
+            Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; rows that
+            are given back are not in it. None for most of the machine's memory.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data.
+
+        Raises
+        ------
+        ParameterError
+            It is no number of bytes with a unit.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> load("examples/cpu_training.json.gz").limited("1GB").self_times().height > 0
+        True
+        """
+        if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
+            raise ParameterError(
+                f"memory_limit: needs a number of bytes, such as '2GB', got {memory_limit!r}"
+            )
+        return type(self)(self._source, self._selection, memory_limit)
+
+    @property
+    def events(self) -> pl.DataFrame:
+        """One row per slice, with the facts about it."""
+        return self._rows("events")
+
+    @property
+    def memory(self) -> pl.DataFrame:
+        """One row per allocation or free."""
+        return self._rows("memory")
+
+    @property
+    def flows(self) -> pl.DataFrame:
+        """One row per end or step of an arrow."""
+        return self._rows("flows")
+
+    @property
+    def counters(self) -> pl.DataFrame:
+        """One row per value of a counter event."""
+        return self._rows("counters")
+
+    @property
+    def instants(self) -> pl.DataFrame:
+        """One row per event without a duration, and per event that has no table of its own."""
+        return self._rows("instants")
+
+    @property
+    def threads(self) -> pl.DataFrame:
+        """One row per (pid, tid), with its names."""
+        return self._rows("threads")
+
+    @property
+    def devices(self) -> pl.DataFrame:
+        """One row per device: what it is, and what it can do at most."""
+        return self._rows("devices")
+
+    @property
+    def traces(self) -> pl.DataFrame:
+        """One row per (run, rank): what was loaded, and what its header says."""
+        return self._rows("traces")
+
+    @property
+    def quality(self) -> pl.DataFrame:
+        """One row per check that found something: what was repaired, dropped or doubtful."""
+        return self._rows("quality")
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """Every table as Arrow, in the schema's types; a store is read whole."""
+        return {name: self._table(name) for name in schema.TABLES}
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """One table as a LazyFrame; of a store, only what a query needs is read.
+
+        Parameters
+        ----------
+        table
+            Name of a table of the schema.
+
+        Returns
+        -------
+        polars.LazyFrame
+            Its rows, text as plain String.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such table; the message suggests the nearest.
+        """
+        if table not in schema.TABLES:
+            raise UnknownNameError.among("table", table, schema.TABLES)
+        rows, where = self._source.scan(table), self._selection.where(table)
+        return rows if where is None else rows.filter(pl.sql_expr(where))
+
+    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+        """Run an answer of the catalogue, or an SQL file of your own.
+
+        Parameters
+        ----------
+        answer
+            Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file.
+        **parameters
+            Values for the parameters that the answer declares.
+
+        Returns
+        -------
+        polars.DataFrame
+            The columns that the answer's header declares.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such answer; the message suggests the nearest.
+        ParameterError
+            The answer has no such parameter, or the value is of another type.
+        AnswerError
+            The SQL cannot be run.
+        """
+        found = find(answer if isinstance(answer, str) else Path(answer))
+        needed = [table for table in schema.TABLES if table in found.needs]
+        return self._asked(lambda c: frame(run(c, found, parameters)), needed or schema.TABLES)
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Run one SELECT over the tables by name: ``events``, ``memory``, ...
+
+        Parameters
+        ----------
+        query
+            DuckDB SQL.
+
+        Returns
+        -------
+        polars.DataFrame
+            Its rows.
+
+        Raises
+        ------
+        UnknownNameError
+            A table or column is not there; the message suggests the nearest.
+        AnswerError
+            It is not one SELECT, or DuckDB refused it.
+        """
+        return self._asked(lambda connection: frame(run_query(connection, query)))
+
+    def filter(
+        self,
+        *,
+        steps: Numbers | None = None,
+        ranks: Numbers | None = None,
+        runs: Text | None = None,
+        kinds: Text | None = None,
+        start_ns: int | None = None,
+        end_ns: int | None = None,
+    ) -> Self:
+        """Keep some of the rows, with their facts as they are; what is given must all hold.
+
+        Parameters
+        ----------
+        steps
+            Number or numbers of profiler steps: events of these steps, and what the other timed
+            tables have within the steps' windows. A range may reach beyond those that there are.
+        ranks, runs
+            Rank or ranks, run or runs; of every table. Here too a range may reach beyond.
+        kinds
+            Kind or kinds of events; the other tables stay whole.
+        start_ns, end_ns
+            Keep what starts within ``[start_ns, end_ns)``, on the clock of ``traces.clock``.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data; nothing is copied. It can be filtered further.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such run, rank, kind or step; the message says which there are.
+        ParameterError
+            A value is of the wrong type.
+        """
+        selection, source = self._selection, self._source
+        if runs is not None:
+            some_runs = texts("runs", runs)
+            check_texts("run", some_runs, self.traces["run"])
+            selection, source = selection.runs(some_runs), source.only(some_runs, None)
+        if ranks is not None:
+            some_ranks = integers("ranks", ranks)
+            check_numbers("rank", some_ranks, self.traces["rank"])
+            selection, source = selection.ranks(some_ranks), source.only(None, some_ranks)
+        if kinds is not None:
+            some_kinds = texts("kinds", kinds)
+            self._check_kinds(some_kinds)
+            selection = selection.kinds(some_kinds)
+        if steps is not None:
+            some_steps = integers("steps", steps)
+            selection = selection.steps(some_steps, self._windows(some_steps, selection))
+        return type(self)(source, selection.time(start_ns, end_ns), self._memory_limit)
+
+    def with_devices(self, devices: Devices) -> Self:
+        """Match the devices anew, with models beside and before those that are known.
+
+        Parameters
+        ----------
+        devices
+            Models by their names, or a JSON file of them, as `profframe.load` takes them.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data, but for the table `devices`; `quality` stays as it is.
+
+        Raises
+        ------
+        ParameterError
+            The file cannot be read, or an entry is not of the form of `profframe.facts.models`.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> mine = {"Mine": {"match": [{"name": ""}], "bandwidth_bytes_per_s": 1e12}}
+        >>> load("examples/cpu_training.json.gz").with_devices(mine).devices.height
+        0
+        """
+        rows = matched(self._whole("devices"), models(devices))
+        source = Beside(self._source, "devices", rows)
+        return type(self)(source, self._selection, self._memory_limit)
+
+    def _rows(self, table: str) -> pl.DataFrame:
+        try:
+            return self.scan(table).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            moved = self._source.again()
+            if moved is not None:
+                return self._on(moved)._rows(table)  # noqa: SLF001 - its own kind
+            self._source.check()
+            raise StoreError(f"table {table!r} cannot be read: {error}") from error
+
+    def _asked(
+        self,
+        question: Callable[[duckdb.DuckDBPyConnection], pl.DataFrame],
+        tables: Iterable[str] = schema.TABLES,
+    ) -> pl.DataFrame:
+        """What a question gives; asked again where the store has been packed meanwhile."""
+        try:
+            with self._connection(tables) as connection:
+                return question(connection)
+        except StoreError:
+            moved = self._source.again()
+            if moved is None:
+                raise
+        return self._on(moved)._asked(question, tables)  # noqa: SLF001 - its own kind
+
+    def _on(self, source: Source) -> Self:
+        return type(self)(source, self._selection, self._memory_limit)
+
+    def _whole(self, table: str) -> pa.Table:
+        return pa.concat_tables(self._source.parts(table))
+
+    def _table(self, table: str) -> pa.Table:
+        where = self._selection.where(table)
+        parts = self._source.parts(table)
+        return pa.concat_tables(parts if where is None else (chosen(part, where) for part in parts))
+
+    @contextmanager
+    def _connection(
+        self, tables: Iterable[str] = schema.TABLES
+    ) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection with a view per table, for one question."""
+        with ExitStack() as stack, duckdb.connect() as connection:
+            connection.execute("SET enable_progress_bar = false")
+            if self._memory_limit is not None:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-"))
+                connection.execute("SET memory_limit = " + literal(self._memory_limit))
+                connection.execute("SET temp_directory = " + literal(folder))
+            try:
+                for table in tables:
+                    relation = self._source.relation(connection, table)
+                    where = self._selection.where(table) or "TRUE"
+                    connection.execute(f"CREATE VIEW {table} AS FROM {relation} WHERE {where}")
+                yield connection
+            except (duckdb.Error, AnswerError):
+                self._source.check()
+                raise
+            except RuntimeError as error:
+                if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
+                    raise KeyboardInterrupt from error
+                raise
+
+    def _check_kinds(self, kinds: tuple[str, ...]) -> None:
+        if not set(kinds) <= set(schema.KINDS):
+            found = self.sql("SELECT DISTINCT kind FROM events")["kind"]
+            check_texts("kind", kinds, {*schema.KINDS, *found})
+
+    def _windows(self, steps: Integers, selection: Selection) -> list[Window]:
+        """Windows of the steps that are asked for, in the traces that are selected."""
+        of_traces = type(self)(self._source, selection.of_traces(), self._memory_limit)
+        found = of_traces.answer("steps").drop_nulls(["step", "start_ns"])
+        check_numbers("step", steps, found["step"])
+        end = pl.col("start_ns") + pl.col("dur_ns")
+        return (
+            found.filter(pl.sql_expr(numbers("step", steps)))
+            .select("run", "rank", "start_ns", end.alias("end_ns"))
+            .rows()
+        )
