@@ -356,7 +356,9 @@ def test_what_duckdb_makes_of_an_interrupt_is_130(
 
 
 def test_progress_is_for_terminals_and_for_what_takes_a_while() -> None:
-    code = "import sys; from profframe import cli; cli._QUIET_S = 0; cli.run(sys.argv[1:])"
+    code = (
+        "import sys; from profframe.cli import loading, run; loading.QUIET_S = 0; run(sys.argv[1:])"
+    )
     patient = [sys.executable, "-c", code, EXAMPLE]
 
     assert "loading" in on_terminal(80, patient)

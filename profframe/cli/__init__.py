@@ -1,0 +1,59 @@
+"""The command line: verbs that bind arguments to functions, and exceptions to exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from profframe.cli import asking, comparing, devices, looking, storing  # noqa: F401 - their verbs
+from profframe.cli.output import complain
+from profframe.cli.verbs import INTERRUPTED, verbs
+from profframe.errors import ProfframeError
+
+
+def main() -> NoReturn:
+    """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage.
+
+    `diff` and `check` with `--fail-on` have 3 for what grew too much.
+    """
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and turn an exception into one line of error and an exit code.
+
+    Parameters
+    ----------
+    arguments
+        What follows the program's name.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    try:
+        code = verbs.main([*arguments], prog_name="profframe", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except ProfframeError as error:
+        return complain(str(error))
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        return complain(f"{where}{error.strerror or error}")
+    except Exception as error:
+        if "PROFFRAME_DEBUG" in os.environ:
+            raise
+        name = type(error).__name__
+        return complain(f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)")
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,146 @@
+"""Verbs that ask questions: `answer` and `sql`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from profframe.cli.loading import load
+from profframe.cli.output import as_prose, as_rows, checked_form, emit
+from profframe.cli.verbs import verbs, with_compat, with_form, with_output
+from profframe.errors import ParameterError, UnknownNameError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_VERBS: Final = {
+    "critical_path": "critical-path TRACE [--step N]",
+    "regressions": "check TRACE --baseline RUN",
+    "tree": "tree TRACE",
+}
+"""Questions that are no files of SQL, and the verbs that answer them."""
+_METHODS: Final[Mapping[str, Mapping[str, type]]] = {
+    "trend": {"metric": str, "per_step": int},
+    "outliers": {"per": str, "top": int, "ops": int},
+}
+"""Questions that are statistics of answers, and their parameters."""
+_PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
+
+
+@verbs.command()
+@click.argument("name", required=False)
+@click.argument("sources", metavar="[TRACE...]", nargs=-1)
+@click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
+@with_compat
+@with_form
+@with_output
+def answer(
+    name: str | None,
+    sources: tuple[str, ...],
+    parameters: tuple[str, ...],
+    *,
+    compat: str | None,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Ask a question of the catalogue.
+
+    NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
+    NAME alone: its columns and parameters.
+    """
+    from profframe.trace import answers
+
+    form = checked_form(form, output)
+    if name is None:
+        listed = answers()
+        emit(listed, form, output, as_prose(listed))
+        return
+    given = dict(map(_parameter, parameters))
+    if name == "critical_path" and sources:
+        options = _options(given, _PATH)
+        trace = load(sources, compat=compat)
+        rows = trace.critical_path(**options).events
+        emit(rows, form, output, as_rows(rows, trace))
+        return
+    if name in _METHODS and sources:
+        options = _options(given, _METHODS[name])
+        trace = load(sources, compat=compat)
+        rows = getattr(trace, name)(**options)
+        emit(rows, form, output, as_rows(rows, trace))
+        return
+    check_question(name, given)
+    if not sources:
+        columns = _columns(name)
+        emit(columns, form, output, as_prose(columns))
+        return
+    trace = load(sources, compat=compat)
+    rows = trace.answer(name, **given)
+    emit(rows, form, output, as_rows(rows, trace))
+
+
+@verbs.command()
+@click.argument("source")
+@click.argument("query")
+@with_compat
+@with_form
+@with_output
+def sql(source: str, query: str, compat: str | None, form: str | None, output: Path | None) -> None:
+    """Run one SELECT over the tables.
+
+    They are: events, memory, flows, counters, instants, threads, devices, traces, quality.
+    """
+    form = checked_form(form, output)
+    trace = load((source,), compat=compat)
+    rows = trace.sql(query)
+    emit(rows, form, output, as_rows(rows, trace))
+
+
+def check_question(name: str, parameters: Mapping[str, str]) -> None:
+    """Find out what is wrong with a question before a large trace is loaded for it."""
+    if name in _VERBS:
+        raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")
+    if name in _METHODS:
+        known = " ".join(f"[-p {key}=...]" for key in _METHODS[name])
+        raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {known}")
+    import duckdb
+
+    from profframe.answering import find, prepare
+
+    try:
+        with duckdb.connect() as connection:
+            prepare(connection, find(name), parameters)
+    except (UnknownNameError, ParameterError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _parameter(given: str) -> tuple[str, str]:
+    key, equals, value = given.partition("=")
+    if not equals:
+        raise click.UsageError(f"-p needs KEY=VALUE, got {given!r}")
+    return key, value
+
+
+def _options(given: Mapping[str, str], types: Mapping[str, type]) -> dict[str, Any]:
+    """Arguments of a method out of the parameters of an answer."""
+    for key, value in given.items():
+        if key not in types:
+            raise click.UsageError(str(UnknownNameError.among("parameter", key, types)))
+        if types[key] is int and not value.removeprefix("-").isdecimal():
+            raise click.UsageError(f"parameter {key!r} is an integer, got {value!r}")
+    return {key: types[key](value) for key, value in given.items()}
+
+
+def _columns(name: str) -> pl.DataFrame:
+    """What an answer gives and takes."""
+    import polars as pl
+
+    from profframe.answering import find
+
+    found = find(name)
+    rows = [("column", c.name, c.type, c.unit, c.doc) for c in found.columns]
+    rows += [("parameter", p.name, p.type, f"={p.default}", p.doc) for p in found.parameters]
+    names = ("what", "name", "type", "unit", "meaning")
+    return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")

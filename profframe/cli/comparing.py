@@ -1,0 +1,184 @@
+"""Verbs that compare: `diff` and `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from pathlib import Path
+
+import click
+
+from profframe.cli.loading import load
+from profframe.cli.output import checked_form, emit
+from profframe.cli.verbs import GREW, takes_sources, verbs, with_form, with_output
+from profframe.errors import ParameterError
+
+
+@verbs.command()
+@click.argument("base")
+@click.argument("other")
+@click.option(
+    "--names", default="base,other", show_default=True, metavar="A,B", help="What they are called."
+)
+@click.option(
+    "--kernel-by",
+    default="name",
+    show_default=True,
+    type=click.Choice(["name", "short_name", "shapes"]),
+    help="What kernels are matched by; shapes: the op that launched them, with its input shapes.",
+)
+@click.option(
+    "--per",
+    default="run",
+    show_default=True,
+    type=click.Choice(["run", "step"]),
+    help="What is averaged and compared where there are several.",
+)
+@click.option("--copies", is_flag=True, help="Copies and fills of memory are kernels, too.")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--name-width",
+    default=60,
+    show_default=True,
+    type=click.IntRange(0),
+    help="Characters of a name; 0: all.",
+)
+@click.option("--fail-on", metavar="N%", help="Exit with 3 if something grew by more.")
+@with_form
+@with_output
+def diff(
+    base: str,
+    other: str,
+    *,
+    names: str,
+    kernel_by: str,
+    per: str,
+    copies: bool,
+    top: int,
+    name_width: int,
+    fail_on: str | None,
+    form: str | None,
+    output: Path | None,
+) -> int:
+    """Show what changed from BASE to OTHER.
+
+    Each is a trace file, a quoted glob, a folder of traces, or a store. Several runs, or steps
+    with --per step, are averaged, and what differs by more than noise is called significant.
+
+    --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
+    than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
+    side no row is significant.
+    """
+    from profframe.comparing.limits import grown, percent, totals
+    from profframe.diffing import diff as compare
+    from profframe.show import changes
+
+    chosen = checked_form(form, output)
+    try:
+        limit = None if fail_on is None else percent(fail_on)
+    except ParameterError as error:
+        raise click.UsageError(f"--fail-on: {error}") from error
+    pair = names.split(",")
+    if len({*pair}) != 2 or len(pair) != 2 or not all(pair):
+        raise click.UsageError(f"--names: two different names, as in before,after, not {names!r}")
+    sides = load((base,)), load((other,))
+    rows = compare(*sides, pair, kernel_by=kernel_by, per=per, copies=copies)
+    sums = totals(rows)
+    emit(
+        rows,
+        chosen,
+        output,
+        lambda width: changes.report(
+            rows, sums, (base, other), top=top, name_width=name_width, width=width
+        ),
+    )
+    too_much = [] if limit is None else grown(rows, limit)
+    for one in too_much:
+        what = changes.grown(one.what, one.name, one.base_ns, one.other_ns)
+        click.echo(f"grew by more than {fail_on}: {what}", err=True)
+    return GREW if too_much else 0
+
+
+@verbs.command()
+@takes_sources
+@click.option(
+    "--baseline",
+    required=True,
+    multiple=True,
+    metavar="RUN|PATTERN|N",
+    help="Runs to hold others against, at least two; N: the N runs before these.",
+)
+@click.option(
+    "--runs",
+    multiple=True,
+    metavar="RUN|PATTERN|N",
+    help="Runs that are held against it; N: the latest N.  [default: all others; with --baseline N"
+    " the latest]",
+)
+@click.option(
+    "--fail-on",
+    multiple=True,
+    metavar="[METRIC=]N%",
+    help="Exit with 3 if something got worse by more.",
+)
+@click.option(
+    "--per-step",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="Tokens or samples of a step, for the metric throughput_per_s.",
+)
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_form
+@with_output
+def check(
+    sources: tuple[str, ...],
+    baseline: tuple[str, ...],
+    runs: tuple[str, ...],
+    fail_on: tuple[str, ...],
+    *,
+    per_step: int,
+    top: int,
+    form: str | None,
+    output: Path | None,
+) -> int:
+    """Hold runs against several runs before.
+
+    TRACE is a store or traces of several runs. Shown are the ops and kernels that take longer, by
+    more than they vary from run to run. With --format or -o: these rows, with all columns.
+
+    --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
+    than 5 %, or an op or kernel did that took at least 1 % of its kind in the baseline.
+    --fail-on METRIC=5%: if a column of `profframe answer runs` got worse by more, or op:NAME or
+    kernel:NAME; can be repeated. What noise explains does not count.
+    """
+    from profframe.comparing.checking import check as hold
+    from profframe.comparing.checking import limit_of
+    from profframe.show import checks
+
+    chosen = checked_form(form, output)
+    try:
+        limits = dict(map(limit_of, fail_on))
+    except ParameterError as error:
+        raise click.UsageError(f"--fail-on: {error}") from error
+    trace = load(sources)
+    names = set(trace.traces["run"])
+    base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
+    found = hold(trace, base, others, limits, per_step)
+    emit(
+        found.regressions,
+        chosen,
+        output,
+        lambda width: checks.report(
+            (found.base, found.others), found.metrics, found.regressions, top=top, width=width
+        ),
+    )
+    for one in found.worse:
+        what = checks.worse(one.metric, one.base, one.other)
+        click.echo(f"worse by more than {float(100 * one.limit):g} %: {what}", err=True)
+    return GREW if found.worse else 0
+
+
+def _some_runs(given: tuple[str, ...], names: Container[str]) -> tuple[str, ...] | int:
+    """Names and patterns of runs; or a number of runs, unless a run has that name."""
+    is_number = len(given) == 1 and given[0].isdecimal() and given[0] not in names
+    return int(given[0]) if is_number else given

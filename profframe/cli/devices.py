@@ -1,0 +1,92 @@
+"""Verbs about what devices can do at most: `roofline` and `augment`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from profframe.cli.asking import check_question
+from profframe.cli.loading import load
+from profframe.cli.output import as_rows, checked_form, echo, emit, width_of_terminal
+from profframe.cli.verbs import takes_sources, verbs, with_form, with_output
+from profframe.errors import UnknownNameError
+from profframe.show.units import visible
+
+
+@verbs.command()
+@takes_sources
+@click.option(
+    "--by",
+    default="kernel",
+    show_default=True,
+    type=click.Choice(["kernel", "op", "shapes", "dtype"]),
+)
+@click.option("--dtype", metavar="TYPE", help="Hold all work against the peak of this data type.")
+@click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_form
+@with_output
+def roofline(
+    sources: tuple[str, ...],
+    by: str,
+    dtype: str | None,
+    devices: Path | None,
+    *,
+    top: int,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Show how close kernels came to what their device can do.
+
+    Achieved rates, their shares of the peaks, and the time that was lost, the most first. With
+    --format or -o: all rows and columns.
+    """
+    from rich.text import Text
+
+    from profframe.show import roofline as shown
+    from profframe.show import terminal
+
+    chosen = checked_form(form, output)
+    if dtype is not None:
+        check_question("roofline", {"dtype": dtype})
+    trace = load(sources)
+    trace = trace if devices is None else trace.with_devices(devices)
+    rows = trace.roofline(by, dtype)
+    if form is not None or output is not None:
+        emit(rows, chosen, output, as_rows(rows, trace))
+        return
+    title = f"Roofline by {by}"
+    echo(
+        Text(shown.headline(rows, trace.devices)),
+        terminal.ranking(shown.rows(rows), top, width_of_terminal(), title),
+    )
+
+
+@verbs.command()
+@click.argument("source", metavar="IN")
+@click.argument("output", metavar="OUT", type=Path)
+@click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@click.option("--run", help="Which run, where there are several.")
+@click.option("--rank", type=int, help="Which rank, where there are several.")
+def augment(
+    source: str, output: Path, devices: Path | None, run: str | None, rank: int | None
+) -> None:
+    """Write a trace again, with FLOPs, bytes and achieved percentages for Perfetto to show.
+
+    They are arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
+    achieved_bandwidth_pct.
+    """
+    trace = load((source,))
+    try:
+        trace = trace.filter(runs=run, ranks=rank)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{source}: {error}") from None
+    trace = trace if devices is None else trace.with_devices(devices)
+    trace.augment(output)
+    counts = trace.sql(
+        "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS known, count(*) AS kernels"
+        " FROM events WHERE kind = 'kernel'"
+    )
+    known, kernels = counts.row(0)
+    click.echo(f"{visible(str(output))}: work known of {known:,} of {kernels:,} kernels", err=True)

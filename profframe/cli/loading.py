@@ -1,0 +1,59 @@
+"""Loading what a verb is given, with a bar where it takes a while."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from profframe.trace import Trace
+
+QUIET_S: Final = 1.0
+"""Loading that takes less shows no progress."""
+
+
+def load(
+    sources: Sequence[str],
+    run: str | None = None,
+    rank: int | None = None,
+    compat: str | None = None,
+) -> Trace:
+    """Load traces as one; options are those of `profframe.load`."""
+    from profframe.loading import load as load_traces
+
+    with closing(Bar()) as bar:
+        return load_traces([*sources], run=run, rank=rank, compat=compat, progress=bar)
+
+
+class Bar:
+    """Progress of loading, on a terminal, where it takes a while."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._shown: tuple[Progress, TaskID] | None = None
+
+    def __call__(self, done: int, total: int, what: str = "loading") -> None:
+        """Move the bar; bytes, or anything that is counted."""
+        if self._shown is None:
+            if time.monotonic() - self._started < QUIET_S or not sys.stderr.isatty():
+                return
+            from rich.progress import DownloadColumn, Progress
+
+            from profframe.show.terminal import console
+
+            columns = *Progress.get_default_columns(), DownloadColumn()
+            progress = Progress(*columns, console=console(error=True), transient=True)
+            self._shown = progress, progress.add_task(what)
+            progress.start()
+        progress, task = self._shown
+        progress.update(task, completed=done, total=total, description=what)
+
+    def close(self) -> None:
+        """Take the bar off the terminal."""
+        if self._shown is not None:
+            self._shown[0].stop()

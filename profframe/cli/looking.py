@@ -1,0 +1,208 @@
+"""Verbs that show what is in a trace: `show`, `info`, `tree` and `critical-path`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from profframe.cli.loading import load
+from profframe.cli.output import as_rows, checked_form, echo, emit, width_of_terminal
+from profframe.cli.verbs import takes_sources, verbs, with_compat, with_form, with_output
+from profframe.errors import AnswerError, UnknownNameError
+from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from profframe.trace import Trace
+
+_MOST_THREADS: Final = 40
+_MOST_GAPS: Final = 5
+_THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
+
+
+@verbs.command()
+@takes_sources
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option(
+    "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
+)
+@click.option("--rank", type=int, help="Only this rank.")
+@click.option("--step", type=int, help="Only this profiler step.")
+@with_compat
+def show(
+    sources: tuple[str, ...],
+    top: int,
+    sort: str,
+    rank: int | None,
+    step: int | None,
+    *,
+    compat: str | None,
+) -> None:
+    """Show where the time went (the default).
+
+    Overview, what the devices did and why they waited, self times, kernels, and quality notes.
+    """
+    from profframe.answering import find
+    from profframe.show import terminal
+
+    columns = [column.name for column in find("self_times").columns]
+    if sort not in columns:
+        raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
+    trace = load(sources, compat=compat)
+    try:
+        trace = trace.filter(ranks=rank, steps=step)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
+    found = trace.summary()
+    width = width_of_terminal()
+    parts = [
+        terminal.summary(found, " ".join(sources)),
+        terminal.ranking(found.overview, top, width, "Overview"),
+    ]
+    self_times = trace.self_times().sort(
+        sort, descending=True, nulls_last=True, maintain_order=True
+    )
+    rankings = [*_device_rankings(trace, top), *_rank_rankings(trace), ("Self time", self_times)]
+    for title, rows in (*rankings, ("Kernels", trace.kernels())):
+        if rows.height:
+            parts.append(terminal.ranking(rows, top, width, title))
+    if found.quality.height:
+        parts.append(terminal.notes(found.quality, width))
+    echo(*parts)
+
+
+@verbs.command()
+@takes_sources
+def info(sources: tuple[str, ...]) -> None:
+    """Show what is inside.
+
+    Runs, ranks, what each trace's header says, tables, threads, and quality notes.
+    """
+    from profframe.show import terminal
+
+    trace = load(sources)
+    found, width = trace.summary(), width_of_terminal()
+    parts = [
+        terminal.summary(found, " ".join(sources)),
+        *terminal.headers(found.traces),
+        terminal.table(_row_counts(trace), width, "Tables"),
+        terminal.ranking(trace.threads.select(_THREAD), _MOST_THREADS, width, "Threads"),
+    ]
+    if found.quality.height:
+        parts.append(terminal.notes(found.quality, width))
+    echo(*parts)
+
+
+@verbs.command()
+@takes_sources
+@click.option("--event", "event_id", type=int, metavar="ID", help="Only what is inside this event.")
+@click.option("--depth", type=click.IntRange(0), help="Levels below it; default: as many as fit.")
+@click.option("--run", help="Which run, where there are several.")
+@click.option("--rank", type=int, help="Which rank, where there are several.")
+@click.option("--rows", default=200, show_default=True, type=click.IntRange(1), help="Most slices.")
+def tree(
+    sources: tuple[str, ...],
+    event_id: int | None,
+    depth: int | None,
+    *,
+    run: str | None,
+    rank: int | None,
+    rows: int,
+) -> None:
+    """Show host slices inside one another.
+
+    With their times, depth first. Without --event: all threads, the busiest first.
+    """
+    from rich.text import Text
+
+    trace = load(sources)
+    try:
+        drawn = trace.tree(event_id, depth, run, rank, rows)
+    except AnswerError as error:
+        raise type(error)(f"{' '.join(sources)}: {error}") from None
+    echo(Text(drawn, no_wrap=True, overflow="ellipsis"))
+
+
+@verbs.command("critical-path")
+@takes_sources
+@click.option("--step", type=int, help="Of this profiler step; default: of the whole trace.")
+@click.option("--annotation", metavar="NAME", help="Of the first annotation of this name.")
+@click.option("--run", help="Which run, where there are several.")
+@click.option("--rank", type=int, help="Which rank, where there are several.")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
+@with_form
+@with_output
+def critical_path(
+    sources: tuple[str, ...],
+    step: int | None,
+    annotation: str | None,
+    *,
+    run: str | None,
+    rank: int | None,
+    top: int,
+    overlay: Path | None,
+    form: str | None,
+    output: Path | None,
+) -> None:
+    """Show what the end had to wait for.
+
+    Of a step, an annotation or the whole trace, back to its start: host, launches, work of the
+    devices, waits. With --format or -o: every stretch of the path.
+    """
+    from profframe.show import path, terminal
+
+    chosen = checked_form(form, output)
+    trace = load(sources)
+    try:
+        found = trace.critical_path(step, run, rank, annotation)
+    except AnswerError as error:
+        raise type(error)(f"{' '.join(sources)}: {error}") from None
+    if overlay is not None:
+        trace.filter(runs=found.run, ranks=found.rank).export_chrome_trace(
+            overlay, highlight=found if found.events.height else None
+        )
+    if form is not None or output is not None:
+        emit(found.events, chosen, output, as_rows(found.events, trace))
+        return
+    width = width_of_terminal()
+    echo(
+        terminal.table(found.bounds, width, f"Critical path of {visible(found.headline)}"),
+        terminal.ranking(path.longest(found.events), top, width, "What takes longest on it"),
+    )
+
+
+def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Where the time of the devices went, and why they waited; nothing where there are none."""
+    from profframe.show import devices, terminal
+
+    breakdown = trace.time_breakdown()
+    if not breakdown.height:
+        return
+    yield "Device time", devices.breakdown(breakdown)
+    yield "Idle time of the devices", devices.causes(trace.idle(per="device"))
+    most = min(top, _MOST_GAPS)
+    gaps = terminal.since_start(devices.gaps(trace.gaps(top=most), most), trace.traces)
+    yield "Largest gaps", terminal.compact(gaps)
+
+
+def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Who waits for whom; nothing where no two ranks of a run communicate."""
+    from profframe.show import ranks
+
+    if trace.traces.height == trace.traces["run"].n_unique():
+        return
+    late = trace.stragglers()
+    if late.height:
+        yield ranks.title(trace.clock_skew()), ranks.stragglers(late)
+
+
+def _row_counts(trace: Trace) -> pl.DataFrame:
+    from profframe.schema import TABLES
+
+    counts = [f"SELECT '{t}' AS table_name, count(*) AS rows FROM {t}" for t in TABLES]  # noqa: S608
+    return trace.sql(" UNION ALL ".join(counts))

@@ -1,0 +1,119 @@
+"""What verbs print: tables for people, and data for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from profframe.cli.verbs import BAD_INPUT, ENDINGS
+from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    import polars as pl
+    from rich.console import RenderableType
+
+    from profframe.trace import Trace
+
+    Human = Callable[[int | None], RenderableType]
+
+
+def complain(message: str) -> int:
+    """Write one line of error, and give the exit code of bad input."""
+    click.echo(f"error: {visible(message)}", err=True)
+    return BAD_INPUT
+
+
+def checked_form(form: str | None, output: Path | None) -> str:
+    """Choose the form of the output: the one that was asked for, or by the ending of the file."""
+    chosen = form or (ENDINGS.get(output.suffix, "table") if output else "table")
+    if chosen == "parquet" and output is None:
+        raise click.UsageError("--format parquet needs -o FILE")
+    return chosen
+
+
+def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> None:
+    """Write a frame in a form, to a file or to stdout."""
+    if form == "table" and output is None:
+        echo(human(width_of_terminal()))
+        return
+    data = _encoded(frame, form, human)
+    if output is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    else:
+        output.write_bytes(data)
+
+
+def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
+    if form == "json":
+        return _without_bytes(frame).write_json().encode() + b"\n"
+    if form == "csv":
+        return _flat(_without_bytes(frame)).write_csv().encode()
+    if form == "parquet":
+        file = io.BytesIO()
+        frame.write_parquet(file)
+        return file.getvalue()
+    from profframe.show import terminal
+
+    return terminal.text(human(None)).encode()
+
+
+def as_rows(frame: pl.DataFrame, trace: Trace) -> Human:
+    """Give how people see rows of a query; on a terminal without the columns that say nothing."""
+    from profframe.show import terminal
+
+    rows = terminal.since_start(frame, trace.traces)
+    return lambda width: terminal.table(terminal.compact(rows) if width else rows, width)
+
+
+def as_prose(frame: pl.DataFrame) -> Human:
+    """Give how people see documentation."""
+    from profframe.show import terminal
+
+    return lambda _: terminal.prose(frame)
+
+
+def _without_bytes(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with bytes as hexadecimal digits."""
+    import polars as pl
+
+    return frame.with_columns(pl.col(pl.Binary).bin.encode("hex"))
+
+
+def _flat(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with lists and structs as JSON text, which CSV has no form for."""
+    import polars as pl
+
+    return frame.with_columns(
+        pl.Series(column.name, [json.dumps(value, default=str) for value in column.to_list()])
+        for column in frame
+        if column.dtype.is_nested()
+    )
+
+
+def width_of_terminal() -> int | None:
+    """Give the columns of the terminal; None where the output goes elsewhere."""
+    from profframe.show.terminal import console
+
+    return console().width if sys.stdout.isatty() else None
+
+
+def echo(*parts: RenderableType) -> None:
+    """Print the parts with a line between them."""
+    from profframe.show import terminal
+
+    width = width_of_terminal()
+    for number, part in enumerate(parts):
+        if number:
+            click.echo()
+        if width is None:
+            click.echo(terminal.text(part), nl=False)
+        else:
+            terminal.console().print(part)

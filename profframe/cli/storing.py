@@ -1,0 +1,153 @@
+"""Verbs of stores: `convert`, and what `store` has."""
+
+from __future__ import annotations
+
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+import click
+
+from profframe.cli.loading import Bar
+from profframe.cli.output import checked_form, complain, emit
+from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat, with_form, with_output
+from profframe.show.units import visible
+
+
+@verbs.command()
+@takes_sources
+@click.option("-o", "--output", required=True, metavar="STORE", help="Folder to write.")
+@click.option("--run", help="Name of the run, in place of the traces' own.")
+@click.option("--rank", type=click.IntRange(0), help="Rank, in place of the traces' own.")
+@click.option(
+    "--pattern", help="Where run and rank are in the paths, as in '{run}/rank{rank}.json.gz'."
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes; default: for all cores.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
+@click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
+@with_compat
+def convert(
+    sources: tuple[str, ...],
+    output: str,
+    run: str | None,
+    rank: int | None,
+    *,
+    pattern: str | None,
+    workers: int | None,
+    threads: int | None,
+    dask: str | None,
+    compat: str | None,
+) -> int:
+    """Write traces into a Parquet store.
+
+    TRACE can also be a URL. A file that the store has already and that has not changed is left
+    out, so a batch that was stopped goes on when it is given again; one that has changed is
+    replaced. Different files never replace each other: those of the same run and rank are
+    numbered by their start. If a file cannot be converted, the others are, and the exit code is 1.
+    """
+    from profframe.batch.cluster import dask_workers
+    from profframe.batch.converting import convert as batch
+    from profframe.show import conversion
+
+    if dask is not None and workers is not None:
+        raise click.UsageError("--workers are of this machine; a Dask cluster has its own")
+    with dask_workers(dask) if dask else nullcontext() as executor, closing(Bar()) as bar:
+        files = batch(
+            [*sources],
+            output,
+            executor,
+            run,
+            rank,
+            pattern,
+            threads,
+            lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
+            workers=workers,
+            compat=compat,
+        )
+    for error in conversion.errors(files):
+        complain(error)
+    click.echo(f"{visible(output)}: {conversion.headline(files)}", err=True)
+    return BAD_INPUT if "failed" in files["status"] else 0
+
+
+@verbs.group("store")
+def store_verbs() -> None:
+    """List, check, pack, or remove what a store has."""
+
+
+_store = click.argument("path", metavar="STORE", type=Path)
+
+
+@store_verbs.command("ls")
+@_store
+@click.option("--ranks", is_flag=True, help="A row for each rank.")
+@with_form
+@with_output
+def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None) -> None:
+    """Show the runs of a store.
+
+    Ranks, events, bytes, start, and schema version; also of a store of another version.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    chosen = checked_form(form, output)
+    found = retention.contents(path)
+    rows = found if ranks else stored.by_run(found)
+    emit(rows, chosen, output, lambda width: stored.listing(found, rows, width))
+
+
+@store_verbs.command("rm")
+@_store
+@click.argument("runs", metavar="[RUN...]", nargs=-1)
+@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; also several.")
+def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> None:
+    """Remove runs, or ranks, from a store.
+
+    Others may read the store meanwhile. RUN is a name as `profframe store ls` has it.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    if not runs and not ranks:
+        raise click.UsageError("which? name a RUN, or give --rank")
+    removed = retention.remove(path, runs or None, ranks or None)
+    click.echo(f"{visible(str(path))}: {stored.counted(removed)} removed", err=True)
+
+
+@store_verbs.command("compact")
+@_store
+def store_compact(path: Path) -> None:
+    """Pack many folders of a store into one.
+
+    Answers stay the same; others may read the store meanwhile.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    with closing(Bar()) as bar:
+        number = retention.compact(path, lambda done, total: bar(done, total, "packing"))
+    click.echo(f"{visible(str(path))}: {stored.packed(number)}", err=True)
+
+
+@store_verbs.command("verify")
+@_store
+@with_form
+@with_output
+def store_verify(path: Path, form: str | None, output: Path | None) -> int:
+    """Check every file of a store: checksum, columns and types.
+
+    The exit code is 1 if anything is wrong; then a line says what, for each file.
+    """
+    from profframe import retention
+    from profframe.show import stored
+
+    chosen = checked_form(form, output)
+    with closing(Bar()) as bar:
+        problems = retention.verify(path, lambda done, total: bar(done, total, "checking"))
+    if form is not None or output is not None:
+        emit(problems, chosen, output, lambda _: stored.problems(problems))
+    for line in stored.lines(problems):
+        complain(line)
+    if not problems.height:
+        click.echo(f"{visible(str(path))}: sound", err=True)
+    return BAD_INPUT if problems.height else 0
