@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from profframe.selection import Text
+    from profframe.show.flame import FlameGraph
     from profframe.show.plots.parts import AnyChart
 
 __all__ = ["Plots", "Plotted", "palette", "taken_apart"]
@@ -34,6 +35,9 @@ _NO_LAUNCHES: Final = (
 _NO_GAPS: Final = "no stream was ever idle between two pieces of work"
 _NO_WORK: Final = (
     "no kernel has both FLOPs and bytes that are known; profile with record_shapes=True"
+)
+_NO_HOST: Final = (
+    "this trace has no slices on the host; profile it, too (activities=[ProfilerActivity.CPU])"
 )
 _ONE_RANK: Final = "this trace has one rank; load those of a job together: load('run/*.json.gz')"
 _NO_COLLECTIVES: Final = "this trace has no collectives; profile a job of several ranks"
@@ -264,6 +268,31 @@ class Plots:
             known = rows.filter((rows["flop_per_byte"] > 0) & (rows["flop_per_s"] > 0))
             return work.roofline(rows, parts.required(known, "roofline", _NO_WORK))
 
+    def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
+        """Show the call tree of the host, merged by path, with its own time or that of devices.
+
+        Parameters
+        ----------
+        top, min_share
+            As for the answer.
+
+        Returns
+        -------
+        FlameGraph
+            The rows of `flame`, drawn by a script of its own: altair is not needed.
+
+        Raises
+        ------
+        ParameterError
+            There are no slices on the host.
+        """
+        from profframe.show.flame import FlameGraph
+
+        rows = self.trace.answer("flame", top=top, min_share=min_share)
+        if rows.is_empty():
+            raise ParameterError(f"flame: {_NO_HOST}")
+        return FlameGraph(rows)
+
     def ranks(self, corrected: bool = False) -> AnyChart:
         """Show what each rank's devices did, and which ranks the others waited for.
 
@@ -285,7 +314,8 @@ class Plots:
         with _altair():
             from profframe.show.plots import jobs, parts
 
-            parts.required(self.trace.traces[1:], "ranks", _ONE_RANK)
+            traces = self.trace.traces
+            parts.required(traces.filter(traces["run"].is_duplicated()), "ranks", _ONE_RANK)
             rows = self.trace.answer("time_breakdown")
             whole = rows.filter(rows["step"].is_null())
             waits = self.trace.answer("stragglers", per="rank", corrected=corrected)

@@ -40,9 +40,9 @@ def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
 def _waits(rows: pl.DataFrame) -> parts.AnyChart:
     held_up, waited = _WAITS
     unit = parts.fitting(parts.TIME, rows, "held_up_ns", "wait_ns")
-    frame = parts.shown(
-        rows.sort("run", "rank"), unit, **{held_up: "held_up_ns", waited: "wait_ns"}
-    )
+    before = parts.named(rows.sort("run", "rank"), "before_op", "op", missing=None)
+    before = parts.named(before, "before_kernel", "kernel", missing=None)
+    frame = parts.shown(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
     bars = parts.labelled(frame, parts.TRACE, parts.MOST_BARS)
     clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
     return (
@@ -54,8 +54,8 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
                 ("value:Q", unit.name, ",.3f"),
                 ("collectives:Q", "collectives", ",d"),
                 ("times_last:Q", "times last", ",d"),
-                ("before_op:N", "op before", ""),
-                ("before_kernel:N", "kernel before", ""),
+                ("op:N", "op before", ""),
+                ("kernel:N", "kernel before", ""),
             )
         )
         .properties(
@@ -82,18 +82,22 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     unit = parts.fitting(parts.TIME, rows, "total_ns", "skew_ns")
     transfer, waited = _SPENT
     frame = parts.shown(rows, unit, **{transfer: "total_ns", waited: "skew_ns"})
-    frame = frame.with_columns(pl.Series("label", _what(frame), pl.String))
+    frame = parts.named(frame, "process_group", "group", missing=None).with_columns(
+        pl.Series("label", _what(frame), pl.String)
+    )
     few = frame.head(top)
     fewer = f"first {top} of {rows.height:,}" if rows.height > top else ""
-    bars = parts.pairs(few, _SPENT, "label", f"Time ({unit.name})").encode(tooltip=_of_collective())
+    bars = parts.pairs(few, _SPENT, "label", f"Time ({unit.name})").encode(
+        tooltip=_of_collective(unit)
+    )
     bars = bars.properties(
         title=parts.title("Time of collectives, and waits for the last rank", fewer)
     )
     sized = frame.filter((pl.col("bytes") > 0) & (pl.col("bus_gb_per_s") > 0))
-    return _below(bars, _bandwidth(sized, rows.height)) if sized.height else bars
+    return _below(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
 
 
-def _bandwidth(rows: pl.DataFrame, found: int) -> parts.AnyChart:
+def _bandwidth(rows: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyChart:
     unit = parts.fitting(parts.BYTES, rows, "bytes")
     frame = parts.named(rows, "collective", "kind").with_columns(
         (pl.col("bytes") / unit.size).alias("size")
@@ -117,7 +121,7 @@ def _bandwidth(rows: pl.DataFrame, found: int) -> parts.AnyChart:
                 axis=alt.Axis(format="~g", labelOverlap=True),
             ),
             color=alt.Color("kind:N", scale=parts.series(kinds), legend=parts.legend()),
-            tooltip=_of_collective(),
+            tooltip=_of_collective(time),
         )
         .properties(
             width=parts.WIDTH,
@@ -153,15 +157,14 @@ def _what(rows: pl.DataFrame) -> list[str]:
     ]
 
 
-def _of_collective() -> list[alt.Tooltip]:
+def _of_collective(unit: parts.Unit) -> list[alt.Tooltip]:
     return parts.tips(
         ("label:N", "what", ""),
-        ("process_group:N", "group", ""),
+        ("group:N", "group", ""),
         ("ranks:Q", "ranks", ",d"),
         ("calls:Q", "calls", ",d"),
-        ("total_ns:Q", "time (ns)", ",d"),
-        ("p50_ns:Q", "median (ns)", ",d"),
-        ("skew_ns:Q", "waits (ns)", ",d"),
+        ("communication:Q", f"time ({unit.name})", ",.3f"),
+        ("waited:Q", f"waits ({unit.name})", ",.3f"),
         ("bus_gb_per_s:Q", "bus GB/s", ",.2f"),
         ("mismatches:Q", "mismatches", ",d"),
     )

@@ -35,7 +35,8 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
         A panel per device.
     """
     moment = parts.span_unit(rows, "time_ns")
-    placed = parts.since_start(rows, traces, moment, time="time_ns")
+    ops = parts.named(rows, "op_name", "op", missing=None)
+    placed = parts.since_start(ops, traces, moment, time="time_ns")
     devices = parts.labelled(_with_peaks(placed, peaks), _KEYS, parts.MOST_PANELS, "of device")
     panels = _in_units(devices)
     axis = f"Memory ({panels.frame['unit'][0]})" if not panels.several else "Memory"
@@ -62,7 +63,7 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
             ("allocated:Q", "allocated", ",.2f"),
             ("reserved:Q", "reserved", ",.2f"),
             ("unit:N", "in", ""),
-            ("op_name:N", "op", ""),
+            ("op:N", "op", ""),
         ),
     )
     marked = base.transform_filter("datum.peak != null").encode(x=x, y="allocated:Q")
@@ -155,12 +156,12 @@ def _in_units(devices: parts.Labelled) -> parts.Labelled:
 
 
 def _with_peaks(frame: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
-    """The frame with the text of the peak beside its row, and whether that is late in its time."""
+    """The frame with the text of each peak, and whether a row is right of the middle."""
     keys = [*_KEYS, "time_ns", "allocated_bytes"]
     text = [_peak(row) for row in peaks.iter_rows(named=True)]
     of_peaks = peaks.select(keys).with_columns(pl.Series("peak", text, pl.String))
     first = pl.int_range(pl.len()).over(keys) == 0
-    middle = (pl.col("time").max() + pl.col("time").min()).over(_KEYS) / 2
+    middle = (pl.col("time").max() + pl.col("time").min()) / 2
     return (
         frame.join(of_peaks, on=keys, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(pl.when(first).then(pl.col("peak")).alias("peak"))

@@ -25,6 +25,10 @@ MOST_BARS: Final = 64
 MOST_SERIES: Final = len(palette.SERIES)
 LABEL_WIDTH: Final = 260
 """Pixels of a label, before it is cut with an ellipsis; the tooltip has all of it."""
+_MIDDLE_OUT: Final = (
+    "length(datum.label) > 42 ? slice(datum.label, 0, 25) + '…' + slice(datum.label, -16)"
+    " : datum.label"
+)
 NO_NAME: Final = "(no name)"
 TRACE: Final = ("run", "rank")
 _JAVASCRIPT: Final = frozenset(
@@ -126,27 +130,46 @@ def span_unit(frame: pl.DataFrame, column: str) -> Unit:
     return fitting(TIME, spans, column)
 
 
-def text(value: str | None) -> str:
-    """A text as a label: no NULL, no control bytes, and none that JavaScript takes for its own.
+def text(value: str) -> str:
+    """A text as a label: not blank, no control bytes, and none that JavaScript takes for its own.
 
     Vega looks labels up in plain objects, where those of `_JAVASCRIPT` are found before any bar is.
 
     Examples
     --------
-    >>> text(None), text(" "), text("aten::mm"), text("constructor") == "constructor"
-    ('(no name)', "' '", 'aten::mm', False)
+    >>> text(" "), text("aten::mm"), text("constructor") == "constructor"
+    ("' '", 'aten::mm', False)
     """
-    if value is None:
-        return NO_NAME
     if not value.strip():
         return f"'{units.visible(value)}'"
     return f"{value}\u200b" if value in _JAVASCRIPT else units.visible(value)
 
 
-def named(frame: pl.DataFrame, column: str = "name", label: str = "label") -> pl.DataFrame:
-    """The frame with a label for each name: no control bytes, no NULL."""
-    labels = map(text, frame[column].to_list())
-    return frame.with_columns(pl.Series(label, labels, pl.String))
+def named(
+    frame: pl.DataFrame, column: str = "name", label: str = "label", missing: str | None = NO_NAME
+) -> pl.DataFrame:
+    """The frame with a label for each name, which can stand in any document.
+
+    Parameters
+    ----------
+    frame
+        Rows of an answer.
+    column
+        The names.
+    label
+        Name of the new column.
+    missing
+        The label of no name.
+
+    Returns
+    -------
+    polars.DataFrame
+        The same rows.
+    """
+    names = frame[column].drop_nulls().unique()
+    labels = pl.Series(map(text, names), dtype=pl.String)
+    of_name = pl.col(column).replace_strict(names, labels, default=None, return_dtype=pl.String)
+    return frame.with_columns(of_name.fill_null(pl.lit(missing, pl.String)).alias(label))
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,8 +317,10 @@ def legend(heading: str | None = None, *, lines: bool = False) -> alt.Legend:
 
 
 def name_axis() -> alt.Axis:
-    """An axis of names, which are cut where they are long."""
-    return alt.Axis(title=None, labelLimit=LABEL_WIDTH, ticks=False, domain=False)
+    """An axis of names; of long ones the middle is left out, as many differ at their end only."""
+    return alt.Axis(
+        title=None, labelLimit=LABEL_WIDTH, labelExpr=_MIDDLE_OUT, ticks=False, domain=False
+    )
 
 
 def pairs(frame: pl.DataFrame, names: tuple[str, ...], label: str, axis: str) -> alt.Chart:

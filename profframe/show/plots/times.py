@@ -156,7 +156,8 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
         A bar per kernel, a panel per (run, rank).
     """
     unit = parts.fitting(parts.TIME, rows, "total_ns")
-    frame = parts.shown(parts.named(rows), unit, total="total_ns").with_columns(
+    labels = parts.named(parts.named(rows), "top_op", "top op", missing=None)
+    frame = parts.shown(labels, unit, total="total_ns", mean="mean_ns").with_columns(
         pl.col("class").fill_null("others").alias("of class")
     )
     panels = parts.labelled(frame, parts.TRACE, parts.MOST_PANELS)
@@ -179,8 +180,8 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
                 ("total:Q", unit.name, ",.3f"),
                 ("share:Q", "share", ".1%"),
                 ("calls:Q", "calls", ",d"),
-                ("mean_ns:Q", "mean (ns)", ",d"),
-                ("top_op:N", "most for op", ""),
+                ("mean:Q", f"mean ({unit.name})", ",.4f"),
+                ("top op:N", "most for op", ""),
             ),
         )
         .properties(width=parts.WIDTH, height=alt.Step(parts.BAR))

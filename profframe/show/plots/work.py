@@ -34,7 +34,8 @@ def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
         A point per row, a panel per device.
     """
     few = known.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
-    frame = parts.named(few).with_columns(
+    labels = parts.named(parts.named(few), "input_dims", "shapes", missing=None)
+    frame = labels.with_columns(
         (pl.col("flop_per_s") / _TERA).alias("achieved"),
         (pl.col("bytes_per_s") / _GIGA).alias("moved"),
         (pl.col("peak_flop_per_s") / _TERA).alias("peak"),
@@ -68,7 +69,7 @@ def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
         ),
         tooltip=parts.tips(
             ("label:N", "name", ""),
-            ("input_dims:N", "shapes", ""),
+            ("shapes:N", "shapes", ""),
             ("total:Q", "time (ms)", ",.3f"),
             ("share:Q", "share of the time", ".1%"),
             ("lost:Q", "lost (ms)", ",.3f"),
@@ -89,6 +90,7 @@ def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
         _unknown(rows, known),
         panels.cut("device"),
         _cut(known, few),
+        "" if frame["peak"].is_not_null().any() else "what these devices can do is not known",
     )
     return parts.in_panels(chart, panels, above)
 
