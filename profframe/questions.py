@@ -184,6 +184,14 @@ class Questions(ABC):
         """What the devices did with their time, as a whole (NULL step) and in each step."""
         return self.answer("time_breakdown")
 
+    def exposed_communication(self) -> pl.DataFrame:
+        """When the devices communicated and none of them computed."""
+        return self.answer("exposed_communication")
+
+    def work_rates(self) -> pl.DataFrame:
+        """How fast each device worked over time: FLOP and bytes per second."""
+        return self.answer("work_rates")
+
     def roofline(
         self, by: str = "kernel", dtype: str | None = None, devices: Devices | None = None
     ) -> pl.DataFrame:

@@ -30,26 +30,19 @@
 WITH RECURSIVE lanes AS MATERIALIZED (
     FROM lanes(events)
 ),
--- In depth-first order, with sums until now: what is inside of a slice is the difference of two of them.
 slices AS MATERIALIZED (
     SELECT
-        *,
-        sum(self_ns) OVER until_now AS self_now,
-        sum(self_device_ns) OVER until_now AS device_now,
-        row_number() OVER (PARTITION BY lane ORDER BY preorder) AS calls_now
-    FROM (
-        SELECT
-            lanes.lane, event_id, kind, thread, depth, preorder,
-            CASE WHEN regexp_full_match(name, 'ProfilerStep#[0-9]+') THEN 'ProfilerStep*' ELSE name END AS name,
-            last_descendant_id, last_descendant_id <> event_id AS is_inner,
-            start_ns, start_ns + dur_ns AS end_ns, self_ns, coalesce(self_device_ns, 0) AS self_device_ns,
-            coalesce(fwd_thread > 0, false) OR coalesce(scope = 1, false)
-            OR coalesce(starts_with(name, 'autograd::engine::evaluate_function: '), false) AS is_backward
-        FROM events
-        JOIN few(lanes) AS lanes ON events.run = lanes.run AND events.rank = lanes.rank
-        WHERE preorder IS NOT NULL
-    )
-    WINDOW until_now AS (PARTITION BY lane ORDER BY preorder ROWS UNBOUNDED PRECEDING)
+        lanes.lane, event_id, preorder, thread, depth, last_descendant_id, last_descendant_id <> event_id AS is_inner,
+        start_ns, start_ns + dur_ns AS end_ns, self_ns, coalesce(self_device_ns, 0) AS self_device_ns, kind,
+        CASE
+            WHEN starts_with(name, 'ProfilerStep#') AND regexp_full_match(name, 'ProfilerStep#[0-9]+') THEN 'ProfilerStep*'
+            ELSE name
+        END AS name,
+        coalesce(fwd_thread > 0, false) OR coalesce(scope = 1, false)
+        OR coalesce(starts_with(name, 'autograd::engine::evaluate_function: '), false) AS is_backward
+    FROM events
+    JOIN few(lanes) AS lanes ON events.run = lanes.run AND events.rank = lanes.rank
+    WHERE preorder IS NOT NULL
 ),
 wholes AS MATERIALIZED (
     SELECT
@@ -58,40 +51,34 @@ wholes AS MATERIALIZED (
     FROM slices
     GROUP BY lane
 ),
+-- Where slices with others inside them end: behind the last of those.
 known_ends AS MATERIALIZED (
-    SELECT
-        slice.lane, slice.preorder, slice.thread, slice.end_ns,
-        final.preorder AS until, final.self_now, final.device_now, final.calls_now
+    SELECT slice.lane, slice.preorder, slice.thread, slice.end_ns, final.preorder AS until
     FROM (FROM slices WHERE is_inner) AS slice
     LEFT JOIN slices AS final ON slice.lane = final.lane AND slice.last_descendant_id = final.event_id
 ),
--- Where the last slice inside was filtered out: all that starts on the thread until the slice ends is inside it.
+-- Where that one was filtered out: behind all that starts on the thread until the slice ends.
 starts AS (
-    SELECT
-        lane, thread, start_ns,
-        max({preorder: preorder, self_now: self_now, device_now: device_now, calls_now: calls_now}) AS final
+    SELECT lane, thread, start_ns, max(preorder) AS until
     FROM slices
     WHERE (SELECT count(*) > 0 FROM known_ends WHERE until IS NULL)
     GROUP BY lane, thread, start_ns
 ),
 ends AS MATERIALIZED (
-    SELECT lane, preorder, until, self_now, device_now, calls_now
+    SELECT lane, preorder, until
     FROM known_ends
     WHERE until IS NOT NULL
     UNION ALL
-    SELECT
-        lost.lane, lost.preorder,
-        starts.final.preorder, starts.final.self_now, starts.final.device_now, starts.final.calls_now
+    SELECT lost.lane, lost.preorder, starts.until
     FROM (FROM known_ends WHERE until IS NULL) AS lost
     ASOF JOIN starts ON lost.lane = starts.lane AND lost.thread = starts.thread AND lost.end_ns > starts.start_ns
 ),
--- How many slices are around each, where some were filtered out.
+-- How many slices are around each, where some were filtered out. Here and below rows are added up in the order of the SELECT
+-- inside: that is several times as fast as a window with an order. All that was opened in a lane is closed at its end.
 depths AS (
     SELECT lane, preorder, depth
     FROM (
-        SELECT
-            lane, preorder, is_begin,
-            sum(step) OVER (PARTITION BY lane ORDER BY place, turn NULLS FIRST ROWS UNBOUNDED PRECEDING) - step AS depth
+        SELECT lane, preorder, is_begin, sum(step) OVER (ROWS UNBOUNDED PRECEDING) - step AS depth
         FROM (
             SELECT
                 slices.lane, slices.preorder, slices.preorder AS place, NULL AS turn, true AS is_begin,
@@ -103,47 +90,64 @@ depths AS (
             SELECT lane, preorder, until, -preorder, false, -1
             FROM ends
             WHERE (SELECT bool_or(is_filtered) FROM wholes)
+            ORDER BY lane, place, turn NULLS FIRST
         )
     )
     WHERE is_begin
 ),
 -- A path is the sum of a number of each slice on it, which is of its depth, too; a backward one adds 2 to the 100 as well.
-measured AS MATERIALIZED (
+numbers AS MATERIALIZED (
     SELECT
         slices.lane, slices.preorder, event_id, self_ns, self_device_ns, until,
-        CASE WHEN until IS NULL THEN self_ns ELSE ends.self_now - slices.self_now + self_ns END AS total_ns,
-        CASE WHEN until IS NULL THEN self_device_ns ELSE ends.device_now - slices.device_now + self_device_ns END AS device_ns,
-        CASE WHEN until IS NULL THEN 1 ELSE ends.calls_now - slices.calls_now + 1 END AS calls,
-        coalesce(depths.depth, slices.depth) AS depth,
+        coalesce(depths.depth, slices.depth)::BIGINT AS depth,
         hash(name, kind, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT
         + CASE WHEN is_backward THEN 1::HUGEINT << 100 ELSE 0 END AS step
     FROM slices
     LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
     LEFT JOIN depths ON slices.lane = depths.lane AND slices.preorder = depths.preorder
 ),
-paths AS (
+moments AS MATERIALIZED (
     SELECT
-        *, sum(CASE WHEN is_begin AND until IS NULL THEN 0 ELSE step END) OVER (
-            PARTITION BY lane ORDER BY place, turn NULLS FIRST ROWS UNBOUNDED PRECEDING
-        ) + CASE WHEN until IS NULL THEN step ELSE 0 END AS path
+        *,
+        sum(CASE WHEN is_inner THEN step ELSE 0 END) OVER until_now + CASE WHEN is_inner THEN 0 ELSE step END AS path,
+        sum(calls) OVER until_now AS calls_now,
+        sum(self_ns) OVER until_now AS self_now,
+        sum(self_device_ns) OVER until_now AS device_now
     FROM (
-        SELECT *, preorder AS place, NULL AS turn, true AS is_begin
-        FROM measured
+        SELECT
+            lane, preorder, preorder AS place, NULL AS turn, true AS is_begin, until IS NOT NULL AS is_inner,
+            step, depth, event_id, 1 AS calls, self_ns, self_device_ns
+        FROM numbers
         UNION ALL BY NAME
-        SELECT lane, until, -step AS step, until AS place, -preorder AS turn, false AS is_begin
-        FROM measured
+        SELECT lane, preorder, until AS place, -preorder AS turn, false AS is_begin, true AS is_inner, -step AS step
+        FROM numbers
         WHERE until IS NOT NULL
+        ORDER BY lane, place, turn NULLS FIRST
     )
-    QUALIFY is_begin
+    WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
 ),
 nodes AS MATERIALIZED (
     SELECT
-        paths.lane, paths.path, any_value(path - step) AS parent_path, any_value(depth) AS depth, min(event_id) AS event_id,
-        count(*) AS own_calls, sum(calls) AS calls,
-        sum(self_ns) AS self_ns, sum(paths.total_ns) AS total_ns,
-        sum(self_device_ns) AS self_device_ns, sum(paths.device_ns) AS device_ns
-    FROM paths
-    GROUP BY paths.lane, paths.path
+        lane, path, any_value(path - step) AS parent_path, any_value(depth) AS depth, min(event_id) AS event_id,
+        sum(own_calls) AS own_calls, sum(calls) AS calls, sum(self_ns) AS self_ns, sum(total_ns) AS total_ns,
+        sum(self_device_ns) AS self_device_ns, sum(device_ns) AS device_ns
+    FROM (
+        SELECT
+            lane, path, step, depth, event_id, 1 AS own_calls, calls, self_ns, self_ns AS total_ns,
+            self_device_ns, self_device_ns AS device_ns
+        FROM moments
+        WHERE is_begin
+        UNION ALL BY NAME
+        -- What is inside of a slice is what was added up between its begin and its end.
+        SELECT
+            lane, opened.path,
+            closed.calls_now - opened.calls_now AS calls,
+            closed.self_now - opened.self_now AS total_ns,
+            closed.device_now - opened.device_now AS device_ns
+        FROM (FROM moments WHERE NOT is_begin) AS closed
+        JOIN (FROM moments WHERE is_begin AND is_inner) AS opened USING (lane, preorder)
+    )
+    GROUP BY lane, path
 ),
 ranked AS (
     SELECT
