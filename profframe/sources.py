@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe.frames import plain
-from profframe.selection import Integers
+from profframe.selection import Integers, Selection
 
 
 class Source(Protocol):
@@ -108,3 +108,36 @@ class Beside:
 
     def _of(self, table: str) -> Source:
         return InMemory({table: self.rows}) if table == self.name else self.source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conversation:
+    """A source to which many questions are asked over one connection, each of them once."""
+
+    source: Source
+    selection: Selection
+    """Of the rows that the connection has."""
+    connection: duckdb.DuckDBPyConnection
+    known: dict[object, pl.DataFrame] = field(default_factory=dict)
+    """What was asked, and what came back."""
+
+    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
+        return self.source.relation(connection, table)
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        return self.source.scan(table)
+
+    def parts(self, table: str) -> Iterator[pa.Table]:
+        return self.source.parts(table)
+
+    def split(self) -> tuple[Source, ...]:
+        return self.source.split()
+
+    def check(self) -> None:
+        self.source.check()
+
+    def again(self) -> Source | None:
+        return self.source.again()
+
+    def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
+        return self.source.only(runs, ranks)

@@ -34,7 +34,7 @@ from profframe.selection import (
     numbers,
     texts,
 )
-from profframe.sources import Beside, InMemory, Source
+from profframe.sources import Beside, Conversation, InMemory, Source
 
 _BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
 
@@ -253,8 +253,13 @@ class Tables:
             The SQL cannot be run.
         """
         found = find(answer if isinstance(answer, str) else Path(answer))
-        needed = [table for table in schema.TABLES if table in found.needs]
-        return self._asked(lambda c: frame(run(c, found, parameters)), needed or schema.TABLES)
+        needed = [table for table in schema.TABLES if table in found.needs] or schema.TABLES
+        known = self._talk.known if self._talk else {}
+        values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
+        key = found.sql, *((name, str(value)) for name, value in sorted(values.items()))
+        if key not in known:
+            known[key] = self._asked(lambda c: frame(run(c, found, parameters)), needed)
+        return known[key]
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the tables by name: ``events``, ``memory``, ...
@@ -361,6 +366,34 @@ class Tables:
         source = Beside(self._source, "devices", rows)
         return type(self)(source, self._selection, self._memory_limit)
 
+    @contextmanager
+    def asking(self) -> Iterator[Self]:
+        """Ask many questions: over one connection, and none of them twice.
+
+        Yields
+        ------
+        Trace
+            A trace on the same data, for as long as the block lasts.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> with load("examples/cpu_training.json.gz").asking() as trace:
+        ...     times, same = trace.self_times(), trace.self_times()
+        >>> times is same
+        True
+        """
+        with self._connection() as connection:
+            yield self._on(Conversation(self._source, self._selection, connection))
+
+    @property
+    def _talk(self) -> Conversation | None:
+        """The conversation that is held about these rows."""
+        source = self._source
+        if isinstance(source, Conversation) and source.selection == self._selection:
+            return source
+        return None
+
     def _rows(self, table: str) -> pl.DataFrame:
         try:
             return self.scan(table).collect()
@@ -402,6 +435,9 @@ class Tables:
         self, tables: Iterable[str] = schema.TABLES
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with a view per table, for one question."""
+        if self._talk:
+            yield self._talk.connection
+            return
         with ExitStack() as stack, duckdb.connect() as connection:
             connection.execute("SET enable_progress_bar = false")
             if self._memory_limit is not None:
