@@ -81,7 +81,9 @@ def test_set_up_commands_of_the_readme_are_what_ci_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/*.md")), ids=lambda page: page.name
+    "page",
+    sorted(ROOT.glob("*.md")) + sorted(ROOT.glob("docs/**/*.md")),
+    ids=lambda page: page.name,
 )
 def test_links_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)\)", page.read_text())

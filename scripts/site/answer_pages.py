@@ -1,0 +1,248 @@
+"""A page for each answer, made of its header, its SQL and what it gives of an example trace."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from profframe.advising import ANSWER as ADVICE
+from profframe.headers import Answer, Parameter
+from profframe.questions import Questions
+from scripts.site import markup
+
+if TYPE_CHECKING:
+    from profframe.trace import Trace
+
+GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "What is in it": ("overview", "steps", "step_times", "advice"),
+        "Host": (
+            "self_times",
+            "key_averages",
+            "total_average",
+            "flame",
+            "evaluation",
+            "optimizable_events",
+        ),
+        "Devices": (
+            "time_breakdown",
+            "kernel_types",
+            "kernels",
+            "op_kernels",
+            "sequences",
+            "kernel_overlap",
+            "memory_bandwidth",
+            "roofline",
+        ),
+        "Launches and idle time": ("launches", "queue_depth", "queue_summary", "idle", "gaps"),
+        "Memory": ("memory_peak", "memory_owners", "memory_timeline", "unfreed"),
+        "Annotations and modules": ("annotations", "modules"),
+        "Ranks of one job": (
+            "collectives",
+            "collective_summary",
+            "collective_traffic",
+            "stragglers",
+            "rank_balance",
+            "clock_skew",
+        ),
+        "Many runs": ("runs", "samples"),
+        "Counters": ("counter_series", "counter_summary"),
+    }
+)
+"""Where the list of answers has each of them."""
+REST: Final = "More"
+"""Where it has those that the groups do not name."""
+
+ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
+    {
+        "counter_series": {"name": "memory"},
+        "gaps": {"top": 5},
+        "kernels": {"by": "short_name", "top": 5},
+        "key_averages": {"group_by_input_shape": True},
+        "memory_timeline": {"points": 20},
+        "optimizable_events": {"n": 5},
+        "roofline": {"by": "op"},
+        "samples": {"per": "step"},
+        "sequences": {"min_kernels": 2, "top": 5},
+        "unfreed": {"top": 5},
+    }
+)
+"""Parameters that examples of calls have, where the defaults show less."""
+
+_MOST_ROWS: Final = 5
+_RESERVED: Final = frozenset({"by"})
+"""Names of parameters that are words of SQL."""
+_SHARED: Final = re.compile(r"`(sql/_\w+\.sql)`")
+_STORE: Final = "store/[rp]*/**/{}.parquet"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A trace that answers are shown of: what a user would load, and what it is called."""
+
+    path: str
+    said: str
+    trace: Trace
+
+
+def grouped(names: Iterable[str]) -> dict[str, list[str]]:
+    """Names of answers under the headings of their list.
+
+    Examples
+    --------
+    >>> grouped(["gaps", "mine", "idle"])
+    {'Launches and idle time': ['idle', 'gaps'], 'More': ['mine']}
+    """
+    left = sorted(names)
+    found: dict[str, list[str]] = {}
+    for heading, members in GROUPS.items():
+        if here := [name for name in members if name in left]:
+            found[heading] = here
+            left = [name for name in left if name not in here]
+    return found | ({REST: left} if left else {})
+
+
+def index(answers: Sequence[Answer], above: str) -> str:
+    """The page that lists all answers.
+
+    Parameters
+    ----------
+    answers
+        All of them.
+    above
+        Markdown that the page begins with.
+    """
+    by_name = {answer.name: answer for answer in answers}
+    lines = [above.rstrip("\n")]
+    for heading, names in grouped(by_name).items():
+        rows = [
+            (f"[`{name}`](answers/{name}.md)", _sentence(by_name[name].sentence)) for name in names
+        ]
+        lines += ["", f"## {heading}", "", *markup.table(("answer", "what it says"), rows)]
+        lines += ["", "```{toctree}", ":hidden:", "", *(f"answers/{name}" for name in names), "```"]
+    return "\n".join(lines) + "\n"
+
+
+def page(answer: Answer, sources: Sequence[Source]) -> str:
+    """The page of one answer.
+
+    Parameters
+    ----------
+    answer
+        What its file says.
+    sources
+        Traces to show it of; the first of which it gives rows is taken.
+    """
+    needs = " and ".join(f"[`{t}`](../tables.md#{t})" for t in answer.needs)
+    lines = [f"# {markup.plain(answer.name)}", "", f"**{_sentence(answer.sentence)}**"]
+    for paragraph in markup.paragraphs([answer.grain, *_said(answer)]):
+        lines += ["", markup.prose(paragraph)]
+    lines += ["", f"Needs {needs}."]
+    if answer.parameters:
+        heads = ("parameter", "type", "default", "what it does")
+        lines += ["", "## Parameters", "", *markup.table(heads, map(_parameter, answer.parameters))]
+    heads = ("column", "type", "unit", "what it is")
+    columns = (
+        (markup.code(c.name), c.type, markup.plain(c.unit or ""), markup.prose(c.doc))
+        for c in answer.columns
+    )
+    lines += ["", "## Columns", "", *markup.table(heads, columns)]
+    lines += _shown(answer, sources)
+    lines += ["", "## SQL", "", f"`sql/{answer.name}.sql`"]
+    return "\n".join([*lines, "", *markup.fence(_without_header(answer.sql), "sql")]) + "\n"
+
+
+def calls(answer: Answer, source: str) -> tuple[str, str, str]:
+    """How to ask it: in Python, on the command line, in a DuckDB shell in which a store is.
+
+    Parameters
+    ----------
+    answer
+        What its file says.
+    source
+        Path of the trace.
+    """
+    asked = ASKED.get(answer.name, {})
+    arguments = ", ".join(f"{name}={value!r}" for name, value in asked.items())
+    if hasattr(Questions, answer.name):
+        python = f"trace.{answer.name}({arguments})"
+    else:
+        python = f"trace.answer({', '.join([repr(answer.name), *arguments.split(', ')])})"
+    options = [f"-p {name}={_word(value)}" for name, value in asked.items()]
+    command = " ".join(["profframe answer", answer.name, shlex.quote(source), *options])
+    read = [path for note in answer.notes for path in _SHARED.findall(note)]
+    file = f"sql/{answer.name}.sql"
+    if answer.name == ADVICE:  # its rules are files of their own
+        file = "advice.sql"
+        command += f"\nprofframe answer {ADVICE} --sql > {file}"
+    shell = [
+        f"CREATE VIEW {table} AS FROM read_parquet('{_STORE.format(table)}',"
+        " hive_partitioning = false);"
+        for table in answer.needs
+    ]
+    shell += [f".read {path}" for path in read]
+    shell += [
+        f"SET VARIABLE {_word_of_sql(name)} = {_literal(value)};" for name, value in asked.items()
+    ]
+    return (
+        f"import profframe\n\ntrace = profframe.load({source!r})\n{python}",
+        command,
+        "\n".join([*shell, f".read {file}"]),
+    )
+
+
+def _shown(answer: Answer, sources: Sequence[Source]) -> Iterator[str]:
+    asked = ASKED.get(answer.name, {})
+    frames = ((source, source.trace.answer(answer.name, **asked)) for source in sources)
+    source, frame = next(((s, f) for s, f in frames if f.height), (sources[0], None))
+    python, command, shell = calls(answer, source.path)
+    yield from ("", "## Example", "", *markup.fence(python, "python"))
+    yield from ("", *markup.fence(command, "sh"))
+    yield from ("", "In a bare DuckDB shell beside a [store](../duckdb_shell.md):", "")
+    yield from markup.fence(shell, "sql")
+    if frame is None:
+        return
+    first = frame.head(_MOST_ROWS)
+    more = (
+        f" (the first {first.height} of {frame.height:,} rows)" if len(first) < len(frame) else ""
+    )
+    yield from ("", f"Of {source.said} a notebook shows{more}:", "")
+    yield from markup.fence(first._repr_html_(), "{raw} html")
+
+
+def _said(answer: Answer) -> list[str]:
+    """The notes but for what the shell needs, which the example shows."""
+    return [note for note in answer.notes if not note.startswith("In a bare shell read")]
+
+
+def _parameter(parameter: Parameter) -> tuple[str, ...]:
+    words = " or ".join(markup.code(choice) for choice in parameter.choices)
+    default = _word(parameter.default)
+    doc = markup.prose(parameter.doc) + (f": {words}" if words else "")
+    return markup.code(parameter.name), parameter.type, markup.code(default), doc
+
+
+def _without_header(sql: str) -> str:
+    lines = sql.splitlines()
+    body = next((i for i, line in enumerate(lines) if not line.startswith("--")), 0)
+    return "\n".join(lines[body:])
+
+
+def _sentence(text: str) -> str:
+    return markup.prose(text[:1].upper() + text[1:])
+
+
+def _word_of_sql(name: str) -> str:
+    return f'"{name}"' if name in _RESERVED else name
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _literal(value: object) -> str:
+    return f"'{value}'" if isinstance(value, str) else _word(value)

@@ -1,0 +1,158 @@
+"""All pages of the site in one folder: those of ``docs/``, and those made of code and examples."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+import profframe
+from profframe.answering import catalogue
+from scripts.site import answer_pages, tutorials
+from scripts.site.answer_pages import Source
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "CHANGELOG.md": "changelog.md",
+        "examples/cluster.md": "cluster.md",
+        "examples/duckdb_shell.md": "duckdb_shell.md",
+    }
+)
+"""Pages that are not in ``docs/``, and where the site has them."""
+MADE: Final[Mapping[str, str]] = MappingProxyType(
+    {"docs/answers.md": "answers.md", "examples": "tutorials.md", "sql": "answers.md"}
+)
+"""Pages that the site makes, for links to what stands for them in the repository."""
+SHOWN: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "examples/gpu_training.json.gz": "a made-up training run on a GPU",
+        "examples/cpu_training.json.gz": "a training run on a CPU",
+    }
+)
+"""Traces that answers are shown of, and what they are of."""
+
+_LINK: Final = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#:\s]*)(#[^)]*)?\)")
+_ANSWERS: Final = """\
+# Answers
+
+Each is one file of `sql/`: `trace.answer(NAME)`, `profframe answer NAME SOURCE` and a bare DuckDB
+shell over a store all run it, and give the same. Its columns do not depend on its parameters.
+
+Times are int64 nanoseconds, and end in `_ns`; shares are from 0 to 1; what is not known is NULL.
+Any number of runs and ranks can be asked at once. A question of your own is a file of your own:
+`trace.answer("mine.sql")`, with or without a header.
+"""
+_TUTORIALS: Final = """\
+# Tutorials
+
+Each is a script of `examples/` in the percent format, which Jupyter and most editors open as a
+notebook (with `jupytext`, or `jupytext --to ipynb examples/NAME.py`). This is what they give.
+"""
+
+
+def stage(folder: Path) -> list[str]:
+    """Write all pages into a folder, with the settings of Sphinx.
+
+    Parameters
+    ----------
+    folder
+        An empty folder.
+
+    Returns
+    -------
+    list of str
+        The pages, by their paths in it.
+    """
+    shutil.copytree(ROOT / "docs", folder, dirs_exist_ok=True)
+    pages = homes()
+    for source, page in pages.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        _write(folder / page, linked(text, source, pages))
+    sources = [
+        Source(path, f"`{path}` ({said})", profframe.load(ROOT / path))
+        for path, said in SHOWN.items()
+    ]
+    answers = catalogue()
+    _write(folder / "answers.md", answer_pages.index(answers, _ANSWERS))
+    for answer in answers:
+        _write(folder / "answers" / f"{answer.name}.md", answer_pages.page(answer, sources))
+    _stage_tutorials(folder)
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.md"))
+
+
+def _stage_tutorials(folder: Path) -> None:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    shell = InteractiveShell.instance()
+    pages = {
+        tutorial.name: tutorials.page(tutorial, folder / "tutorials", shell)
+        for tutorial in tutorials.tutorials(ROOT / "examples")
+    }
+    _write(folder / "tutorials.md", tutorials.index(pages, _TUTORIALS))
+    for name, text in pages.items():
+        _write(folder / "tutorials" / f"{name}.md", text)
+
+
+def homes() -> dict[str, str]:
+    """Page of the site for each Markdown file of the repository that is one.
+
+    Examples
+    --------
+    >>> homes()["docs/facts.md"]
+    'facts.md'
+    """
+    docs = ROOT / "docs"
+    own = {f"docs/{path.relative_to(docs)}": str(path.relative_to(docs)) for path in _pages(docs)}
+    return {**own, **ELSEWHERE}
+
+
+def linked(text: str, source: str, pages: Mapping[str, str]) -> str:
+    """A page with its links as the site needs them.
+
+    Parameters
+    ----------
+    text
+        The page as it is in the repository.
+    source
+        Its path there.
+    pages
+        Page of the site by path in the repository. A link to anything else loses its target.
+
+    Examples
+    --------
+    >>> pages = {"examples/a.md": "a.md", "docs/b/c.md": "b/c.md"}
+    >>> linked("[c](../docs/b/c.md#d) and [`sql`](../sql)", "examples/a.md", pages)
+    '[c](b/c.md#d) and [`sql`](answers.md)'
+    >>> linked("[idle](../docs/answers.md#idle), [x](x.py)", "examples/a.md", pages)
+    '[idle](answers/idle.md), x'
+    """
+
+    def moved(match: re.Match[str]) -> str:
+        label, target, anchor = match[1], match[2], match[3] or ""
+        if not target:
+            return match[0]
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(source), target))
+        page = pages.get(path, MADE.get(path))
+        if page == "answers.md" and anchor:
+            page, anchor = f"answers/{anchor.removeprefix('#')}.md", ""
+        if page is None:
+            return label
+        to = posixpath.relpath(page, posixpath.dirname(pages[source]) or ".")
+        return f"[{label}]({to}{anchor})"
+
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else _LINK.sub(moved, part) for part in parts)
+
+
+def _pages(docs: Path) -> Iterator[Path]:
+    return (path for path in sorted(docs.rglob("*.md")) if path.name != "answers.md")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")

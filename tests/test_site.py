@@ -1,0 +1,314 @@
+"""The pages of the site say what is so, and nothing in them is markup that is not meant to be."""
+
+from __future__ import annotations
+
+import ast
+import html
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+import profframe
+from profframe import schema
+from profframe.answering import catalogue, find
+from profframe.cli.verbs import verbs
+from profframe.headers import Answer, AnswerColumn, Parameter
+from profframe.show.units import visible
+from scripts.site import answer_pages, checking, markup, staging
+from tests import hostile
+
+ROOT = Path(__file__).parent.parent
+ANSWERS = catalogue()
+HAND_WRITTEN = sorted(
+    path for path in staging.homes() if path not in ("CHANGELOG.md", "docs/tables.md")
+)
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+ANY_TEXT = st.text(max_size=40) | st.sampled_from(hostile.NAMES)
+
+
+class Shown(HTMLParser):
+    """The text of a page and its tags."""
+
+    def __init__(self, markdown: str) -> None:
+        super().__init__()
+        self.text = ""
+        self.tags: set[str] = set()
+        self.feed(MARKDOWN.render(markdown))
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag == "code" or not attrs or tag in ("td", "th", "div"), (tag, attrs)
+        self.tags.add(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def squeezed(text: str) -> str:
+    return " ".join(text.split())
+
+
+class TestMarkup:
+    @given(ANY_TEXT)
+    @example("1. a\n- b\n# c\n    d")
+    def test_plain_text_is_shown_as_it_is(self, text: str) -> None:
+        shown = Shown(f"x {markup.plain(text)} x")
+        assert shown.tags <= {"p"}
+        assert squeezed(shown.text) == squeezed(f"x {visible(text.replace(chr(10), ' '))} x")
+
+    @given(st.lists(ANY_TEXT, min_size=1, max_size=4))
+    def test_cells_stay_in_their_table(self, texts: list[str]) -> None:
+        lines = markup.table(["a"] * len(texts), [[*map(markup.plain, texts)]])
+        rendered = MARKDOWN.render("\n".join(lines))
+        assert rendered.count("<td") == len(texts)
+        cells = [html.unescape(cell) for cell in re.findall(r"<td>(.*?)</td>", rendered, re.DOTALL)]
+        said = [squeezed(visible(text.replace("\n", " "))) for text in texts]
+        assert [squeezed(cell) for cell in cells] == said
+
+    @given(ANY_TEXT)
+    def test_code_is_one_span_or_nothing(self, text: str) -> None:
+        shown = Shown(f"x {markup.code(text)} x")
+        assert shown.tags <= {"p", "code"}
+        assert squeezed(shown.text) == squeezed(f"x {visible(text.replace(chr(10), ' '))} x")
+
+    @given(ANY_TEXT)
+    def test_prose_has_no_tags_but_code(self, text: str) -> None:
+        assert Shown(markup.prose(text)).tags <= {"p", "code"}
+
+    @given(ANY_TEXT)
+    def test_a_code_block_ends_where_it_should(self, text: str) -> None:
+        block = "\n".join(["before", "", *markup.fence(visible(text), "sql"), "", "after"])
+        rendered = MARKDOWN.render(block)
+        assert rendered.startswith("<p>before</p>")
+        assert rendered.endswith("</pre>\n<p>after</p>\n")
+
+
+def hostile_answer(text: str) -> Answer:
+    one_line = text.replace("\n", " ")
+    return Answer(
+        name="self_times",
+        sql=find("self_times").sql + f"\n-- {one_line}",
+        sentence=one_line,
+        grain=f"One row per {one_line}",
+        notes=(one_line, f"`{one_line}`"),
+        needs=("events",),
+        parameters=(Parameter("p", "VARCHAR", one_line, one_line, ("a", "b")),),
+        columns=(AnswerColumn("run", "VARCHAR", one_line, one_line),),
+    )
+
+
+class TestPagesOfAnswers:
+    @pytest.mark.parametrize("text", hostile.NAMES, ids=range(len(hostile.NAMES)))
+    def test_a_hostile_header_is_text(self, text: str) -> None:
+        answer = hostile_answer(text)
+        lines = [answer.sentence, answer.grain, *answer.notes]
+        shown = Shown("\n\n".join(map(markup.prose, lines)))
+        assert shown.tags <= {"p", "code"}
+        index = answer_pages.index([answer], "# Answers").partition("```{toctree}")[0]
+        assert "<script" not in MARKDOWN.render(index)
+
+    def test_every_answer_is_listed_once_under_a_heading(self) -> None:
+        names = [answer.name for answer in ANSWERS]
+        groups = answer_pages.grouped(names)
+        assert sorted(name for group in groups.values() for name in group) == names
+
+    def test_a_page_has_all_that_the_header_says(self, example: Path) -> None:
+        trace = profframe.load(example)
+        source = answer_pages.Source("examples/cpu_training.json.gz", "it", trace)
+        answer = find("memory_timeline")
+        page = answer_pages.page(answer, [source])
+        columns = [f"| `{column.name}` | {column.type} |" for column in answer.columns]
+        assert all(column in page for column in columns)
+        assert "| `points` | BIGINT | `1000` |" in page
+        assert "trace.memory_timeline(points=20)" in page
+        assert "-p points=20" in page
+        assert "SET VARIABLE points = 20;" in page
+        assert ".read sql/_memory.sql" in page
+        assert "(the first 5 of 20 rows)" in page
+        assert page.rstrip().endswith("```")
+
+    @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.name)
+    def test_calls_can_be_made(self, answer: Answer) -> None:
+        python, command, _ = answer_pages.calls(answer, "trace.json")
+        called = ast.parse(python).body[-1]
+        assert isinstance(called, ast.Expr)
+        assert isinstance(called.value, ast.Call)
+        function = called.value.func
+        assert isinstance(function, ast.Attribute)
+        assert hasattr(profframe.Trace, function.attr)
+        assert shlex.split(command)[:4] == ["profframe", "answer", answer.name, "trace.json"]
+        known = {parameter.name for parameter in answer.parameters}
+        assert {*answer_pages.ASKED.get(answer.name, {})} <= known
+
+    def test_shell_examples_give_what_the_answers_give(self, tmp_path: Path) -> None:
+        shell = Path(sys.executable).with_name("duckdb")
+        if not shell.exists():
+            pytest.skip("no DuckDB shell: pip install duckdb-cli")
+        trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
+        trace.to_parquet(tmp_path / "store")
+        (tmp_path / "sql").symlink_to(ROOT / "sql")
+        answers = [answer for answer in ANSWERS if answer.name != "advice"]
+        done = subprocess.run(
+            [str(shell), "-bail", "-csv"],
+            input="\n".join(line for answer in answers for line in in_a_session(answer)),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        for answer in answers:
+            asked = answer_pages.ASKED.get(answer.name, {})
+            wanted = trace.answer(answer.name, **asked)
+            written = (tmp_path / f"{answer.name}.csv").read_bytes()
+            if wanted.height:
+                found = pl.read_csv(written, infer_schema=False)
+                assert (answer.name, found.height, found.columns) == (
+                    answer.name,
+                    wanted.height,
+                    wanted.columns,
+                )
+            else:
+                assert written.count(b"\n") <= 1, answer.name
+
+
+def in_a_session(answer: Answer) -> list[str]:
+    """Lines of the shell that write an answer into a file, and leave nothing of it behind."""
+    shown = answer_pages.calls(answer, "x")[2].replace("CREATE VIEW", "CREATE OR REPLACE VIEW")
+    asked = answer_pages.ASKED.get(answer.name, {})
+    after = [f'RESET VARIABLE "{name}";' for name in asked]
+    return [f".output {answer.name}.csv", shown, ".output", *after]
+
+
+class TestLinks:
+    def test_targets_follow_their_pages(self) -> None:
+        pages = {"docs/a/b.md": "a/b.md", "docs/c.md": "c.md", "examples/d.md": "d.md"}
+        text = "[c](../c.md) [d](../../examples/d.md#x) [e](#e) [f](../../f.py) [g](https://g/)"
+        assert staging.linked(text, "docs/a/b.md", pages) == (
+            "[c](../c.md) [d](../d.md#x) [e](#e) f [g](https://g/)"
+        )
+
+    def test_code_is_left_alone(self) -> None:
+        text = "```md\n[a](b.md)\n```\n[a](b.md)\n"
+        assert staging.linked(text, "docs/x.md", {"docs/x.md": "x.md"}).endswith("```\na\n")
+        assert "[a](b.md)\n```" in staging.linked(text, "docs/x.md", {"docs/x.md": "x.md"})
+
+
+class TestFaults:
+    """What the built site is held against finds what is wrong."""
+
+    def site(self, folder: Path, body: str, **more: str) -> list[str]:
+        (folder / "index.html").write_text(f"<html><body id='top'>{body}</body></html>")
+        (folder / "other.html").write_text("<h1 id='here'>other</h1>")
+        for name, text in more.items():
+            (folder / name.replace("_", ".")).write_text(text)
+        return checking.faults(folder.resolve(), ["index.html"])
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "<a href='other.html#here'>a</a> <a href='#top'>b</a> <a href='https://x.org'>c</a>",
+            "<img src='data:image/png;base64,AA=='> <a href='mailto:a@b'>d</a>",
+            "<link rel='canonical' href='https://x.org'><p style='background: url(#g)'></p>",
+        ],
+    )
+    def test_sound(self, body: str, tmp_path: Path) -> None:
+        assert self.site(tmp_path, body) == []
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "<a href='missing.html'>a</a>",
+            "<a href='other.html#nowhere'>a</a>",
+            "<a href='#nowhere'>a</a>",
+            "<img src='missing.png'>",
+            "<img src='https://x.org/a.png'>",
+            "<script src='//x.org/a.js'></script>",
+            "<link rel='stylesheet' href='https://fonts.x.org/css'>",
+            "<style>@import 'https://x.org/a.css';</style>",
+            "<p style='background: url(http://x.org/a.png)'></p>",
+            "<iframe src='https://x.org'></iframe>",
+            "<svg><image href='https://x.org/a.png'/></svg>",
+        ],
+    )
+    def test_wrong(self, body: str, tmp_path: Path) -> None:
+        assert len(self.site(tmp_path, body)) == 1
+
+    def test_style_sheets_ask_nobody(self, tmp_path: Path) -> None:
+        found = self.site(tmp_path, "", a_css="@font-face { src: url('https://x.org/f.woff2'); }")
+        assert found == ["a.css: asks another host for https://x.org/f.woff2"]
+
+    def test_a_page_that_is_missing(self, tmp_path: Path) -> None:
+        assert checking.faults(tmp_path, ["answers/gaps.html"]) == [
+            "answers/gaps.html: is not there"
+        ]
+
+
+def python_blocks(page: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in HAND_WRITTEN if page.startswith("docs/")])
+def test_python_on_a_page_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, example: Path
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / "jobs" / "night").mkdir(parents=True)
+    shutil.copy(example, tmp_path / "jobs" / "night" / "rank0.json.gz")
+    shutil.copy(example, tmp_path / "trace.json")
+    (tmp_path / "fx_metadata.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {}
+    for block in python_blocks(page):
+        exec(compile(block, page, "exec"), namespace)  # noqa: S102
+
+
+SPAN = re.compile(r"`([^`\n]+)`")
+MEMBER = re.compile(r"(\w+)\.(\w+)(?:\(.*)?")
+
+
+@pytest.mark.parametrize("page", [page for page in HAND_WRITTEN if "coming_from" in page])
+def test_names_on_pages_about_other_tools_are_ours(page: str) -> None:
+    columns = {table.name: {*table.names} for table in schema.TABLES.values()}
+    columns |= {answer.name: {column.name for column in answer.columns} for answer in ANSWERS}
+    text = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    checked = 0
+    for span in SPAN.findall(text):
+        match = MEMBER.fullmatch(span)
+        owner, member = match.groups() if match else ("", "")
+        if owner in ("trace", "profframe"):
+            home = profframe.Trace if owner == "trace" else profframe
+            assert hasattr(home, member), span
+        elif owner in columns:
+            assert member in columns[owner], span
+        elif span.startswith("profframe "):
+            assert span.split()[1] in verbs.commands, span
+        checked += bool(owner)
+    assert checked or page == "docs/coming_from.md"
+
+
+@pytest.mark.parametrize("page", [page for page in HAND_WRITTEN if "coming_from/" in page])
+def test_columns_beside_an_answer_are_its_own(page: str) -> None:
+    """In a table, what stands in code behind a link to an answer and is a word is a column."""
+    for line in (ROOT / page).read_text().splitlines():
+        named = re.findall(r"answers\.md#(\w+)", line)
+        cells = re.split(r"(?<!\\)\|", line)
+        if named and len(cells) == 5:
+            known = {column.name for name in named for column in find(name).columns}
+            own = [parameter.name for name in named for parameter in find(name).parameters]
+            said = re.findall(r"(?<=is )`([a-z_]+)`", cells[3])
+            assert {*said} <= known | {*own}, line
+
+
+def test_an_answer_of_ones_own_needs_no_place_in_the_list() -> None:
+    assert answer_pages.grouped(["mine"]) == {answer_pages.REST: ["mine"]}
