@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -16,73 +15,45 @@ from rich.table import Table
 from rich.text import Text
 
 from profframe.show import units
+from profframe.show.columns import (
+    KEYS,
+    MOMENTS,
+    cell,
+    compact,
+    heading,
+    since_start,
+    texts,
+    without_constant_keys,
+)
 from profframe.show.summary import Summary
 
 if TYPE_CHECKING:
     import polars as pl
 
+__all__ = [
+    "cell",
+    "compact",
+    "console",
+    "headers",
+    "heading",
+    "notes",
+    "prose",
+    "ranking",
+    "since_start",
+    "summary",
+    "table",
+    "text",
+]
+
 _NARROWEST: Final = 28
 """Text is cut to this before a column is left out."""
 _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
-_KEYS: Final = ("run", "rank")
-_MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
 _BESIDE: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
 """Columns of an answer that stand right of another one in a ranking."""
 _MOST_HEADERS: Final = 8
 _LONGEST_HEADER: Final = 300
 """Characters of a value in a header that are shown."""
-_NUMBERS_AS_NAMES: Final = frozenset(
-    {"rank", "device", "stream", "thread", "step", "scope", "address"}
-)
-"""Integers that name something: they take no separators."""
-_ENDINGS: Final[tuple[tuple[str, Callable[[float], str], str], ...]] = (
-    ("_ns", units.duration, ""),
-    ("_bytes", units.size, ""),
-    ("bytes", units.size, "bytes"),
-    ("bytes_per_s", units.rate, "rate"),
-    ("flop_per_s", units.flop_rate, "flop rate"),
-    ("flops", units.flops, "flops"),
-    ("share", units.share, "%"),
-)
-"""Ending of a column's name, how its values are shown, and what stands in the ending's place."""
-
-
-def heading(column: str) -> str:
-    """Name of a column without the unit that its values carry.
-
-    Examples
-    --------
-    >>> heading("self_ns"), heading("self_share"), heading("share"), heading("top_op")
-    ('self', 'self %', '%', 'top op')
-    """
-    for ending, _, instead in _ENDINGS:
-        if column.endswith(ending):
-            column = column.removesuffix(ending) + instead
-    return column.replace("_", " ")
-
-
-def cell(column: str, value: object) -> str:
-    """One value in human units.
-
-    Examples
-    --------
-    >>> cell("self_ns", 1_500_000), cell("calls", 12345), cell("rank", 1024), cell("name", None)
-    ('1.500 ms', '12,345', '1024', '')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return units.visible(str(value))
-    if not math.isfinite(value):
-        return str(value)
-    for ending, show, _ in _ENDINGS:
-        if column.endswith(ending):
-            return show(value)
-    if isinstance(value, float):
-        return f"{value:,.6g}"
-    named = column in _NUMBERS_AS_NAMES or column.endswith("_id")
-    return str(value) if named else units.count(value)
 
 
 def table(
@@ -110,14 +81,14 @@ def table(
         What `rich` prints.
     """
     above = {name: headings.get(name, heading(name)) for name in frame.columns}
-    cells = {name: [cell(name, value) for value in frame[name].to_list()] for name in frame.columns}
-    texts = {name for name in frame.columns if not frame.schema[name].is_numeric()}
-    widths = _widths(cells, above, texts, width)
+    cells = {name: texts(frame, name) for name in frame.columns}
+    left = {name for name in frame.columns if not frame.schema[name].is_numeric()}
+    widths = _widths(cells, above, left, width)
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name, columns in widths.items():
         grid.add_column(
             Text(above[name]),
-            justify="left" if name in texts else "right",
+            justify="left" if name in left else "right",
             width=columns,
             no_wrap=True,
             overflow="ellipsis",
@@ -152,7 +123,7 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
         What `rich` prints.
     """
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
-    first = _without_constant_keys(frame).head(top)
+    first = without_constant_keys(frame).head(top)
     names = list(first.columns)
     for name, left in _BESIDE:
         if {name, left} <= {*names}:
@@ -180,7 +151,7 @@ def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
     lines.add_column(no_wrap=True)
     lines.add_column(justify="right", no_wrap=True)
     lines.add_column(overflow="fold", max_width=None if width is None else width)
-    single = quality.select(_KEYS).n_unique() == 1
+    single = quality.select(KEYS).n_unique() == 1
     for row in quality.iter_rows(named=True):
         where = "" if single else f" [{row['run']}, rank {row['rank']}]"
         said = row["action"] if row["detail"] is None else f"{row['action']}: {row['detail']}"
@@ -229,8 +200,8 @@ def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
     for row in traces.head(_MOST_HEADERS).iter_rows(named=True):
         lines = _lines()
         for name, value in row.items():
-            if value is not None and name not in _KEYS:
-                moment = name in _MOMENTS and row["clock"] == "utc"
+            if value is not None and name not in KEYS:
+                moment = name in MOMENTS and row["clock"] == "utc"
                 text = units.moment(value) if moment else _header_text(name, str(value))
                 lines.add_row(heading(name) if moment else name, Text(text))
         title = f"{units.visible(row['run'])}, rank {row['rank']}"
@@ -270,44 +241,30 @@ def prose(frame: pl.DataFrame) -> RenderableType:
     return grid
 
 
-def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
-    """Moments as time since the start of their trace, which is what a person can read.
+def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> str:
+    """A frame at a prompt that shows text: as wide as the terminal, and how much of it there is.
 
     Parameters
     ----------
     frame
-        Rows with or without moments (``start_ns``, ``time_ns``, ``end_ns``).
-    traces
-        The table `traces`.
+        The rows.
+    rows
+        How many to show.
+    starts
+        ``run rank start_ns`` of the traces that they are of, if that is known.
 
     Returns
     -------
-    polars.DataFrame
-        The same rows; as they are where it is not known which trace they are of. What is of several
-        ranks, without one, is since the first of them.
+    str
+        Lines.
     """
-    import polars as pl
-
-    moments = [n for n in _MOMENTS if frame.schema.get(n) == pl.Int64]
-    starts = traces.select(*_KEYS, pl.col("start_ns").alias("_start"))
-    if not moments:
-        return frame
-    if all(frame.schema.get(key) == traces.schema[key] for key in _KEYS):
-        placed = frame.join(starts, on=_KEYS, how="left", maintain_order="left")
-        of_run = starts.group_by("run").agg(pl.col("_start").min().alias("_first"))
-        placed = placed.join(of_run, on="run", how="left", maintain_order="left")
-        placed = placed.with_columns(pl.coalesce("_start", "_first")).drop("_first")
-    elif traces.height == 1:
-        placed = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
-    else:
-        return frame.with_columns(pl.col(moments).cast(pl.String))
-    return placed.with_columns(pl.col(moments) - pl.col("_start").fill_null(0)).drop("_start")
-
-
-def compact(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame without columns that say nothing: all NULL, or the one run and rank there is."""
-    full = frame.select(column for column in frame if column.null_count() < frame.height)
-    return _without_constant_keys(full if frame.height else frame)
+    head = frame.head(rows)
+    shown = head if starts is None else since_start(head, starts)
+    kept = shown.select(compact(frame).columns) if frame.height else shown
+    names = {name: name for name in kept.columns}
+    of = f"{head.height:,} of " if head.height < frame.height else ""
+    size = f"{of}{units.plural(frame.height, 'row')}, {units.plural(frame.width, 'column')}"
+    return text(Group(table(kept, console().width, headings=names), Text(size))).rstrip("\n")
 
 
 def console(*, error: bool = False) -> Console:
@@ -330,15 +287,8 @@ def _lines() -> Table:
     return lines
 
 
-def _without_constant_keys(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame without the run, or run and rank, where they are the same in all rows."""
-    if not set(_KEYS) <= set(frame.columns) or frame["run"].n_unique() > 1:
-        return frame
-    return frame.drop("run") if frame["rank"].n_unique() > 1 else frame.drop(_KEYS)
-
-
 def _widths(
-    cells: Mapping[str, list[str]], above: Mapping[str, str], texts: set[str], width: int | None
+    cells: Mapping[str, list[str]], above: Mapping[str, str], left: set[str], width: int | None
 ) -> dict[str, int]:
     """Widths of the columns that fit, from the left; only text is cut."""
     needed = {name: max(map(cell_len, [above[name], *values])) for name, values in cells.items()}
@@ -347,14 +297,14 @@ def _widths(
     shown: dict[str, int] = {}
     used = 0
     for name, columns in needed.items():
-        least = min(columns, _NARROWEST) if name in texts else columns
+        least = min(columns, _NARROWEST) if name in left else columns
         if shown and used + least > width:
             break
         shown[name] = min(least, width)
         used += least + _GAP
     spare = max(width - used + _GAP, 0)
     for name in sorted(shown, key=needed.__getitem__):
-        if name in texts:
+        if name in left:
             wider = min(needed[name] - shown[name], spare)
             shown[name] += wider
             spare -= wider

@@ -60,14 +60,14 @@ def size(number: float) -> str:
 
 
 def rate(bytes_per_s: float) -> str:
-    """Bytes per second in steps of 1024.
+    """Bytes per second in steps of 1000, as data sheets have them.
 
     Examples
     --------
-    >>> rate(1536), rate(3 << 30)
-    ('1.50 KiB/s', '3.00 GiB/s')
+    >>> rate(512), rate(3.35e12)
+    ('512 B/s', '3.35 TB/s')
     """
-    return f"{size(bytes_per_s).rstrip()}/s"
+    return f"{_thousands(bytes_per_s)}B/s"
 
 
 def flops(number: float) -> str:
@@ -78,14 +78,7 @@ def flops(number: float) -> str:
     >>> flops(512), flops(1.5e12)
     ('512 FLOP', '1.50 TFLOP')
     """
-    if abs(number) < 999.5:
-        return f"{number:.0f} FLOP"
-    value = float(number)
-    for unit in ("k", "M", "G", "T"):
-        value /= 1000
-        if abs(value) < 999.995:
-            return f"{value:.2f} {unit}FLOP"
-    return f"{value / 1000:,.2f} PFLOP"
+    return f"{_thousands(number)}FLOP"
 
 
 def flop_rate(flop_per_s: float) -> str:
@@ -141,3 +134,29 @@ def visible(text: str) -> str:
     'a\\x1b[31mb\\n'
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def middle(text: str, most: int) -> str:
+    """Text of at most so many characters: what is too long is cut in the middle.
+
+    Examples
+    --------
+    >>> middle("short", 10), middle("void at::native::vectorized(int)", 16)
+    ('short', 'void at::…d(int)')
+    """
+    if len(text) <= most:
+        return text
+    end = (most - 1) * 2 // 5
+    return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
+
+
+def _thousands(number: float) -> str:
+    """A number in steps of 1000, with what stands before its unit."""
+    if abs(number) < 999.5:
+        return f"{number:.0f} "
+    value = float(number)
+    for prefix in ("k", "M", "G", "T"):
+        value /= 1000
+        if abs(value) < 999.995:
+            return f"{value:.2f} {prefix}"
+    return f"{value / 1000:,.2f} P"

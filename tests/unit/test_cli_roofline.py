@@ -62,7 +62,7 @@ def test_peaks_and_what_is_known_stand_above_the_rows(
     assert code == 0
     known = "The work of 4.000 us (66.7 %) of 6.000 us of kernels is known"
     assert lines[:3] == [
-        "T 1: at most 1.00 PFLOP/s bf16, 1.00 TiB/s of memory.",
+        "T 1: at most 1.00 PFLOP/s bf16, 1.10 TB/s of memory.",
         r"X1\x1b[31m: no peaks known, so no shares.",
         f"{known}; 1.000 us (50.0 %) of that was lost.",
     ]
@@ -73,7 +73,7 @@ def test_peaks_and_what_is_known_stand_above_the_rows(
 
 def test_own_devices(store: str, devices: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        "Mine: at most 931.32 GiB/s of memory."
+        "Mine: at most 1.00 TB/s of memory."
         in run(capsys, "roofline", store, "--devices", devices)[1]
     )
 
