@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import glob
-import hashlib
 import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
+from profframe.caching import Cache
+from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError
 from profframe.facts import add_facts
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
+from profframe.finding import Found, Source, find, listed
 from profframe.naming import Named, cycles, named, readable
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from profframe.facts.nodes import Registry
     from profframe.work import Formula
 
-Source = str | os.PathLike[str]
 Progress = Callable[[int, int], None]
 
 
@@ -165,7 +164,7 @@ def load(
         tables = _live(source, run, rank, Facts(kinds, compat, metadata, formulas, known))
         return chosen(Trace.from_tables(tables))
     facts = Facts(kinds, compat, fx_metadata, formulas, known)
-    sources = _listed(source)
+    sources = listed(source)
     if len(sources) == 1 and store.is_store(Path(sources[0])):
         _refuse_names(run, rank, facts)
         opened = Trace.from_store(Path(sources[0]), runs=runs, ranks=ranks)
@@ -173,7 +172,7 @@ def load(
     found = find(sources)
     if cache is None:
         return chosen(Trace.from_tables(_tables(found, run, rank, facts, progress=progress)))
-    kept = _Cache(Path(cache)).store_of(found.paths, run, rank, facts)
+    kept = Cache(Path(cache)).store_of(found.paths, run, rank, facts.key())
     if not store.is_store(kept):
         store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
         store.write(_tables(found, run, rank, facts, progress=progress), store_as)
@@ -310,19 +309,6 @@ def _live(source: object, run: str | None, rank: int | None, facts: Facts) -> di
     return _concatenate([profile], [])
 
 
-def _listed(source: object) -> list[Source]:
-    """One source or several, as a list of paths."""
-    several = (
-        source
-        if isinstance(source, Sequence) and not isinstance(source, (str, bytes))
-        else [source]
-    )
-    for one in several:
-        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
-            raise ParameterError(f"a source is a path or a list of paths, not {one!r}")
-    return list(several)
-
-
 def _refuse_names(run: str | None, rank: int | None, facts: Facts) -> None:
     if facts.kinds is not None:
         raise ParameterError("kinds are found when a trace is loaded; a store has them already")
@@ -346,60 +332,6 @@ def _refuse_names(run: str | None, rank: int | None, facts: Facts) -> None:
         raise ParameterError(
             "run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """Files to read; those that only a directory or a glob led to may be no traces."""
-
-    paths: tuple[Path, ...]
-    optional: frozenset[Path]
-
-
-def find(sources: Iterable[Source]) -> Found:
-    """The files that paths, globs and directories lead to, each once.
-
-    Raises
-    ------
-    NoTraceFoundError
-        When one of them leads nowhere.
-    """
-    paths: list[Path] = []
-    given: set[Path] = set()
-    for source in sources:
-        path = Path(source)
-        if store.is_store(path):
-            raise ParameterError(f"{path} is a store; a store is given alone")
-        if path.is_dir():
-            inside = _inside(path)
-            if not inside:
-                raise NoTraceFoundError(
-                    f"{path}: the directory holds no files; give a trace, or a glob with ** to "
-                    "search below it"
-                )
-            paths += inside
-        elif path.exists():
-            given.add(path)
-            paths.append(path)
-        elif glob.has_magic(str(path)):
-            names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
-            there = sorted(map(Path, names))
-            matched = [p for p in there if p.is_file()]
-            if not matched:  # as if a shell had named the folders that match
-                matched = [file for folder in there for file in _inside(folder)]
-            if not matched:
-                raise NoTraceFoundError(f"{path}: no file matches the pattern")
-            paths += matched
-        else:
-            raise NoTraceFoundError(f"{path}: no such file or directory")
-    if not paths:
-        raise NoTraceFoundError("nothing to load: the list of sources is empty")
-    unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
-    return Found(unique, frozenset(unique) - given)
-
-
-def _inside(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
 
 
 def _tables(
@@ -471,48 +403,3 @@ def _parts(trace: Named) -> dict[str, Iterator[pa.Table]]:
 def _conformed(trace: Named, name: str, rows: pa.Table | Spooled) -> Iterator[pa.Table]:
     for part in rows.parts() if isinstance(rows, Spooled) else (rows,):
         yield schema.conform(name, part, trace.run, trace.rank)
-
-
-class _Cache:
-    """Stores kept by the content of what they were made from, and by what it was to be called."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    def store_of(
-        self, paths: Sequence[Path], run: str | None, rank: int | None, facts: Facts
-    ) -> Path:
-        """Where the store for these files is, or is to be."""
-        key = hashlib.blake2b(digest_size=16)
-        key.update(repr((schema.SCHEMA_VERSION, run, rank)).encode())
-        key.update(facts.key().encode("utf-8", "surrogatepass"))
-        for path in paths:
-            key.update(
-                f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape")
-            )
-        return self._directory / f"store-{key.hexdigest()}"
-
-    def _content(self, path: Path) -> str:
-        """Hash of the file's content; a file that has not changed since is not read again."""
-        stat = path.stat()
-        seen = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
-        name = hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).hexdigest()
-        note = self._directory / "seen" / f"{name}.json"
-        try:
-            known = json.loads(note.read_text())
-            if known["seen"] == seen:
-                return str(known["content"])
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
-        try:
-            with path.open("rb") as file:
-                content = hashlib.file_digest(
-                    file, lambda: hashlib.blake2b(digest_size=16)
-                ).hexdigest()
-        except OSError as error:
-            raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-        note.parent.mkdir(parents=True, exist_ok=True)
-        draft = note.with_suffix(f".{uuid.uuid4().hex}")
-        draft.write_text(json.dumps({"seen": seen, "content": content}))
-        draft.replace(note)
-        return content

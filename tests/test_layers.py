@@ -39,6 +39,8 @@ ROOMS = (
     "export",
     "trace",
     "naming",
+    "finding",
+    "caching",
     "loading",
     "diffing",
     "capture",

@@ -10,7 +10,7 @@ from pathlib import Path
 from profframe.batch.pattern import Pattern
 from profframe.batch.urls import is_url, listed, local_path, path_of
 from profframe.errors import ParameterError, ProfframeError, SourceError
-from profframe.loading import find
+from profframe.finding import find
 from profframe.naming import is_named_like_a_trace, possible_runs, readable, whole
 
 Source = str | os.PathLike[str]

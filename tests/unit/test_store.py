@@ -169,7 +169,7 @@ def test_an_existing_rank_is_replaced_and_nothing_is_left_over(
     can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr(store, "_exchange", lambda *_: False)
+        monkeypatch.setattr(store.writing, "_exchange", lambda *_: False)
     store.write(both(one(rank=0), one(rank=1)), tmp_path)
     store.write(one(rank=0, names=("new", "newer")), tmp_path)
 
@@ -187,14 +187,14 @@ def killed_writer(path: Path, at: str, can_exchange: bool) -> None:
         import os, signal, sys
         from pathlib import Path
         sys.path[:0] = {sys.path!r}
-        from profframe import store
+        from profframe import store, table_files
         from tests.unit.test_store import one
 
         def dies(*_, **__):
             os.kill(os.getpid(), signal.SIGKILL)
 
         if not {can_exchange}:
-            store._exchange = lambda *_: False
+            store.writing._exchange = lambda *_: False
         {at}
         store.write(one(names=("new",)), {str(path)!r})
     """
@@ -212,13 +212,13 @@ Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)
 @pytest.mark.parametrize(
     ("at", "can_exchange", "expected"),
     [
-        ("store.pq.ParquetWriter.write_table = dies", True, "mm"),
-        ("store.publish = dies", True, "mm"),
-        ("store._exchange = dies", True, "mm"),
-        ("store.shutil.rmtree = dies", True, "new"),
+        ("table_files.pq.ParquetWriter.write_table = dies", True, "mm"),
+        ("store.writing.publish = dies", True, "mm"),
+        ("store.writing._exchange = dies", True, "mm"),
+        ("store.writing.shutil.rmtree = dies", True, "new"),
         (NTH_RENAME.format(1), False, "mm"),
         (NTH_RENAME.format(2), False, "mm"),
-        ("store.shutil.rmtree = dies", False, "mm"),
+        ("store.writing.shutil.rmtree = dies", False, "mm"),
     ],
 )
 def test_a_killed_writer_leaves_the_old_or_the_new(
@@ -251,7 +251,7 @@ def test_a_failed_writer_says_so_and_leaves_the_old(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store, "publish", full)
+    monkeypatch.setattr(store.writing, "publish", full)
 
     with pytest.raises(StoreError, match="cannot write the store: No space left on device"):
         store.write(one(names=("new",)), tmp_path)

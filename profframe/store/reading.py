@@ -1,29 +1,10 @@
-"""The Parquet store: one folder per (run, rank), one file per table.
-
-::
-
-    <store>/run=<run>/rank=<rank>/<table>.parquet     run percent-encoded
-    <store>/pack-<id>/<table>.parquet                 many (run, rank) in one
-    <store>/.tmp-<id>/                                a writer at work; readers pass it by
-
-``run`` and ``rank`` are columns of every file as well, so a reader needs nothing from the path. A
-folder is written aside and published by one rename, or exchanged with the one that it replaces: a
-writer killed at any point leaves the old state or the new one. Where the file system cannot
-exchange two folders, the old one is first renamed to ``.old-rank=<rank>`` beside it; readers take
-that one while ``rank=<rank>`` is missing, and the next writer puts it back. ``manifest.json`` in
-each folder has size and checksum of its files; `profframe.layout` has the rules of packs.
-"""
+"""Finding and reading the files of a store."""
 
 from __future__ import annotations
 
-import ctypes
-import errno
 import os
-import shutil
-import tempfile
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -36,44 +17,15 @@ import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
-from profframe.layout import (
-    SET_ASIDE,
-    Place,
-    component,
-    folder_of,
-    packs,
-    places,
-    write_manifest,
-)
+from profframe.layout import Place, component, places
 from profframe.selection import Integers, check_numbers, check_texts, literal
-from profframe.table_files import VERSION_KEY, write_file
+from profframe.table_files import VERSION_KEY
 
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
 
-__all__ = [
-    "Store",
-    "add",
-    "check_folder",
-    "component",
-    "folders",
-    "has",
-    "is_store",
-    "publish",
-    "put",
-    "row_groups",
-    "scan",
-    "write",
-]
-
-_TEMPORARY: Final = ".tmp-"
-_UNFINISHED: Final = ".part"
-"""Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
-_STALE_S: Final = 24 * 3600
 _LISTINGS: Final = 10
-_AT_FDCWD: Final = -100
-_RENAME_EXCHANGE: Final = 2
 _MARKS: Final = (
     "traces.parquet",
     "rank=*/traces.parquet",
@@ -281,7 +233,7 @@ def row_groups(place: Place, table: str) -> Iterator[pa.Table]:
                 continue
             rows = file.read_row_group(number).cast(arrow)
             if place.visible != place.members:
-                kept = [part for key, part in _by_trace(rows).items() if key in place.visible]
+                kept = [part for key, part in by_trace(rows).items() if key in place.visible]
                 rows = pa.concat_tables([rows[:0], *kept])
             yield rows
 
@@ -377,157 +329,6 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries:
     return found
 
 
-def folders(root: Path) -> Iterator[Path]:
-    """Folders of a store that have something that counts, and packs.
-
-    Parameters
-    ----------
-    root
-        The store.
-
-    Yields
-    ------
-    Path
-        A folder of one (run, rank), or a pack of many.
-    """
-    for place in places(root):
-        yield place.folder
-
-
-def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
-    """Whether a store has a (run, rank).
-
-    Parameters
-    ----------
-    path
-        The store; it need not exist.
-    run, rank
-        Names of the trace.
-
-    Returns
-    -------
-    bool
-        True if `add` would not write it.
-    """
-    root = Path(path)
-    folder = folder_of(root, run, rank)
-    if folder.exists() or folder.with_name(SET_ASIDE + folder.name).exists():
-        return True
-    return bool(packs(root)) and any((run, rank) in place.visible for place in places(root))
-
-
-def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
-    """Write one (run, rank) into a store, unless it has one of that name.
-
-    Parameters
-    ----------
-    tables
-        As for `write`, of one (run, rank).
-    path
-        The store; made if it does not exist.
-
-    Returns
-    -------
-    bool
-        False if there is one already, of whatever process: nothing has been written.
-
-    Raises
-    ------
-    StoreError
-        It cannot be written; what was in the store is still there.
-    """
-    return _write(tables, path, replace=False)
-
-
-def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
-    """Write every (run, rank) of some tables into a store; one that is there already is replaced.
-
-    Parameters
-    ----------
-    tables
-        All tables of the schema, with ``run`` and ``rank``; ``traces`` has one row per (run, rank).
-    path
-        The store; made if it does not exist.
-
-    Raises
-    ------
-    StoreError
-        Something cannot be written; what was in the store is still there.
-    """
-    _write(tables, path, replace=True)
-
-
-def put(
-    tables: Mapping[str, Iterable[pa.Table]],
-    path: str | os.PathLike[str],
-    run: str,
-    rank: int,
-    *,
-    replace: bool = True,
-) -> bool:
-    """Write one (run, rank) of which only a part is in memory at a time.
-
-    Parameters
-    ----------
-    tables
-        Every table of the schema as its parts, in their order, all of this run and rank.
-    path
-        The store; made if it does not exist.
-    run, rank
-        Names of the trace.
-    replace
-        Whether it may take the place of one that is there.
-
-    Returns
-    -------
-    bool
-        False if there is one already that is not to be replaced: it is as it was.
-
-    Raises
-    ------
-    StoreError
-        It cannot be written; what was in the store is still there.
-    """
-    root = Path(path)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
-        if not replace and has(root, run, rank):
-            return False
-        return _write_one(tables, root, component(run), rank, replace=replace)
-    except OSError as error:
-        raise _cannot_write(root, error) from error
-
-
-def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
-    """Whether all were written."""
-    root = Path(path)
-    parts = {name: _by_trace(table) for name, table in tables.items()}
-    unnamed = {key for part in parts.values() for key in part} - parts["traces"].keys()
-    if unnamed:
-        run, rank = min(unnamed)
-        raise StoreError(f"{root}: run {run!r}, rank {rank} has rows but no row in `traces`")
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
-        written = True
-        for run, rank in parts["traces"]:
-            if not replace and has(root, run, rank):
-                written = False
-                continue
-            one = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
-            written &= _write_one(one, root, component(run), rank, replace=replace)
-    except OSError as error:
-        raise _cannot_write(root, error) from error
-    return written
-
-
-def _cannot_write(root: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"{error.filename or root}: cannot write the store: {error.strerror or error}"
-    )
-
-
 def check_folder(root: Path, folder: Path) -> None:
     """Raise an error if a folder lacks a table, or is of another schema version."""
     missing = [name for name in schema.TABLES if not (folder / f"{name}.parquet").is_file()]
@@ -547,6 +348,20 @@ def check_folder(root: Path, folder: Path) -> None:
         )
 
 
+def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
+    """Give the rows of each (run, rank), in their order; slices, not copies."""
+    if len(table) == 0:
+        return {}
+    run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
+    codes, rank = run.indices.to_numpy(), table["rank"].to_numpy()
+    edges = np.flatnonzero((codes[1:] != codes[:-1]) | (rank[1:] != rank[:-1])) + 1
+    slices = defaultdict(list)
+    for start, end in pairwise([0, *edges.tolist(), len(table)]):
+        key = run.dictionary[int(codes[start])].as_py(), int(rank[start])
+        slices[key].append(table.slice(start, end - start))
+    return {key: pa.concat_tables(parts) for key, parts in slices.items()}
+
+
 def _reads(file: Path) -> bool:
     """Whether it can be read now: it may have been written again."""
     try:
@@ -563,95 +378,3 @@ def _named(file: Path) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error
-
-
-def _by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
-    """Rows of each (run, rank), in their order; slices, not copies."""
-    if len(table) == 0:
-        return {}
-    run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
-    codes, rank = run.indices.to_numpy(), table["rank"].to_numpy()
-    edges = np.flatnonzero((codes[1:] != codes[:-1]) | (rank[1:] != rank[:-1])) + 1
-    slices = defaultdict(list)
-    for start, end in pairwise([0, *edges.tolist(), len(table)]):
-        key = run.dictionary[int(codes[start])].as_py(), int(rank[start])
-        slices[key].append(table.slice(start, end - start))
-    return {key: pa.concat_tables(parts) for key, parts in slices.items()}
-
-
-def _write_one(
-    tables: Mapping[str, Iterable[pa.Table]], root: Path, run: str, rank: int, *, replace: bool
-) -> bool:
-    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
-    try:
-        fresh = temporary / f"rank={rank}"
-        fresh.mkdir()
-        for name, parts in tables.items():
-            write_file(fresh / f"{name}{_UNFINISHED}", name, parts)
-        for part in fresh.iterdir():
-            part.rename(part.with_suffix(".parquet"))
-        write_manifest(fresh)
-        return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
-    """Put a folder where there is none, or in the place of another if that may be, in one step.
-
-    Parameters
-    ----------
-    fresh
-        Folder of one (run, rank), on the file system of the store; it is moved.
-    target
-        Where it is to be: ``run=<run>/rank=<rank>`` of a store.
-    replace
-        Whether another may be there, which goes.
-
-    Returns
-    -------
-    bool
-        False if there is one that may not be replaced: nothing has been done.
-    """
-    while True:
-        try:
-            return _publish(fresh, target, replace=replace)
-        except FileNotFoundError:  # a run of which nothing is left may have been removed just now
-            if target.parent.exists() or not fresh.exists():
-                raise
-
-
-def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
-    target.parent.mkdir(exist_ok=True)
-    aside = target.with_name(SET_ASIDE + target.name)
-    if aside.exists() and not target.exists():
-        aside.rename(target)
-    try:
-        fresh.rename(target)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-            raise
-        if not replace:
-            return False
-        if not _exchange(fresh, target):
-            shutil.rmtree(aside, ignore_errors=True)
-            target.rename(aside)
-            fresh.rename(target)
-    shutil.rmtree(aside, ignore_errors=True)
-    return True
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Swap two folders in one step; False where the system cannot."""
-    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if rename is None:
-        return False
-    paths = os.fsencode(one), os.fsencode(other)
-    return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
-
-
-def _sweep(root: Path) -> None:
-    """Remove what writers killed long ago have left."""
-    for leftover in root.glob(f"{_TEMPORARY}*"):
-        if time.time() - leftover.stat().st_mtime > _STALE_S:
-            shutil.rmtree(leftover, ignore_errors=True)

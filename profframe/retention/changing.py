@@ -1,9 +1,4 @@
-"""What becomes of a store over time: what is in it, removing, packing, and whether it is sound.
-
-`remove` and `compact` may be killed at any point, and readers may be at work: each change becomes
-visible by one rename. A reader that has a file open goes on; one that comes later finds the new
-state. What is replaced is deleted afterwards, by the next call if this one is killed.
-"""
+"""Removing and packing, while others may read."""
 
 from __future__ import annotations
 
@@ -16,20 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from profframe import schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.layout import (
-    MANIFEST,
     SET_ASIDE,
     Key,
     Place,
-    checksum,
     identity,
     locked,
     manifest,
@@ -39,90 +30,11 @@ from profframe.layout import (
     places,
     write_manifest,
 )
+from profframe.retention.listing import root_of, size
 from profframe.selection import Numbers, Text, check_numbers, check_texts, integers, texts
-from profframe.table_files import ROW_GROUP, VERSION_KEY, write_file
+from profframe.table_files import ROW_GROUP, write_file
 
 Progress = Callable[[int, int], None]
-
-_CONTENTS: Final = {
-    "run": pl.String,
-    "rank": pl.Int32,
-    "events": pl.Int64,
-    "bytes": pl.Int64,
-    "start_ns": pl.Int64,
-    "clock": pl.String,
-    "schema_version": pl.String,
-    "folder": pl.String,
-}
-_PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
-
-
-def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
-    """List what a store has, of whatever schema version.
-
-    Parameters
-    ----------
-    path
-        The store.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per (run, rank), ordered: ``run rank events``; ``bytes`` of its files, of a pack its
-        share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version``; ``folder``
-        in the store.
-
-    Raises
-    ------
-    StoreError
-        There is no store, or a file of it is damaged.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from profframe import convert
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     files = convert("examples/cpu_training.json.gz", folder)
-    ...     contents(folder)["run", "rank", "folder"].rows()
-    [('cpu_training', 0, 'run=cpu_training/rank=0')]
-    """
-    root = _root(path)
-    rows = [row for place in places(root) for row in _contents(root, place)]
-    return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
-
-
-def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
-    names = ["run", "rank", "start_ns", "clock"]
-    with _reading(place.file("traces")) as file, pq.ParquetFile(file) as opened:
-        known = [name for name in names if name in opened.schema_arrow.names]
-        traces = opened.read(known).to_pylist()
-        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-    size = sum(file.stat().st_size for file in place.folder.glob("*.parquet"))
-    with _reading(place.file("events")) as file:
-        total = pq.read_metadata(file).num_rows
-    events = _events(place) if place.members else Counter()
-    for row in traces:
-        key = row["run"], row["rank"]
-        if place.members and key not in place.visible:
-            continue
-        own = events[key] if place.members else total
-        yield row | {
-            "events": own,
-            "bytes": size * own // max(total, 1) if place.members else size,
-            "schema_version": version,
-            "folder": str(place.folder.relative_to(root)),
-        }
-
-
-def _events(place: Place) -> Counter[Key]:
-    """Number of events of each (run, rank) of a pack."""
-    noted = manifest(place.folder).get("members", ())
-    if noted:
-        return Counter({(member["run"], member["rank"]): member["events"] for member in noted})
-    with _reading(place.file("events")) as file:
-        rows = pl.scan_parquet(file, hive_partitioning=False, glob=False)
-        counted = rows.group_by("run", "rank").len().collect()
-    return Counter({(run, rank): events for run, rank, events in counted.rows()})
 
 
 def remove(
@@ -165,7 +77,7 @@ def remove(
     """
     if runs is None and ranks is None:
         raise ParameterError("remove: needs runs or ranks")
-    root = _root(path)
+    root = root_of(path)
     names = None if runs is None else texts("runs", runs)
     numbers = None if ranks is None else integers("ranks", ranks)
     with _alone(root):
@@ -237,7 +149,7 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
     ...     compact(folder), contents(folder)["folder"].n_unique()
     (2, 1)
     """
-    root = _root(path)
+    root = root_of(path)
     with _alone(root):
         chosen = _worth_packing(places(root))
         if chosen:
@@ -258,10 +170,6 @@ def _worth_packing(there: Iterable[Place]) -> list[Place]:
     return chosen if len(chosen) > 1 else []
 
 
-def _size(place: Place) -> int:
-    return sum(file.stat().st_size for file in place.folder.glob("*.parquet"))
-
-
 def _pack(
     root: Path,
     chosen: Sequence[Place],
@@ -276,7 +184,7 @@ def _pack(
         fresh = temporary / "pack"
         fresh.mkdir()
         events: Counter[Key] = Counter({key: 0 for place in chosen for key in place.keys})
-        total, done = sum(map(_size, chosen)), 0
+        total, done = sum(map(size, chosen)), 0
         for table in schema.TABLES:
             for place in chosen:
                 done += place.file(table).stat().st_size
@@ -362,116 +270,6 @@ def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
                 store.publish(one, folder / one.name, replace=False)
 
 
-def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl.DataFrame:
-    """Check every file of a store: its checksum, its columns and types, and whose rows it has.
-
-    Files without a recorded checksum are read from end to end instead.
-
-    Parameters
-    ----------
-    path
-        The store.
-    progress
-        Called with the bytes that are done and all bytes.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per ``problem``, with its ``file`` in the store; none if the store is sound.
-
-    Raises
-    ------
-    StoreError
-        There is no store, or a pack's manifest cannot be read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from profframe import convert
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     files = convert("examples/cpu_training.json.gz", folder)
-    ...     verify(folder).height
-    0
-    """
-    root = _root(path)
-    there = places(root)
-    total, done = sum(map(_size, there)), 0
-    rows: list[tuple[str, str]] = []
-    for place in there:
-        was = identity(place.folder)
-        problems = [*_problems(place)]
-        if problems and identity(place.folder) != was:  # written again, removed or packed meanwhile
-            problems = [*_problems(place)] if place.folder.exists() else []
-        rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
-        done += _size(place)
-        if progress is not None:
-            progress(done, total)
-    return pl.DataFrame(rows, _PROBLEMS, orient="row")
-
-
-def _problems(place: Place) -> Iterator[tuple[str, str]]:
-    try:
-        noted = manifest(place.folder).get("files", {})
-    except StoreError as error:
-        yield MANIFEST, str(error)
-        noted = {}
-    for table in schema.TABLES:
-        file = place.file(table)
-        known = noted.get(file.name) if isinstance(noted, dict) else None
-        try:
-            yield from ((file.name, why) for why in _problems_of(place, table, known))
-        except FileNotFoundError:
-            yield file.name, "missing"
-        except (OSError, pa.ArrowException, StoreError) as error:
-            yield file.name, f"cannot be read: {error}"
-
-
-def _problems_of(place: Place, table: str, known: dict[str, Any] | None) -> Iterator[str]:
-    file = place.file(table)
-    size = file.stat().st_size
-    if known is not None and known.get("bytes") != size:
-        yield f"{size:,} bytes, not {known.get('bytes')} as when it was written"
-    elif known is not None and known.get("sha256") != checksum(file):
-        yield "not as it was written: its checksum differs"
-    with pq.ParquetFile(file) as opened:
-        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-        if version != str(schema.SCHEMA_VERSION):
-            yield f"schema version {version or 'unknown'}, not {schema.SCHEMA_VERSION}"
-            return
-        wanted = {field.name: field.type for field in schema.TABLES[table].arrow}
-        found = {field.name: field.type for field in opened.schema_arrow}
-        for name in wanted.keys() - found.keys():
-            yield f"has no column {name!r}"
-        for name in found.keys() - wanted.keys():
-            yield f"has a column {name!r} that the schema does not have"
-        for name in wanted.keys() & found.keys():
-            if _plain(wanted[name]) != _plain(found[name]):
-                yield f"column {name!r} is {found[name]}, not {_plain(wanted[name])}"
-        rows = 0
-        for number in range(opened.num_row_groups):
-            # Without a checksum every column is read: damage of a page shows there.
-            columns = ["run", "rank"] if known is not None else None
-            group = opened.read_row_group(number, columns)
-            rows += group.num_rows
-            keys = set(zip(*(group[n].to_pylist() for n in ("run", "rank")), strict=True))
-            strange = keys - (place.members or place.keys)
-            for run, rank in sorted(strange)[:1]:
-                yield f"has rows of run {run!r}, rank {rank}, which its folder does not name"
-        if rows != opened.metadata.num_rows:
-            yield f"{rows:,} rows, not {opened.metadata.num_rows:,}"
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _root(path: str | os.PathLike[str]) -> Path:
-    root = Path(path).absolute()
-    if not store.is_store(root):
-        raise StoreError(f"{path}: not a profframe store")
-    return root
-
-
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Alone among those that change a store, after what a killed one has left is removed."""
@@ -494,14 +292,6 @@ def _temporary(root: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[Path]:
-    try:
-        yield file
-    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error
 
 
 def _to_disk(folder: Path, *, files: bool = True) -> None:

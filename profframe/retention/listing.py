@@ -1,0 +1,119 @@
+"""What a store has."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from profframe import store
+from profframe.errors import StoreError
+from profframe.layout import Key, Place, manifest, places
+from profframe.table_files import VERSION_KEY
+
+_CONTENTS: Final = {
+    "run": pl.String,
+    "rank": pl.Int32,
+    "events": pl.Int64,
+    "bytes": pl.Int64,
+    "start_ns": pl.Int64,
+    "clock": pl.String,
+    "schema_version": pl.String,
+    "folder": pl.String,
+}
+
+
+def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """List what a store has, of whatever schema version.
+
+    Parameters
+    ----------
+    path
+        The store.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank), ordered: ``run rank events``; ``bytes`` of its files, of a pack its
+        share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version``; ``folder``
+        in the store.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or a file of it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = convert("examples/cpu_training.json.gz", folder)
+    ...     contents(folder)["run", "rank", "folder"].rows()
+    [('cpu_training', 0, 'run=cpu_training/rank=0')]
+    """
+    root = root_of(path)
+    rows = [row for place in places(root) for row in _contents(root, place)]
+    return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
+
+
+def root_of(path: str | os.PathLike[str]) -> Path:
+    """Give the folder of a store, from the root of the file system."""
+    root = Path(path).absolute()
+    if not store.is_store(root):
+        raise StoreError(f"{path}: not a profframe store")
+    return root
+
+
+def size(place: Place) -> int:
+    """Add up the bytes of a folder's tables."""
+    return sum(file.stat().st_size for file in place.folder.glob("*.parquet"))
+
+
+def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
+    names = ["run", "rank", "start_ns", "clock"]
+    with _reading(place.file("traces")) as file, pq.ParquetFile(file) as opened:
+        known = [name for name in names if name in opened.schema_arrow.names]
+        traces = opened.read(known).to_pylist()
+        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    in_all = size(place)
+    with _reading(place.file("events")) as file:
+        total = pq.read_metadata(file).num_rows
+    events = _events(place) if place.members else Counter()
+    for row in traces:
+        key = row["run"], row["rank"]
+        if place.members and key not in place.visible:
+            continue
+        own = events[key] if place.members else total
+        yield row | {
+            "events": own,
+            "bytes": in_all * own // max(total, 1) if place.members else in_all,
+            "schema_version": version,
+            "folder": str(place.folder.relative_to(root)),
+        }
+
+
+def _events(place: Place) -> Counter[Key]:
+    """Number of events of each (run, rank) of a pack."""
+    noted = manifest(place.folder).get("members", ())
+    if noted:
+        return Counter({(member["run"], member["rank"]): member["events"] for member in noted})
+    with _reading(place.file("events")) as file:
+        rows = pl.scan_parquet(file, hive_partitioning=False, glob=False)
+        counted = rows.group_by("run", "rank").len().collect()
+    return Counter({(run, rank): events for run, rank, events in counted.rows()})
+
+
+@contextmanager
+def _reading(file: Path) -> Iterator[Path]:
+    try:
+        yield file
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error

@@ -1,0 +1,35 @@
+"""The Parquet store: one folder per (run, rank), one file per table.
+
+::
+
+    <store>/run=<run>/rank=<rank>/<table>.parquet     run percent-encoded
+    <store>/pack-<id>/<table>.parquet                 many (run, rank) in one
+    <store>/.tmp-<id>/                                a writer at work; readers pass it by
+
+``run`` and ``rank`` are columns of every file as well, so a reader needs nothing from the path. A
+folder is written aside and published by one rename, or exchanged with the one that it replaces: a
+writer killed at any point leaves the old state or the new one. Where the file system cannot
+exchange two folders, the old one is first renamed to ``.old-rank=<rank>`` beside it; readers take
+that one while ``rank=<rank>`` is missing, and the next writer puts it back. ``manifest.json`` in
+each folder has size and checksum of its files; `profframe.layout` has the rules of packs.
+"""
+
+from __future__ import annotations
+
+from profframe.layout import component
+from profframe.store.reading import Store, check_folder, is_store, row_groups, scan
+from profframe.store.writing import add, has, publish, put, write
+
+__all__ = [
+    "Store",
+    "add",
+    "check_folder",
+    "component",
+    "has",
+    "is_store",
+    "publish",
+    "put",
+    "row_groups",
+    "scan",
+    "write",
+]

@@ -1,0 +1,239 @@
+"""Writing into a store, each (run, rank) in one step."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from profframe.errors import StoreError
+from profframe.layout import SET_ASIDE, component, folder_of, packs, places, write_manifest
+from profframe.store.reading import by_trace
+from profframe.table_files import write_file
+
+_TEMPORARY: Final = ".tmp-"
+_UNFINISHED: Final = ".part"
+"""Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
+_STALE_S: Final = 24 * 3600
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+
+
+def has(path: str | os.PathLike[str], run: str, rank: int) -> bool:
+    """Whether a store has a (run, rank).
+
+    Parameters
+    ----------
+    path
+        The store; it need not exist.
+    run, rank
+        Names of the trace.
+
+    Returns
+    -------
+    bool
+        True if `add` would not write it.
+    """
+    root = Path(path)
+    folder = folder_of(root, run, rank)
+    if folder.exists() or folder.with_name(SET_ASIDE + folder.name).exists():
+        return True
+    return bool(packs(root)) and any((run, rank) in place.visible for place in places(root))
+
+
+def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
+    """Write one (run, rank) into a store, unless it has one of that name.
+
+    Parameters
+    ----------
+    tables
+        As for `write`, of one (run, rank).
+    path
+        The store; made if it does not exist.
+
+    Returns
+    -------
+    bool
+        False if there is one already, of whatever process: nothing has been written.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written; what was in the store is still there.
+    """
+    return _write(tables, path, replace=False)
+
+
+def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
+    """Write every (run, rank) of some tables into a store; one that is there already is replaced.
+
+    Parameters
+    ----------
+    tables
+        All tables of the schema, with ``run`` and ``rank``; ``traces`` has one row per (run, rank).
+    path
+        The store; made if it does not exist.
+
+    Raises
+    ------
+    StoreError
+        Something cannot be written; what was in the store is still there.
+    """
+    _write(tables, path, replace=True)
+
+
+def put(
+    tables: Mapping[str, Iterable[pa.Table]],
+    path: str | os.PathLike[str],
+    run: str,
+    rank: int,
+    *,
+    replace: bool = True,
+) -> bool:
+    """Write one (run, rank) of which only a part is in memory at a time.
+
+    Parameters
+    ----------
+    tables
+        Every table of the schema as its parts, in their order, all of this run and rank.
+    path
+        The store; made if it does not exist.
+    run, rank
+        Names of the trace.
+    replace
+        Whether it may take the place of one that is there.
+
+    Returns
+    -------
+    bool
+        False if there is one already that is not to be replaced: it is as it was.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written; what was in the store is still there.
+    """
+    root = Path(path)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        if not replace and has(root, run, rank):
+            return False
+        return _write_one(tables, root, component(run), rank, replace=replace)
+    except OSError as error:
+        raise _cannot_write(root, error) from error
+
+
+def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
+    """Whether all were written."""
+    root = Path(path)
+    parts = {name: by_trace(table) for name, table in tables.items()}
+    unnamed = {key for part in parts.values() for key in part} - parts["traces"].keys()
+    if unnamed:
+        run, rank = min(unnamed)
+        raise StoreError(f"{root}: run {run!r}, rank {rank} has rows but no row in `traces`")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        written = True
+        for run, rank in parts["traces"]:
+            if not replace and has(root, run, rank):
+                written = False
+                continue
+            one = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
+            written &= _write_one(one, root, component(run), rank, replace=replace)
+    except OSError as error:
+        raise _cannot_write(root, error) from error
+    return written
+
+
+def _cannot_write(root: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"{error.filename or root}: cannot write the store: {error.strerror or error}"
+    )
+
+
+def _write_one(
+    tables: Mapping[str, Iterable[pa.Table]], root: Path, run: str, rank: int, *, replace: bool
+) -> bool:
+    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
+    try:
+        fresh = temporary / f"rank={rank}"
+        fresh.mkdir()
+        for name, parts in tables.items():
+            write_file(fresh / f"{name}{_UNFINISHED}", name, parts)
+        for part in fresh.iterdir():
+            part.rename(part.with_suffix(".parquet"))
+        write_manifest(fresh)
+        return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
+    """Put a folder where there is none, or in the place of another if that may be, in one step.
+
+    Parameters
+    ----------
+    fresh
+        Folder of one (run, rank), on the file system of the store; it is moved.
+    target
+        Where it is to be: ``run=<run>/rank=<rank>`` of a store.
+    replace
+        Whether another may be there, which goes.
+
+    Returns
+    -------
+    bool
+        False if there is one that may not be replaced: nothing has been done.
+    """
+    while True:
+        try:
+            return _publish(fresh, target, replace=replace)
+        except FileNotFoundError:  # a run of which nothing is left may have been removed just now
+            if target.parent.exists() or not fresh.exists():
+                raise
+
+
+def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
+    target.parent.mkdir(exist_ok=True)
+    aside = target.with_name(SET_ASIDE + target.name)
+    if aside.exists() and not target.exists():
+        aside.rename(target)
+    try:
+        fresh.rename(target)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        if not replace:
+            return False
+        if not _exchange(fresh, target):
+            shutil.rmtree(aside, ignore_errors=True)
+            target.rename(aside)
+            fresh.rename(target)
+    shutil.rmtree(aside, ignore_errors=True)
+    return True
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Swap two folders in one step; False where the system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    paths = os.fsencode(one), os.fsencode(other)
+    return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
+
+
+def _sweep(root: Path) -> None:
+    """Remove what writers killed long ago have left."""
+    for leftover in root.glob(f"{_TEMPORARY}*"):
+        if time.time() - leftover.stat().st_mtime > _STALE_S:
+            shutil.rmtree(leftover, ignore_errors=True)
