@@ -96,6 +96,7 @@ def write(
     path: str | os.PathLike[str],
     whole: bool,
     marked: pl.DataFrame | None = None,
+    tracks: pl.DataFrame | None = None,
 ) -> None:
     """Write the one trace of a connection.
 
@@ -109,6 +110,8 @@ def write(
         All events of the trace are there: the file counts as many as its source.
     marked
         Events to mark, and to join by arrows; see `highlight`.
+    tracks
+        Rows to add; see `profframe.export.tracks`.
 
     Raises
     ------
@@ -127,7 +130,9 @@ def write(
     with written(path) as put:
         put(f'{before}"traceEvents": ['.encode())
         events = _put_events(connection, put, trace, marks)
-        whole &= marks.arrows is None
+        if tracks is not None:
+            events += _put_tracks(connection, put, tracks, first=not events)
+        whole &= marks.arrows is None and tracks is None
         own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(trace, events, whole=whole)}'
         put(f"\n]{own}}}\n".encode())
 
@@ -196,6 +201,17 @@ def _put_events(
     lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
     for query in _queries(trace.get("format") in JSON_FORMATS, lone_ends, marks):
         count += put_lines(put, connection.sql(query), first=not count)
+    return count
+
+
+def _put_tracks(
+    connection: duckdb.DuckDBPyConnection, put: Write, tracks: pl.DataFrame, *, first: bool
+) -> int:
+    """Counters and slices of a process of our own, and its labels; how many there are."""
+    connection.register("_tracks", tracks.with_row_index("number").to_arrow())
+    count = 0
+    for query in _TRACKS:
+        count += put_lines(put, connection.sql(query), first=first and not count)
     return count
 
 
@@ -277,6 +293,26 @@ def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
               OR series = json_keys(args)[1]"""
     yield f"SELECT {mark} FROM instants WHERE phase IS DISTINCT FROM 'E'"
 
+
+_TRACKS: Final = (
+    f"""
+        SELECT concat(',\n{{"ph":"M","name":"process_name","pid":"{OWN_KEY}","tid":0',
+                      ',"args":{{"name":"{OWN_KEY}"}}}}')
+        FROM (FROM _tracks LIMIT 1)""",
+    f"""
+        SELECT concat(',\n{{"ph":"M","name":"thread_name","pid":"{OWN_KEY}","tid":', ident(line),
+                      ',"args":{{"name":', to_json(line), '}}}}')
+        FROM _tracks WHERE dur_ns IS NOT NULL GROUP BY line ORDER BY min(number)""",
+    f"""
+        SELECT concat(',\n{{"ph":"C"', common('{OWN_KEY}', name, '{OWN_KEY}', NULL),
+                      at_time(time_ns, NULL), with_args(args))
+        FROM _tracks WHERE dur_ns IS NULL ORDER BY number""",
+    f"""
+        SELECT concat(',\n{{"ph":"X"', common('{OWN_KEY}', name, '{OWN_KEY}', line),
+                      at_time(time_ns, dur_ns), with_args(args))
+        FROM _tracks WHERE dur_ns IS NOT NULL ORDER BY number""",
+)
+"""What is added comes last, so that it numbers nothing anew."""
 
 _JOINS: Final = r"""(
     kind = 'host_op' AND regexp_full_match(name, '\w+::\w+')

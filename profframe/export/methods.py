@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from os import PathLike
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from profframe import store
-from profframe.critical_path import CriticalPath
+from profframe.answering import catalogue
+from profframe.critical_path import CriticalPath, find
 from profframe.errors import ParameterError
 from profframe.tables import Tables
+
+if TYPE_CHECKING:
+    from profframe.export.tracks import Given
 
 
 class Exports(Tables):
@@ -44,6 +49,7 @@ class Exports(Tables):
         path: str | PathLike[str],
         legacy: bool = False,
         highlight: CriticalPath | pl.DataFrame | None = None,
+        tracks: Given | None = None,
     ) -> None:
         """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
 
@@ -60,27 +66,41 @@ class Exports(Tables):
             and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
             they are red in chrome://tracing, and arrows join the parts of a path from one thread or
             stream to another.
+        tracks
+            What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
+            ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
+            any other answer, a frame, or a critical path. Rows with ``start_ns`` and ``dur_ns``
+            become slices on lines of their own, those with ``time_ns`` counters of their numbers;
+            each device and stream has its own. They are of a process ``profframe``. `load` keeps
+            added slices in ``instants`` and added counters in ``counters``: nothing counts them.
 
         Raises
         ------
+        UnknownNameError
+            There is no track and no answer of that name.
         ParameterError
             There are several (run, rank): a file holds one. Or nothing that was highlighted is in
-            the file, or it is to be written as torch does.
+            the file, or a track has no column of times or values, or the file is to be written as
+            torch does.
         ExportError
             The file cannot be written.
         """
         from profframe.export import chrome
         from profframe.export import legacy as listed
+        from profframe.export.tracks import added_rows
 
-        if legacy and highlight is not None:
-            raise ParameterError("highlight: not in the form that torch writes (legacy=True)")
+        for name, value in (("highlight", highlight), ("tracks", tracks)):
+            if legacy and value is not None:
+                raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
         marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
         whole = self._selection == self._selection.of_traces()
         with self._connection() as connection:
             if legacy:
                 listed.write(connection, path)
-            else:
-                chrome.write(connection, path, whole, marked)
+                return
+            trace = chrome.the_trace(connection)
+            added = None if tracks is None else added_rows(tracks, self._track, trace)
+            chrome.write(connection, path, whole, marked, added)
 
     def augment(self, path: str | PathLike[str]) -> None:
         """Write a Chrome trace with the work of ops and kernels among their arguments.
@@ -111,6 +131,15 @@ class Exports(Tables):
             chrome.the_trace(connection)
             augment(connection)
             chrome.write(connection, path, whole)
+
+    def _track(self, name: str) -> pl.DataFrame | CriticalPath:
+        from profframe.export.tracks import asked
+
+        def path() -> CriticalPath:
+            with self._connection() as connection:
+                return find(connection)
+
+        return asked(name, self.answer, path, [answer.name for answer in catalogue()])
 
     def export_stacks(self, path: str | PathLike[str], metric: str = "self_cpu_time_total") -> None:
         """Write stacks in the folded form that flame graphs are drawn from, as torch does.

@@ -33,7 +33,7 @@ MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
 _MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
 OWN_KEY: Final = "profframe"
-"""Member that an exported trace has in its header."""
+"""Member that an exported trace has in its header; category and process of tracks in it."""
 OWN_ARGS_KEY: Final = "profframe columns"
 """Member that slices of an exported trace have among their arguments."""
 OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
@@ -157,7 +157,7 @@ def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
-    """The table of each row: by its phase, but for records of memory and for labels."""
+    """The table of each row: by its phase, but for memory, labels, and slices that we added."""
     phases = members["ph"].dictionary.to_pylist()
     where = _by_code(
         members["ph"], [_TABLES.get(p, Table.INSTANTS) for p in phases], Table.INSTANTS
@@ -165,6 +165,7 @@ def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
     is_memory = _is(members["name"], (MEMORY_NAME,)) & _is(members["cat"], _MEMORY_CATEGORIES)
     where[is_memory & _is(members["ph"], ("i", "I", "X"))] = Table.MEMORY
     where[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = Table.THREADS
+    where[_is(members["cat"], (OWN_KEY,)) & _is(members["ph"], ("X",))] = Table.INSTANTS
     return where
 
 

@@ -1,0 +1,294 @@
+"""Rows of an answer as tracks beside a trace: counters over time, and slices on lines of their own.
+
+What is added is of a process ``profframe``. Slices have that category, too: by it the reader keeps
+them among the instants, where no answer counts them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.intervals import nest
+
+if TYPE_CHECKING:
+    from profframe.critical_path import CriticalPath
+
+Rows: TypeAlias = "pl.DataFrame | CriticalPath"
+Given: TypeAlias = "Sequence[str | Rows] | Mapping[str, str | Rows]"
+"""Names of tracks or of answers, or rows; or these by the titles that their tracks shall have."""
+
+_KEYS: Final = ("run", "rank")
+_APART: Final = ("device_type", "device", "stream", "process_group", "series", "counter_id")
+"""Columns whose values have lines of their own."""
+_NUMBERED: Final = ("device", "stream")
+_NO_VALUES: Final = frozenset({*_KEYS, *_APART, "step", "thread", "time_ns", "start_ns", "end_ns"})
+_MOST_LINES: Final = 1000
+_SCHEMA: Final = {
+    "time_ns": pl.Int64,
+    "dur_ns": pl.Int64,
+    "line": pl.String,
+    "name": pl.String,
+    "args": pl.String,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a track with a name of its own is made of: an answer, parameters, some columns."""
+
+    answer: str
+    parameters: tuple[tuple[str, object], ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+TRACKS: Final[Mapping[str, Named]] = MappingProxyType(
+    {
+        "queue_depth": Named("queue_depth"),
+        "memory": Named(
+            "memory_timeline",
+            (("points", 0),),
+            ("device_type", "device", "time_ns", "allocated_bytes", "reserved_bytes"),
+        ),
+        "exposed_communication": Named("exposed_communication"),
+        "achieved_flop_per_s": Named("work_rates", columns=("device", "time_ns", "flop_per_s")),
+    }
+)
+"""Tracks that are made of an answer of another name, or of some of its columns."""
+CRITICAL_PATH: Final = "critical_path"
+
+
+def added_rows(
+    given: Given, ask: Callable[[str], Rows], trace: Mapping[str, object]
+) -> pl.DataFrame:
+    """Make the rows of tracks out of answers and frames.
+
+    A frame with ``start_ns`` and ``dur_ns`` (or ``end_ns``) becomes slices: ``name``, or else its
+    first column of text, is what a slice is called, and the other columns are its arguments. One
+    with ``time_ns`` (or ``start_ns`` alone) becomes a counter of each of its other columns of
+    numbers, but ids. Each ``device``, ``stream``, ``series`` ... has a line of its own, and slices
+    that overlap go to several lines. Rows without a time are left out.
+
+    Parameters
+    ----------
+    given
+        What to make them of.
+    ask
+        Gives the rows of a track or an answer by its name.
+    trace
+        The row of `traces`; rows of another run or rank are left out.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``time_ns dur_ns line name args``; ``dur_ns`` is NULL for a counter, ``args`` JSON text.
+
+    Raises
+    ------
+    ParameterError
+        Rows have no column of times, or none of values, or would make too many lines.
+
+    Examples
+    --------
+    >>> rows = pl.DataFrame({"time_ns": [10, 20], "device": [0, 0], "watts": [300.5, 280.0]})
+    >>> added_rows({"power": rows}, lambda name: rows, {}).select("name", "args").row(0)
+    ('power device 0', '{"watts":300.5}')
+    """
+    made = [pl.DataFrame(schema=_SCHEMA)]
+    for title, what in _titled(given):
+        rows = ask(what) if isinstance(what, str) else what
+        frame = rows if isinstance(rows, pl.DataFrame) else getattr(rows, "events", None)
+        if not isinstance(frame, pl.DataFrame):
+            raise ParameterError(
+                f"tracks: {title!r}: needs a name, a polars DataFrame or a critical path, "
+                f"got {type(what).__name__}"
+            )
+        for key in _KEYS:
+            if key in frame.columns and key in trace:
+                frame = frame.filter(pl.col(key) == trace[key])
+        made.append(_track(title, frame, apart=isinstance(rows, pl.DataFrame)))
+    return pl.concat(made)
+
+
+def asked(
+    name: str,
+    answer: Callable[..., pl.DataFrame],
+    path: Callable[[], CriticalPath],
+    answers: Sequence[str],
+) -> Rows:
+    """Rows of a track or an answer by its name.
+
+    Parameters
+    ----------
+    name
+        One of `TRACKS`, ``critical_path``, or an answer.
+    answer
+        Asks an answer of the trace.
+    path
+        Finds its critical path.
+    answers
+        Names of all answers.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no track and no answer of that name; the message suggests the nearest.
+    """
+    if name == CRITICAL_PATH:
+        return path()
+    if name in TRACKS:
+        named = TRACKS[name]
+        rows = answer(named.answer, **dict(named.parameters))
+        return rows.select(*_KEYS, *named.columns) if named.columns else rows
+    if name not in answers:
+        raise UnknownNameError.among("track", name, (*TRACKS, CRITICAL_PATH, *answers))
+    return answer(name)
+
+
+def _titled(given: Given) -> list[tuple[str, str | Rows]]:
+    if isinstance(given, str):
+        raise ParameterError(f"tracks: a list of names or frames, as [{given!r}]")
+    if isinstance(given, Mapping):
+        return [(str(title), what) for title, what in given.items()]
+    return [
+        (what if isinstance(what, str) else CRITICAL_PATH, what)
+        if isinstance(what, str) or not isinstance(what, pl.DataFrame)
+        else (f"track {number}", what)
+        for number, what in enumerate(given, start=1)
+    ]
+
+
+def _track(title: str, frame: pl.DataFrame, *, apart: bool) -> pl.DataFrame:
+    """The rows of one track; each combination of what sets lines apart has one of its own."""
+    columns = frame.columns
+    duration = pl.col("dur_ns") if "dur_ns" in columns else pl.col("end_ns") - pl.col("start_ns")
+    are_slices = "start_ns" in columns and not {"dur_ns", "end_ns"}.isdisjoint(columns)
+    time = next((name for name in ("start_ns", "time_ns") if name in columns), None)
+    if time is None or not frame[time].dtype.is_integer():
+        found = ", ".join(columns)
+        raise ParameterError(
+            f"tracks: {title!r}: needs a column time_ns or start_ns of integers, found ({found})"
+        )
+    by = [name for name in _APART if apart and name in columns]
+    line = _line(title, frame, by)
+    timed = frame.with_columns(
+        pl.col(time).cast(pl.Int64).alias("_time"), line.alias("_line")
+    ).filter(pl.col("_time").is_not_null())
+    if timed["_line"].n_unique() > _MOST_LINES:
+        raise ParameterError(
+            f"tracks: {title!r}: {timed['_line'].n_unique():,} lines by {', '.join(by)} are too "
+            f"many; choose rows, at most {_MOST_LINES:,} lines"
+        )
+    if not are_slices:
+        return _counters(title, timed.sort("_time", maintain_order=True), time)
+    lasting = timed.with_columns(duration.cast(pl.Int64).alias("_dur")).filter(pl.col("_dur") >= 0)
+    return _slices(lasting.sort("_time", maintain_order=True), by)
+
+
+def _line(title: str, frame: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
+    """What a line is called: the title, and what sets it apart from the other lines."""
+    parts = [
+        pl.lit(f" {name} " if name in _NUMBERED else " ") + pl.col(name).cast(pl.String)
+        for name in by
+        if frame[name].null_count() < frame.height
+    ]
+    whole = pl.concat_str([pl.lit(title), *(part.fill_null("") for part in parts)])
+    return whole if parts else pl.lit(title)
+
+
+def _counters(title: str, rows: pl.DataFrame, time: str) -> pl.DataFrame:
+    names = [
+        column.name
+        for column in rows
+        if column.dtype.is_numeric()
+        and not column.name.startswith("_")
+        and column.name not in {*_NO_VALUES, time}
+        and not column.name.endswith("_id")
+    ]
+    if not names:
+        raise ParameterError(
+            f"tracks: {title!r}: needs dur_ns or end_ns for slices, or a column of numbers for a "
+            f"counter, found ({', '.join(name for name in rows.columns if name[0] != '_')})"
+        )
+    return rows.select(
+        pl.col("_time").alias("time_ns"),
+        pl.lit(None, pl.Int64).alias("dur_ns"),
+        pl.col("_line").alias("line"),
+        pl.col("_line").alias("name"),
+        _members([rows[name] for name in names]).alias("args"),
+    ).filter(pl.col("args") != "{}")
+
+
+def _slices(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    texts = [
+        column.name
+        for column in rows
+        if column.dtype == pl.String
+        and column.name not in {*_KEYS, *by}
+        and not column.name.startswith("_")
+    ]
+    named = next((name for name in ("name", *texts) if name in texts), None)
+    label = pl.col("_line") if named is None else pl.col(named).fill_null(pl.col("_line"))
+    others = [
+        column
+        for column in rows
+        if not column.name.startswith("_")
+        and column.name not in {*_KEYS, "start_ns", "dur_ns", "end_ns", named}
+    ]
+    return rows.select(
+        pl.col("_time").alias("time_ns"),
+        pl.col("_dur").alias("dur_ns"),
+        _lanes(rows).alias("line"),
+        label.alias("name"),
+        _members(others).alias("args"),
+    )
+
+
+def _lanes(rows: pl.DataFrame) -> pl.Series:
+    """Lines on which slices nest: of two that overlap, the later one goes to the next line."""
+    start = rows["_time"].to_numpy()
+    end = start + rows["_dur"].to_numpy()
+    _, group = np.unique(rows["_line"].to_numpy(), return_inverse=True)
+    lane = np.zeros(rows.height, np.int64)
+    left = np.arange(rows.height)
+    while left.size:
+        crossing = nest(group[left].astype(np.int64), start[left], end[left]).crossing
+        left = left[crossing]
+        lane[left] += 1
+    number = pl.Series(lane + 1)
+    beside = (
+        pl.when(number > 1)
+        .then(pl.concat_str(pl.lit(" ("), number, pl.lit(")")))
+        .otherwise(pl.lit(""))
+    )
+    return rows.select(pl.col("_line") + beside).to_series()
+
+
+def _members(columns: Sequence[pl.Series]) -> pl.Expr:
+    """JSON objects, a member for each value; those without a value, or no number, are left out."""
+    parts = []
+    for number, column in enumerate(columns):
+        key = "," + json.dumps(column.name) + ":"
+        dtype = column.dtype
+        if dtype.is_float():
+            column = column.set(~column.is_finite() & column.is_not_null(), None)  # noqa: PLW2901
+        if dtype.is_numeric() or dtype == pl.Boolean:
+            text = column.cast(pl.String)
+        else:
+            texts = column.to_list() if dtype.is_nested() else column.cast(pl.String).to_list()
+            text = pl.Series(
+                [None if one is None else json.dumps(one, default=str) for one in texts],
+                dtype=pl.String,
+            )
+        parts.append(pl.lit(key) + pl.lit(text.alias(str(number))))
+    if not parts:
+        return pl.lit("{}")
+    inside = pl.concat_str(parts, ignore_nulls=True).str.strip_prefix(",")
+    return pl.concat_str([pl.lit("{"), inside, pl.lit("}")])
