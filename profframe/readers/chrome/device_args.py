@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Final
 
 import duckdb
@@ -39,41 +40,14 @@ _TYPES: Final = {
     "wait_on_stream": "BIGINT",
     "wait_on_cuda_event_record_corr_id": "BIGINT",
 }
-_ASCEND: Final = r"hcom_([A-Za-z]+)__(\d+)_\d+_\d+"
+_ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
 """Kernel of Ascend's library: collective, end of the group's name, and two numbers."""
-_LIST: Final = """nullif(CASE WHEN regexp_full_match({0}, '\\[(-?\\d+(, *-?\\d+)*)?\\]')
-                       THEN replace({0}, ' ', '') END, '[]')"""
+_LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"
 """A list as the schema has it; one that is cut short, or empty, says nothing."""
-_COLUMNS: Final = f"""
-    SELECT row, CASE WHEN said.bytes >= 0 THEN said.bytes END AS bytes,
-           coalesce(nullif(said."Collective name", ''), nullif(ascend.collective, ''))
-           AS collective,
-           coalesce(nullif(said."Process Group Name", ''), said."Process Group ID",
-                    nullif(said."Process Group Description", ''), nullif(ascend.process_group, ''))
-           AS process_group,
-           CASE WHEN size > 0 THEN size END AS group_size,
-           coalesce({_LIST.format('said."Process Group Ranks"')},
-                    CASE WHEN size BETWEEN 1 AND 65536 AND said."Global rank start" >= 0
-                              AND (size = 1 OR said."Global rank stride" > 0)
-                         THEN '[' || array_to_string(list_transform(range(size), lambda i:
-                              said."Global rank start" + i * said."Global rank stride"), ',') || ']'
-                    END) AS group_ranks,
-           CASE WHEN said."Seq" >= 0 THEN said."Seq" END AS collective_seq,
-           nullif(said."Comms Id", '') AS collective_id,
-           coalesce(nullif(said."dtype", ''), nullif(said.data_type, '')) AS element_type,
-           CASE WHEN sent >= 0 THEN sent END AS in_elements,
-           CASE WHEN said."Out msg nelems" >= 0 THEN said."Out msg nelems" END AS out_elements,
-           {_LIST.format('said."In split size"')} AS in_splits,
-           {_LIST.format('said."Out split size"')} AS out_splits,
-           coalesce(said."Dst Rank", said."Src Rank") AS peer_rank,
-           said.wait_on_stream AS wait_on_stream,
-           CASE WHEN said.wait_on_cuda_event_record_corr_id > 0
-                THEN said.wait_on_cuda_event_record_corr_id END AS wait_on_correlation
-    FROM (SELECT row, said, said."Group size" AS size,
-                 coalesce(said."In msg nelems", said.count) AS sent,
-                 regexp_extract(name, '^{_ASCEND}$', ['collective', 'process_group']) AS ascend
-          FROM (SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS said
-                FROM device_args WHERE json_valid(args)))"""  # noqa: S608
+_MOST_RANKS: Final = 65536
+_SAID: Final = f"""
+    SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS said
+    FROM device_args WHERE json_valid(args)"""  # noqa: S608
 _WORK: Final = """
     SELECT row,
            CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END
@@ -99,9 +73,9 @@ def with_device_args(batch: Batch, connection: duckdb.DuckDBPyConnection) -> Bat
     args = events["args"].filter(wanted)
     says = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
     rows = pa.chunked_array([pc.indices_nonzero(wanted)]).cast(pa.int64())
-    events = _with_said(events, rows.filter(says), _COLUMNS, connection)
+    events = _with_said(events, rows.filter(says), _SAID, _of_collectives, connection)
     of_work = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
-    events = _with_said(events, of_work.to_arrow(), _WORK, connection)
+    events = _with_said(events, of_work.to_arrow(), _WORK, pl.DataFrame, connection)
     return {**batch, Table.EVENTS: events}
 
 
@@ -109,25 +83,80 @@ def _with_said(
     events: pa.Table,
     rows: pa.Array | pa.ChunkedArray,
     query: str,
+    columns: Callable[[pa.Table], pl.DataFrame],
     connection: duckdb.DuckDBPyConnection,
 ) -> pa.Table:
-    """Events with the columns that a query finds in the arguments of some of them."""
+    """Events with the columns of what a query finds in the arguments of some of them."""
     if not len(rows):
         return events
     asked = pa.table({"row": rows, **{n: events[n].take(rows) for n in ("name", "args")}})
     connection.register("device_args", asked)
-    found = connection.sql(query).to_arrow_table()
+    found = columns(connection.sql(query).to_arrow_table())
     connection.unregister("device_args")
     place = np.full(events.num_rows, -1, np.int64)
-    place[found["row"].to_numpy()] = np.arange(found.num_rows)
+    place[found["row"].to_numpy()] = np.arange(found.height)
     at = pa.array(place, mask=place < 0)
-    for name in found.column_names[1:]:
-        values = typed(found[name].combine_chunks(), GIVEN[name])
+    for name in found.columns[1:]:
+        values = typed(found[name].to_arrow(), GIVEN[name])
         if values.null_count < len(values):
             given = values.take(at)
             known = name in events.column_names
             events = replaced(events, name, given) if known else events.append_column(name, given)
     return events
+
+
+def _of_collectives(found: pa.Table) -> pl.DataFrame:
+    """Columns of the schema; polars plans them in a tenth of the time that DuckDB takes."""
+    said = pl.DataFrame(found.flatten())
+    of = {name: pl.col(f"said.{name}") for name in _TYPES}
+    size, first, stride = of["Group size"], of["Global rank start"], of["Global rank stride"]
+    named = pl.col("name").str.extract_groups(f"^{_ASCEND}$").struct
+    sent = pl.coalesce(of["In msg nelems"], of["count"])
+    event = of["wait_on_cuda_event_record_corr_id"]
+    return said.select(
+        pl.col("row"),
+        bytes=_where(of["bytes"] >= 0, of["bytes"]),
+        collective=pl.coalesce(_text(of["Collective name"]), named.field("1")),
+        process_group=pl.coalesce(
+            _text(of["Process Group Name"]),
+            of["Process Group ID"],
+            _text(of["Process Group Description"]),
+            named.field("2"),
+        ),
+        group_size=_where(size > 0, size),
+        group_ranks=pl.coalesce(_list(of["Process Group Ranks"]), _even(size, first, stride)),
+        collective_seq=_where(of["Seq"] >= 0, of["Seq"]),
+        collective_id=_text(of["Comms Id"]),
+        element_type=pl.coalesce(_text(of["dtype"]), _text(of["data_type"])),
+        in_elements=_where(sent >= 0, sent),
+        out_elements=_where(of["Out msg nelems"] >= 0, of["Out msg nelems"]),
+        in_splits=_list(of["In split size"]),
+        out_splits=_list(of["Out split size"]),
+        peer_rank=pl.coalesce(of["Dst Rank"], of["Src Rank"]),
+        wait_on_stream=of["wait_on_stream"],
+        wait_on_correlation=_where(event > 0, event),
+    )
+
+
+def _where(condition: pl.Expr, value: pl.Expr) -> pl.Expr:
+    return pl.when(condition).then(value)
+
+
+def _text(value: pl.Expr) -> pl.Expr:
+    return _where(value != "", value)
+
+
+def _list(value: pl.Expr) -> pl.Expr:
+    return _where(value.str.contains(_LIST), value.str.replace_all(" ", "", literal=True))
+
+
+def _even(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
+    """The list of so many ranks, each so far from the one before it."""
+    sound = size.is_between(1, _MOST_RANKS) & (first >= 0) & ((size == 1) | (stride > 0))
+    size, first = _where(sound, size), _where(sound, first)
+    stride = _where(size > 1, stride).fill_null(1)
+    ranks = pl.int_ranges(0, size) * stride + first
+    return pl.concat_str(pl.lit("["), ranks.cast(pl.List(pl.String)).list.join(","), pl.lit("]"))
 
 
 def _speaks(names: pa.ChunkedArray) -> pa.ChunkedArray:
