@@ -10,6 +10,7 @@ import polars as pl
 from profframe.comparing.rows import Side, compared
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading import load
+from profframe.show.frame import frame
 from profframe.trace import Trace
 
 KERNEL_BY: Final = ("name", "short_name", "shapes")
@@ -100,9 +101,10 @@ def diff(
     for name, side in zip(names, sides, strict=True):
         if per == "step" and not side.samples.height:
             raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
-    return compared(*sides).with_columns(
+    of_sides = (
         pl.lit(name).alias(side) for side, name in zip(("base", "other"), names, strict=True)
     )
+    return frame(compared(*sides).with_columns(of_sides))
 
 
 def _check(names: Any, kernel_by: str, per: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
+from types import MappingProxyType
 from typing import NoReturn, Self
 
 import duckdb
@@ -34,8 +35,12 @@ from profframe.selection import (
     numbers,
     texts,
 )
+from profframe.show.columns import KEYS, MOMENTS
+from profframe.show.frame import Frame
+from profframe.show.frame import frame as shown
 from profframe.sources import Beside, Conversation, InMemory, Source
 
+_NO_DOCS: Mapping[str, str] = MappingProxyType({})
 _BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
 
 
@@ -258,7 +263,8 @@ class Tables:
         values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
         key = found.sql, *((name, str(value)) for name, value in sorted(values.items()))
         if key not in known:
-            known[key] = self._asked(lambda c: frame(run(c, found, parameters)), needed)
+            rows = self._asked(lambda c: frame(run(c, found, parameters)), needed)
+            known[key] = self._shown(rows, {c.name: c.doc for c in found.columns})
         return known[key]
 
     def sql(self, query: str) -> pl.DataFrame:
@@ -281,7 +287,7 @@ class Tables:
         AnswerError
             It is not one SELECT, or DuckDB refused it.
         """
-        return self._asked(lambda connection: frame(run_query(connection, query)))
+        return self._shown(self._asked(lambda connection: frame(run_query(connection, query))))
 
     def filter(
         self,
@@ -396,13 +402,21 @@ class Tables:
 
     def _rows(self, table: str) -> pl.DataFrame:
         try:
-            return self.scan(table).collect()
+            rows = self.scan(table).collect()
         except (pl.exceptions.PolarsError, OSError) as error:
             moved = self._source.again()
             if moved is not None:
                 return self._on(moved)._rows(table)  # noqa: SLF001 - its own kind
             self._source.check()
             raise StoreError(f"table {table!r} cannot be read: {error}") from error
+        return self._shown(rows, {column.name: column.doc for column in schema.TABLES[table]})
+
+    def _shown(self, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
+        """Rows that show themselves; their moments since the starts of these traces."""
+        starts = None
+        if any(name in rows.columns for name in MOMENTS):
+            starts = self.scan("traces").select(*KEYS, "start_ns")
+        return shown(rows, starts, docs)
 
     def _asked(
         self,

@@ -11,6 +11,7 @@ from profframe.critical_path import find as find_path
 from profframe.export.methods import Exports
 from profframe.selection import check_compat
 from profframe.show import notebook, table, tree
+from profframe.show.frame import Frame
 from profframe.show.plots import Plots
 from profframe.show.summary import Summary
 
@@ -194,7 +195,7 @@ class Trace(Exports, History):
         ('host', True)
         """
         chosen = self.filter(runs=run, ranks=rank)
-        with chosen._connection(("events",)) as connection:  # noqa: SLF001 - its own kind
+        with chosen._connection(("events", "traces")) as connection:  # noqa: SLF001 - its own kind
             return find_path(connection, step, annotation, instance)
 
     def summary(self) -> Summary:
@@ -228,7 +229,7 @@ def answers() -> pl.DataFrame:
     ['name', 'sentence', 'parameters']
     """
     found = catalogue()
-    return pl.DataFrame(
+    return Frame(
         {
             "name": [answer.name for answer in found],
             "sentence": [answer.sentence for answer in found],

@@ -22,6 +22,7 @@ from profframe.batch.staging import Folder
 from profframe.errors import ParameterError
 from profframe.loading import check_names
 from profframe.selection import check_compat
+from profframe.show.frame import Frame
 from profframe.trace import Trace
 
 __all__ = ["Progress", "convert"]
@@ -171,4 +172,4 @@ def _copied(trace: Trace, root: Path) -> pl.DataFrame:
 
 
 def _frame(outcomes: Sequence[Outcome]) -> pl.DataFrame:
-    return pl.DataFrame([asdict(outcome) for outcome in outcomes], _SCHEMA)
+    return Frame([asdict(outcome) for outcome in outcomes], _SCHEMA)

@@ -11,6 +11,7 @@ from profframe.comparing import outlying, regressed, selecting, trends
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.questions import Questions
 from profframe.selection import Text, integer, texts
+from profframe.show.frame import frame
 
 
 class History(Questions):
@@ -83,7 +84,7 @@ class History(Questions):
         wanted = dict.fromkeys(texts("metric", metric))
         order = self._order()
         found = metrics(self, [*wanted], order, per_step)
-        return trends.trend(order, list(found.items()))
+        return frame(trends.trend(order, list(found.items())))
 
     def regressions(
         self,
@@ -153,7 +154,7 @@ change, found 1 of 1
         base, others = selecting.sides(self._order()["run"].to_list(), baseline, runs)
         rows = self.answer("samples", kernel_by=kernel_by, copies=copies)
         found = regressed.held_against(rows, base, others)
-        return regressed.ranked(found) if every else regressed.regressions(found)
+        return frame(regressed.ranked(found) if every else regressed.regressions(found))
 
     def outliers(self, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:
         """Find runs or steps that are unlike the rest, and the ops that make them so.
@@ -211,7 +212,7 @@ change, found 1 of 1
             found = outlying.steps_unlike(self.step_times(), top)
             some = self.filter(runs=found["run"].unique().to_list())
         rows = (some if found.height else self.filter(runs=())).samples(per=per)
-        return outlying.with_ops(found, rows, ops)
+        return frame(outlying.with_ops(found, rows, ops))
 
     def _order(self) -> pl.DataFrame:
         return selecting.in_order(self.traces.select("run", "clock", "start_ns"))

@@ -25,6 +25,7 @@ from profframe.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
 from profframe.show import path as shown
 from profframe.show import units
+from profframe.show.frame import Frame, frame
 
 _Trace: TypeAlias = tuple[str | None, int | None]
 """Run and rank."""
@@ -99,7 +100,7 @@ class CriticalPath:
         totals = [int(found.get(bound, 0)) for bound in BOUNDS]
         shares = [total / self.length_ns if self.length_ns else None for total in totals]
         types = {"bound": pl.String, "total_ns": pl.Int64, "share": pl.Float64}
-        return pl.DataFrame([BOUNDS, totals, shares], schema=types)
+        return Frame([BOUNDS, totals, shares], schema=types)
 
     @property
     def headline(self) -> str:
@@ -133,7 +134,7 @@ def find(
     Parameters
     ----------
     connection
-        Has the table `events` of one (run, rank).
+        Has the tables `events` and `traces` of one (run, rank).
     step
         N of a profiler step.
     annotation
@@ -212,7 +213,8 @@ def _events(
     found = pl.DataFrame(query(connection, _DESCRIBED).to_arrow_table())
     connection.unregister("_path")
     keys = (pl.lit(trace[0], pl.String).alias("run"), pl.lit(trace[1], pl.Int32).alias("rank"))
-    return found.select(*keys, pl.all())
+    starts = pl.DataFrame(query(connection, _STARTS).to_arrow_table())
+    return frame(found.select(*keys, pl.all()), starts.lazy())
 
 
 _MACROS: Final = (
@@ -230,6 +232,7 @@ _PATH: Final = pa.schema(
         ("bound", pa.string()),
     ]
 )
+_STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
 _DESCRIBED: Final = """
     WITH described AS MATERIALIZED (
         SELECT event_id, name, kind, thread, device, stream FROM events
