@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from os import PathLike
+
 import polars as pl
 
 from profframe.answering import catalogue
@@ -9,7 +12,7 @@ from profframe.comparing.history import History
 from profframe.critical_path import CriticalPath
 from profframe.critical_path import find as find_path
 from profframe.export.methods import Exports
-from profframe.selection import check_compat
+from profframe.selection import Text, check_compat
 from profframe.show import notebook, table, tree
 from profframe.show.frame import Frame
 from profframe.show.plots import Plots
@@ -197,6 +200,63 @@ class Trace(Exports, History):
         chosen = self.filter(runs=run, ranks=rank)
         with chosen._connection(("events", "traces")) as connection:  # noqa: SLF001 - its own kind
             return find_path(connection, step, annotation, instance)
+
+    def report(
+        self,
+        path: str | PathLike[str],
+        *,
+        title: str | None = None,
+        sections: Text | None = None,
+        rows: int = 1000,
+        progress: Callable[[int, int, str], None] | None = None,
+    ) -> None:
+        """Write a page about everything in the trace: one HTML file that opens anywhere.
+
+        It needs no network and no server. Its tables are the answers, each with its call; what is
+        cut is said there. Of more than 16 traces, details are of the latest run and its first
+        ranks; all runs are in section ``runs``.
+
+        Parameters
+        ----------
+        path
+            File to write; one that is there is replaced at the end.
+        title
+            What stands above the page; the name of the run, or the number of runs.
+        sections
+            Only these: ``"overview"``, ``"advice"``, ``"time"``, ``"operators"``, ``"kernels"``,
+            ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``, ``"roofline"``,
+            ``"ranks"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a trace has nothing of
+            is left out anyway.
+        rows
+            Most rows of a table.
+        progress
+            Called with the number of sections done, of all, and the name of the next.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such section.
+        ParameterError
+            ``rows`` is less than 1.
+        MissingExtraError
+            altair or jinja2 is not installed (``pip install 'profframe[report]'``).
+        ExportError
+            The file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from profframe import load
+        >>> trace = load("examples/cpu_training.json.gz")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     trace.report(Path(folder, "report.html"), sections=["operators"])
+        ...     Path(folder, "report.html").read_text().splitlines()[0]
+        '<!DOCTYPE html>'
+        """
+        from profframe.export import report
+
+        report.write(self, path, report.Options(title, sections, rows), progress)
 
     def summary(self) -> Summary:
         """What is inside, in a few labelled lines; the text of ``repr``."""

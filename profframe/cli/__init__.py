@@ -10,7 +10,14 @@ from typing import NoReturn
 
 import click
 
-from profframe.cli import asking, comparing, devices, looking, storing  # noqa: F401 - their verbs
+from profframe.cli import (  # noqa: F401 - their verbs
+    asking,
+    comparing,
+    devices,
+    looking,
+    reporting,
+    storing,
+)
 from profframe.cli.output import complain
 from profframe.cli.verbs import INTERRUPTED, verbs
 from profframe.errors import ProfframeError

@@ -1,0 +1,188 @@
+"""A trace as one page of HTML: which of its runs and ranks, which sections, into which file."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Final
+
+import duckdb
+import polars as pl
+
+from profframe import __version__
+from profframe.comparing import selecting
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.export.files import written
+from profframe.selection import integer, spans, texts
+from profframe.show import units
+from profframe.show.report import page
+from profframe.show.report.replies import Asked, asked
+from profframe.show.report.sections import SECTIONS
+
+Progress = Callable[[int, int, str], None]
+
+_MOST_TRACES: Final = 16
+"""(run, rank) that sections show in detail."""
+_OF_RUNS: Final = "runs"
+_OF_RANKS: Final = "ranks"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a page is like."""
+
+    title: str | None = None
+    sections: str | Iterable[str] | None = None
+    rows: int = 1000
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The sections, in the order of the page."""
+        if self.sections is None:
+            return tuple(SECTIONS)
+        given = texts("sections", self.sections)
+        unknown = [key for key in given if key not in SECTIONS]
+        if unknown:
+            raise UnknownNameError.among("section", unknown[0], SECTIONS)
+        return tuple(key for key in SECTIONS if key in given)
+
+    def check(self) -> None:
+        """Find out what is wrong before a large trace is loaded."""
+        page.check_installed()
+        if not self.keys or integer("rows", self.rows) < 1:
+            raise ParameterError("sections, rows: a page needs at least one of each")
+
+
+@dataclass(frozen=True, slots=True)
+class _Scopes:
+    """What different sections are about."""
+
+    everything: Any
+    ranks: Any
+    detail: Any
+    note: str
+
+    def of(self, section: str) -> Any:
+        """The trace that a section is about."""
+        return {_OF_RUNS: self.everything, _OF_RANKS: self.ranks}.get(section, self.detail)
+
+
+def write(
+    trace: Any, path: str | PathLike[str], options: Options, progress: Progress | None = None
+) -> None:
+    """Write the page.
+
+    Parameters
+    ----------
+    trace
+        A `profframe.trace.Trace`.
+    path
+        File to write.
+    options
+        What it is like.
+    progress
+        Called with the number of sections that are done, of all, and the name of the next.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such section.
+    ParameterError
+        ``rows`` is less than 1, or no integer.
+    MissingExtraError
+        A package is not installed that this needs.
+    ExportError
+        The file cannot be written.
+    """
+    options.check()
+    keys = options.keys
+    said = _said(options)
+    traces = trace.traces
+    scopes = _scopes(trace, traces)
+    sections = {}
+    with _conversations(scopes, options.rows, said) as ask:
+        for done, key in enumerate(keys):
+            if progress is not None:
+                progress(done, len(keys), key)
+            section = SECTIONS[key](ask(key))
+            if section is not None:
+                sections[key] = section
+    html = page.html(options.title or _name(traces), _summary(traces), scopes.note, sections)
+    with written(path) as put:
+        put(html.encode())
+    if progress is not None:
+        progress(len(keys), len(keys), "done")
+
+
+@contextmanager
+def _conversations(
+    scopes: _Scopes, rows: int, said: dict[str, str]
+) -> Iterator[Callable[[str], Asked]]:
+    """Give a function from a section to what it asks: one conversation for each scope."""
+    with ExitStack() as stack:
+        begun: dict[int, Asked] = {}
+
+        def ask(section: str) -> Asked:
+            trace = scopes.of(section)
+            if id(trace) not in begun:
+                begun[id(trace)] = asked(stack.enter_context(trace.asking()), rows, said)
+            return begun[id(trace)]
+
+        yield ask
+
+
+def _scopes(trace: Any, traces: pl.DataFrame) -> _Scopes:
+    """All of it, where it is little; else the latest run, and of that the first ranks."""
+    if traces.height <= _MOST_TRACES:
+        return _Scopes(trace, trace, trace, "")
+    runs = selecting.in_order(traces.select("run", "clock", "start_ns"))["run"].to_list()
+    latest, notes = runs[-1], []
+    job = trace
+    if len(runs) > 1:
+        job = trace.filter(runs=latest)
+        notes.append(
+            f"All {len(runs):,} runs are in section Runs. "
+            f"The other sections are of the latest, {units.visible(latest)}."
+        )
+    ranks = sorted(traces.filter(pl.col("run") == latest)["rank"].to_list())
+    if len(ranks) <= _MOST_TRACES:
+        return _Scopes(trace, job, job, " ".join(notes))
+    few = ranks[:_MOST_TRACES]
+    notes.append(
+        f"All {len(ranks):,} ranks are in section Ranks; the others show ranks {spans(few)}."
+    )
+    return _Scopes(trace, job, job.filter(ranks=few), " ".join(notes))
+
+
+def _name(traces: pl.DataFrame) -> str:
+    runs = traces["run"].unique(maintain_order=True)
+    return str(runs[0]) if len(runs) == 1 else units.plural(len(runs), "run")
+
+
+def _summary(traces: pl.DataFrame) -> str:
+    """What was loaded, in a line."""
+    runs = traces["run"].n_unique()
+    sources = traces["source"].unique(maintain_order=True)
+    parts = [
+        *([units.plural(runs, "run")] if runs > 1 else []),
+        units.plural(traces.height, "rank" if runs == 1 else "trace"),
+        *sorted(traces["device_type"].drop_nulls().unique()),
+        sources[0] if len(sources) == 1 else units.plural(len(sources), "file"),
+    ]
+    return ", ".join(parts)
+
+
+def _said(options: Options) -> dict[str, str]:
+    """Versions and options, for the page to say."""
+    return {
+        "profframe": __version__,
+        "Python": platform.python_version(),
+        "DuckDB": duckdb.__version__,
+        "polars": pl.__version__,
+        "charts": page.drawn_with(),
+        "sections": ", ".join(options.keys),
+        "rows of a table": f"{options.rows:,}",
+    }

@@ -1,0 +1,137 @@
+"""Sections about the devices: time, kernels, launches and idle time, queues, roofline."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import polars as pl
+
+from profframe.show.report.parts import Part, Section
+from profframe.show.report.replies import Asked
+
+_BREAKDOWN: Final = (
+    "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns",
+    "hidden_communication_ns", "hidden_copy_ns",
+)  # fmt: skip
+_STEPS: Final = (
+    "step", "start_ns", "dur_ns", "busy_ns", "compute_ns", "exposed_communication_ns",
+    "exposed_copy_ns", "idle_ns", "busy_share",
+)  # fmt: skip
+_KERNELS: Final = (
+    "name", "class", "calls", "total_ns", "share", "mean_ns", "min_ns", "max_ns", "top_op",
+)  # fmt: skip
+_COPIES: Final = (
+    "device", "kind", "name", "calls", "bytes", "total_ns", "bytes_per_s", "busy_share",
+)  # fmt: skip
+_LAUNCHES: Final = (
+    "name", "calls", "kernels", "total_ns", "mean_ns", "p50_ns", "p99_ns", "p50_delay_ns",
+    "p99_delay_ns", "short_kernels", "outlier_calls", "outlier_delays",
+)  # fmt: skip
+_IDLE: Final = (
+    "device", "stream", "cause", "gaps", "idle_ns", "mean_ns", "max_ns", "share", "span_share",
+)  # fmt: skip
+_GAPS: Final = (
+    "device", "start_ns", "dur_ns", "share", "cause", "op_name", "annotation_name", "frame_name",
+    "call_name", "before_name", "after_name",
+)  # fmt: skip
+_ROOFLINE: Final = (
+    "device", "name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s", "flop_share",
+    "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
+)  # fmt: skip
+
+
+def time(asked: Asked) -> Section | None:
+    """What the devices did in each step; of a trace without devices, how long its steps took."""
+    breakdown = asked.answer("time_breakdown")
+    if not breakdown:
+        return _steps(asked)
+    about = "A row without a step is the whole trace."
+    together = asked.table(
+        asked.answer("kernel_types"), "What ran together", title="What ran at the same time"
+    )
+    return Section(
+        "Time breakdown",
+        "What the devices did with their time, as a whole and in each step; the parts add up.",
+        (
+            *asked.chart("breakdown", "Time of the devices by class"),
+            asked.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
+            together,
+        ),
+    )
+
+
+def _steps(asked: Asked) -> Section | None:
+    steps = asked.answer("step_times")
+    if not steps:
+        return None
+    return Section(
+        "Steps",
+        "How long each step of the profiler took.",
+        (*asked.chart("steps", "Time of each step"), asked.table(steps, "Steps", _STEPS)),
+    )
+
+
+def kernels(asked: Asked) -> Section | None:
+    """Kernels, and copies of memory."""
+    parts: list[Part] = []
+    if found := asked.answer("kernels"):
+        parts += asked.chart("kernels", "Kernels by time")
+        parts.append(asked.table(found, "Kernels", _KERNELS, "total_ns", title="Kernels"))
+    if copies := asked.answer("memory_bandwidth"):
+        title = "Copies and fills of memory"
+        parts.append(asked.table(copies, title, _COPIES, "total_ns", title=title))
+    if not parts:
+        return None
+    return Section(
+        "Kernels", "Time of the devices by kernel, and how fast memory was copied.", tuple(parts)
+    )
+
+
+def idle(asked: Asked) -> Section | None:
+    """Launches, why devices had nothing to do, and the longest gaps."""
+    parts: list[Part] = []
+    if causes := asked.answer("idle", per="device"):
+        parts += asked.chart("idle", "Idle time by cause")
+        title = "Idle time by cause"
+        parts.append(asked.table(causes, title, _IDLE, "idle_ns", title=title))
+    if gaps := asked.answer("gaps"):
+        title = "The longest gaps, and what the host did in them"
+        about = "The 20 longest of each rank."
+        parts.append(asked.table(gaps, "Longest gaps", _GAPS, "dur_ns", title=title, about=about))
+    if launches := asked.answer("launches"):
+        title = "What launching cost the host, and how long the work waited"
+        parts.append(asked.table(launches, "Launches", _LAUNCHES, "total_ns", title=title))
+    if not parts:
+        return None
+    return Section(
+        "Launches and idle time",
+        "Why the devices had nothing to do, and what launching work cost the host.",
+        tuple(parts),
+    )
+
+
+def queues(asked: Asked) -> Section | None:
+    """How much work was waiting."""
+    summary = asked.answer("queue_summary")
+    if not summary:
+        return None
+    return Section(
+        "Queue depth",
+        "How much work was launched and not begun, on each stream.",
+        (*asked.chart("queue_depth", "Queue depth over time"), asked.table(summary, "Queues")),
+    )
+
+
+def roofline(asked: Asked) -> Section | None:
+    """How close kernels came to what their device can do."""
+    found = asked.answer("roofline")
+    if not found.frame.filter(pl.col("note").ne_missing("unknown_work")).height:
+        return None
+    return Section(
+        "Roofline",
+        "How close kernels came to what their device can do at most, and the time that was lost.",
+        (
+            *asked.chart("roofline", "Roofline"),
+            asked.table(found, "Roofline", _ROOFLINE, "lost_ns"),
+        ),
+    )

@@ -1,0 +1,131 @@
+"""Sections about the host: operators, memory, modules and annotations, flame graph."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from profframe.show.report.columns import Shown
+from profframe.show.report.parts import Choice, Flame, Section, Table
+from profframe.show.report.replies import Asked, Reply
+
+_SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
+_OPERATORS: Final = (
+    "name", "input_dims", "stack", "calls", "self_cpu_ns", "cpu_ns", "self_device_ns", "device_ns",
+    "self_cpu_bytes", "self_device_bytes",
+)  # fmt: skip
+_REGIONS: Final = (
+    "step", "name", "calls", "host_ns", "self_host_ns", "kernels", "device_ns", "self_device_ns",
+    "busy_ns", "exposed_communication_ns", "idle_ns",
+)  # fmt: skip
+_PEAKS: Final = (
+    "device_type", "device", "allocated_bytes", "reserved_bytes", "time_ns", "op_name",
+    "annotation_name", "unfreed_blocks", "unfreed_bytes",
+)  # fmt: skip
+_OWNERS: Final = ("device_type", "device", "origin", "op_name", "blocks", "bytes", "share")
+_BLOCKS: Final = ("device_type", "device", "bytes", "time_ns", "op_name", "annotation_name")
+_GROUPED: Final = (
+    ("input shapes", "input_dims", {"group_by_input_shape": True}),
+    ("stack", "stack", {"group_by_stack_n": 5}),
+)
+"""What else operators are grouped by, the column of `events` that it needs, and how to ask."""
+_NODE: Final = (
+    "run", "rank", "node_id", "parent_id", "name", "kind", "direction", "calls", "self_ns",
+    "self_device_ns",
+)  # fmt: skip
+_MOST_NODES: Final = 8_000
+_FEWEST_NODES: Final = 300
+
+
+def operators(asked: Asked) -> Section | None:
+    """Self times, and operators by name, input shapes and stack."""
+    times = asked.answer("self_times")
+    if not times:
+        return None
+    self_times = asked.table(times, "Self times", _SELF_TIMES, "self_ns", title="Self times")
+    by_name = asked.answer("key_averages")
+    by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
+    options = [("name", by_name)]
+    for label, needed, parameters in _GROUPED:
+        if asked.has(needed):
+            options.append((label, asked.answer("key_averages", **parameters)))
+    tables = tuple(
+        (label, asked.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
+        for n, (label, reply) in enumerate(options)
+    )
+    return Section(
+        "Operators",
+        "Where the time went: in each name itself, and by operator as torch adds them up.",
+        (self_times, Choice("operators", "Grouped by", tables, "Operators")),
+    )
+
+
+def memory(asked: Asked) -> Section | None:
+    """Memory over time, its peak, who held it then, and what was never freed."""
+    peaks = asked.answer("memory_peak")
+    if not peaks:
+        return None
+    found: list[Table] = [
+        asked.table(
+            peaks,
+            "Peaks of memory",
+            _PEAKS,
+            title="Peak of each device, and the op that reached it",
+        )
+    ]
+    if owners := asked.answer("memory_owners"):
+        title = "What was allocated at the peak, by the op that asked for it"
+        found.append(asked.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
+    if blocks := asked.answer("unfreed"):
+        title = "The largest blocks that were never freed"
+        about = "The 100 largest of each rank."
+        found.append(
+            asked.table(blocks, "Unfreed blocks", _BLOCKS, "bytes", title=title, about=about)
+        )
+    return Section(
+        "Memory",
+        "How much memory was allocated, when it was most, and who held it.",
+        (*asked.chart("memory", "Memory over time"), *found),
+    )
+
+
+def regions(asked: Asked) -> Section | None:
+    """Modules and annotations."""
+    replies = [reply for name in ("modules", "annotations") if (reply := asked.answer(name))]
+    if not replies:
+        return None
+    return Section(
+        " and ".join(reply.name for reply in replies).capitalize(),
+        "What ran on the host and the devices for each of them, step by step.",
+        tuple(_region(asked, reply) for reply in replies),
+    )
+
+
+def _region(asked: Asked, reply: Reply) -> Table:
+    by = "device_ns" if reply.frame["device_ns"].sum() else "host_ns"
+    label = reply.name.capitalize()
+    return asked.table(reply, label, _REGIONS, by, title=label)
+
+
+def flame(asked: Asked) -> Section | None:
+    """The call tree of the host."""
+    from profframe.show.plots import palette
+
+    top = max(_FEWEST_NODES, _MOST_NODES // max(asked.starts.height, 1))
+    nodes = asked.answer("flame", top=top)
+    if not nodes:
+        return None
+    is_cut = "others" in nodes.frame["kind"]
+    colours = {kind: [c.light, c.dark] for kind, c in palette.CLASSES.items()}
+    graph = Flame(
+        key="flame",
+        label="Flame graph",
+        shown=Shown(nodes.frame.select(_NODE)),
+        calls=("trace.flame()",),
+        options={"colours": colours},
+        cut=f"The {top:,} nodes with the most time of each trace; the rest is in `others`, "
+        "and trace.flame(top=0) has all."
+        if is_cut
+        else "",
+    )
+    about = "What the host was in, the outermost on top; click to zoom, type to search."
+    return Section("Flame graph", about, (graph,))

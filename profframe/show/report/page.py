@@ -1,0 +1,145 @@
+"""The page: sections, styles, scripts and data put into one file that asks for no other."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from profframe import __version__
+from profframe.errors import MissingExtraError
+from profframe.show import units
+from profframe.show.report import columns
+from profframe.show.report.parts import Chart, Flame, Part, Section, Table
+
+if TYPE_CHECKING:
+    import jinja2
+
+_HERE: Final = Path(__file__).parent
+_FLAME: Final = _HERE.parent / "flame"
+_SCRIPTS: Final = ("format.js", "frames.js", "table.js", "charts.js", "page.js")
+_VEGA: Final = _HERE / "vendor" / "vega.js"
+_ENDS: Final = re.compile("<(/script|/style|!--)", re.IGNORECASE)
+_PACKAGES: Final = ("altair", "jinja2")
+
+
+def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -> str:
+    """The page.
+
+    Parameters
+    ----------
+    title, summary, note
+        What stands above everything: its name, what was loaded, and what is not shown.
+    sections
+        By their names, in their order.
+
+    Returns
+    -------
+    str
+        HTML with all that it needs.
+    """
+    parts = [part for section in sections.values() for part in section.leaves]
+    has_charts = any(isinstance(part, Chart) for part in parts)
+    has_flames = any(isinstance(part, Flame) for part in parts)
+    scripts = [
+        *([_code(_VEGA)] if has_charts else []),
+        *([_code(_FLAME / "flame.js")] if has_flames else []),
+        "\n".join(_code(_HERE / "static" / name) for name in _SCRIPTS),
+    ]
+    styles = [_HERE / "static" / "page.css", *([_FLAME / "flame.css"] if has_flames else [])]
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            title=units.visible(title),
+            summary=units.visible(summary),
+            note=note,
+            sections=sections,
+            version=__version__,
+            styles=[_code(path) for path in styles],
+            scripts=scripts,
+            script_hashes=" ".join(map(_hash, scripts)),
+            data=columns.text(_data(parts)),
+        )
+    )
+
+
+def check_installed() -> None:
+    """See that everything is installed that a page needs.
+
+    Raises
+    ------
+    MissingExtraError
+        A package is not.
+    """
+    missing = [name for name in _PACKAGES if find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"a report needs {', '.join(missing)}: pip install 'profframe[report]'"
+        )
+
+
+def drawn_with() -> str:
+    """The libraries that draw charts, with their versions."""
+    with _VEGA.open(encoding="utf-8") as file:
+        return file.readline().removeprefix("/*! ").partition(" and ")[0]
+
+
+def _data(parts: list[Part]) -> dict[str, Any]:
+    """Everything that scripts read: frames and texts, charts, flame graphs, colours."""
+    from profframe.show.plots import palette
+
+    frames, charts, flames = {}, {}, {}
+    for part in parts:
+        if isinstance(part, (Table, Flame)):
+            frames[part.key] = part.shown
+        if isinstance(part, Flame):
+            flames[part.key] = {"frame": part.key, "options": part.options}
+        if isinstance(part, Chart):
+            names = {name: f"{part.key}-{name}" for name in part.frames}
+            frames |= {names[name]: shown for name, shown in part.frames.items()}
+            charts[part.key] = {"spec": part.spec, "frames": names}
+    return columns.document(frames) | {
+        "charts": charts,
+        "flames": flames,
+        "dark": dict(palette.DARK),
+        "config": {ground: palette.config(ground) for ground in ("light", "dark")},
+    }
+
+
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _code(path: Path) -> str:
+    """A script or style that can stand inside its element."""
+    return inert(path.read_text(encoding="utf-8"))
+
+
+def inert(code: str) -> str:
+    r"""Code in which nothing ends the element that it is in.
+
+    Examples
+    --------
+    >>> inert("a = '</script>'")
+    "a = '<\\/script>'"
+    """
+    return _ENDS.sub(r"<\\\1", code)
+
+
+def _hash(code: str) -> str:
+    """What the page's policy lets run: this script, and no other."""
+    digest = hashlib.sha256(code.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,0 +1,138 @@
+"""What sections of the page are made of: facts, findings, tables, charts, flame graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from profframe.show.report.columns import Shown
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """One number of the overview."""
+
+    label: str
+    value: str
+    exact: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Numbers beside each other."""
+
+    template: ClassVar[str] = "facts.html"
+    facts: tuple[Fact, ...]
+
+    calls: ClassVar[tuple[str, ...]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One piece of advice."""
+
+    severity: str
+    text: str
+    suggestion: str
+    gain: str = ""
+    exact: str = ""
+    basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Pieces of advice below each other."""
+
+    template: ClassVar[str] = "findings.html"
+    title: str
+    findings: tuple[Finding, ...]
+    none: str
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of one answer."""
+
+    template: ClassVar[str] = "table.html"
+    key: str
+    label: str
+    """What a screen reader calls it."""
+    shown: Shown
+    calls: tuple[str, ...]
+    title: str = ""
+    about: str = ""
+    sorted: str = ""
+    """Column that the rows are sorted by, and ``ascending`` or ``descending``."""
+    cut: str = ""
+    """Which rows are not in the page, and where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Tables of which one is seen at a time, each with a label."""
+
+    template: ClassVar[str] = "choice.html"
+    key: str
+    legend: str
+    options: tuple[tuple[str, Table], ...]
+    title: str = ""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What gives the tables."""
+        return tuple(call for _, table in self.options for call in table.calls)
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart of altair, taken apart."""
+
+    template: ClassVar[str] = "chart.html"
+    key: str
+    label: str
+    """What a screen reader calls it."""
+    spec: Mapping[str, Any]
+    frames: Mapping[str, Shown]
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Flame:
+    """A flame graph."""
+
+    template: ClassVar[str] = "flame.html"
+    key: str
+    label: str
+    shown: Shown
+    calls: tuple[str, ...]
+    options: Mapping[str, object]
+    cut: str = ""
+
+
+Part = Facts | Findings | Table | Choice | Chart | Flame
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section of the page: what it shows, and the answers that give it."""
+
+    title: str
+    about: str
+    parts: tuple[Part, ...]
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What gives its parts, each once."""
+        return tuple(dict.fromkeys(call for part in self.parts for call in part.calls))
+
+    @property
+    def leaves(self) -> Iterator[Part]:
+        """All parts, those of which one is seen at a time, too."""
+        for part in self.parts:
+            if isinstance(part, Choice):
+                yield from (table for _, table in part.options)
+            else:
+                yield part

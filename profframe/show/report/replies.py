@@ -1,0 +1,228 @@
+"""Answers for the page: asked once each, cut to what a page holds, and made into its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Protocol
+
+import polars as pl
+
+from profframe.answering import find
+from profframe.errors import ParameterError
+from profframe.show.columns import KEYS
+from profframe.show.report.columns import Shown
+from profframe.show.report.parts import Chart, Table
+
+
+class Reported(Protocol):
+    """What a page is about: `profframe.trace.Trace`."""
+
+    @property
+    def traces(self) -> pl.DataFrame:
+        """One row per (run, rank)."""
+
+    @property
+    def devices(self) -> pl.DataFrame:
+        """One row per device."""
+
+    @property
+    def quality(self) -> pl.DataFrame:
+        """One row per check that found something."""
+
+    @property
+    def plot(self) -> Any:
+        """Charts."""
+
+    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+        """Run an answer of the catalogue."""
+
+    def sql(self, query: str) -> pl.DataFrame:
+        """Run one SELECT."""
+
+    def trend(self, metric: str) -> pl.DataFrame:
+        """Follow a metric from run to run."""
+
+    def regressions(self, baseline: int) -> pl.DataFrame:
+        """Find what takes longer than in runs before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Rows, and what gave them."""
+
+    name: str
+    call: str
+    frame: pl.DataFrame
+
+    def __bool__(self) -> bool:
+        return self.frame.height > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A trace to ask, and what bounds the page."""
+
+    trace: Reported
+    rows: int
+    """Most rows of a table."""
+    dull: tuple[str, ...]
+    """``run`` and ``rank``, where there is only one."""
+    starts: pl.DataFrame
+    """``run rank start_ns``: moments are shown since then."""
+    made_with: Mapping[str, str]
+    """Versions and options, for the page to say."""
+
+    def answer(self, name: str, **parameters: object) -> Reply:
+        """Ask an answer of the catalogue."""
+        return Reply(name, called(name, **parameters), self.trace.answer(name, **parameters))
+
+    def has(self, column: str) -> bool:
+        """Whether a column of `events` has a value anywhere."""
+        known = f"SELECT count({column}) > 0 AS known FROM events"  # noqa: S608 - our own names
+        return bool(self.trace.sql(known)["known"][0])
+
+    def table(
+        self,
+        reply: Reply,
+        label: str,
+        main: Sequence[str] = (),
+        by: str = "",
+        *,
+        key: str = "",
+        title: str = "",
+        about: str = "",
+    ) -> Table:
+        """A table of the rows.
+
+        Parameters
+        ----------
+        reply
+            The rows.
+        label
+            What a screen reader calls it.
+        main
+            Columns that are seen at first; all, where none are named.
+        by
+            Column to sort by, the most first; without it rows stay as they come.
+        key
+            Name of the frame in the page, where that of the answer is taken.
+        title, about
+            What stands above it.
+        """
+        frame = reply.frame
+        rows = (
+            frame.sort(by, descending=True, nulls_last=True, maintain_order=True) if by else frame
+        )
+        kept = rows.head(self.rows)
+        empty = {column.name for column in kept if column.null_count() == kept.height}
+        left = kept.drop(name for name in kept.columns if name in empty or name in self.dull)
+        seen = [name for name in main if name in left.columns and not _is_zero(left[name])]
+        return Table(
+            key=key or reply.name,
+            label=label,
+            shown=Shown(
+                left, (*_keys(left), *seen) if seen else (), docs(reply.name), self._origin(kept)
+            ),
+            calls=(reply.call,),
+            title=title,
+            about=about,
+            sorted=f"{by} descending" if by else "",
+            cut=_cut(kept.height, rows.height, by, reply.call),
+        )
+
+    def _origin(self, frame: pl.DataFrame) -> pl.Series | None:
+        """Start of the trace of each row; of what is of several ranks, that of the first."""
+        keys = [key for key in KEYS if frame.schema.get(key) == self.starts.schema[key]]
+        if not keys or not self.starts.height:
+            return None
+        of_keys = self.starts.group_by(keys).agg(pl.col("start_ns").min().alias("_start"))
+        placed = frame.select(keys).join(
+            of_keys, on=keys, how="left", nulls_equal=True, maintain_order="left"
+        )
+        return placed["_start"].fill_null(self.starts["start_ns"].min())
+
+    def chart(self, name: str, label: str, *arguments: str) -> tuple[Chart, ...]:
+        """A chart of `Trace.plot`; none, where the trace lacks what it draws."""
+        from profframe.show.plots import taken_apart
+
+        draw: Callable[..., Any] = getattr(self.trace.plot, name)
+        try:
+            spec, frames = taken_apart(draw(*arguments))
+        except ParameterError:
+            return ()
+        said = ", ".join(f'"{argument}"' for argument in arguments)
+        shown = {name: Shown(frame) for name, frame in frames.items()}
+        return (Chart(f"{name}-chart", label, spec, shown, (f"trace.plot.{name}({said})",)),)
+
+
+def asked(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Asked:
+    """Prepare to ask a trace.
+
+    Parameters
+    ----------
+    trace
+        The trace.
+    rows
+        Most rows of a table.
+    made_with
+        Versions and options.
+
+    Returns
+    -------
+    Asked
+        What sections are made with.
+    """
+    traces = trace.traces
+    dull = tuple(key for key in KEYS if traces[key].n_unique() < 2)
+    starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
+    return Asked(trace, rows, dull, starts, made_with)
+
+
+def called(name: str, **parameters: object) -> str:
+    """How a user asks for an answer.
+
+    Examples
+    --------
+    >>> called("idle", per="device")
+    'trace.idle(per="device")'
+    """
+    said = ", ".join(
+        f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
+        for name, value in parameters.items()
+    )
+    return f"trace.{name}({said})"
+
+
+def docs(name: str) -> dict[str, str]:
+    """What each column of an answer is; nothing of what is no answer.
+
+    Examples
+    --------
+    >>> docs("self_times")["calls"]
+    'number of slices'
+    """
+    from profframe.headers import sql_directory
+
+    if not (sql_directory() / f"{name}.sql").is_file():
+        return {}
+    return {
+        column.name: f"{column.doc}{f' ({column.unit})' if column.unit else ''}"
+        for column in find(name).columns
+    }
+
+
+def _is_zero(column: pl.Series) -> bool:
+    return column.dtype.is_numeric() and len(column) > 1 and bool((column == 0).all())
+
+
+def _keys(frame: pl.DataFrame) -> list[str]:
+    return [key for key in KEYS if key in frame.columns]
+
+
+def _cut(kept: int, rows: int, by: str, call: str) -> str:
+    if kept == rows:
+        return ""
+    which = f"those with the most {by}" if by else "the first"
+    return f"This page has {kept:,} of {rows:,} rows, {which}; {call} gives all."
