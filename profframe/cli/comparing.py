@@ -152,12 +152,12 @@ def check(
     kernel:NAME; can be repeated. What noise explains does not count.
     """
     from profframe.comparing.checking import check as hold
-    from profframe.comparing.checking import limit_of
+    from profframe.comparing.checking import limits_of
     from profframe.show import checks
 
     chosen = checked_form(form, output)
     try:
-        limits = dict(map(limit_of, fail_on))
+        limits = limits_of(fail_on)
     except ParameterError as error:
         raise click.UsageError(f"--fail-on: {error}") from error
     trace = load(sources)

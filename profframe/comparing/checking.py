@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -95,6 +95,20 @@ def limit_of(text: str) -> tuple[str, Fraction]:
     return metric.strip(), limits.percent(limit)
 
 
+def limits_of(given: Iterable[str]) -> dict[str, Fraction]:
+    """Read several limits; of one metric the lowest counts.
+
+    Examples
+    --------
+    >>> limits_of(["op:*=5%", "op:*=10%"])
+    {'op:*': Fraction(1, 20)}
+    """
+    found: dict[str, Fraction] = {}
+    for metric, limit in map(limit_of, given):
+        found[metric] = min(limit, found.get(metric, limit))
+    return found
+
+
 def check(
     trace: History,
     baseline: selecting.Runs,
@@ -111,8 +125,9 @@ def check(
     baseline, runs
         As for `Trace.regressions`.
     limit
-        By metric, as `limit_of` gives them. The one for all ops and kernels is for the total of
-        each, and for every one that regressed and took at least 1 % of its kind in the baseline.
+        By metric, as `limit_of` gives them; where several are for one, the lowest. The one for all
+        ops and kernels is for the total of each, and for every one that regressed and took at least
+        1 % of its kind in the baseline.
     per_step
         As for `Trace.runs`.
 
@@ -151,7 +166,8 @@ def check(
             ).iter_rows()
             if after - before > everywhere * before
         ]
-    return Checked(base, others, metrics, found, worse)
+    each = {one.metric: one for one in reversed(worse)}  # once, however many limits it passed
+    return Checked(base, others, metrics, found, [*reversed(each.values())])
 
 
 def _compared(
@@ -198,7 +214,7 @@ def _worse_metrics(metrics: pl.DataFrame, wanted: Mapping[str, Fraction]) -> lis
     found = []
     number = max(metrics.height, 1)
     for metric, base, other, _, p in metrics.iter_rows():
-        limit = next((most for one, most in wanted.items() if _names(one, metric)), None)
+        limit = min((most for one, most in wanted.items() if _names(one, metric)), default=None)
         rise = base - other if metric in MORE_IS_BETTER else other - base
         if limit is None or p is None or p * number > regressed.LEVEL:
             continue

@@ -703,6 +703,14 @@ class TestCheck:
         found = checking.check(trace, 20, 5, {"op:*": Fraction(1, 10)})
         assert [one.metric for one in found.worse] == ["op:op4", "op:op7"]
 
+    def test_the_lowest_of_several_limits_counts_whatever_their_order(self) -> None:
+        trace = noisy(25, planted={"op4": 1.2})
+        for limits in (["op:*=50%", "op:op4=10%"], ["op:op4=50%", "op:*=50%", "op:op4=10%"]):
+            found = checking.check(trace, 20, 5, checking.limits_of(limits))
+            assert [(one.metric, one.limit) for one in found.worse] == [("op:op4", Fraction(1, 10))]
+        twice = checking.check(trace, 20, 5, checking.limits_of(["op:*=10%", "5%"]))
+        assert [one.metric for one in twice.worse] == ["op:op4"]
+
     def test_totals_count_if_they_grew_beyond_noise(self) -> None:
         planted = {f"op{n}": 1.1 for n in range(12)}
         found = checking.check(noisy(25, planted=planted), 20, 5, {"": Fraction(8, 100)})
