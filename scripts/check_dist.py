@@ -25,7 +25,7 @@ def missing_from_wheel(wheel: Path) -> set[str]:
     """Files of the package and of ``sql/`` that the wheel should hold and does not."""
     expected = {
         path.relative_to(ROOT).as_posix()
-        for pattern in ("*.py", "py.typed")
+        for pattern in ("*.py", "py.typed", "*.html", "*.css", "*.js", "*.LICENSE")
         for path in (ROOT / "profframe").rglob(pattern)
     }
     expected |= {f"profframe/sql/{path.name}" for path in (ROOT / "sql").glob("*.sql")}
