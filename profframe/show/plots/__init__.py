@@ -32,7 +32,9 @@ _NO_LAUNCHES: Final = (
     "no work on a device has its launch in this trace; profile the host, too "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
 )
-_NO_GAPS: Final = "no stream was ever idle between two pieces of work"
+_NO_GAPS: Final = (
+    "in this trace no device had nothing to do between two pieces of work, or none was used"
+)
 _NO_WORK: Final = (
     "no kernel has both FLOPs and bytes that are known; profile with record_shapes=True"
 )

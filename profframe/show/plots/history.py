@@ -85,6 +85,10 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
         A bar per op or kernel, with its confidence interval.
     """
     few = parts.named(rows.head(top))
+    both = pl.format("{} ({})", "label", "what")
+    few = few.with_columns(
+        pl.when(pl.col("label").is_duplicated()).then(both).otherwise("label").alias("label")
+    )
     unit = parts.fitting(parts.TIME, few, "change_ns", "change_high_ns")
     frame = parts.shown(
         few,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final
 
 import altair as alt
@@ -86,13 +88,15 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
         pl.Series("label", _what(frame), pl.String)
     )
     few = frame.head(top)
-    fewer = f"first {top} of {rows.height:,}" if rows.height > top else ""
-    bars = parts.pairs(few, _SPENT, "label", f"Time ({unit.name})").encode(
-        tooltip=_of_collective(unit)
+    alone = rows["skew_ns"].is_null().all()
+    above = parts.title(
+        "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
+        f"first {top} of {rows.height:,}" if rows.height > top else "",
+        "with the waits for other ranks, which are not here" if alone else "",
     )
-    bars = bars.properties(
-        title=parts.title("Time of collectives, and waits for the last rank", fewer)
-    )
+    known = _SPENT[:1] if alone else _SPENT
+    bars = parts.pairs(few, known, "label", f"Time ({unit.name})")
+    bars = bars.encode(tooltip=_of_collective(unit)).properties(title=above)
     sized = frame.filter((pl.col("bytes") > 0) & (pl.col("bus_gb_per_s") > 0))
     return _below(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
 
@@ -103,23 +107,12 @@ def _bandwidth(rows: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyCha
         (pl.col("bytes") / unit.size).alias("size")
     )
     kinds = frame["kind"].unique(maintain_order=True).to_list()[: parts.MOST_SERIES]
-    logarithmic = alt.Scale(type="log")
     return (
         alt.Chart(frame)
         .mark_circle(size=70, opacity=0.75)
         .encode(
-            x=alt.X(
-                "size:Q",
-                title=f"Size ({unit.name})",
-                scale=logarithmic,
-                axis=alt.Axis(format="~g", labelOverlap=True),
-            ),
-            y=alt.Y(
-                "bus_gb_per_s:Q",
-                title="Bus bandwidth (GB/s)",
-                scale=logarithmic,
-                axis=alt.Axis(format="~g", labelOverlap=True),
-            ),
+            x=alt.X("size:Q", **parts.logarithmic(f"Size ({unit.name})")),
+            y=alt.Y("bus_gb_per_s:Q", **parts.logarithmic("Bus bandwidth (GB/s)")),
             color=alt.Color("kind:N", scale=parts.series(kinds), legend=parts.legend()),
             tooltip=_of_collective(time),
         )
@@ -136,25 +129,25 @@ def _below(*charts: Any) -> parts.AnyChart:
 
 
 def _what(rows: pl.DataFrame) -> list[str]:
-    """What each row of `collective_summary` is, in a few words."""
-    of_run = rows["run"].n_unique() > 1
-    of_group = rows["process_group"].n_unique() > 1
-    return [
-        ", ".join(
-            parts.text(str(part))
-            for part in (
-                row["run"] if of_run else None,
-                row["collective"] or "collective",
-                None if row["bytes"] is None else units.size(row["bytes"]).strip(),
-                row["dtype"],
-                f"group {row['process_group']}"
-                if of_group and row["process_group"] is not None
-                else None,
-            )
-            if part is not None
-        )
-        for row in rows.iter_rows(named=True)
-    ]
+    """What each row is, in a few words; its size to the byte where that tells rows apart."""
+    several = {key for key in ("run", "process_group") if rows[key].n_unique() > 1}
+    found = list(rows.iter_rows(named=True))
+    short = [_words(row, several, lambda size: units.size(size).strip()) for row in found]
+    often = Counter(short)
+    exact = [_words(row, several, lambda size: f"{size:,} B") for row in found]
+    return [long if often[name] > 1 else name for name, long in zip(short, exact, strict=True)]
+
+
+def _words(row: dict[str, Any], several: set[str], size: Callable[[int], str]) -> str:
+    group = row["process_group"]
+    words = (
+        row["run"] if "run" in several else None,
+        row["collective"] or "collective",
+        None if row["bytes"] is None else size(row["bytes"]),
+        row["dtype"],
+        None if group is None or "process_group" not in several else f"group {group}",
+    )
+    return ", ".join(parts.text(str(word)) for word in words if word is not None)
 
 
 def _of_collective(unit: parts.Unit) -> list[alt.Tooltip]:

@@ -116,7 +116,11 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
         .mark_line(interpolate="step-after", strokeWidth=1)
         .encode(
             x=parts.time_axis(moment),
-            y=alt.Y("depth:Q", title="Kernels and copies waiting"),
+            y=alt.Y(
+                "depth:Q",
+                title="Kernels and copies waiting",
+                axis=alt.Axis(tickMinStep=1, format=",d"),
+            ),
             color=alt.Color(
                 "line:N",
                 scale=parts.series(lines),

@@ -345,6 +345,12 @@ def time_axis(unit: Unit) -> alt.X:
     return alt.X("time:Q", title=title, scale=alt.Scale(zero=False, nice=False))
 
 
+def logarithmic(title: str) -> dict[str, Any]:
+    """What makes an axis logarithmic."""
+    axis = alt.Axis(format="~g", labelOverlap=True)
+    return {"title": title, "scale": alt.Scale(type="log"), "axis": axis}
+
+
 def step_axis() -> alt.Axis:
     """An axis of steps, some of which have no label where they are many."""
     return alt.Axis(labelAngle=0, labelOverlap=True)

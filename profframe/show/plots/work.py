@@ -47,18 +47,8 @@ def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
     panels = parts.labelled(frame, ("run", "rank", "device"), _MOST_PANELS)
     types = sorted(panels.frame["type"].unique())
     colour = alt.Color("type:N", scale=parts.series(types), legend=parts.legend("peak of"))
-    x = alt.X(
-        "flop_per_byte:Q",
-        title="Arithmetic intensity (FLOP/byte)",
-        scale=alt.Scale(type="log"),
-        axis=alt.Axis(format="~g", labelOverlap=True),
-    )
-    y = alt.Y(
-        "achieved:Q",
-        title="Achieved (TFLOP/s)",
-        scale=alt.Scale(type="log"),
-        axis=alt.Axis(format="~g", labelOverlap=True),
-    )
+    x = alt.X("flop_per_byte:Q", **parts.logarithmic("Arithmetic intensity (FLOP/byte)"))
+    y = alt.Y("achieved:Q", **parts.logarithmic("Achieved (TFLOP/s)"))
     base = alt.Chart(panels.frame)
     points = base.mark_circle(opacity=0.75, stroke="white", strokeWidth=0.5).encode(
         x=x,
