@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from profframe.cli.verbs import BAD_INPUT, ENDINGS
-from profframe.show.units import visible
+from profframe.show.units import escaped, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -44,6 +44,7 @@ def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> N
         return
     data = _encoded(frame, form, human)
     if output is None:
+        data = _lines_to_see(data) if sys.stdout.isatty() else data
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -53,9 +54,11 @@ def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> N
 
 def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
     if form == "json":
-        return _without_bytes(frame).write_json().encode() + b"\n"
+        return escaped(_without_bytes(frame).write_json()).encode() + b"\n"
     if form == "csv":
-        return _flat(_without_bytes(frame)).write_csv().encode()
+        from profframe.show.sheets import defused
+
+        return defused(_flat(_without_bytes(frame))).write_csv().encode()
     if form == "parquet":
         file = io.BytesIO()
         frame.write_parquet(file)
@@ -63,6 +66,11 @@ def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
     from profframe.show import terminal
 
     return terminal.text(human(None)).encode()
+
+
+def _lines_to_see(data: bytes) -> bytes:
+    """Data for a terminal, which gets no byte that it would act on."""
+    return "\n".join(map(visible, data.decode().split("\n"))).encode()
 
 
 def as_rows(frame: pl.DataFrame, trace: Trace) -> Human:

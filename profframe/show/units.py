@@ -136,6 +136,17 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
+def escaped(json: str) -> str:
+    r"""JSON without what a terminal would act on; it is the same for a program.
+
+    Examples
+    --------
+    >>> escaped('"\x7f \x9b2J"')
+    '"\\u007f \\u009b2J"'
+    """
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
+
+
 def middle(text: str, most: int) -> str:
     """Text of at most so many characters: what is too long is cut in the middle.
 

@@ -1,0 +1,166 @@
+"""Names that are HTML, scripts, SQL, formulas or control bytes: names, wherever they are shown."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe import Trace, cli, schema
+from profframe.show import units
+from tests import hostile
+from tests.pages import Page
+
+ACTS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+FORMULA = re.compile(r"\s*[=+\-@]")
+NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
+
+
+def shown(value: object) -> Page:
+    """What a notebook shows; it fails at an element or attribute that is not ours."""
+    return Page(value._repr_html_())  # type: ignore[attr-defined]
+
+
+class TestNotebook:
+    def test_trace(self, hostile_trace: Trace) -> None:
+        page = shown(hostile_trace)
+        assert units.visible(hostile.RUN)[:40] in page.text
+
+    @pytest.mark.parametrize("name", profframe.answers()["name"])
+    def test_answers(self, hostile_trace: Trace, name: str) -> None:
+        page = shown(hostile_trace.answer(name))
+        assert len(page.styles) == 1
+        assert not ACTS.search(page.text)
+
+    @pytest.mark.parametrize("name", schema.TABLES)
+    def test_tables(self, hostile_trace: Trace, name: str) -> None:
+        page = shown(getattr(hostile_trace, name))
+        assert not ACTS.search("".join(page.tips))
+
+    def test_every_name_is_there_whole(self, hostile_trace: Trace) -> None:
+        rows = hostile_trace.self_times().filter(kind="annotation")
+        with pl.Config(tbl_rows=-1):
+            page = shown(rows)
+        said = {*page.tips, *(row[0] for row in page.cells)}
+        assert {units.visible(name) for name in hostile.NAMES} <= said
+
+    def test_names_of_columns_are_texts_too(self, hostile_trace: Trace) -> None:
+        rows = hostile_trace.self_times().filter(kind="annotation")
+        wide = rows.pivot(on="name", index="kind", values="calls")
+        named = {units.middle(units.visible(name), 64) for name in hostile.NAMES}
+        assert named <= {row[0] for row in shown(wide).cells}
+
+    def test_other_objects(self, hostile_trace: Trace) -> None:
+        shown(hostile_trace.tree())
+        shown(profframe.diff(hostile_trace, hostile_trace, (hostile.NAMES[0], hostile.NAMES[2])))
+        shown(hostile_trace.trend(["span_ns", "op:*"]))
+        for name in hostile.NAMES:
+            page = shown(hostile_trace.critical_path(annotation=name))
+            assert units.visible(repr(name)) in page.text
+
+
+@pytest.fixture(scope="module")
+def stored(hostile_trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("hostile") / "store"
+    hostile_trace.to_parquet(path)
+    return path
+
+
+QUERY = "SELECT name, tid, dur_ns, -dur_ns AS less_ns FROM events ORDER BY event_id"
+
+
+class TestCommandLine:
+    def written(self, stored: Path, tmp_path: Path, form: str) -> Path:
+        output = tmp_path / f"rows.{form}"
+        assert cli.run(["sql", str(stored), QUERY, "-o", str(output)]) == 0
+        return output
+
+    def test_no_cell_of_csv_is_a_formula(self, stored: Path, tmp_path: Path) -> None:
+        text = self.written(stored, tmp_path, "csv").read_bytes().decode()
+        cells = [cell for row in csv.reader(io.StringIO(text, newline="")) for cell in row]
+        assert [c for c in cells if FORMULA.match(c) and not NUMBER.fullmatch(c)] == []
+        assert "'=1+1" in cells
+        assert "'-1+1" in cells
+        assert "-300000" in cells
+
+    def test_csv_without_its_apostrophes_is_the_rows(
+        self, stored: Path, hostile_trace: Trace, tmp_path: Path
+    ) -> None:
+        text = self.written(stored, tmp_path, "csv").read_bytes().decode()
+        names = [row[0] for row in csv.reader(io.StringIO(text, newline=""))][1:]
+        plain = [name[1:] if re.match(r"'\s*[=+\-@]", name) else name for name in names]
+        assert plain == [name or "" for name in hostile_trace.sql(QUERY)["name"]]
+
+    def test_json_and_parquet_are_exact(
+        self, stored: Path, hostile_trace: Trace, tmp_path: Path
+    ) -> None:
+        rows = hostile_trace.sql(QUERY)
+        text = self.written(stored, tmp_path, "json").read_text()
+        assert json.loads(text) == rows.to_dicts()
+        assert not ACTS.search(text)
+        assert pl.read_parquet(self.written(stored, tmp_path, "parquet")).equals(rows)
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["show"],
+            ["info"],
+            ["tree"],
+            ["critical-path"],
+            ["roofline", "--by", "op"],
+            ["answer", "key_averages"],
+            ["answer", "collectives"],
+            ["answer", "counter_series"],
+        ],
+        ids=" ".join,
+    )
+    def test_a_terminal_gets_nothing_that_acts(
+        self, command: list[str], stored: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        at = 2 if command[0] == "answer" else 1
+        assert cli.run([*command[:at], str(stored), *command[at:]]) == 0
+        out = capsys.readouterr().out
+        assert out
+        assert not ACTS.search(out)
+
+    def test_data_on_a_terminal_does_not_act_either(
+        self,
+        stored: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsysbinary: pytest.CaptureFixture[bytes],
+    ) -> None:
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        assert cli.run(["sql", str(stored), QUERY, "--format", "csv"]) == 0
+        assert not ACTS.search(capsysbinary.readouterr().out.decode())
+
+
+class TestSql:
+    """Names go into questions as values."""
+
+    @pytest.mark.parametrize("name", hostile.NAMES)
+    def test_metrics_of_an_op(self, hostile_trace: Trace, name: str) -> None:
+        if set(name) & set("*?["):
+            pytest.skip("a pattern, and not a name")
+        spent = hostile_trace.filter(kinds="host_op").self_times().filter(name=name)["self_ns"]
+        trend = hostile_trace.trend(f"op:{name}")
+        assert trend["value"].to_list() == [float(spent.item())]
+
+    def test_parameters(self, hostile_trace: Trace) -> None:
+        for name in hostile.NAMES:
+            assert hostile_trace.counter_series(name=name).height in (0, 36)
+            hostile_trace.sequences(name=name, min_kernels=1)
+        assert hostile_trace.counter_series(name=hostile.GROUP).height == 36
+        assert hostile_trace.filter(runs=hostile.RUN).events.height == hostile_trace.events.height
+        assert {*hostile.NAMES} <= {*hostile_trace.events["name"]}
+
+    def test_what_is_not_there_is_named_in_one_visible_line(self, hostile_trace: Trace) -> None:
+        for name in hostile.NAMES:
+            with pytest.raises(profframe.UnknownNameError) as caught:
+                hostile_trace.filter(runs=f"{name}?")
+            assert "\n" not in str(caught.value) or "\n" in name
