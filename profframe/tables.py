@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -453,7 +453,8 @@ class Tables:
             yield self._talk.connection
             return
         with ExitStack() as stack, duckdb.connect() as connection:
-            connection.execute("SET enable_progress_bar = false")
+            with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
+                connection.execute("SET enable_progress_bar = false")
             if self._memory_limit is not None:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-"))
                 connection.execute("SET memory_limit = " + literal(self._memory_limit))
