@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from profframe.batch.sources import Item
@@ -275,13 +275,13 @@ class Batch:
         with self._store.locked():
             while True:
                 choice = self._choose(index, may_number=may_number)
-                if choice is None or choice.run != staged.run:
+                if choice is None or choice.is_there or choice.run != staged.run:
                     break
                 if self._published(index, staged, replace=choice.replace):
                     return
         if choice is not None and choice.is_there:
             self._store.discard(named)
-            self._finish(index, Report("unchanged", named), choice.run)
+            self._finish(index, replace(self._reports[index], status="unchanged"), choice.run)
         elif choice is None:
             self._later.append(index)
         else:

@@ -413,6 +413,27 @@ def test_two_batches_at_once_with_files_of_one_name(tmp_path: Path) -> None:
     assert {name for _, _, name in names(store)} == {f"{b} {n}" for b in range(2) for n in range(4)}
 
 
+def test_what_another_batch_has_published_meanwhile_is_unchanged(tmp_path: Path) -> None:
+    path, store = write(tmp_path / "a.json", events=3), tmp_path / "store"
+
+    class Overtaken(Executor):
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **_: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            report = fn(*args)
+            other.append(profframe.convert(path, store, ThreadPoolExecutor(1)))
+            future.set_result(report)
+            return future
+
+    other: list[pl.DataFrame] = []
+    files = profframe.convert(path, store, Overtaken())
+
+    columns = ["run", "rank", "events", "bytes"]
+    assert statuses(other[0]) == ["written"]
+    assert statuses(files) == ["unchanged"]
+    assert files[columns].equals(other[0][columns])
+    assert files["seconds"][0] > 0
+
+
 def test_errors_of_paths_that_are_no_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
