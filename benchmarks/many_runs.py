@@ -8,7 +8,7 @@
 A real trace is tiled to 20,000 slices. Each run is that trace with the times of each op and kernel
 longer or shorter by 3 % (log-normal), and of the whole run by 3 % more, written as Parquet straight
 from the loaded tables. In the last 20 runs one op takes 8 % longer. All questions of a store are
-asked in a process of its own, with a limit of 2 GB for DuckDB.
+asked in a process of its own, of a trace that `load(..., memory_limit="2GB")` gives.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -146,9 +144,7 @@ def measure(store: Path) -> dict[str, Any]:
         seconds[name] = time.perf_counter() - start
         return found
 
-    connect = duckdb.connect
-    duckdb.connect = partial(connect, config={"memory_limit": MEMORY_LIMIT})
-    trace = timed("open", lambda: load(store))
+    trace = timed("open", lambda: load(store, memory_limit=MEMORY_LIMIT))
     runs = timed("runs", trace.runs)
     timed("self_times", trace.self_times)
     timed("step_times", trace.step_times)
