@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import html
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import polars as pl
 
-from profframe.show import units
+from profframe.show import notebook, units
 from profframe.show.summary import short
 
 _MOST: Final = 5
@@ -65,10 +64,10 @@ def text(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
 
 
 def html_(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """The same for a notebook, without scripts; every text of the trace is escaped."""
-    tables = _table(_bounds(bounds)) + _table(_longest(events))
-    title = html.escape(units.visible(headline))
-    return f"<div><strong>Critical path</strong> of {title}{tables}</div>"
+    """The same for a notebook."""
+    found = bounds.filter(pl.col("total_ns") > 0).sort("total_ns", descending=True)
+    first = longest(events).head(_MOST).select("edge", "name", "total_ns", "share")
+    return notebook.titled_html("Critical path", headline, found, first)
 
 
 def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, ...]]:
@@ -81,8 +80,3 @@ def _longest(events: pl.DataFrame) -> Iterator[tuple[str, ...]]:
     first = longest(events).head(_MOST).select("edge", "total_ns", "name")
     for edge, total, name in first.iter_rows():
         yield edge, units.duration(total), name if name in {_NOTHING, _NO_NAME} else short(name)
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
-    cells = ("".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in rows)
-    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"

@@ -269,13 +269,21 @@ def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> s
 
 def console(*, error: bool = False) -> Console:
     """A console that takes no markup from the text of a trace and paints no numbers in it."""
-    return Console(stderr=error, markup=False, highlight=False, emoji=False)
+    return Console(stderr=error, markup=False, highlight=False, emoji=False, force_jupyter=False)
 
 
 def text(part: RenderableType) -> str:
     """What `rich` would print, as plain text of any width."""
     file = io.StringIO()
-    Console(file=file, width=_UNLIMITED, markup=False, highlight=False, emoji=False).print(part)
+    plain = Console(
+        file=file,
+        width=_UNLIMITED,
+        markup=False,
+        highlight=False,
+        emoji=False,
+        force_jupyter=False,  # else a notebook gets it, and not the file
+    )
+    plain.print(part)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -11,7 +10,7 @@ import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.selection import integer
-from profframe.show import units
+from profframe.show import notebook, units
 
 _GAP: Final = "  "
 _INDENT: Final = "  "
@@ -28,7 +27,7 @@ class Tree(str):
         return str(self)
 
     def _repr_html_(self) -> str:
-        return f"<pre>{html.escape(self)}</pre>"
+        return notebook.text_html(self)
 
 
 @dataclass(frozen=True, slots=True)
