@@ -134,7 +134,7 @@ def _lines_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) ->
             y=alt.Y("value:Q", title=axis),
             color=colour,
             strokeDash=alt.StrokeDash(
-                "part:N", scale=dashes, legend=parts.legend(lines=True) if lines.several else None
+                "part:N", scale=dashes, legend=parts.legend(lines=lines.several)
             ),
             detail="panel:N",
         )
