@@ -14,6 +14,7 @@ from profframe.cli import (  # noqa: F401 - their verbs
     asking,
     comparing,
     devices,
+    exporting,
     looking,
     reporting,
     storing,

@@ -10,7 +10,7 @@ import polars as pl
 from profframe import store
 from profframe.answering import catalogue
 from profframe.critical_path import CriticalPath, find
-from profframe.errors import ParameterError
+from profframe.errors import ParameterError, UnknownNameError
 from profframe.tables import Tables
 
 if TYPE_CHECKING:
@@ -141,7 +141,43 @@ class Exports(Tables):
 
         return asked(name, self.answer, path, [answer.name for answer in catalogue()])
 
-    def export_stacks(self, path: str | PathLike[str], metric: str = "self_cpu_time_total") -> None:
+    def export_speedscope(self, path: str | PathLike[str], metric: str = "self_ns") -> None:
+        """Write host threads for https://www.speedscope.app: a profile of each (run, rank, thread).
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        metric
+            ``"self_ns"``: the thread over time. ``"self_device_ns"``: as wide as the devices worked
+            for it.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such metric; the message suggests the nearest.
+        ParameterError
+            There are no host slices, or no device time.
+        ExportError
+            The file cannot be written.
+
+        Notes
+        -----
+        Of slices that overlap without nesting the first is cut where the second begins; the
+        profile's name says how many. Nanoseconds are since the first slice of the (run, rank).
+        """
+        from profframe.export import speedscope
+
+        with self._connection(("events", "threads")) as connection:
+            speedscope.write(connection, path, metric)
+
+    def export_stacks(
+        self,
+        path: str | PathLike[str],
+        metric: str = "self_cpu_time_total",
+        by: str = "stack",
+    ) -> None:
         """Write stacks in the folded form that flame graphs are drawn from, as torch does.
 
         A line is one event: its frames, the outermost first, and whole microseconds. Where no
@@ -155,18 +191,24 @@ class Exports(Tables):
             replaced at the end.
         metric
             ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
-            for the time of the devices, whatever their type.
+            for the time of the devices, whatever their type; or ``self_ns``, ``self_device_ns``.
+        by
+            ``"stack"``, or ``"path"``: a line is a node of `flame`, its frames are the slices
+            around it, and the number is nanoseconds; the lines add up to all that there is.
 
         Raises
         ------
         UnknownNameError
-            There is no such metric; the message suggests the nearest.
+            There is no such metric; the message suggests the nearest. Or ``by`` is something else.
         ParameterError
-            No event has a stack.
+            No event has a stack; or by path, none has time of its own.
         ExportError
             The file cannot be written.
         """
         from profframe.export import stacks
 
+        ways = {"stack": stacks.write, "path": stacks.write_paths}
+        if by not in ways:
+            raise UnknownNameError.among("by", by, ways)
         with self._connection() as connection:
-            stacks.write(connection, path, metric)
+            ways[by](connection, path, metric)

@@ -30,6 +30,10 @@ COLUMNS: Final = (
 )  # fmt: skip
 """What is drawn of the answer's columns; all else follows from them."""
 _HERE: Final = Path(__file__).parent
+_PAGE: Final = (
+    ":root { color-scheme: light dark; } "
+    "body { margin: 0; background: light-dark(#ffffff, #18191b); }"
+)
 _LONGEST: Final = 500
 """Characters of a name that the script is given: it shows 300."""
 _GREY: Final = palette.CLASSES["others"]
@@ -65,7 +69,7 @@ class FlameGraph:
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             f"<title>{html.escape(self._title())}</title>\n"
-            "<style>:root { color-scheme: light dark; } body { margin: 0; }</style>\n"
+            f"<style>{_PAGE}</style>\n"
             f"</head>\n<body>\n{self._repr_html_()}</body>\n</html>\n"
         )
 

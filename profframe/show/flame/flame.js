@@ -485,8 +485,7 @@ const flameGraph = (() => {
       if (!node) return facts;
       const around = tree.parents[node];
       if (around) facts.push(["of what is around it", percent(totals[node], totals[around])]);
-      const isOfPass = this.direction === "all" || tree.directions[node] === this.direction;
-      if (isOfPass) facts.push(["self", duration(self)]);
+      if (this.isOfPass(node)) facts.push(["self", duration(self)]);
       facts.push(["calls", count(tree.calls[node])]);
       const what = WORDS[tree.kinds[node]] ?? String(tree.kinds[node]).replaceAll("_", " ");
       facts.push(["what", [what, tree.directions[node]].filter(Boolean).join(", ")]);
@@ -505,12 +504,38 @@ const flameGraph = (() => {
 
     // What is zoomed in on or moved to, and what was found, in words.
     tell() {
-      const name = shortened(this.tree.names[this.cursor]);
-      const facts = this.facts(this.cursor).map(([label, value]) => `${label} ${value}`);
-      const said = this.tree.ids.length > 1 ? `${name}: ${facts.join("; ")}` : "No host slices.";
-      const share = percent(this.found.ns, this.totals[0]);
-      const found = `${count(this.found.nodes)} found, ${duration(this.found.ns)}, ${share}. `;
+      const { tree, totals, cursor, zoomed } = this;
+      if (tree.ids.length < 2) {
+        this.told.textContent = "No host slices.";
+        return;
+      }
+      const self = tree.self[this.metric][cursor];
+      const words = [
+        `${duration(totals[cursor])} ${METRICS[this.metric].verb}, ${percent(totals[cursor], totals[0])}`,
+        ...(cursor && this.isOfPass(cursor) ? [`${duration(self)} of it its own`] : []),
+        ...(cursor ? [`${count(tree.calls[cursor])} ${tree.calls[cursor] === 1 ? "call" : "calls"}`] : []),
+      ];
+      const said = `${shortened(tree.names[cursor])}: ${words.join(", ")}.`;
+      const share = percent(this.found.ns, totals[0]);
+      const here = zoomed ? ` (${count(this.foundInside(zoomed))} of them here)` : "";
+      const found = `${count(this.found.nodes)} found${here}, ${duration(this.found.ns)}, ${share}. `;
       this.told.textContent = (this.hits ? found : "") + said;
+    }
+
+    foundInside(node) {
+      const { hits, totals, order } = this;
+      let number = 0;
+      const waiting = [node];
+      while (waiting.length) {
+        const next = waiting.pop();
+        if (hits?.[next] && totals[next] > 0) number += 1;
+        for (const child of order[next]) waiting.push(child);
+      }
+      return number;
+    }
+
+    isOfPass(node) {
+      return this.direction === "all" || this.tree.directions[node] === this.direction;
     }
 
     place(id) {

@@ -1,0 +1,86 @@
+"""The verb that writes traces for other tools: `export`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import click
+
+from profframe.cli.loading import load
+from profframe.cli.verbs import takes_sources, verbs
+from profframe.errors import UnknownNameError
+from profframe.show.units import visible
+
+_FORMS: Final = ("chrome", "speedscope", "stacks")
+_ENDINGS: Final = {".speedscope.json": "speedscope", ".folded": "stacks", ".txt": "stacks"}
+_METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
+_PACKED: Final = (".gz", ".zst")
+
+
+@verbs.command()
+@takes_sources
+@click.option("-o", "--output", required=True, type=Path, metavar="FILE", help="File to write.")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(_FORMS),
+    help="Default: by the ending of FILE: .speedscope.json, .folded or .txt, else chrome.",
+)
+@click.option(
+    "--metric",
+    default="host",
+    show_default=True,
+    type=click.Choice([*_METRICS]),
+    help="Time that speedscope and stacks are as wide as.",
+)
+@click.option(
+    "--track",
+    "tracks",
+    multiple=True,
+    metavar="NAME",
+    help="Add to chrome: queue_depth, memory, exposed_communication, critical_path,"
+    " achieved_flop_per_s, or any answer; can be repeated.",
+)
+@click.option("--run", help="Only this run.")
+@click.option("--rank", type=int, help="Only this rank.")
+@click.option("--step", type=int, help="Only this profiler step.")
+def export(
+    sources: tuple[str, ...],
+    output: Path,
+    form: str | None,
+    *,
+    metric: str,
+    tracks: tuple[str, ...],
+    run: str | None,
+    rank: int | None,
+    step: int | None,
+) -> None:
+    """Write traces for other tools.
+
+    chrome: for Perfetto and chrome://tracing, of one rank, with tracks beside it. speedscope: host
+    threads, for https://www.speedscope.app. stacks: operators inside one another, folded, for
+    flamegraph.pl and the like. FILE is compressed if it ends in .gz or .zst.
+    """
+    chosen = form or _form(output)
+    if tracks and chosen != "chrome":
+        raise click.UsageError(f"--track is for chrome, not for {chosen}")
+    trace = load(sources)
+    try:
+        trace = trace.filter(runs=run, ranks=rank, steps=step)
+    except UnknownNameError as error:
+        raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
+    if chosen == "chrome":
+        trace.export_chrome_trace(output, tracks=tracks or None)
+    elif chosen == "speedscope":
+        trace.export_speedscope(output, _METRICS[metric])
+    else:
+        trace.export_stacks(output, _METRICS[metric], by="path")
+    click.echo(f"{visible(str(output))}: written", err=True)
+
+
+def _form(output: Path) -> str:
+    name = output.name.lower()
+    for ending in _PACKED:
+        name = name.removesuffix(ending)
+    return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), "chrome")
