@@ -24,11 +24,13 @@ Tables as they are in a store, with any columns given and the rest NULL::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
 from profframe import schema
+from profframe.facts import add_facts
+from profframe.trace import Trace
 
 Row = Mapping[str, object]
 
@@ -75,6 +77,24 @@ def tables(
     ]
     rows = {"events": slices, "memory": memory, "threads": lines, "traces": [header or {}]}
     return {name: _reader_table(name, (rows | others).get(name, ())) for name in schema.TABLES}
+
+
+def loaded(*events: Row, run: str = "r", rank: int = 0, **columns: Any) -> Trace:
+    """A trace of slices, with their facts; ``columns`` as `tables` takes them."""
+    made = add_facts(tables(*events, **columns))
+    whole = {}
+    for name, rows in made.items():
+        given = rows.append_column("run", pa.array([run] * rows.num_rows))
+        given = given.append_column("rank", pa.array([rank] * rows.num_rows))
+        fields = schema.TABLES[name].arrow
+        columns_ = [
+            given[field.name].cast(field.type)
+            if field.name in given.column_names
+            else pa.array([_missing(field)] * rows.num_rows, field.type)
+            for field in fields
+        ]
+        whole[name] = pa.table(columns_, schema=fields)
+    return Trace.from_tables(whole)
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:

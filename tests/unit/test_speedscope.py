@@ -9,48 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft7Validator
 
 import profframe
-from profframe import cli, schema
+from profframe import cli
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.facts import add_facts
 from profframe.trace import Trace
 from tests import hostile
-from tests.builders import Row, event, tables
+from tests.builders import event, loaded
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
 SCHEMA = json.loads((HERE.parent / "data/speedscope/file-format-schema.json").read_text())
 VALID = Draft7Validator(SCHEMA)
-
-
-def loaded(*events: Row, run: str = "r", rank: int = 0, **columns: Any) -> Trace:
-    """A trace of slices, with their facts."""
-    made = add_facts(tables(*events, **columns))
-    whole = {}
-    for name, rows in made.items():
-        given = rows.append_column("run", pa.array([run] * rows.num_rows))
-        given = given.append_column("rank", pa.array([rank] * rows.num_rows))
-        fields = schema.TABLES[name].arrow
-        columns_ = [
-            given[field.name].cast(field.type)
-            if field.name in given.column_names
-            else pa.array([_nothing(field)] * rows.num_rows, field.type)
-            for field in fields
-        ]
-        whole[name] = pa.table(columns_, schema=fields)
-    return Trace.from_tables(whole)
-
-
-def _nothing(field: pa.Field) -> object:
-    if field.nullable:
-        return None
-    return schema.SCHEMA_VERSION if pa.types.is_integer(field.type) else ""
 
 
 def read(path: Path) -> dict[str, Any]:
