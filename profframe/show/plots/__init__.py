@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -22,6 +22,7 @@ __all__ = ["Plots", "Plotted", "palette", "taken_apart"]
 
 _MOST_STEPPED: Final = 8
 """Traces whose steps are shown apart, if nothing else is asked for."""
+_POINTS: Final = 1000
 _NO_DEVICES: Final = (
     "nothing ran on a device in this trace; profile with the activity of your device "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
@@ -171,13 +172,14 @@ class Plots:
             rows = self.trace.answer("kernels", by=by, top=most, copies=copies)
             return times.kernels(parts.required(rows, "kernels", _NO_DEVICES))
 
-    def memory(self, points: int = 1000) -> AnyChart:
+    def memory(self, points: int | None = None) -> AnyChart:
         """Show memory allocated and reserved over time, and its peak.
 
         Parameters
         ----------
         points
-            Most points of a device, as for the answer; 0 for all.
+            Most points of a device, as for the answer; 0 for all. Without it, 1000, or as many as
+            altair takes of all devices together.
 
         Returns
         -------
@@ -192,17 +194,18 @@ class Plots:
         with _altair():
             from profframe.show.plots import moments, parts
 
-            rows = self.trace.answer("memory_timeline", points=points)
+            rows = self._thinned("memory_timeline", moments.MEMORIES, points)
             parts.required(rows, "memory", _NO_MEMORY)
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
-    def queue_depth(self, points: int = 1000) -> AnyChart:
+    def queue_depth(self, points: int | None = None) -> AnyChart:
         """Show how much work was launched and had not begun.
 
         Parameters
         ----------
         points
-            Most points of a stream, as for the answer; 0 for all.
+            Most points of a stream, as for the answer; 0 for all. Without it, 1000, or as many as
+            altair takes of all streams together.
 
         Returns
         -------
@@ -217,7 +220,7 @@ class Plots:
         with _altair():
             from profframe.show.plots import moments, parts
 
-            rows = self.trace.answer("queue_depth", points=points)
+            rows = self._thinned("queue_depth", moments.DEVICES, points)
             parts.required(rows, "queue_depth", _NO_LAUNCHES)
             return moments.queue_depth(rows, self.trace.traces)
 
@@ -374,8 +377,9 @@ class Plots:
 
             from profframe.show.plots import history, parts
 
+            if self.trace.traces["run"].n_unique() < 2:
+                raise ParameterError(f"trend: {_ONE_RUN}")
             rows = self.trace.trend(metric, per_step)
-            parts.required(rows.filter(rows["run"] != rows["run"].first()), "trend", _ONE_RUN)
             valued = rows.filter(pl.col("value").is_not_null().any().over("metric"))
             return history.trend(parts.required(valued, "trend", f"no run has a value of {metric}"))
 
@@ -404,6 +408,16 @@ class Plots:
 
             rows = self.trace.regressions(baseline, runs)
             return history.regressions(rows, _at_least_one("top", top))
+
+    def _thinned(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
+        """Rows of an answer that takes `points`: fewer than 1000 where there were too many."""
+        from profframe.show.plots import parts
+
+        rows = self.trace.answer(name, points=_POINTS if points is None else points)
+        drawn = parts.labelled(rows, keys, parts.MOST_PANELS).frame.height
+        if points is not None or drawn <= parts.MOST_ROWS:
+            return rows
+        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // drawn, 2))
 
 
 def taken_apart(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:

@@ -26,12 +26,14 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
     altair.LayerChart or altair.FacetChart
         A panel per metric.
     """
-    metrics = rows["metric"].unique(maintain_order=True).to_list()
-    kept = metrics[: parts.MOST_PANELS]
-    frame = pl.concat(
-        _in_unit(of_one) for of_one in rows.partition_by("metric", maintain_order=True)[: len(kept)]
-    )
-    panels = parts.Labelled(frame, tuple(frame["panel"].unique(maintain_order=True)), len(metrics))
+    found = rows["metric"].n_unique()
+    latest = rows.group_by("metric", maintain_order=True).tail(parts.MOST_ROWS)
+    of_metrics = latest.partition_by("metric", maintain_order=True)
+    runs = of_metrics[0].height
+    most = min(parts.MOST_PANELS, max(parts.MOST_ROWS // runs, 1))
+    frame = pl.concat(map(_in_unit, of_metrics[:most]))
+    panels = parts.Labelled(frame, tuple(frame["panel"].unique(maintain_order=True)), found)
+    fewer = f"the last {runs:,} runs" if latest.height < rows.height else ""
     x = alt.X(
         "label:N",
         title="Run",
@@ -65,7 +67,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
     chart = alt.layer(level, line, points, changes, data=frame).properties(
         width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
     )
-    above = parts.title("From run to run", panels.cut("metric"))
+    above = parts.title("From run to run", panels.cut("metric"), fewer)
     return parts.in_panels(chart, panels, above, own_y=True)
 
 

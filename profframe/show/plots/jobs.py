@@ -101,12 +101,13 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     return _below(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
 
 
-def _bandwidth(rows: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyChart:
+def _bandwidth(sized: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyChart:
+    rows = sized.head(parts.MOST_ROWS)
     unit = parts.fitting(parts.BYTES, rows, "bytes")
     frame = parts.named(rows, "collective", "kind").with_columns(
         (pl.col("bytes") / unit.size).alias("size")
     )
-    kinds = frame["kind"].unique(maintain_order=True).to_list()[: parts.MOST_SERIES]
+    kinds = frame["kind"].unique(maintain_order=True).to_list()
     return (
         alt.Chart(frame)
         .mark_circle(size=70, opacity=0.75)
@@ -119,7 +120,7 @@ def _bandwidth(rows: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyCha
         .properties(
             width=parts.WIDTH,
             height=parts.HEIGHT,
-            title=parts.title("Bandwidth of collectives", _unsized(found - frame.height)),
+            title=parts.title("Bandwidth of collectives", *_cut(rows.height, sized.height, found)),
         )
     )
 
@@ -163,5 +164,7 @@ def _of_collective(unit: parts.Unit) -> list[alt.Tooltip]:
     )
 
 
-def _unsized(left_out: int) -> str:
-    return f"{units.plural(left_out, 'row')} without known sizes not shown" if left_out else ""
+def _cut(drawn: int, sized: int, found: int) -> tuple[str, str]:
+    unknown = f"{units.plural(found - sized, 'row')} without known sizes not shown"
+    fewer = f"first {drawn:,} of {sized:,}"
+    return unknown if sized < found else "", fewer if drawn < sized else ""

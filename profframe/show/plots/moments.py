@@ -11,7 +11,10 @@ from profframe.show import units
 from profframe.show.plots import parts
 
 _OF_MEMORY: Final = ("allocated", "reserved")
-_KEYS: Final = ("run", "rank", "device_type", "device")
+MEMORIES: Final = ("run", "rank", "device_type", "device")
+"""What a panel of memory is of."""
+DEVICES: Final = ("run", "rank", "device")
+"""What a panel of queues is of."""
 _LONGEST_OP: Final = 60
 MOST_STREAMS: Final = 6
 """Of one device: those on which the most work was waiting."""
@@ -37,7 +40,7 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
     moment = parts.span_unit(rows, "time_ns")
     ops = parts.named(rows, "op_name", "op", missing=None)
     placed = parts.since_start(ops, traces, moment, time="time_ns")
-    devices = parts.labelled(_with_peaks(placed, peaks), _KEYS, parts.MOST_PANELS, "of device")
+    devices = parts.labelled(_with_peaks(placed, peaks), MEMORIES, parts.MOST_PANELS, "of device")
     panels = _in_units(devices)
     axis = f"Memory ({panels.frame['unit'][0]})" if not panels.several else "Memory"
     known = [name for name in _OF_MEMORY if not panels.frame[name].is_null().all()]
@@ -96,19 +99,18 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     altair.Chart or altair.FacetChart
         A line per stream, a panel per device.
     """
-    of_device = ["run", "rank", "device"]
-    of_stream = [*of_device, "stream"]
+    of_stream = [*DEVICES, "stream"]
     deepest = rows.group_by(of_stream, maintain_order=True).agg(
         pl.col("depth").max().alias("_most")
     )
-    place = pl.col("_most").rank("ordinal", descending=True).over(of_device)
+    place = pl.col("_most").rank("ordinal", descending=True).over(DEVICES)
     kept = deepest.filter(place <= MOST_STREAMS).select(of_stream)
     few = rows.join(kept, on=of_stream, how="semi", nulls_equal=True, maintain_order="left")
     moment = parts.span_unit(few, "time_ns")
     frame = parts.since_start(few, traces, moment, time="time_ns").with_columns(
         pl.format("stream {}", "stream").fill_null("no stream").alias("line")
     )
-    panels = parts.labelled(frame, of_device, parts.MOST_PANELS)
+    panels = parts.labelled(frame, DEVICES, parts.MOST_PANELS)
     lines = panels.frame["line"].unique(maintain_order=True).to_list()
     left_out = deepest.height - kept.height
     chart = (
@@ -161,7 +163,7 @@ def _in_units(devices: parts.Labelled) -> parts.Labelled:
 
 def _with_peaks(frame: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
     """The frame with the text of each peak, and whether a row is right of the middle."""
-    keys = [*_KEYS, "time_ns", "allocated_bytes"]
+    keys = [*MEMORIES, "time_ns", "allocated_bytes"]
     text = [_peak(row) for row in peaks.iter_rows(named=True)]
     of_peaks = peaks.select(keys).with_columns(pl.Series("peak", text, pl.String))
     first = pl.int_range(pl.len()).over(keys) == 0

@@ -23,6 +23,8 @@ BAR: Final = 18
 MOST_PANELS: Final = 8
 MOST_BARS: Final = 64
 MOST_SERIES: Final = len(palette.SERIES)
+MOST_ROWS: Final = 5000
+"""Of one frame: altair draws no more unless it is told to."""
 LABEL_WIDTH: Final = 260
 """Pixels of a label, before it is cut with an ellipsis; the tooltip has all of it."""
 _MIDDLE_OUT: Final = (
@@ -305,7 +307,8 @@ def classes(names: Iterable[str]) -> alt.Scale:
 
 def series(labels: Sequence[str]) -> alt.Scale:
     """Colours of what has no class, in this order."""
-    return alt.Scale(domain=list(labels), range=[c.light for c in palette.SERIES[: len(labels)]])
+    colours = [palette.SERIES[n % MOST_SERIES].light for n in range(len(labels))]
+    return alt.Scale(domain=list(labels), range=colours)
 
 
 def legend(heading: str | None = None, *, lines: bool = False) -> alt.Legend:

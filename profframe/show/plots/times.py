@@ -186,7 +186,8 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
         )
         .properties(width=parts.WIDTH, height=alt.Step(parts.BAR))
     )
-    above = parts.title("Kernels that took the most device time", panels.cut("trace"))
+    what = "Kernels and copies" if "copy" in present else "Kernels"
+    above = parts.title(f"{what} that took the most device time", panels.cut("trace"))
     return parts.in_panels(chart, panels, above, own_y=True)
 
 
