@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -73,7 +74,13 @@ ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
 )
 """Parameters that examples of calls have, where the defaults show less."""
 
+CASES: Final[Mapping[str, str]] = MappingProxyType({"collectives": "by_number"})
+"""Cases of the tests that are shown where no trace has what is asked for, if not the smallest."""
+
 _MOST_ROWS: Final = 5
+_SMALLEST: Final = 600
+"""Characters of a case that says something."""
+_CASES: Final = Path(__file__).resolve().parent.parent.parent / "tests" / "sql" / "cases"
 _RESERVED: Final = frozenset({"by"})
 """Names of parameters that are words of SQL."""
 _SHARED: Final = re.compile(r"`(sql/_\w+\.sql)`")
@@ -205,6 +212,7 @@ def _shown(answer: Answer, sources: Sequence[Source]) -> Iterator[str]:
     yield from ("", "In a bare DuckDB shell beside a [store](../duckdb_shell.md):", "")
     yield from markup.fence(shell, "sql")
     if frame is None:
+        yield from _worked_out(answer.name)
         return
     first = frame.head(_MOST_ROWS)
     more = (
@@ -212,6 +220,31 @@ def _shown(answer: Answer, sources: Sequence[Source]) -> Iterator[str]:
     )
     yield from ("", f"Of {source.said} a notebook shows{more}:", "")
     yield from markup.fence(first._repr_html_(), "{raw} html")
+
+
+def _worked_out(name: str) -> Iterator[str]:
+    """A case of the tests, whose rows were typed by hand."""
+    folder = _CASES / name
+    texts = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.md"))]
+    chosen = folder / f"{CASES.get(name, '')}.md"
+    if chosen.is_file():
+        texts = [chosen.read_text(encoding="utf-8")]
+    long_enough = [text for text in texts if len(text) >= _SMALLEST] or texts
+    if not long_enough:
+        return
+    title, _, rest = min(long_enough, key=len).partition("\n")
+    said = markup.prose(title.removeprefix("# "))
+    yield from ("", "None of the example traces has any. Worked out by hand:", "", f"*{said}*", "")
+    for line in rest.splitlines():
+        if line.startswith("## "):
+            yield f"### {markup.plain(line.removeprefix('## '))}"
+        elif line.startswith("|--"):
+            yield line
+        elif line.startswith("|"):
+            cells = [markup.plain(cell.strip()) for cell in line.strip("|").split("|")]
+            yield f"| {' | '.join(cells)} |"
+        else:
+            yield line if line.startswith("    ") else markup.prose(line)
 
 
 def _said(answer: Answer) -> list[str]:

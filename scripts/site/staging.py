@@ -5,12 +5,13 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-import profframe
+from profframe import load
 from profframe.answering import catalogue
 from scripts.site import answer_pages, tutorials
 from scripts.site.answer_pages import Source
@@ -73,16 +74,21 @@ def stage(folder: Path) -> list[str]:
     for source, page in pages.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         _write(folder / page, linked(text, source, pages))
-    sources = [
-        Source(path, f"`{path}` ({said})", profframe.load(ROOT / path))
-        for path, said in SHOWN.items()
-    ]
+    with ExitStack() as stack:
+        sources = [
+            Source(path, f"`{path}` ({said})", stack.enter_context(load(ROOT / path).asking()))
+            for path, said in SHOWN.items()
+        ]
+        _stage_answers(folder, sources)
+    _stage_tutorials(folder)
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.md"))
+
+
+def _stage_answers(folder: Path, sources: Sequence[Source]) -> None:
     answers = catalogue()
     _write(folder / "answers.md", answer_pages.index(answers, _ANSWERS))
     for answer in answers:
         _write(folder / "answers" / f"{answer.name}.md", answer_pages.page(answer, sources))
-    _stage_tutorials(folder)
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.md"))
 
 
 def _stage_tutorials(folder: Path) -> None:

@@ -26,8 +26,10 @@ ORDER: Final = (
 )
 """Words in the names of the scripts, in the order in which they are read."""
 
+_LARGEST: Final = 200_000
+"""Bytes of a drawing; one with more marks is a picture of dots."""
 _CELL: Final = re.compile(r"^# %%", re.MULTILINE)
-_VEGA_LITE: Final = re.compile(r"application/vnd\.vegalite\.v\d+(\.\d+)*\+json")
+_VEGA_LITE: Final = re.compile(r"application/vnd\.vegalite\..*json")
 _TITLE: Final = re.compile(r"^# (.+)$", re.MULTILINE)
 
 
@@ -77,8 +79,10 @@ def page(tutorial: Tutorial, folder: Path, shell: InteractiveShell) -> str:
     RuntimeError
         A cell failed.
     """
+    import altair as alt
     import jupytext
 
+    alt.renderers.enable("mimetype")
     shell.reset(new_session=True)  # type: ignore[no-untyped-call]
     lines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="profframe-tutorial-") as work, chdir(work):
@@ -90,8 +94,9 @@ def page(tutorial: Tutorial, folder: Path, shell: InteractiveShell) -> str:
                 lines += ["", *markup.fence(cell.source, "python")]
                 for output in _outputs(cell.source, tutorial, shell):
                     lines += ["", *_shown(output, folder, f"{tutorial.name}-{number}")]
+    text = "\n".join(lines).lstrip().replace(f"{work}/", "")
     source = f"*This page is `examples/{tutorial.path.name}`, run.*"
-    return _TITLE.sub(lambda m: f"{m[0]}\n\n{source}", "\n".join(lines).lstrip(), count=1) + "\n"
+    return _TITLE.sub(lambda title: f"{title[0]}\n\n{source}", text, count=1) + "\n"
 
 
 def index(pages: Mapping[str, str], above: str) -> str:
@@ -118,7 +123,7 @@ def _outputs(
     """What a cell prints and shows, by type."""
     from IPython.utils.capture import capture_output
 
-    with capture_output() as captured:
+    with shell.display_trap, capture_output() as captured:  # the trap first: it would take them
         done = shell.run_cell(source)  # type: ignore[no-untyped-call]
     if not done.success:
         error = done.error_in_exec or done.error_before_exec
@@ -145,6 +150,10 @@ def _picture(chart: Mapping[str, Any], folder: Path, name: str) -> list[str]:
     title = chart.get("title", "")
     said = title.get("text", "") if isinstance(title, dict) else title
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.svg").write_text(vl_convert.vegalite_to_svg(dict(chart)), encoding="utf-8")
+    drawn = vl_convert.vegalite_to_svg(dict(chart)).encode()
+    ending = "svg"
+    if len(drawn) > _LARGEST:
+        drawn, ending = vl_convert.vegalite_to_png(dict(chart), scale=2), "png"
+    (folder / f"{name}.{ending}").write_bytes(drawn)
     words = " ".join(said) if isinstance(said, list) else str(said)
-    return [f"![{markup.plain(words)}]({name}.svg)"]
+    return [f"![{markup.plain(words)}]({name}.{ending})"]
