@@ -419,26 +419,25 @@ const flameGraph = (() => {
       const top = this.view.scrollTop;
       const last = Math.min(this.boxes.length, Math.ceil((top + height) / ROW));
       for (let row = Math.floor(top / ROW); row < last; row++) {
-        for (const box of this.boxes[row]) this.drawBox(context, box, row * ROW - top, shades);
+        for (const box of this.boxes[row]) this.drawBox(context, box, row * ROW - top, shades, ink);
       }
       if (document.activeElement === canvas) this.outline(context, this.cursor, ink, top);
       if (this.hovered) this.outline(context, this.hovered.node, ink, top);
     }
 
-    drawBox(context, box, y, shades) {
+    drawBox(context, box, y, shades, ink) {
       const { tree, hits } = this;
       const { node } = box;
       const width = Math.max(box.right - box.left - (box.right - box.left > 3 ? 1 : 0), NARROWEST);
       const isHit = hits !== null && hits[node];
       const shade = isHit ? shades.get("hit") : varied(shades.get(tree.kinds[node]), tree.names[node]);
-      const isOuter = tree.depths[node] < tree.depths[this.zoomed];
-      context.globalAlpha = (hits !== null && !isHit) || isOuter ? 0.45 : 1;
+      const isFaded = (hits !== null && !isHit) || tree.depths[node] < tree.depths[this.zoomed];
+      context.globalAlpha = isFaded ? 0.45 : 1;
       context.fillStyle = `rgb(${shade.join(" ")})`;
       context.fillRect(box.left, y, width, ROW - 1);
       context.globalAlpha = 1;
       if (width < LABELLED) return;
-      const isFaded = (hits !== null && !isHit) || isOuter;
-      context.fillStyle = isFaded ? getInk(this.box) : contrast(shade);
+      context.fillStyle = isFaded ? ink : contrast(shade);
       const label = node ? shortened(tree.names[node]) : `all: ${duration(this.totals[0])}`;
       context.fillText(fitted(context, label, width - 8), box.left + 4, y + ROW / 2);
     }
@@ -587,8 +586,6 @@ const flameGraph = (() => {
     });
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.22 ? "#111" : "#fff";
   }
-
-  const getInk = (box) => getComputedStyle(box).color;
 
   // As much of a text as has room, with dots where some is missing.
   function fitted(context, text, room) {
