@@ -13,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -33,6 +35,8 @@ Key = tuple[str, int]
 
 PACK: Final = "pack-"
 SET_ASIDE: Final = ".old-"
+TEMPORARY: Final = ".tmp-"
+"""What a writer at work has; readers pass it by, and it is removed when it is a day old."""
 MANIFEST: Final = "manifest.json"
 _LOCK: Final = ".lock"
 _LONGEST_COMPONENT: Final = 200
@@ -225,6 +229,25 @@ def checksum(file: Path) -> str:
         return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
+@contextmanager
+def temporary(root: Path) -> Iterator[Path]:
+    """A folder in a store that nobody else sees, and that is gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=root))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def reading(file: Path) -> Iterator[None]:
+    """Errors of reading that name the file."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, KeyError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error
+
+
 def identity(folder: Path) -> str:
     """Text that tells a folder from one that is written in its place; empty if it is not there."""
     try:
@@ -303,11 +326,8 @@ def _members(folder: Path, noted: Mapping[str, Any] | None = None) -> frozenset[
     if noted and "members" in noted:
         return frozenset((member["run"], member["rank"]) for member in noted["members"])
     file = folder / "traces.parquet"
-    try:
-        with pq.ParquetFile(file) as opened:
-            rows = opened.read(["run", "rank"]).to_pydict()
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error
+    with reading(file), pq.ParquetFile(file) as opened:
+        rows = opened.read(["run", "rank"]).to_pydict()
     return frozenset(zip(rows["run"], rows["rank"], strict=True))
 
 

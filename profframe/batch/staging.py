@@ -324,4 +324,4 @@ class Folder(Destination):
         return layout.locked(self.root)
 
     def _temporary(self) -> Path:
-        return self.root / f".tmp-{uuid.uuid4().hex}"
+        return self.root / f"{layout.TEMPORARY}{uuid.uuid4().hex}"

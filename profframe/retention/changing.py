@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,6 +26,7 @@ from profframe.layout import (
     next_pack,
     packs,
     places,
+    temporary,
     write_manifest,
 )
 from profframe.retention.listing import root_of, size
@@ -68,8 +67,7 @@ def remove(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from profframe import convert
+    >>>     >>> from profframe import convert
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = convert("examples/cpu_training.json.gz", folder)
     ...     remove(folder, "cpu_training")
@@ -141,8 +139,7 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
 
     Examples
     --------
-    >>> import tempfile
-    >>> from profframe import convert
+    >>>     >>> from profframe import convert
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for run in "ab":
     ...         files = convert("examples/cpu_training.json.gz", folder, run=run)
@@ -180,8 +177,8 @@ def _pack(
     for place in chosen:
         store.check_folder(root, place.folder)
     was = {place.folder: identity(place.folder) for place in replaced}
-    with _temporary(root) as temporary:
-        fresh = temporary / "pack"
+    with temporary(root) as aside:
+        fresh = aside / "pack"
         fresh.mkdir()
         events: Counter[Key] = Counter({key: 0 for place in chosen for key in place.keys})
         total, done = sum(map(size, chosen)), 0
@@ -250,8 +247,8 @@ def _clean(root: Path) -> None:
 
 def _take_away(root: Path, folder: Path, then: str = "") -> None:
     """Rename a folder out of sight, and delete it; put it back if it is not what it was."""
-    with _temporary(root) as temporary:
-        hidden = temporary / folder.name
+    with temporary(root) as aside:
+        hidden = aside / folder.name
         try:
             folder.rename(hidden)
         except FileNotFoundError:
@@ -262,8 +259,8 @@ def _take_away(root: Path, folder: Path, then: str = "") -> None:
 
 def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
     """Rename a run out of sight, and delete it; put back what has just come into it."""
-    with _temporary(root) as temporary:
-        hidden = temporary / folder.name
+    with temporary(root) as aside:
+        hidden = aside / folder.name
         folder.rename(hidden)
         for one in hidden.glob("rank=*"):
             if one.name not in ranks and SET_ASIDE + one.name not in ranks:
@@ -283,15 +280,6 @@ def _alone(root: Path) -> Iterator[None]:
         raise StoreError(
             f"{error.filename or root}: cannot change the store: {error.strerror or error}"
         ) from error
-
-
-@contextmanager
-def _temporary(root: Path) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=".tmp-", dir=root))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _to_disk(folder: Path, *, files: bool = True) -> None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profframe import store
 from profframe.errors import StoreError
-from profframe.layout import Key, Place, manifest, places
+from profframe.layout import Key, Place, manifest, places, reading
 from profframe.table_files import VERSION_KEY
 
 _CONTENTS: Final = {
@@ -79,13 +77,13 @@ def size(place: Place) -> int:
 
 def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
     names = ["run", "rank", "start_ns", "clock"]
-    with _reading(place.file("traces")) as file, pq.ParquetFile(file) as opened:
+    with reading(place.file("traces")), pq.ParquetFile(place.file("traces")) as opened:
         known = [name for name in names if name in opened.schema_arrow.names]
         traces = opened.read(known).to_pylist()
         version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     in_all = size(place)
-    with _reading(place.file("events")) as file:
-        total = pq.read_metadata(file).num_rows
+    with reading(place.file("events")):
+        total = pq.read_metadata(place.file("events")).num_rows
     events = _events(place) if place.members else Counter()
     for row in traces:
         key = row["run"], row["rank"]
@@ -105,15 +103,7 @@ def _events(place: Place) -> Counter[Key]:
     noted = manifest(place.folder).get("members", ())
     if noted:
         return Counter({(member["run"], member["rank"]): member["events"] for member in noted})
-    with _reading(place.file("events")) as file:
-        rows = pl.scan_parquet(file, hive_partitioning=False, glob=False)
-        counted = rows.group_by("run", "rank").len().collect()
+    with reading(place.file("events")):
+        keys = pq.read_table(place.file("events"), columns=["run", "rank"], partitioning=None)
+    counted = pl.DataFrame(keys).group_by("run", "rank").len()
     return Counter({(run, rank): events for run, rank, events in counted.rows()})
-
-
-@contextmanager
-def _reading(file: Path) -> Iterator[Path]:
-    try:
-        yield file
-    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +16,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
-from profframe.layout import Place, component, places
+from profframe.layout import Place, component, places, reading
 from profframe.selection import Integers, check_numbers, check_texts, literal
 from profframe.table_files import VERSION_KEY
 
@@ -144,7 +143,7 @@ class Store:
         for place in self.places:
             for table in schema.TABLES:
                 try:
-                    with _named(place.file(table)):
+                    with reading(place.file(table)):
                         pq.read_metadata(place.file(table))
                 except StoreError as error:
                     if place.folder.exists() and not _reads(place.file(table)):
@@ -223,7 +222,7 @@ def row_groups(place: Place, table: str) -> Iterator[pa.Table]:
     names = [column.name for column in schema.TABLES[table] if column.type == schema.NAME]
     arrow = schema.TABLES[table].arrow
     with (
-        _named(place.file(table)),
+        reading(place.file(table)),
         pq.ParquetFile(place.file(table), read_dictionary=names) as file,
     ):
         runs = [run for run, _ in place.visible]
@@ -335,7 +334,7 @@ def check_folder(root: Path, folder: Path) -> None:
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     file = folder / "traces.parquet"
-    with _named(file):
+    with reading(file):
         metadata = pq.read_metadata(file).metadata or {}
     found = metadata.get(VERSION_KEY)
     if found is None:
@@ -369,12 +368,3 @@ def _reads(file: Path) -> bool:
     except (OSError, pa.ArrowException):
         return False
     return True
-
-
-@contextmanager
-def _named(file: Path) -> Iterator[None]:
-    """Errors of reading that name the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error

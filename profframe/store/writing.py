@@ -6,7 +6,6 @@ import ctypes
 import errno
 import os
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,11 +14,19 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.errors import StoreError
-from profframe.layout import SET_ASIDE, component, folder_of, packs, places, write_manifest
+from profframe.layout import (
+    SET_ASIDE,
+    TEMPORARY,
+    component,
+    folder_of,
+    packs,
+    places,
+    temporary,
+    write_manifest,
+)
 from profframe.store.reading import by_trace
 from profframe.table_files import write_file
 
-_TEMPORARY: Final = ".tmp-"
 _UNFINISHED: Final = ".part"
 """Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
 _STALE_S: Final = 24 * 3600
@@ -164,9 +171,8 @@ def _cannot_write(root: Path, error: OSError) -> StoreError:
 def _write_one(
     tables: Mapping[str, Iterable[pa.Table]], root: Path, run: str, rank: int, *, replace: bool
 ) -> bool:
-    temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=root))
-    try:
-        fresh = temporary / f"rank={rank}"
+    with temporary(root) as folder:
+        fresh = folder / f"rank={rank}"
         fresh.mkdir()
         for name, parts in tables.items():
             write_file(fresh / f"{name}{_UNFINISHED}", name, parts)
@@ -174,8 +180,6 @@ def _write_one(
             part.rename(part.with_suffix(".parquet"))
         write_manifest(fresh)
         return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
@@ -234,6 +238,6 @@ def _exchange(one: Path, other: Path) -> bool:
 
 def _sweep(root: Path) -> None:
     """Remove what writers killed long ago have left."""
-    for leftover in root.glob(f"{_TEMPORARY}*"):
+    for leftover in root.glob(f"{TEMPORARY}*"):
         if time.time() - leftover.stat().st_mtime > _STALE_S:
             shutil.rmtree(leftover, ignore_errors=True)
