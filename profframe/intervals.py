@@ -126,8 +126,10 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     [1, 1, 0, -1]
     """
     found = np.full(at.size, -1, np.int64)
-    if not start.size or not at.size:
+    holding = _holding(start, end, at)
+    if not holding.size:
         return found
+    group, start, end = group[holding], start[holding], end[holding]
     key, at_key = _keys((group, start), (at_group, at))
     rows = _order(key, end, None)
     place = np.searchsorted(key[rows], at_key, side="right") - 1
@@ -138,11 +140,19 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     place = place[looking]
     while looking.size:
         inside = end[place] >= at[looking]
-        found[looking[inside]] = rows[place[inside]]
+        found[looking[inside]] = holding[rows[place[inside]]]
         place = parent[place]
         outward = ~inside & (place >= 0)
         looking, place = looking[outward], place[outward]
     return found
+
+
+def _holding(start: Ints, end: Ints, at: Ints) -> Ints:
+    """Rows of the intervals that some point is in, of whatever group."""
+    at = np.sort(at)
+    before = np.searchsorted(at, start, side="left")
+    rows: Ints = np.flatnonzero(before < np.searchsorted(at, end, side="right"))
+    return rows
 
 
 def last_until(group: Ints, at: Ints, in_group: Ints, until: Ints) -> Ints:
