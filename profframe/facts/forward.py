@@ -39,6 +39,7 @@ def forward(tables: Tables) -> Tables:
     backward = numbered & backward_ops(events)
     if backward.any():
         starts, ends = _arrows(tables, numbered, backward)
+        backward[ends] = False
         rows = np.flatnonzero(backward)
         of_thread = forward_threads(tables, rows, starts, ends)
         forwards = np.flatnonzero(numbered & ~backward & ~evaluations(events))
