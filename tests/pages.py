@@ -12,7 +12,19 @@ OURS: Final = frozenset(
 )
 """Elements of what notebooks show."""
 CLASSES: Final = frozenset(
-    {"mathjax_ignore", "n", "note", "p", "profframe", "s", "scroll", "t", "tex2jax_ignore", "u"}
+    {
+        "mathjax_ignore",
+        "n",
+        "note",
+        "p",
+        "profframe",
+        "s",
+        "scroll",
+        "t",
+        "tex2jax_ignore",
+        "u",
+        "up",
+    }
 )
 _BAR: Final = re.compile(r"--part:[\d.]+%")
 

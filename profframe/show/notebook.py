@@ -160,8 +160,11 @@ def _shown(frame: pl.DataFrame, look: Look, *, noted: bool = True) -> str:
     head = frame.head(look.rows)
     since = head if look.starts is None else columns.since_start(head, look.starts)
     cells = [_Cells.of(head[name], columns.texts(since, name)) for name in names]
-    body = _upright(cells, look) if _stands(frame, names) else _lying(cells, look)
-    table = f'<div class="scroll"><table>{body}</table></div>'
+    if frame.height == 1 and len(names) > _UPRIGHT:
+        rows = f'<table class="up">{_upright(cells, look)}</table>'
+    else:
+        rows = f"<table>{_lying(cells, look)}</table>"
+    table = f'<div class="scroll">{rows}</div>'
     if not noted:
         return table
     moved = [name for name in names if not head[name].equals(since[name])]
@@ -211,13 +214,14 @@ def _cell(kind: str, text: str, whole: str, part: float) -> str:
     said = shown.replace(",", "") if kind[0] == "n" else shown
     tip = units.middle(whole, _LONGEST) if whole != said else ""
     title = f' title="{html.escape(tip)}"' if tip else ""
-    style = f' style="--part:{100 * part:.4g}%"' if part else ""
+    style = f' style="--part:{100 * part:.2f}%"' if part >= 0.0001 else ""
     return f'<td class="{kind}"{style}{title}>{html.escape(shown)}</td>'
 
 
 def _lying(cells: Sequence[_Cells], look: Look) -> str:
     head = "".join(f'<th class="{one.kind}"{_said(one, look)}>{_name(one)}</th>' for one in cells)
-    rows = "".join(f"<tr>{''.join(row)}</tr>" for row in zip(*_of(cells), strict=True))
+    lines = zip(*(one.cells for one in cells), strict=True)
+    rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     return f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
 
 
@@ -226,14 +230,6 @@ def _upright(cells: Sequence[_Cells], look: Look) -> str:
         f"<tr><th{_said(one, look)}>{_name(one)}</th>{''.join(one.cells)}</tr>" for one in cells
     )
     return f"<tbody>{rows}</tbody>"
-
-
-def _of(cells: Sequence[_Cells]) -> Iterator[Sequence[str]]:
-    return (one.cells for one in cells)
-
-
-def _stands(frame: pl.DataFrame, names: Sequence[str]) -> bool:
-    return frame.height == 1 and len(names) > _UPRIGHT
 
 
 def _name(column: _Cells) -> str:

@@ -282,6 +282,8 @@ def text(part: RenderableType) -> str:
         highlight=False,
         emoji=False,
         force_jupyter=False,  # else a notebook gets it, and not the file
+        color_system=None,  # nor does it get colours, whatever the environment says
+        force_terminal=False,
     )
     plain.print(part)
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
