@@ -22,8 +22,8 @@ const flameGraph = (() => {
     runtime: "runtime call",
     driver: "driver call",
     other: "of no known kind",
-    others: "not shown one by one",
-    outside: "of no known operator",
+    others: "others, not shown one by one",
+    outside: "work of no known operator",
   };
 
   // Controls, bidirectional overrides and half pairs as escapes, so that every text is one line.
@@ -43,6 +43,13 @@ const flameGraph = (() => {
   }
   const count = (value) => value.toLocaleString("en-US");
   const percent = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)} %` : "0 %");
+
+  // Of a Python function its name comes first: a narrow box has no room for the path.
+  const FUNCTION = /^(.{1,1000})\((\d{1,9})\): (.+)$/;
+  function label(name, kind) {
+    const found = kind === "python" ? FUNCTION.exec(shortened(name)) : null;
+    return found ? `${found[3]}  ${found[1]}(${found[2]})` : shortened(name);
+  }
 
   function make(tag, name, text) {
     const made = document.createElement(tag);
@@ -438,8 +445,9 @@ const flameGraph = (() => {
       context.globalAlpha = 1;
       if (width < LABELLED) return;
       context.fillStyle = isFaded ? ink : contrast(shade);
-      const label = node ? shortened(tree.names[node]) : `all: ${duration(this.totals[0])}`;
-      context.fillText(fitted(context, label, width - 8), box.left + 4, y + ROW / 2);
+      const all = `all: ${duration(this.totals[0])}`;
+      const text = node ? label(tree.names[node], tree.kinds[node]) : all;
+      context.fillText(fitted(context, text, width - 8), box.left + 4, y + ROW / 2);
     }
 
     outline(context, node, ink, top) {
