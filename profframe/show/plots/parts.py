@@ -198,6 +198,8 @@ def labelled(
 ) -> Labelled:
     """Label rows by those of their keys that differ, and keep so many labels, the first by keys.
 
+    A key that follows from those before it is not in a label: a rank's one device.
+
     Parameters
     ----------
     frame
@@ -221,7 +223,10 @@ def labelled(
     ('rank 0',)
     """
     distinct = frame.select(keys).unique().sort(keys, nulls_last=True)
-    vary = [key for key in keys if distinct[key].n_unique() > 1]
+    found = [distinct.select(keys[: n + 1]).n_unique() for n in range(len(keys))]
+    vary = [
+        key for key, here, before in zip(keys, found, [1, *found], strict=False) if here > before
+    ]
     kept = distinct.head(most)
     labels = [_label(row, vary) for row in kept.iter_rows(named=True)]
     marked = kept.with_columns(pl.Series(column, labels, pl.String))
