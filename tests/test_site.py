@@ -20,11 +20,13 @@ from markdown_it import MarkdownIt
 
 import profframe
 from profframe import schema
+from profframe.advising import Rule, own_rules
 from profframe.answering import catalogue, find
 from profframe.cli.verbs import verbs
 from profframe.headers import Answer, AnswerColumn, Parameter
+from profframe.show.plots import Plots
 from profframe.show.units import visible
-from scripts.site import answer_pages, checking, markup, staging
+from scripts.site import answer_pages, checking, markup, rule_pages, staging
 from tests import hostile
 
 ROOT = Path(__file__).parent.parent
@@ -157,17 +159,19 @@ class TestPagesOfAnswers:
         trace = profframe.load(ROOT / "examples" / "gpu_training.json.gz")
         trace.to_parquet(tmp_path / "store")
         (tmp_path / "sql").symlink_to(ROOT / "sql")
-        answers = [answer for answer in ANSWERS if answer.name != "advice"]
+        command = [sys.executable, "-m", "profframe", "answer", "advice", "--sql"]
+        printed = subprocess.run(command, check=True, capture_output=True)
+        (tmp_path / "advice.sql").write_bytes(printed.stdout)
         done = subprocess.run(
             [str(shell), "-bail", "-csv"],
-            input="\n".join(line for answer in answers for line in in_a_session(answer)),
+            input="\n".join(line for answer in ANSWERS for line in in_a_session(answer)),
             cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")
-        for answer in answers:
+        for answer in ANSWERS:
             asked = answer_pages.ASKED.get(answer.name, {})
             wanted = trace.answer(answer.name, **asked)
             written = (tmp_path / f"{answer.name}.csv").read_bytes()
@@ -188,6 +192,23 @@ def in_a_session(answer: Answer) -> list[str]:
     asked = answer_pages.ASKED.get(answer.name, {})
     after = [f'RESET VARIABLE "{name}";' for name in asked]
     return [f".output {answer.name}.csv", shown, ".output", *after]
+
+
+@pytest.mark.parametrize("text", hostile.NAMES, ids=range(len(hostile.NAMES)))
+def test_a_hostile_rule_is_text(text: str) -> None:
+    answer = hostile_answer(text)
+    rule = Rule(Path("x.sql"), answer, suggestion=text.replace("\n", " "), link=text)
+    page = rule_pages.page([rule]).partition("```")[0]
+    assert "<script" not in MARKDOWN.render(page)
+    assert "](<" not in page
+
+
+def test_every_rule_has_its_place() -> None:
+    page = rule_pages.page(own_rules())
+    for rule in own_rules():
+        assert f"\n## {markup.plain(rule.name)}\n" in page
+        assert f"[More](<{rule.link}>)" in page
+        assert all(f"| `{one.name}` |" in page for one in rule.parameters)
 
 
 class TestLinks:
@@ -274,7 +295,7 @@ def test_python_on_a_page_runs(
 
 
 SPAN = re.compile(r"`([^`\n]+)`")
-MEMBER = re.compile(r"(\w+)\.(\w+)(?:\(.*)?")
+MEMBER = re.compile(r"(\w+)\.(\w+)(?:\.\w+)?(?:\(.*)?")
 
 
 @pytest.mark.parametrize("page", [page for page in HAND_WRITTEN if "coming_from" in page])
@@ -289,6 +310,8 @@ def test_names_on_pages_about_other_tools_are_ours(page: str) -> None:
         if owner in ("trace", "profframe"):
             home = profframe.Trace if owner == "trace" else profframe
             assert hasattr(home, member), span
+            if span.startswith("trace.plot."):
+                assert hasattr(Plots, span.split(".")[2]), span
         elif owner in columns:
             assert member in columns[owner], span
         elif span.startswith("profframe "):

@@ -127,7 +127,7 @@ def index(answers: Sequence[Answer], above: str) -> str:
     lines = [above.rstrip("\n")]
     for heading, names in grouped(by_name).items():
         rows = [
-            (f"[`{name}`](answers/{name}.md)", _sentence(by_name[name].sentence)) for name in names
+            (f"[`{name}`](answers/{name}.md)", sentence(by_name[name].sentence)) for name in names
         ]
         lines += ["", f"## {heading}", "", *markup.table(("answer", "what it says"), rows)]
         lines += ["", "```{toctree}", ":hidden:", "", *(f"answers/{name}" for name in names), "```"]
@@ -145,13 +145,12 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
         Traces to show it of; the first of which it gives rows is taken.
     """
     needs = " and ".join(f"[`{t}`](../tables.md#{t})" for t in answer.needs)
-    lines = [f"# {markup.plain(answer.name)}", "", f"**{_sentence(answer.sentence)}**"]
+    lines = [f"# {markup.plain(answer.name)}", "", f"**{sentence(answer.sentence)}**"]
     for paragraph in markup.paragraphs([answer.grain, *_said(answer)]):
         lines += ["", markup.prose(paragraph)]
     lines += ["", f"Needs {needs}."]
     if answer.parameters:
-        heads = ("parameter", "type", "default", "what it does")
-        lines += ["", "## Parameters", "", *markup.table(heads, map(_parameter, answer.parameters))]
+        lines += ["", "## Parameters", "", *parameters(answer.parameters)]
     heads = ("column", "type", "unit", "what it is")
     columns = (
         (markup.code(c.name), c.type, markup.plain(c.unit or ""), markup.prose(c.doc))
@@ -160,7 +159,7 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
     lines += ["", "## Columns", "", *markup.table(heads, columns)]
     lines += _shown(answer, sources)
     lines += ["", "## SQL", "", f"`sql/{answer.name}.sql`"]
-    return "\n".join([*lines, "", *markup.fence(_without_header(answer.sql), "sql")]) + "\n"
+    return "\n".join([*lines, "", *markup.fence(without_header(answer.sql), "sql")]) + "\n"
 
 
 def calls(answer: Answer, source: str) -> tuple[str, str, str]:
@@ -200,6 +199,24 @@ def calls(answer: Answer, source: str) -> tuple[str, str, str]:
         command,
         "\n".join([*shell, f".read {file}"]),
     )
+
+
+def parameters(declared: Iterable[Parameter]) -> list[str]:
+    """A table of parameters."""
+    heads = ("parameter", "type", "default", "what it does")
+    return markup.table(heads, map(_parameter, declared))
+
+
+def sentence(text: str) -> str:
+    """The sentence of a header."""
+    return markup.prose(text[:1].upper() + text[1:])
+
+
+def without_header(sql: str) -> str:
+    """The SQL below the comment that it starts with."""
+    lines = sql.splitlines()
+    body = next((i for i, line in enumerate(lines) if not line.startswith("--")), 0)
+    return "\n".join(lines[body:])
 
 
 def _shown(answer: Answer, sources: Sequence[Source]) -> Iterator[str]:
@@ -257,16 +274,6 @@ def _parameter(parameter: Parameter) -> tuple[str, ...]:
     default = _word(parameter.default)
     doc = markup.prose(parameter.doc) + (f": {words}" if words else "")
     return markup.code(parameter.name), parameter.type, markup.code(default), doc
-
-
-def _without_header(sql: str) -> str:
-    lines = sql.splitlines()
-    body = next((i for i, line in enumerate(lines) if not line.startswith("--")), 0)
-    return "\n".join(lines[body:])
-
-
-def _sentence(text: str) -> str:
-    return markup.prose(text[:1].upper() + text[1:])
 
 
 def _word_of_sql(name: str) -> str:
