@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from profframe.capture import profile, trace_handler
     from profframe.diffing import diff
     from profframe.loading import load, load_nvprof
+    from profframe.show.frame import Frame
     from profframe.trace import Trace, answers
 
 __version__ = "0.1.0"
@@ -39,6 +40,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AnswerError",
     "ExportError",
+    "Frame",
     "MissingExtraError",
     "NoTraceFoundError",
     "NotATraceError",
@@ -63,6 +65,7 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Frame": "profframe.show.frame",
     "Trace": "profframe.trace",
     "answers": "profframe.trace",
     "convert": "profframe.batch.converting",

@@ -15,6 +15,7 @@ from profframe.export.methods import Exports
 from profframe.selection import Text, check_compat
 from profframe.show import notebook, table, tree
 from profframe.show.frame import Frame
+from profframe.show.lines import Lines
 from profframe.show.plots import Plots
 from profframe.show.summary import Summary
 
@@ -103,7 +104,7 @@ class Trace(Exports, History):
             as_torch=compat == "torch",
         )
         with self._connection() as connection:
-            return table.text(connection, options)
+            return Lines(table.text(connection, options))
 
     def tree(
         self,

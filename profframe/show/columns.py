@@ -7,7 +7,7 @@ needed to show it, in a terminal and in a notebook.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -186,14 +186,37 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     return placed.with_columns(since).drop("_start")
 
 
+def telling(frame: pl.DataFrame) -> list[str]:
+    """Names of the columns that say something: not all NULL, nor the one run and rank there is.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "step": [None, None], "n": [1, 2]})
+    >>> telling(rows)
+    ['rank', 'n']
+    """
+    full = [column.name for column in frame if column.null_count() < frame.height]
+    same = _constant_keys(frame)
+    return [name for name in full if name not in same] if frame.height else frame.columns
+
+
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without columns that say nothing: all NULL, or the one run and rank there is."""
-    full = frame.select(column for column in frame if column.null_count() < frame.height)
-    return without_constant_keys(full if frame.height else frame)
+    return frame.select(telling(frame))
 
 
 def without_constant_keys(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without the run, or run and rank, where they are the same in all rows."""
-    if not set(KEYS) <= set(frame.columns) or frame["run"].n_unique() > 1:
-        return frame
-    return frame.drop("run") if frame["rank"].n_unique() > 1 else frame.drop(KEYS)
+    return frame.drop(_constant_keys(frame))
+
+
+def _constant_keys(frame: pl.DataFrame) -> Sequence[str]:
+    if not set(KEYS) <= set(frame.columns) or _varies(frame["run"]):
+        return ()
+    return KEYS[:1] if _varies(frame["rank"]) else KEYS
+
+
+def _varies(column: pl.Series) -> bool:
+    """Whether there are two different values, of which counting would be slower."""
+    return bool(column.ne_missing(column.first()).any())

@@ -155,7 +155,7 @@ def _style() -> str:
 
 def _shown(frame: pl.DataFrame, look: Look, *, noted: bool = True) -> str:
     """A table, and a line about what is not in it."""
-    kept = columns.compact(frame).columns if frame.height else frame.columns
+    kept = columns.telling(frame)
     names = kept[: look.columns]
     head = frame.head(look.rows)
     since = head if look.starts is None else columns.since_start(head, look.starts)

@@ -22,6 +22,7 @@ from profframe.show.columns import (
     compact,
     heading,
     since_start,
+    telling,
     texts,
     without_constant_keys,
 )
@@ -260,7 +261,7 @@ def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> s
     """
     head = frame.head(rows)
     shown = head if starts is None else since_start(head, starts)
-    kept = shown.select(compact(frame).columns) if frame.height else shown
+    kept = shown.select(telling(frame))
     names = {name: name for name in kept.columns}
     of = f"{head.height:,} of " if head.height < frame.height else ""
     size = f"{of}{units.plural(frame.height, 'row')}, {units.plural(frame.width, 'column')}"

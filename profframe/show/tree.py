@@ -10,7 +10,8 @@ import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.selection import integer
-from profframe.show import notebook, units
+from profframe.show import units
+from profframe.show.lines import Lines
 
 _GAP: Final = "  "
 _INDENT: Final = "  "
@@ -18,16 +19,10 @@ _LONGEST_NAME: Final = 120
 _ALL: Final = 2**63 - 1
 
 
-class Tree(str):
+class Tree(Lines):
     """Text of a tree; it shows itself as it is, also where a value is shown without ``print``."""
 
     __slots__ = ()
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return notebook.text_html(self)
 
 
 @dataclass(frozen=True, slots=True)

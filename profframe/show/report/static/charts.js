@@ -1,5 +1,8 @@
 "use strict";
 
+// Pixels left to the labels of composed views, at first.
+const BESIDE = 60;
+
 // Charts: Vega-Lite specifications whose rows are the frames of the page.
 class Chart {
   constructor(box) {
@@ -13,8 +16,20 @@ class Chart {
     const width = this.box.clientWidth;
     if (!width) return;
     this.width = width;
+    await this.#embed(width, BESIDE);
+    // How much room the labels of composed views take is known once they are drawn.
+    const over = Math.ceil(this.box.firstElementChild?.scrollWidth ?? 0) - width;
+    if (over > 0 && this.isComposed) await this.#embed(width, BESIDE + over);
+    this.box.dataset.drawn = "true";
+  }
+
+  get isComposed() {
+    return "facet" in this.stored.spec || "vconcat" in this.stored.spec;
+  }
+
+  async #embed(width, beside) {
     this.view?.finalize();
-    this.view = await vegaEmbed(this.box, this.#spec(width), {
+    this.view = await vegaEmbed(this.box, this.#spec(width, beside), {
       mode: "vega-lite",
       renderer: "svg",
       actions: false,
@@ -23,23 +38,21 @@ class Chart {
       tooltip,
       loader,
     });
-    this.box.dataset.drawn = "true";
   }
 
   get isStale() {
     return this.view !== null && Math.abs(this.box.clientWidth - this.width) > 1;
   }
 
-  #spec(width) {
+  #spec(width, beside) {
     const spec = structuredClone(this.stored.spec);
     spec.datasets = Object.fromEntries(
       Object.entries(this.stored.frames).map(([name, frame]) => [name, frames.of(frame).objects()]),
     );
-    const wide = (view) => (view.width === undefined || typeof view.width === "number");
-    if (spec.spec && spec.facet) {
+    if (this.isComposed) {
       // One view below the other: each as wide as there is room beside its labels.
-      if (wide(spec.spec)) spec.spec.width = Math.max(160, width - 150);
-    } else if (!["hconcat", "vconcat", "concat", "repeat"].some((key) => key in spec)) {
+      for (const view of spec.vconcat ?? [spec.spec]) view.width = Math.max(160, width - beside);
+    } else {
       spec.width = width;
       spec.autosize = { type: "fit-x", contains: "padding" };
       stepped(spec);
@@ -65,8 +78,12 @@ function narrow(spec, width) {
   const walk = (one) => {
     if (one === null || typeof one !== "object") return;
     if (typeof one.labelLimit === "number") one.labelLimit = Math.min(one.labelLimit, most);
-    if (one.legend && typeof one.legend.columns === "number") one.legend.columns = 2;
-    for (const [key, inner] of Object.entries(one)) if (key !== "datasets") walk(inner);
+    if (one.legend && typeof one.legend.columns === "number") {
+      Object.assign(one.legend, { columns: 2, labelLimit: Math.round(width / 2) - 30 });
+    }
+    for (const [key, inner] of Object.entries(one)) {
+      if (key !== "datasets" && key !== "legend") walk(inner);
+    }
   };
   walk(spec);
 }

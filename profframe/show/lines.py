@@ -1,0 +1,24 @@
+"""Text of several lines that shows itself as it is, with or without ``print``."""
+
+from __future__ import annotations
+
+from profframe.show import notebook
+
+
+class Lines(str):
+    """Lines of text, whose columns are aligned; a str in all else.
+
+    Examples
+    --------
+    >>> Lines("a  1\\nb  2")
+    a  1
+    b  2
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return notebook.text_html(self)
