@@ -6,11 +6,11 @@ from profframe.show import notebook
 
 
 class Lines(str):
-    """Lines of text, whose columns are aligned; a str in all else.
+    r"""Lines of text, whose columns are aligned; a str in all else.
 
     Examples
     --------
-    >>> Lines("a  1\\nb  2")
+    >>> Lines("a  1\nb  2")
     a  1
     b  2
     """

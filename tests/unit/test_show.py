@@ -129,3 +129,9 @@ def test_piped_names_are_whole() -> None:
     name = "void " + "kernel" * 200
 
     assert name in terminal.text(terminal.table(pl.DataFrame({"name": [name]}), None))
+
+
+def test_lines_of_text_show_themselves_as_they_are() -> None:
+    text = trace_of(["<b>"]).table()
+    assert repr(text) == str(text)
+    assert Page(text._repr_html_()).text == text  # type: ignore[attr-defined]
