@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from profframe.advising import ANSWER as ADVICE
-from profframe.headers import Answer, Parameter
+from profframe.headers import Answer, Parameter, sql_directory
 from profframe.questions import Questions
 from scripts.site import markup
 
@@ -158,8 +158,12 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
     )
     lines += ["", "## Columns", "", *markup.table(heads, columns)]
     lines += _shown(answer, sources)
-    lines += ["", "## SQL", "", f"`sql/{answer.name}.sql`"]
-    return "\n".join([*lines, "", *markup.fence(without_header(answer.sql), "sql")]) + "\n"
+    file = sql_directory() / f"{answer.name}.sql"
+    lines += ["", "## SQL", "", f"`sql/{file.name}`"]
+    if answer.parts:
+        lines += ["", "`findings` are the rows of all [rules](../rules.md)."]
+    text = without_header(file.read_text(encoding="utf-8"))
+    return "\n".join([*lines, "", *markup.fence(text, "sql")]) + "\n"
 
 
 def calls(answer: Answer, source: str) -> tuple[str, str, str]:
