@@ -29,6 +29,7 @@ from profframe.headers import (
     parse,
     sql_directory,
 )
+from profframe.selection import literal
 
 __all__ = [
     "Answer",
@@ -42,6 +43,7 @@ __all__ = [
     "prepare",
     "query",
     "run",
+    "script",
     "sql_directory",
 ]
 
@@ -217,6 +219,40 @@ def run(
     return relation
 
 
+def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({})) -> str:
+    """Everything that a bare DuckDB shell needs to run an answer on views of the tables.
+
+    Parameters
+    ----------
+    answer
+        The answer.
+    parameters
+        Value by parameter name.
+
+    Returns
+    -------
+    str
+        SQL: the macros that the answer uses, its parameters that were given, and its SELECT.
+
+    Raises
+    ------
+    ParameterError
+        The answer has no such parameter, or the value is not of its type.
+
+    Examples
+    --------
+    >>> script(find("steps")).splitlines()[0]
+    'CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE'
+    """
+    types = {parameter.name: parameter.type for parameter in answer.parameters}
+    given = [
+        f'SET VARIABLE "{name}" = CAST({literal(str(value))} AS {types[name]});'
+        for name, value in _checked(answer, parameters).items()
+        if value is not None
+    ]
+    return "\n".join([*_shared(answer.sql), *given, answer.sql.strip().removesuffix(";") + ";\n"])
+
+
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, where: str = "query"
 ) -> duckdb.DuckDBPyRelation:
@@ -275,7 +311,9 @@ def markdown() -> str:
     for answer in catalogue():
         lines += ["", f"## {answer.name}", "", _capital(answer.sentence), "", answer.grain]
         lines += [*answer.notes, "", f"Needs {' and '.join(f'`{t}`' for t in answer.needs)}."]
-        if answer.parameters:
+        if answer.parts:
+            lines += ["", "Its parameters are the thresholds of its [rules](rules.md)."]
+        elif answer.parameters:
             lines += ["", "| parameter | type | default | what it does |", "|---|---|---|---|"]
             lines += [
                 f"| `{p.name}` | {p.type} | {_sql_word(p.default)} | {p.doc} |"

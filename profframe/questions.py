@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from os import PathLike
 from typing import TYPE_CHECKING
 
+from profframe.answering import advice as with_rules
 from profframe.selection import check_compat
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from profframe.advising import Paths
     from profframe.facts.models import Devices
+    from profframe.headers import Answer
 
 
 class Questions(ABC):
@@ -26,12 +29,37 @@ class Questions(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+    def answer(self, answer: str | PathLike[str] | Answer, /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue."""
 
     @abstractmethod
     def with_devices(self, devices: Devices) -> Questions:
         """Match the devices anew."""
+
+    def advice(self, rules: Paths = (), **parameters: object) -> pl.DataFrame:
+        """What makes the program slow or waste memory, the events that show it, and what to do.
+
+        Parameters
+        ----------
+        rules
+            Files and folders of rules beside those of profframe; `profframe.advising` has their
+            form.
+        **parameters
+            Thresholds of rules, as ``data_loading_share=0.1``; `docs/rules.md` has them.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per finding, the most severe first; `docs/answers.md` has its columns.
+
+        Raises
+        ------
+        ParameterError
+            No rule has such a parameter, or the value is of another type.
+        AnswerError
+            A rule cannot be read or run; the message names its file.
+        """
+        return self.answer(with_rules(rules), **parameters)
 
     def self_times(self) -> pl.DataFrame:
         """Where the time went, by name and kind."""

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from os import PathLike
-from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn, Self
 
@@ -22,6 +21,7 @@ from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNam
 from profframe.facts.devices import matched
 from profframe.facts.models import Devices, models
 from profframe.frames import chosen, frame
+from profframe.headers import Answer
 from profframe.selection import (
     Integers,
     Numbers,
@@ -233,13 +233,14 @@ class Tables:
         rows, where = self._source.scan(table), self._selection.where(table)
         return rows if where is None else rows.filter(pl.sql_expr(where))
 
-    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+    def answer(self, answer: str | PathLike[str] | Answer, /, **parameters: object) -> pl.DataFrame:
         """Run an answer of the catalogue, or an SQL file of your own.
 
         Parameters
         ----------
         answer
-            Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file.
+            Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file; or
+            what `profframe.answering.find` gives of these.
         **parameters
             Values for the parameters that the answer declares.
 
@@ -257,7 +258,7 @@ class Tables:
         AnswerError
             The SQL cannot be run.
         """
-        found = find(answer if isinstance(answer, str) else Path(answer))
+        found = find(answer)
         needed = [table for table in schema.TABLES if table in found.needs] or schema.TABLES
         known = self._talk.known if self._talk else {}
         values = {parameter.name: parameter.default for parameter in found.parameters} | parameters

@@ -8,7 +8,7 @@ CREATE OR REPLACE TEMP MACRO is_stream_wait(kind, name) AS kind = 'sync' AND nam
 CREATE OR REPLACE TEMP MACRO lane_work(events, per) AS TABLE
 SELECT
     run, rank, event_id, device, stream, CASE WHEN per = 'stream' THEN stream END AS lane,
-    start_ns, start_ns + dur_ns AS end_ns, launch_id
+    start_ns, start_ns + dur_ns AS end_ns, step, kind, launch_id
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
 
@@ -94,23 +94,24 @@ LEFT JOIN awaited
     AND waits.wait_on_correlation = awaited.wait_on_correlation
 GROUP BY next_work.run, next_work.rank, next_work.event_id;
 
--- idle_gaps: one row per gap between the end of all that ran before on a lane and the start of the next work, with its cause.
--- `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a wait went on.
--- The thread is that of the call, or of the call of the last work before it that has one.
-CREATE OR REPLACE TEMP MACRO idle_gaps(events, per, kernel_wait_ns) AS TABLE
-WITH work AS MATERIALIZED (
-    SELECT busy.*, call.start_ns AS queued_ns, call.thread
-    FROM lane_work(events, per) AS busy
-    LEFT JOIN (
-        SELECT run, rank, event_id, start_ns, thread
-        FROM query_table(events)
-        WHERE is_call(kind)
-    ) AS call
-        ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
-),
-gaps AS (
+-- launched_work: lane_work with when and on which thread the call that launched it began, and how long that took.
+CREATE OR REPLACE TEMP MACRO launched_work(events, per) AS TABLE
+SELECT busy.*, call.start_ns AS queued_ns, call.dur_ns AS call_ns, call.thread
+FROM lane_work(events, per) AS busy
+LEFT JOIN (
+    SELECT run, rank, event_id, start_ns, dur_ns, thread
+    FROM query_table(events)
+    WHERE is_call(kind)
+) AS call
+    ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id;
+
+-- work_gaps: one row per gap between the end of all that ran before on a lane and the start of the next work of launched_work,
+-- with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a
+-- wait went on. The thread is that of the call, or of the call of the last work before it that has one.
+CREATE OR REPLACE TEMP MACRO work_gaps(events, work, kernel_wait_ns) AS TABLE
+WITH gaps AS (
     SELECT *, max(end_ns) OVER before AS free_ns, last_value(thread IGNORE NULLS) OVER before AS thread_before
-    FROM work
+    FROM query_table(work)
     WINDOW before AS (
         PARTITION BY run, rank, device, lane
         ORDER BY start_ns, event_id
@@ -120,7 +121,8 @@ gaps AS (
 )
 SELECT
     gaps.run, gaps.rank, gaps.device, gaps.lane AS stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
-    gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, coalesce(gaps.thread, gaps.thread_before) AS thread,
+    gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, gaps.step,
+    coalesce(gaps.thread, gaps.thread_before) AS thread,
     greatest(gaps.queued_ns - gaps.free_ns, 0) AS host_ns,
     CASE
         WHEN waits.over_ns > gaps.free_ns THEN least(waits.over_ns, gaps.start_ns) - greatest(gaps.free_ns, gaps.queued_ns)
@@ -132,5 +134,12 @@ SELECT
         ELSE 'other'
     END AS cause
 FROM gaps
-LEFT JOIN stream_waits(events, 'work') AS waits
+LEFT JOIN stream_waits(events, work) AS waits
     ON gaps.run = waits.run AND gaps.rank = waits.rank AND gaps.event_id = waits.event_id;
+
+-- idle_gaps: work_gaps of all work.
+CREATE OR REPLACE TEMP MACRO idle_gaps(events, per, kernel_wait_ns) AS TABLE
+WITH work AS MATERIALIZED (
+    FROM launched_work(events, per)
+)
+FROM work_gaps(events, 'work', kernel_wait_ns);

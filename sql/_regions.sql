@@ -9,42 +9,16 @@ CREATE OR REPLACE TEMP MACRO lanes(events) AS TABLE
 SELECT run, rank, row_number() OVER () AS lane
 FROM (SELECT DISTINCT run, rank FROM query_table(events));
 
--- device_clock: one row per slice that keeps a device busy, with what clocks show, in nanoseconds: `idle_ns` at its start, on a
--- clock that runs while no device of the rank is busy; of communication, `alone_ns` and `alone_end_ns` at its start and end, on
--- one that runs while none computes. What it gains in a communication is the exposed part of that.
--- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
-CREATE OR REPLACE TEMP MACRO device_clock(events, lanes) AS TABLE
-WITH work AS MATERIALIZED (
-    SELECT
-        lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
-        class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
-    FROM device_work(events) AS work
-    JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
-),
-communication AS MATERIALIZED (
-    FROM work
+-- communication_clock: one row per communication among `work` (lane, event_id, computes, communicates, start_ns, end_ns), with
+-- what a clock that runs while none computes shows at its start and end, in nanoseconds: what it gains is the exposed part.
+CREATE OR REPLACE TEMP MACRO communication_clock(work) AS TABLE
+WITH communication AS MATERIALIZED (
+    FROM query_table(work)
     WHERE communicates
-),
-gaps AS (
-    SELECT
-        *,
-        start_ns - max(end_ns) OVER before AS gap_ns,
-        lead(start_ns) OVER in_order AS next_start_ns
-    FROM work
-    WINDOW
-        in_order AS (PARTITION BY lane ORDER BY start_ns),
-        before AS (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-),
-idle AS (
-    SELECT
-        * EXCLUDE (gap_ns, next_start_ns),
-        coalesce(gap_ns, 0) >= 0 AND coalesce(next_start_ns, end_ns) >= end_ns AS is_alone,
-        sum(greatest(gap_ns, 0)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS idle_ns
-    FROM gaps
 ),
 moments AS (
     SELECT lane, event_id, start_ns AS at_ns, end_ns, computes, true AS is_start
-    FROM work
+    FROM query_table(work)
     SEMI JOIN communication USING (lane)
     WHERE computes
     UNION ALL
@@ -68,15 +42,42 @@ alone AS (
         sum(CASE WHEN computes THEN gap_ns ELSE 0 END) OVER until_now + CASE WHEN computes THEN 0 ELSE gap_ns END AS alone_ns
     FROM alone_gaps
     WINDOW until_now AS (PARTITION BY lane ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
-),
-ends AS (
+)
+SELECT
+    lane, event_id,
+    any_value(alone_ns) FILTER (is_start) AS alone_ns,
+    any_value(alone_ns) FILTER (NOT is_start) AS alone_end_ns
+FROM alone
+WHERE NOT computes
+GROUP BY ALL;
+
+-- device_clock: one row per slice that keeps a device busy, with what clocks show, in nanoseconds: `idle_ns` at its start, on a
+-- clock that runs while no device of the rank is busy; of communication, `alone_ns` and `alone_end_ns` of communication_clock.
+-- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
+CREATE OR REPLACE TEMP MACRO device_clock(events, lanes) AS TABLE
+WITH work AS MATERIALIZED (
     SELECT
-        lane, event_id,
-        any_value(alone_ns) FILTER (is_start) AS alone_ns,
-        any_value(alone_ns) FILTER (NOT is_start) AS alone_end_ns
-    FROM alone
-    WHERE NOT computes
-    GROUP BY ALL
+        lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
+        class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
+    FROM device_work(events) AS work
+    JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
+),
+gaps AS (
+    SELECT
+        *,
+        start_ns - max(end_ns) OVER before AS gap_ns,
+        lead(start_ns) OVER in_order AS next_start_ns
+    FROM work
+    WINDOW
+        in_order AS (PARTITION BY lane ORDER BY start_ns),
+        before AS (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+idle AS (
+    SELECT
+        * EXCLUDE (gap_ns, next_start_ns),
+        coalesce(gap_ns, 0) >= 0 AND coalesce(next_start_ns, end_ns) >= end_ns AS is_alone,
+        sum(greatest(gap_ns, 0)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS idle_ns
+    FROM gaps
 )
 SELECT *, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
 FROM idle
@@ -84,7 +85,7 @@ WHERE NOT communicates
 UNION ALL
 SELECT idle.*, ends.alone_ns, ends.alone_end_ns
 FROM idle
-JOIN ends USING (lane, event_id)
+JOIN communication_clock('work') AS ends USING (lane, event_id)
 WHERE idle.communicates;
 
 -- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one

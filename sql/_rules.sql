@@ -5,7 +5,7 @@ CREATE OR REPLACE TEMP MACRO shown(name) AS
 CASE
     WHEN length(name) > 80
     THEN regexp_replace(name[:79], '[\p{C}\x{2028}\x{2029}]', '?', 'g') || '…'
-    ELSE coalesce(nullif(regexp_replace(name, '[\p{C}\x{2028}\x{2029}]', '?', 'g'), ''), '(no name)')
+    ELSE regexp_replace(name, '[\p{C}\x{2028}\x{2029}]', '?', 'g')
 END;
 
 -- duration_text: a duration for a sentence, as `12.3 ms`.
@@ -35,31 +35,175 @@ CREATE OR REPLACE TEMP MACRO part_text(part_ns, window_ns, steps) AS
 duration_text(part_ns / greatest(steps, 1)) || ' of ' || duration_text(window_ns / greatest(steps, 1))
 || CASE WHEN steps > 0 THEN ' per step (' ELSE ' (' END || percent_text(part_ns / window_ns) || ')';
 
+-- counted: a number of things for a sentence, as `1,234 gaps`.
+CREATE OR REPLACE TEMP MACRO counted(number, thing) AS
+format('{:,} ', number) || thing || CASE WHEN number = 1 THEN '' ELSE 's' END;
+
 -- severity_of: how much a gain matters: a fifth of the time that is looked at is high, a twentieth medium.
 CREATE OR REPLACE TEMP MACRO severity_of(gain_ns, window_ns) AS
 CASE WHEN gain_ns >= 0.2 * window_ns THEN 'high' WHEN gain_ns >= 0.05 * window_ns THEN 'medium' ELSE 'low' END;
 
+-- strongest: the events of a finding, at most 100 of them, those first that show it most.
+CREATE OR REPLACE TEMP MACRO strongest(event_id, strength) AS max_by(event_id, {'strength': strength, 'id': -event_id}, 100);
+
+-- frame_of: the innermost frame of a stack that is not torch's own.
+CREATE OR REPLACE TEMP MACRO frame_of(stack) AS list_filter(
+    string_split(stack, ';'), lambda frame: NOT regexp_matches(frame, '(^|/)torch/|<built-in|^nn\.Module|<frozen|^<')
+)[1];
+
 -- The macros below are done once for all rules: a rule reads what they give by their bare names, `FROM shared_windows`. Their
 -- parameters are tables, or shared ones before them.
 
--- shared_windows: the time that is looked at, one row per (run, rank) with events: the profiler's steps that ended, or where
--- there are none (`steps` is 0) all from the first start to the last end, without the profiler's own span.
+-- shared_names: what slices are called, one row per kind and name. Names are few: a rule tries its patterns on these, and takes
+-- the slices with `name IN (SELECT name FROM shared_names WHERE ...)`. They are given as few() gives them.
+CREATE OR REPLACE TEMP MACRO shared_names(events) AS TABLE
+WITH named AS (
+    SELECT kind, name, count(*) AS events
+    FROM query_table(events)
+    WHERE name IS NOT NULL
+    GROUP BY kind, name
+)
+FROM few('named');
+
+-- shared_windows: the time that is looked at, one row per (run, rank) with timed events: the profiler's steps that ended. Where
+-- there are none (`steps` is 0) from the first start to the last end of the devices' work, or where there is no such work, of all
+-- but the profiler's own span. `window_ns` is the sum of the steps' durations; of several devices it is of each of them.
 CREATE OR REPLACE TEMP MACRO shared_windows(events) AS TABLE
 WITH marks AS (
-    SELECT run, rank, count(*) AS steps, sum(dur_ns) AS window_ns
+    SELECT run, rank, count(*) AS steps, sum(dur_ns) AS window_ns, min(start_ns) AS start_ns, max(start_ns + dur_ns) AS end_ns
     FROM step_marks(events)
     WHERE dur_ns > 0
     GROUP BY run, rank
 ),
 spans AS (
-    SELECT run, rank, min(start_ns) AS start_ns, max(start_ns + coalesce(dur_ns, 0)) AS end_ns
+    SELECT
+        run, rank, is_busy(kind) AS has_device, min(start_ns) AS start_ns, max(start_ns + coalesce(dur_ns, 0)) AS end_ns,
+        bit_count(bit_or(1::UBIGINT << (device % 64)) FILTER (is_busy(kind) AND device >= 0)) AS devices
     FROM query_table(events)
-    WHERE kind <> 'profiler'
-    GROUP BY run, rank
+    WHERE kind <> 'profiler' AND start_ns IS NOT NULL
+    GROUP BY run, rank, has_device
+    QUALIFY has_device OR count(*) OVER (PARTITION BY run, rank) = 1
 )
 SELECT
-    spans.*,
+    spans.run, spans.rank, row_number() OVER () AS lane, spans.has_device,
+    greatest(spans.devices, 1)::BIGINT AS devices,
     coalesce(marks.steps, 0) AS steps,
+    coalesce(marks.start_ns, spans.start_ns) AS start_ns,
+    coalesce(marks.end_ns, spans.end_ns) AS end_ns,
     coalesce(marks.window_ns, spans.end_ns::HUGEINT - spans.start_ns)::DOUBLE AS window_ns
 FROM spans
-LEFT JOIN marks ON spans.run = marks.run AND spans.rank = marks.rank;
+LEFT JOIN marks ON spans.run = marks.run AND spans.rank = marks.rank
+WHERE coalesce(marks.window_ns, spans.end_ns::HUGEINT - spans.start_ns) > 0;
+
+-- shared_work: what the devices did, each taken as a whole, with the calls that launched it: launched_work.
+CREATE OR REPLACE TEMP MACRO shared_work(events) AS TABLE
+FROM launched_work(events, 'device');
+
+-- is_blocking: calls that can make the host wait for a device, by their names. Copies are among them: those of pageable memory
+-- do.
+CREATE OR REPLACE TEMP MACRO is_blocking(name) AS
+regexp_matches(name, '(?i)synchronize|^(cu|cuda|hip|acl|aclrt|mu|mtia)_?(memcpy|free)');
+
+-- shared_blocks: calls of is_blocking that took 20 us and more: a shorter one does not hold up the host.
+CREATE OR REPLACE TEMP MACRO shared_blocks(events, shared_names) AS TABLE
+SELECT run, rank, event_id, name, parent_id, start_ns, dur_ns
+FROM query_table(events)
+WHERE
+    is_call(kind)
+    AND dur_ns >= 20000
+    AND start_ns IS NOT NULL
+    AND name IN (SELECT name FROM query_table(shared_names) WHERE is_call(kind) AND is_blocking(name));
+
+-- shared_gaps: when a device had nothing to do between two pieces of work: work_gaps, in the time that is looked at. Where the
+-- gap began during a call of shared_blocks, or within 20 us after it, that is `blocked_id`, and `blocked_ns` is the time by
+-- which the host could have been ahead without it, but no more than it was late.
+CREATE OR REPLACE TEMP MACRO shared_gaps(events, shared_windows, shared_work, shared_blocks) AS TABLE
+WITH gaps AS MATERIALIZED (
+    SELECT gaps.run, gaps.rank, windows.lane, device, gaps.start_ns, gap_ns, host_ns, after_id, cause, steps, window_ns, devices
+    FROM work_gaps(events, shared_work, 30000) AS gaps
+    JOIN query_table(shared_windows) AS windows ON gaps.run = windows.run AND gaps.rank = windows.rank
+    WHERE windows.steps = 0 OR gaps.step IS NOT NULL
+),
+blocks AS MATERIALIZED (
+    SELECT
+        lane, blocks.event_id, blocks.start_ns, blocks.dur_ns,
+        row_number() OVER (PARTITION BY lane ORDER BY blocks.start_ns, event_id) AS number
+    FROM query_table(shared_blocks) AS blocks
+    JOIN query_table(shared_windows) AS windows ON blocks.run = windows.run AND blocks.rank = windows.rank
+),
+-- How many blocks began until each gap; the last of them it is.
+begun AS (
+    SELECT lane, start_ns, after_id, count(*) FILTER (after_id IS NULL) OVER until_now AS number
+    FROM (
+        SELECT lane, start_ns, NULL AS after_id
+        FROM blocks
+        UNION ALL
+        SELECT lane, start_ns, after_id
+        FROM gaps
+        WHERE cause = 'host_wait' AND lane IN (SELECT unnest(list(DISTINCT lane)) FROM blocks)
+    )
+    WINDOW until_now AS (PARTITION BY lane ORDER BY start_ns, after_id NULLS FIRST ROWS UNBOUNDED PRECEDING)
+    QUALIFY after_id IS NOT NULL AND number > 0
+),
+found AS (
+    SELECT begun.lane, begun.after_id, blocks.event_id AS block_id, blocks.dur_ns AS block_ns
+    FROM begun
+    JOIN few('blocks') AS blocks ON begun.lane = blocks.lane AND begun.number = blocks.number
+    WHERE begun.start_ns <= blocks.start_ns + blocks.dur_ns + 20000
+)
+SELECT gaps.*, found.block_id AS blocked_id, least(found.block_ns, gaps.host_ns) AS blocked_ns
+FROM gaps
+LEFT JOIN few('found') AS found ON gaps.lane = found.lane AND gaps.after_id = found.after_id;
+
+-- shared_communication: one row per kernel of a collective in the time that is looked at, with the part of it in which no
+-- computation ran; where several run at once, it is of the first of them.
+CREATE OR REPLACE TEMP MACRO shared_communication(events, shared_windows) AS TABLE
+WITH ranks AS MATERIALIZED (
+    SELECT *
+    FROM query_table(shared_windows)
+    SEMI JOIN (
+        FROM query_table(events)
+        WHERE kind = 'kernel' AND name IN (FROM collective_names(events))
+    ) AS communicating
+        USING (run, rank)
+),
+work AS MATERIALIZED (
+    SELECT
+        ranks.lane, work.event_id, class = 'compute' AS computes, class = 'communication' AS communicates, work.start_ns,
+        work.end_ns, work.op_id, work.name, work.collective, work.process_group, work.step
+    FROM device_work(events) AS work
+    JOIN ranks ON work.run = ranks.run AND work.rank = ranks.rank
+),
+said AS (
+    SELECT run, rank, event_id, collective, process_group
+    FROM query_table(events)
+    WHERE kind <> 'kernel' AND (collective IS NOT NULL OR process_group IS NOT NULL)
+),
+kernels AS (
+    SELECT
+        work.*, clock.alone_ns, clock.alone_end_ns,
+        max(clock.alone_end_ns) OVER before AS seen_ns
+    FROM work
+    JOIN communication_clock('work') AS clock ON work.lane = clock.lane AND work.event_id = clock.event_id
+    WHERE work.communicates
+    WINDOW before AS (
+        PARTITION BY work.lane ORDER BY work.start_ns, work.event_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+)
+SELECT
+    ranks.run, ranks.rank, ranks.steps, ranks.window_ns, kernels.event_id, kernels.name,
+    coalesce(kernels.collective, said.collective, collective_kind(kernels.name)) AS collective,
+    coalesce(kernels.process_group, said.process_group) AS process_group,
+    kernels.end_ns - kernels.start_ns AS dur_ns,
+    greatest(alone_end_ns - greatest(alone_ns, seen_ns), 0) AS exposed_ns
+FROM kernels
+JOIN ranks ON kernels.lane = ranks.lane
+LEFT JOIN said ON ranks.run = said.run AND ranks.rank = said.rank AND kernels.op_id = said.event_id
+WHERE ranks.steps = 0 OR kernels.step IS NOT NULL;
+
+-- shared_marked: slices that rules of neighbouring ops look at, by their names and without the texts that they have.
+CREATE OR REPLACE TEMP MACRO shared_marked(events, shared_names) AS TABLE
+SELECT
+    run, rank, thread, step, event_id, parent_id, kind, name, preorder, last_descendant_id, dur_ns, device_ns, idle_ns
+FROM query_table(events)
+WHERE preorder IS NOT NULL AND name IN (SELECT name FROM query_table(shared_names) WHERE is_marked(kind, name));

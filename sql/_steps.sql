@@ -5,8 +5,9 @@ CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE
 SELECT
     run, rank, event_id,
     try_cast(substr(name, length('ProfilerStep#') + 1) AS BIGINT) AS step,
-    start_ns, dur_ns
+    start_ns, dur_ns, idle_ns
 FROM query_table(events)
 WHERE
     kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
+    AND starts_with(name, 'ProfilerStep#')
     AND regexp_full_match(name, 'ProfilerStep#[0-9]+');

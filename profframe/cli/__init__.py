@@ -11,6 +11,7 @@ from typing import NoReturn
 import click
 
 from profframe.cli import (  # noqa: F401 - their verbs
+    advising,
     asking,
     comparing,
     devices,

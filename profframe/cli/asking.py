@@ -16,6 +16,8 @@ from profframe.errors import ParameterError, UnknownNameError
 if TYPE_CHECKING:
     import polars as pl
 
+    from profframe.headers import Answer
+
 _VERBS: Final = {
     "critical_path": "critical-path TRACE [--step N]",
     "regressions": "check TRACE --baseline RUN",
@@ -34,6 +36,7 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 @click.argument("name", required=False)
 @click.argument("sources", metavar="[TRACE...]", nargs=-1)
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
+@click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_compat
 @with_form
 @with_output
@@ -42,6 +45,7 @@ def answer(
     sources: tuple[str, ...],
     parameters: tuple[str, ...],
     *,
+    as_sql: bool,
     compat: str | None,
     form: str | None,
     output: Path | None,
@@ -58,7 +62,7 @@ def answer(
         listed = answers()
         emit(listed, form, output, as_prose(listed))
         return
-    given = dict(map(_parameter, parameters))
+    given = dict(map(parameter, parameters))
     if name == "critical_path" and sources:
         options = _options(given, _PATH)
         trace = load(sources, compat=compat)
@@ -72,6 +76,11 @@ def answer(
         emit(rows, form, output, as_rows(rows, trace))
         return
     check_question(name, given)
+    if as_sql:
+        from profframe.answering import find, script
+
+        click.echo(script(find(name), given), nl=False)
+        return
     if not sources:
         columns = _columns(name)
         emit(columns, form, output, as_prose(columns))
@@ -98,11 +107,11 @@ def sql(source: str, query: str, compat: str | None, form: str | None, output: P
     emit(rows, form, output, as_rows(rows, trace))
 
 
-def check_question(name: str, parameters: Mapping[str, str]) -> None:
+def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:
     """Find out what is wrong with a question before a large trace is loaded for it."""
-    if name in _VERBS:
+    if isinstance(name, str) and name in _VERBS:
         raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")
-    if name in _METHODS:
+    if isinstance(name, str) and name in _METHODS:
         known = " ".join(f"[-p {key}=...]" for key in _METHODS[name])
         raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {known}")
     import duckdb
@@ -116,7 +125,8 @@ def check_question(name: str, parameters: Mapping[str, str]) -> None:
         raise click.UsageError(str(error)) from error
 
 
-def _parameter(given: str) -> tuple[str, str]:
+def parameter(given: str) -> tuple[str, str]:
+    """Take the name and the value of a parameter apart."""
     key, equals, value = given.partition("=")
     if not equals:
         raise click.UsageError(f"-p needs KEY=VALUE, got {given!r}")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MOST_THREADS: Final = 40
 _MOST_GAPS: Final = 5
+_MOST_FINDINGS: Final = 3
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -44,10 +45,12 @@ def show(
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, what the devices did and why they waited, self times, kernels, and quality notes.
+    Overview, what could be made faster, what the devices did and why they waited, self times,
+    kernels, and quality notes.
     """
     from profframe.answering import find
     from profframe.show import terminal
+    from profframe.show.findings import briefly
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
@@ -63,6 +66,9 @@ def show(
         terminal.summary(found, " ".join(sources)),
         terminal.ranking(found.overview, top, width, "Overview"),
     ]
+    advice = trace.advice()
+    if advice.height:
+        parts.append(briefly(advice, _MOST_FINDINGS, "Findings, see profframe advice"))
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )

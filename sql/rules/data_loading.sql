@@ -18,8 +18,11 @@ WITH loading AS (
     JOIN shared_windows AS windows ON events.run = windows.run AND events.rank = windows.rank
     WHERE
         preorder IS NOT NULL
-        AND starts_with(name, 'enumerate(DataLoader)#')
-        AND (windows.steps = 0 OR events.step IS NOT NULL)
+        AND name IN (SELECT name FROM shared_names WHERE starts_with(name, 'enumerate(DataLoader)#'))
+        AND CASE
+            WHEN windows.steps = 0 THEN events.start_ns BETWEEN windows.start_ns AND windows.end_ns
+            ELSE events.step IS NOT NULL
+        END
         AND coalesce(idle_ns, dur_ns) > 0
 )
 SELECT

@@ -10,16 +10,21 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 
-from profframe.advising import Rule, own_rules
-from profframe.answering import Answer, find
+from profframe import advising, schema
+from profframe.advising import Rule, markdown, own_rules
+from profframe.answering import Answer, advice, find, script
+from profframe.errors import AnswerError, ProfframeError
+from profframe.trace import Trace
 from tests.cases import Case, read_case, result
 
 FOLDER = Path(__file__).parent / "rules"
 CASES = sorted(FOLDER.glob("*/*.md"))
 RULES = {rule.name: rule for rule in own_rules()}
-ACROSS_RANKS: frozenset[str] = frozenset()
+ACROSS_RANKS = frozenset({"straggler"})
 """Rules that compare ranks with each other."""
 
 
@@ -88,3 +93,124 @@ class TestRule:
 
 def test_every_case_is_of_a_rule() -> None:
     assert {path.parent.name for path in CASES} == set(RULES)
+
+
+def test_page_is_current() -> None:
+    page = Path(__file__).parents[2] / "docs" / "rules.md"
+    assert page.read_text(encoding="utf-8") == markdown(), (
+        "run: python -m profframe.advising > docs/rules.md"
+    )
+
+
+class TestOwnRules:
+    """Files and folders of a user's."""
+
+    EXAMPLE = markdown().partition("```sql\n")[2].partition("```")[0]
+
+    @pytest.fixture(autouse=True)
+    def _no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(advising, "own_rules", tuple)
+
+    def rule(self, folder: Path, text: str = EXAMPLE, name: str = "slow_sort") -> Path:
+        path = folder / f"{name}.sql"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def sorting(self) -> Trace:
+        rows = [
+            {"kind": "host_op", "name": "aten::sort", "start_ns": 0, "dur_ns": 30, "self_ns": 30},
+            {"kind": "host_op", "name": "aten::mm", "start_ns": 30, "dur_ns": 70, "self_ns": 70},
+        ]
+        tables = {name: table.arrow.empty_table() for name, table in schema.TABLES.items()}
+        given = [
+            {**row, "run": "r", "rank": 0, "event_id": i, "thread": 0} for i, row in enumerate(rows)
+        ]
+        return Trace.from_tables(
+            tables | {"events": pa.Table.from_pylist(given, tables["events"].schema)}
+        )
+
+    def test_the_example_of_the_page_fires(self, tmp_path: Path) -> None:
+        found = self.sorting().advice(rules=self.rule(tmp_path))
+        assert found.select("rule", "severity", "evidence_events", "estimated_gain_ns").rows() == [
+            ("slow_sort", "high", [0], 30)
+        ]
+        assert found["suggestion"][0] == "Sort less, with topk."
+
+    def test_its_threshold_can_be_set(self, tmp_path: Path) -> None:
+        found = self.sorting().advice([self.rule(tmp_path)], slow_sort_share=0.31)
+        assert found.height == 0
+
+    def test_a_folder_of_rules(self, tmp_path: Path) -> None:
+        self.rule(tmp_path)
+        self.rule(tmp_path, self.EXAMPLE.replace("slow_sort", "slower"), "slower")
+        assert self.sorting().advice(tmp_path)["rule"].to_list() == ["slow_sort", "slower"]
+
+    def test_it_takes_the_place_of_one_of_its_name(self, tmp_path: Path) -> None:
+        path = self.rule(
+            tmp_path, self.EXAMPLE.replace("slow_sort", "data_loading"), "data_loading"
+        )
+        assert self.sorting().advice(path)["rule"].to_list() == ["data_loading"]
+
+    def test_a_last_semicolon_and_quotes_do_no_harm(self, tmp_path: Path) -> None:
+        text = self.EXAMPLE.strip() + ";\n"
+        path = self.rule(tmp_path, text.replace("Sort less", "Don't sort"))
+        assert self.sorting().advice(path)["suggestion"][0] == "Don't sort, with topk."
+
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ("-- suggestion:", "-- advice:", "no line '-- suggestion: ...'"),
+            ("-- needs: events", "-- need: events", "no line '-- needs: TABLE, ...'"),
+            (
+                "-- slow_sort:",
+                "-- other:",
+                "the first line of a rule is '-- slow_sort: one sentence.'",
+            ),
+            (
+                "parameter slow_sort_share",
+                "parameter share",
+                "start with its name: slow_sort_share",
+            ),
+            ("self_ns), window", "self), window", 'Referenced column "self" not found'),
+            ("GROUP BY", "GROUP", "Parser Error: syntax error"),
+            ("count(*) AS", "'many' AS", "Conversion Error"),
+            ("severity_of(sum(self_ns), window_ns)", "'grave'", "high, medium or low, found grave"),
+            ("    count(*) AS events,\n", "", "no column named 'events'"),
+        ],
+    )
+    def test_a_broken_one_is_named(self, tmp_path: Path, old: str, new: str, said: str) -> None:
+        assert old in self.EXAMPLE
+        path = self.rule(tmp_path, self.EXAMPLE.replace(old, new))
+        with pytest.raises(ProfframeError) as raised:
+            self.sorting().advice(path)
+        assert str(path) in str(raised.value)
+        assert said in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+    def test_one_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+        for path in (tmp_path / "none.sql", tmp_path):
+            with pytest.raises(AnswerError, match=re.escape(str(path))):
+                self.sorting().advice(path)
+
+    def test_two_of_a_name_are_named(self, tmp_path: Path) -> None:
+        (tmp_path / "sub").mkdir()
+        paths = [self.rule(tmp_path), self.rule(tmp_path / "sub")]
+        with pytest.raises(AnswerError, match="a rule of the same name as"):
+            self.sorting().advice(paths)
+
+    def test_a_finding_without_evidence_is_none(self, tmp_path: Path) -> None:
+        path = self.rule(tmp_path, self.EXAMPLE.replace("strongest(event_id, self_ns)", "[]"))
+        assert self.sorting().advice(path).height == 0
+
+    def test_a_bare_shell_gives_the_same(self, tmp_path: Path) -> None:
+        path, trace = self.rule(tmp_path), self.sorting()
+        expected = trace.advice(path, slow_sort_share=0.2)
+        with duckdb.connect() as connection:
+            for name, table in trace.tables.items():
+                connection.register(name, table)
+            *before, last = connection.extract_statements(
+                script(advice(path), {"slow_sort_share": 0.2})
+            )
+            for statement in before:
+                connection.execute(statement)
+            assert connection.execute(last).fetchall() == expected.rows()

@@ -1,0 +1,48 @@
+-- blocking_calls: an op makes the host wait for a device, and the device then waits for the host.
+-- One row per (run, rank, op that the calls are in).
+-- A synchronisation or a copy that waits costs time only if the device has nothing to do afterwards, because the host could not
+-- launch ahead meanwhile: counted is the gap of the device that begins during the call, up to the call that launched the next
+-- work, and no more than the call took. So waiting at the end of the program or for other ranks costs nothing. A fiftieth of the
+-- time is about what one such call in a step of 10 ms costs.
+-- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
+-- indexing, and copies from pinned memory with non_blocking=True.
+-- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
+-- needs: events
+-- parameter blocking_calls_share DOUBLE = 0.02  least part of the time that is a finding
+WITH blocked AS (
+    SELECT run, rank, steps, window_ns, blocked_id, sum(blocked_ns) / any_value(devices) AS blocked_ns
+    FROM shared_gaps
+    WHERE blocked_ns > 0
+    GROUP BY run, rank, steps, window_ns, blocked_id
+),
+calls AS (
+    SELECT blocked.*, blocks.name AS call_name, blocks.parent_id
+    FROM blocked
+    JOIN shared_blocks AS blocks
+        ON blocked.run = blocks.run AND blocked.rank = blocks.rank AND blocked.blocked_id = blocks.event_id
+),
+ops AS (
+    SELECT run, rank, event_id, name, frame_of(coalesce(stack, python_stack)) AS frame
+    FROM events
+    WHERE kind = 'host_op' AND event_id IN (SELECT unnest(list(parent_id)) FROM calls)
+),
+named AS (
+    SELECT calls.*, ops.name AS op_name, ops.frame
+    FROM calls
+    LEFT JOIN ops ON calls.run = ops.run AND calls.rank = ops.rank AND calls.parent_id = ops.event_id
+)
+SELECT
+    run,
+    rank,
+    severity_of(sum(blocked_ns), window_ns) AS severity,
+    'After ' || shown(arg_max(call_name, blocked_ns))
+    || CASE WHEN op_name IS NULL THEN '' ELSE ' in ' || shown(op_name) END || ' devices have nothing to do for '
+    || part_text(sum(blocked_ns), window_ns, steps) || ', ' || counted(count(*), 'time') AS finding,
+    strongest(blocked_id, blocked_ns) AS evidence_events,
+    count(*) AS events,
+    sum(blocked_ns) AS estimated_gain_ns,
+    'gaps of the devices that begin during the calls, each at most as long as the call' AS gain_basis,
+    shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where"
+FROM named
+GROUP BY run, rank, steps, window_ns, op_name
+HAVING sum(blocked_ns) >= coalesce(getvariable('blocking_calls_share'), 0.02) * window_ns

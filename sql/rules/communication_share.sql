@@ -1,0 +1,24 @@
+-- communication_share: devices spend much of the time on communication that no computation hides.
+-- One row per (run, rank).
+-- Counts the time in which a kernel of a collective runs and none that computes, waiting for late ranks included, as
+-- `step_times` does. A tenth of the time is the limit of the TensorBoard plugin, too.
+-- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
+-- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
+-- link: https://docs.pytorch.org/docs/stable/notes/ddp.html
+-- needs: events
+-- parameter communication_share_least DOUBLE = 0.1  least part of the time that is a finding
+SELECT
+    run,
+    rank,
+    severity_of(sum(exposed_ns), window_ns) AS severity,
+    'Communication that no computation hides takes ' || part_text(sum(exposed_ns), window_ns, steps)
+    || '; of all communication that is ' || percent_text(sum(exposed_ns) / sum(dur_ns)) AS finding,
+    strongest(event_id, exposed_ns) AS evidence_events,
+    count(*) AS events,
+    NULL AS estimated_gain_ns,
+    'it is in exposed_communication, by collective' AS gain_basis,
+    NULL AS "where"
+FROM shared_communication
+WHERE exposed_ns > 0
+GROUP BY run, rank, steps, window_ns
+HAVING sum(exposed_ns) >= coalesce(getvariable('communication_share_least'), 0.1) * window_ns

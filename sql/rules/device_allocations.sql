@@ -1,0 +1,39 @@
+-- device_allocations: memory of a device is allocated or freed by the driver in step after step.
+-- One row per (run, rank).
+-- torch keeps memory and reuses it, so cudaMalloc and cudaFree are for the first step. Later they come of retries when memory is
+-- short or in pieces, of empty_cache() or of sizes that grow; each waits for the device. Two steps with some, and a hundredth of
+-- the time, so that what grows once is none. Only in steps: without any, the start of the program cannot be told.
+-- suggestion: Do not call torch.cuda.empty_cache() in the loop; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or begin
+-- with the largest batch.
+-- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
+-- needs: events
+-- parameter device_allocations_share DOUBLE = 0.01  least part of the time that is a finding
+-- parameter device_allocations_steps BIGINT = 2     least number of steps with some
+SELECT
+    calls.run,
+    calls.rank,
+    severity_of(sum(calls.dur_ns), window_ns) AS severity,
+    'The driver allocates and frees memory of the device for ' || part_text(sum(calls.dur_ns), window_ns, steps) || ', in '
+    || counted(count(*), 'call') || ', most of it in ' || shown(arg_max(calls.name, calls.dur_ns)) AS finding,
+    strongest(calls.event_id, calls.dur_ns) AS evidence_events,
+    count(*) AS events,
+    sum(calls.idle_ns) AS estimated_gain_ns,
+    'time in these calls in which no device is busy' AS gain_basis,
+    NULL AS "where"
+FROM events AS calls
+JOIN shared_windows AS windows ON calls.run = windows.run AND calls.rank = windows.rank
+WHERE
+    is_call(calls.kind)
+    AND calls.dur_ns > 0
+    AND calls.step IS NOT NULL
+    AND calls.name IN (
+        SELECT name
+        FROM shared_names
+        WHERE
+            is_call(kind)
+            AND regexp_matches(name, '^(cu|cuda|hip)(Malloc|Free|Mem(Alloc|Free|Create|Release|Map|Unmap))(_v\d+)?$')
+    )
+GROUP BY calls.run, calls.rank, steps, window_ns
+HAVING
+    sum(calls.dur_ns) >= coalesce(getvariable('device_allocations_share'), 0.01) * window_ns
+    AND count(DISTINCT calls.step) >= coalesce(getvariable('device_allocations_steps'), 2)

@@ -1,0 +1,24 @@
+-- exposed_communication: a collective of a process group runs while no computation does.
+-- One row per (run, rank, process group, collective).
+-- The exposed part of its kernels, as `kernel_overlap` has it: all that could be gained if computation ran under them. A
+-- twentieth of the time, so that those which matter are named one by one.
+-- suggestion: Start it earlier and wait for it later (async_op=True, DDP buckets, FSDP prefetching), or send less of it at a
+-- time.
+-- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
+-- needs: events
+-- parameter exposed_communication_share DOUBLE = 0.05  least part of the time that is a finding
+SELECT
+    run,
+    rank,
+    severity_of(sum(exposed_ns), window_ns) AS severity,
+    shown(coalesce(collective, 'communication')) || ' is exposed ' || part_text(sum(exposed_ns), window_ns, steps) || ', '
+    || percent_text(sum(exposed_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
+    strongest(event_id, exposed_ns) AS evidence_events,
+    count(*) AS events,
+    sum(exposed_ns) AS estimated_gain_ns,
+    'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
+    'process group ' || shown(process_group) AS "where"
+FROM shared_communication
+WHERE exposed_ns > 0
+GROUP BY run, rank, steps, window_ns, process_group, collective
+HAVING sum(exposed_ns) >= coalesce(getvariable('exposed_communication_share'), 0.05) * window_ns

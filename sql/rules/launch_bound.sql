@@ -1,0 +1,30 @@
+-- launch_bound: devices wait for the host to launch their next work.
+-- One row per (run, rank).
+-- Counts the gaps of the devices of which `idle` says host_wait and in which the host was not held up by a call that waits for
+-- the device (those are in blocking_calls), up to a length of launch_bound_longest_ns: in a longer one the host did something
+-- else than to run ops. A launch takes some 5 us and an op some 20 us, so a millisecond is far above both. A tenth of the time
+-- is what an eager program loses without anybody minding.
+-- suggestion: Give each launch more work, with larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fused
+-- optimizers (fused=True) and fewer small ops; and look at the host's self times.
+-- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+-- needs: events
+-- parameter launch_bound_share      DOUBLE = 0.1      least part of the time that is a finding
+-- parameter launch_bound_longest_ns BIGINT = 1000000  longer gaps, in ns, are not counted
+SELECT
+    run,
+    rank,
+    severity_of(sum(host_ns) / devices, window_ns) AS severity,
+    'Devices wait for the next launch ' || part_text(sum(host_ns) / devices, window_ns, steps) || ', in '
+    || counted(count(*), 'gap') || ' of ' || duration_text(avg(gap_ns)) || ' on average' AS finding,
+    strongest(after_id, host_ns) AS evidence_events,
+    count(*) AS events,
+    sum(host_ns) / devices AS estimated_gain_ns,
+    'from the end of the work before a gap to the call that launched the next' AS gain_basis,
+    NULL AS "where"
+FROM shared_gaps
+WHERE
+    cause = 'host_wait'
+    AND blocked_id IS NULL
+    AND gap_ns <= coalesce(getvariable('launch_bound_longest_ns'), 1000000)
+GROUP BY run, rank, steps, window_ns, devices
+HAVING sum(host_ns) / devices >= coalesce(getvariable('launch_bound_share'), 0.1) * window_ns

@@ -1,0 +1,33 @@
+-- low_gpu_use: devices have nothing to do for most of the time.
+-- One row per (run, rank).
+-- Less than half of the time is the limit of the TensorBoard plugin. With steps it is the part of them in which some device of
+-- the rank is busy, as in `step_times`; without, the part in which each is, from its first work to the last.
+-- suggestion: Look at the causes, the other findings of this rank and `gaps`; if there are none, give the devices more work per
+-- step, with a larger batch.
+-- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- needs: events
+-- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this part of the time is a finding
+WITH idle AS (
+    SELECT run, rank, event_id, idle_ns
+    FROM step_marks(events)
+    WHERE dur_ns > 0
+    UNION ALL
+    SELECT run, rank, after_id AS event_id, gap_ns / devices AS idle_ns
+    FROM shared_gaps
+    WHERE steps = 0
+)
+SELECT
+    idle.run,
+    idle.rank,
+    CASE WHEN sum(idle.idle_ns) >= 0.8 * window_ns THEN 'high' ELSE 'medium' END AS severity,
+    'Devices have nothing to do for ' || part_text(sum(idle.idle_ns), window_ns, steps) AS finding,
+    strongest(event_id, idle.idle_ns) AS evidence_events,
+    count(*) AS events,
+    NULL AS estimated_gain_ns,
+    'how much of it can be gained is in the findings on its causes' AS gain_basis,
+    NULL AS "where"
+FROM idle
+JOIN shared_windows AS windows ON idle.run = windows.run AND idle.rank = windows.rank
+WHERE windows.has_device AND idle.idle_ns > 0
+GROUP BY idle.run, idle.rank, steps, window_ns
+HAVING sum(idle.idle_ns) > (1 - coalesce(getvariable('low_gpu_use_share'), 0.5)) * window_ns

@@ -1,0 +1,39 @@
+-- pageable_copies: memory that is not pinned is copied to or from a device.
+-- One row per (run, rank, direction).
+-- The source's name of a copy says so. Such a copy goes through a buffer of the driver: it is slower, and the host waits for it.
+-- The limit of a twentieth of the time leaves out the few bytes of an .item().
+-- suggestion: Pin the memory, DataLoader(pin_memory=True) or tensor.pin_memory(), and copy with non_blocking=True.
+-- link: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
+-- needs: events
+-- parameter pageable_copies_share DOUBLE = 0.05  least part of the time that is a finding
+WITH copies AS (
+    SELECT
+        copies.run, copies.rank, copies.event_id, copies.dur_ns, copies.bytes, windows.steps, windows.window_ns,
+        CASE
+            WHEN regexp_matches(copies.name, '(?i)pageable *->') THEN 'to the device'
+            ELSE 'from the device'
+        END AS direction
+    FROM events AS copies
+    JOIN shared_windows AS windows ON copies.run = windows.run AND copies.rank = windows.rank
+    WHERE
+        kind = 'memcpy'
+        AND copies.dur_ns > 0
+        AND name IN (SELECT name FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
+        AND (windows.steps = 0 OR step IS NOT NULL)
+)
+SELECT
+    run,
+    rank,
+    severity_of(sum(dur_ns), window_ns) AS severity,
+    'Copies of pageable memory ' || direction || ' take ' || part_text(sum(dur_ns), window_ns, steps)
+    || coalesce(
+        ', ' || bytes_text(sum(bytes)) || ' at ' || format('{:.1f} GB/s', sum(bytes) / sum(dur_ns) FILTER (bytes IS NOT NULL)), ''
+    ) AS finding,
+    strongest(event_id, dur_ns) AS evidence_events,
+    count(*) AS events,
+    NULL AS estimated_gain_ns,
+    'depends on the bus, and on what else could run meanwhile' AS gain_basis,
+    NULL AS "where"
+FROM copies
+GROUP BY run, rank, steps, window_ns, direction
+HAVING sum(dur_ns) >= coalesce(getvariable('pageable_copies_share'), 0.05) * window_ns

@@ -1,0 +1,43 @@
+-- short_kernels: most kernels take less time than launching them.
+-- One row per (run, rank).
+-- A kernel that ends before the call which launched it would have done leaves its device empty, so the host must be faster than
+-- it is. One of a graph, which a call launches with others, does not count. It is a finding where half of the kernels are so,
+-- and the host spends a tenth of the time on launching these.
+-- suggestion: Fuse them, with torch.compile, fused or foreach optimizers, or launch many at once with CUDA graphs.
+-- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
+-- needs: events
+-- parameter short_kernels_share      DOUBLE = 0.5  least part of the kernels that is a finding
+-- parameter short_kernels_call_share DOUBLE = 0.1  least part of the time that launching them takes
+WITH graphs AS (
+    SELECT run, rank, event_id AS launch_id
+    FROM events
+    WHERE is_call(kind) AND name IN (SELECT name FROM shared_names WHERE is_call(kind) AND contains(lower(name), 'graphlaunch'))
+),
+kernels AS (
+    SELECT
+        work.run, work.rank, work.event_id, call_ns, work.end_ns - work.start_ns AS dur_ns,
+        call_ns > work.end_ns - work.start_ns AND graphs.launch_id IS NULL AS is_short,
+        windows.steps, windows.window_ns
+    FROM shared_work AS work
+    JOIN shared_windows AS windows ON work.run = windows.run AND work.rank = windows.rank
+    LEFT JOIN few('graphs') AS graphs
+        ON work.run = graphs.run AND work.rank = graphs.rank AND work.launch_id = graphs.launch_id
+    WHERE kind = 'kernel' AND call_ns IS NOT NULL AND (windows.steps = 0 OR step IS NOT NULL)
+)
+SELECT
+    run,
+    rank,
+    'low' AS severity,
+    format('{:,} of {:,}', count(*) FILTER (is_short), count(*)) || ' kernels take less time than launching them, '
+    || duration_text(avg(dur_ns) FILTER (is_short)) || ' against ' || duration_text(avg(call_ns) FILTER (is_short))
+    || ' on average; the host launches them for ' || part_text(sum(call_ns) FILTER (is_short), window_ns, steps) AS finding,
+    strongest(CASE WHEN is_short THEN event_id END, call_ns - dur_ns) AS evidence_events,
+    count(*) FILTER (is_short) AS events,
+    NULL AS estimated_gain_ns,
+    'as far as devices wait for launches it is in launch_bound' AS gain_basis,
+    NULL AS "where"
+FROM kernels
+GROUP BY run, rank, steps, window_ns
+HAVING
+    count(*) FILTER (is_short) >= coalesce(getvariable('short_kernels_share'), 0.5) * count(*)
+    AND sum(call_ns) FILTER (is_short) >= coalesce(getvariable('short_kernels_call_share'), 0.1) * window_ns

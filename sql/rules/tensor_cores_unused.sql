@@ -1,0 +1,60 @@
+-- tensor_cores_unused: products of matrices and convolutions are done in fp32 on a device whose matrix units stand still.
+-- One row per (run, rank, op that owns the work).
+-- Kernels whose work is known and done in fp32 (`work_dtype`; a kernel's name says if it is tf32), on a known device whose peak
+-- is higher in tf32, or where it has none in fp16. Where memory is the limit nothing can be gained, so what reads and writes
+-- more than it computes is never found. A twentieth of the time, as for other gains.
+-- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
+-- fp16 with torch.autocast.
+-- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
+-- needs: events, devices
+-- parameter tensor_cores_unused_share DOUBLE = 0.05  least part of the time that is a finding
+WITH kernels AS (
+    SELECT
+        work.run, work.rank, work.event_id, work.work_id, work.dur_ns, windows.steps, windows.window_ns, windows.devices, d.model,
+        CASE WHEN d.tf32_flop_per_s IS NULL THEN 'fp16' ELSE 'tf32' END AS dtype,
+        greatest(flops / d.fp32_flop_per_s, coalesce(bytes / d.bandwidth_bytes_per_s, 0)) AS limit_s,
+        greatest(
+            flops / coalesce(d.tf32_flop_per_s, d.fp16_flop_per_s),
+            coalesce(bytes / d.bandwidth_bytes_per_s, 0) / CASE WHEN d.tf32_flop_per_s IS NULL THEN 2 ELSE 1 END
+        ) AS best_s
+    FROM (
+        SELECT run, rank, event_id, work_id, device, dur_ns, flops, bytes, step
+        FROM events
+        WHERE kind = 'kernel' AND work_dtype = 'fp32' AND flops > 0 AND dur_ns > 0
+    ) AS work
+    JOIN devices AS d ON work.run = d.run AND work.rank = d.rank AND work.device = d.device
+    JOIN shared_windows AS windows ON work.run = windows.run AND work.rank = windows.rank
+    WHERE
+        coalesce(d.tf32_flop_per_s, d.fp16_flop_per_s) > d.fp32_flop_per_s
+        AND (windows.steps = 0 OR work.step IS NOT NULL)
+),
+gains AS (
+    SELECT *, dur_ns * (1 - best_s / limit_s) AS gain_ns
+    FROM kernels
+    WHERE best_s < limit_s
+),
+owners AS (
+    SELECT run, rank, event_id, name
+    FROM events
+    WHERE event_id IN (SELECT work_id FROM gains) AND name IN (
+        SELECT name
+        FROM shared_names
+        WHERE kind = 'host_op' AND regexp_matches(name, '(mm|matmul|(bi)?linear|conv\w*|einsum|attention\w*|backward\w*)$')
+    )
+)
+SELECT
+    gains.run,
+    gains.rank,
+    severity_of(sum(gain_ns) / devices, window_ns) AS severity,
+    shown(owners.name) || ' computes in fp32 on ' || shown(any_value(model)) || ' for '
+    || part_text(sum(dur_ns) / devices, window_ns, steps) || '; ' || dtype
+    || format(' is up to {:.1f} times as fast', max(limit_s / best_s)) AS finding,
+    strongest(gains.event_id, gain_ns) AS evidence_events,
+    count(*) AS events,
+    round(sum(gain_ns) / devices) AS estimated_gain_ns,
+    'at the same part of the limit that the peak of ' || dtype || ' and the memory set (roofline)' AS gain_basis,
+    shown(owners.name) AS "where"
+FROM gains
+JOIN owners ON gains.run = owners.run AND gains.rank = owners.rank AND gains.work_id = owners.event_id
+GROUP BY gains.run, gains.rank, steps, window_ns, devices, owners.name, dtype
+HAVING sum(gain_ns) / devices >= coalesce(getvariable('tensor_cores_unused_share'), 0.05) * window_ns
