@@ -282,13 +282,20 @@ def _members(columns: Sequence[pl.Series]) -> pl.Expr:
         if dtype.is_numeric() or dtype == pl.Boolean:
             text = column.cast(pl.String)
         else:
-            texts = column.to_list() if dtype.is_nested() else column.cast(pl.String).to_list()
-            text = pl.Series(
-                [None if one is None else json.dumps(one, default=str) for one in texts],
-                dtype=pl.String,
-            )
+            text = _quoted(column)
         parts.append(pl.lit(key) + pl.lit(text.alias(str(number))))
     if not parts:
         return pl.lit("{}")
     inside = pl.concat_str(parts, ignore_nulls=True).str.strip_prefix(",")
     return pl.concat_str([pl.lit("{"), inside, pl.lit("}")])
+
+
+def _quoted(column: pl.Series) -> pl.Series:
+    """Values as JSON text; each distinct one is written once."""
+    if column.dtype.is_nested():
+        texts = [json.dumps(value, default=str) for value in column.to_list()]
+        return pl.Series(texts, dtype=pl.String).set(column.is_null(), None)
+    values = column.cast(pl.String)
+    distinct = values.drop_nulls().unique()
+    quoted = pl.Series([json.dumps(value) for value in distinct], dtype=pl.String)
+    return values.replace_strict(distinct, quoted, default=None, return_dtype=pl.String)
