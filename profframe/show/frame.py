@@ -35,7 +35,8 @@ class Frame(pl.DataFrame):
     GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; times of the
     trace's clock as time since the trace's start; no columns that are empty or the one run and rank
     there is. Tooltips have the exact number, the whole text, and what a column is. As many rows and
-    columns are shown as ``polars.Config`` says (``set_tbl_rows``), 20 and 75 if it does not.
+    columns are shown as ``polars.Config`` says (``set_tbl_rows``); if it does not, all of 50 rows,
+    20 of more, and 75 columns.
 
     Examples
     --------
@@ -53,7 +54,7 @@ class Frame(pl.DataFrame):
         from profframe.show import notebook
 
         look = notebook.Look(
-            rows=_limit("POLARS_FMT_MAX_ROWS", notebook.ROWS, self.height),
+            rows=_rows(self.height),
             columns=_limit("POLARS_FMT_MAX_COLS", notebook.COLUMNS, self.width),
             starts=_known(self._starts),
             docs=self._docs,
@@ -62,11 +63,10 @@ class Frame(pl.DataFrame):
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows where it shows text."""
-        from profframe.show import notebook, terminal
+        from profframe.show import terminal
 
         del cycle
-        rows = _limit("POLARS_FMT_MAX_ROWS", notebook.ROWS, self.height)
-        printer.text(terminal.frame_text(self, rows, _known(self._starts)))
+        printer.text(terminal.frame_text(self, _rows(self.height), _known(self._starts)))
 
 
 def frame(
@@ -104,6 +104,13 @@ def _known(starts: pl.LazyFrame | None) -> pl.DataFrame | None:
         return None if starts is None else starts.collect()
     except (pl.exceptions.PolarsError, OSError):
         return None
+
+
+def _rows(there: int) -> int:
+    from profframe.show import notebook
+
+    default = notebook.ROWS if there > notebook.WHOLE else there
+    return _limit("POLARS_FMT_MAX_ROWS", default, there)
 
 
 def _limit(variable: str, default: int, there: int) -> int:

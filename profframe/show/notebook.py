@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from profframe.show.summary import Summary
 
 ROWS: Final = 20
-"""Rows that are shown, if nobody says how many."""
+"""Rows that are shown of a long frame, if nobody says how many."""
+WHOLE: Final = 50
+"""Rows of a frame that is shown whole, if nobody says how many."""
 COLUMNS: Final = 75
 _FEW: Final = 8
 _MOST_NAMED: Final = 6

@@ -195,6 +195,8 @@ class TestHtml:
         many = page(Frame({"n": range(12_345)}))
         assert [row[0] for row in many.cells[1:]] == [str(n) for n in range(20)]
         assert many.note == "20 of 12,345 rows"
+        assert page(Frame({"n": range(50)})).note == "50 rows"
+        assert page(Frame({"n": range(51)})).note == "20 of 51 rows"
 
     def test_the_settings_of_polars_hold(self) -> None:
         many = Frame({f"c{n}": range(30) for n in range(80)})
@@ -205,7 +207,7 @@ class TestHtml:
         assert (len(few.cells), len(few.cells[0])) == (4, 4)
         assert few.note == "3 of 30 rows; 4 of 80 columns"
         assert (len(every.cells), len(every.cells[0])) == (31, 80)
-        assert page(many).note == "20 of 30 rows; 75 of 80 columns"
+        assert page(many).note == "30 rows; 75 of 80 columns"
 
     def test_columns_that_say_nothing_are_named_below(self) -> None:
         rows = Frame(
