@@ -20,19 +20,20 @@ from markdown_it import MarkdownIt
 
 import profframe
 from profframe import schema
-from profframe.advising import Rule, own_rules
 from profframe.answering import catalogue, find
 from profframe.cli.verbs import verbs
 from profframe.headers import Answer, AnswerColumn, Parameter
 from profframe.show.plots import Plots
 from profframe.show.units import visible
-from scripts.site import answer_pages, checking, markup, rule_pages, staging
+from scripts.site import answer_pages, checking, markup, staging
 from tests import hostile
 
 ROOT = Path(__file__).parent.parent
 ANSWERS = catalogue()
 HAND_WRITTEN = sorted(
-    path for path in staging.homes() if path not in ("CHANGELOG.md", "docs/tables.md")
+    path
+    for path in staging.homes()
+    if path not in ("CHANGELOG.md", "docs/rules.md", "docs/tables.md")
 )
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 ANY_TEXT = st.text(max_size=40) | st.sampled_from(hostile.NAMES)
@@ -192,23 +193,6 @@ def in_a_session(answer: Answer) -> list[str]:
     asked = answer_pages.ASKED.get(answer.name, {})
     after = [f'RESET VARIABLE "{name}";' for name in asked]
     return [f".output {answer.name}.csv", shown, ".output", *after]
-
-
-@pytest.mark.parametrize("text", hostile.NAMES, ids=range(len(hostile.NAMES)))
-def test_a_hostile_rule_is_text(text: str) -> None:
-    answer = hostile_answer(text)
-    rule = Rule(Path("x.sql"), answer, suggestion=text.replace("\n", " "), link=text)
-    page = rule_pages.page([rule]).partition("```")[0]
-    assert "<script" not in MARKDOWN.render(page)
-    assert "](<" not in page
-
-
-def test_every_rule_has_its_place() -> None:
-    page = rule_pages.page(own_rules())
-    for rule in own_rules():
-        assert f"\n## {markup.plain(rule.name)}\n" in page
-        assert f"[More](<{rule.link}>)" in page
-        assert all(f"| `{one.name}` |" in page for one in rule.parameters)
 
 
 class TestLinks:

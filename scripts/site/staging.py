@@ -12,9 +12,8 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe import load
-from profframe.advising import own_rules
 from profframe.answering import catalogue
-from scripts.site import answer_pages, rule_pages, tutorials
+from scripts.site import answer_pages, tutorials
 from scripts.site.answer_pages import Source
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -81,7 +80,6 @@ def stage(folder: Path) -> list[str]:
             for path, said in SHOWN.items()
         ]
         _stage_answers(folder, sources)
-    _write(folder / "rules.md", rule_pages.page(own_rules()))
     _stage_tutorials(folder)
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.md"))
 
