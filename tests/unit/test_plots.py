@@ -446,3 +446,21 @@ def test_many_devices_share_the_rows_that_altair_takes() -> None:
     assert rows_of(chart).group_by("rank").len()["len"].to_list() == [625] * 8
     assert said(taken_apart(chart)[0]) == ["Memory over time", "first 8 of 10 devices"]
     assert rows_of(Plots(trace).memory(points=1000)).height == 8000
+
+
+def test_every_hostile_run_has_its_panel_and_its_line() -> None:
+    names = ["__proto__", "constructor", "<script>x</script>", "\x1b[31m", "a, b", "toString"]
+    kernel = {"kind": "kernel", "device": 0, "stream": 7, "dur_ns": 2_000, "self_ns": 2_000}
+    events = [
+        {"run": run, "event_id": step, "name": run, "start_ns": 5_000 * step} | kernel
+        for run in names
+        for step in range(2)
+    ]
+    ranks = [{"run": run, "clock": "relative", "start_ns": 0} for run in names]
+    rows: dict[str, Any] = {"events": events, "traces": ranks}
+    trace = Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+    for chart, found in ((Plots(trace).kernels(), 6), (Plots(trace).idle(), 6)):
+        assert len(bars(svg(chart))) == found
+    assert len(bars(svg(Plots(trace).breakdown()))) == 4 * len(names)
+    drawn = svg(Plots(trace).trend("span_ns"))
+    assert len(re.findall(r'aria-label="Run: [^"]*"[^>]*aria-roledescription="point"', drawn)) == 6

@@ -270,7 +270,7 @@ class Plots:
             from profframe.show.plots import parts, work
 
             rows = self.trace.answer("roofline", by=by, dtype=dtype)
-            known = rows.filter((rows["flop_per_byte"] > 0) & (rows["flop_per_s"] > 0))
+            known = parts.positive(rows, "flop_per_byte", "flop_per_s")
             return work.roofline(rows, parts.required(known, "roofline", _NO_WORK))
 
     def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:

@@ -97,7 +97,7 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     known = _SPENT[:1] if alone else _SPENT
     bars = parts.pairs(few, known, "label", f"Time ({unit.name})")
     bars = bars.encode(tooltip=_of_collective(unit)).properties(title=above)
-    sized = frame.filter((pl.col("bytes") > 0) & (pl.col("bus_gb_per_s") > 0))
+    sized = parts.positive(frame, "bytes", "bus_gb_per_s")
     return _below(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
 
 

@@ -259,6 +259,17 @@ def required(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
     return frame
 
 
+def positive(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
+    """Rows in which some columns are above 0 and finite: what a logarithmic axis has a place for.
+
+    Examples
+    --------
+    >>> positive(pl.DataFrame({"a": [0.0, 1.0, float("inf"), None]}), "a").height
+    1
+    """
+    return frame.filter((pl.col(name) > 0) & pl.col(name).is_finite() for name in columns)
+
+
 def title(text: str, *notes: str) -> alt.TitleParams:
     """A title, with what is to be said about the chart below it, a line each."""
     subtitle = [note for note in notes if note]
