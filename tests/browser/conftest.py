@@ -35,7 +35,7 @@ QUIET: Final = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Opened:
     """A page, what went wrong in it, and what it asked for."""
 

@@ -34,7 +34,7 @@ def ranks(asked: Asked) -> Section | None:
     """Who waits for whom, how even ranks are, and how fast collectives are."""
     several = "rank" not in asked.dull
     parts = _of_ranks(asked) if several else []
-    if collectives := asked.answer("collective_summary"):
+    if _communicates(asked) and (collectives := asked.answer("collective_summary")):
         parts.append(
             asked.table(collectives, "Collectives", _COLLECTIVES, "total_ns", title="Collectives")
         )
@@ -45,6 +45,13 @@ def ranks(asked: Asked) -> Section | None:
         return Section("Ranks and collectives", about, tuple(parts))
     about = "How fast collectives are, seen from one rank: its waits for others are in the times."
     return Section("Collectives", about, tuple(parts))
+
+
+def _communicates(asked: Asked) -> bool:
+    said = asked.known & {"collective", "process_group"}
+    if said or "rank" not in asked.dull or asked.trace.traces["backend"].count():
+        return True
+    return "communication" in asked.answer("kernels").frame["class"]
 
 
 def _of_ranks(asked: Asked) -> list[Part]:

@@ -25,8 +25,7 @@ class Facts:
 
     template: ClassVar[str] = "facts.html"
     facts: tuple[Fact, ...]
-
-    calls: ClassVar[tuple[str, ...]] = ()
+    calls: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +67,8 @@ class Table:
     """Column that the rows are sorted by, and ``ascending`` or ``descending``."""
     cut: str = ""
     """Which rows are not in the page, and where they are."""
+    whole: bool = False
+    """Texts are not cut at first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import polars as pl
 
@@ -14,6 +14,11 @@ from profframe.errors import ParameterError
 from profframe.show.columns import KEYS
 from profframe.show.report.columns import Shown
 from profframe.show.report.parts import Chart, Table
+
+_OPTIONAL: Final = (
+    "input_dims", "stack", "python_module_id", "module_hierarchy", "collective", "process_group",
+)  # fmt: skip
+"""Columns of `events` without which some answers have nothing to say."""
 
 
 class Reported(Protocol):
@@ -71,17 +76,14 @@ class Asked:
     """``run`` and ``rank``, where there is only one."""
     starts: pl.DataFrame
     """``run rank start_ns``: moments are shown since then."""
+    known: frozenset[str]
+    """Columns of `events` that hold anything, of those that are asked for."""
     made_with: Mapping[str, str]
     """Versions and options, for the page to say."""
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Ask an answer of the catalogue."""
         return Reply(name, called(name, **parameters), self.trace.answer(name, **parameters))
-
-    def has(self, column: str) -> bool:
-        """Whether a column of `events` has a value anywhere."""
-        known = f"SELECT count({column}) > 0 AS known FROM events"  # noqa: S608 - our own names
-        return bool(self.trace.sql(known)["known"][0])
 
     def table(
         self,
@@ -93,6 +95,7 @@ class Asked:
         key: str = "",
         title: str = "",
         about: str = "",
+        whole: bool = False,
     ) -> Table:
         """A table of the rows.
 
@@ -110,6 +113,8 @@ class Asked:
             Name of the frame in the page, where that of the answer is taken.
         title, about
             What stands above it.
+        whole
+            Texts are not cut at first.
         """
         frame = reply.frame
         rows = (
@@ -130,6 +135,7 @@ class Asked:
             about=about,
             sorted=f"{by} descending" if by else "",
             cut=_cut(kept.height, rows.height, by, reply.call),
+            whole=whole,
         )
 
     def _origin(self, frame: pl.DataFrame) -> pl.Series | None:
@@ -177,7 +183,10 @@ def asked(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Asked:
     traces = trace.traces
     dull = tuple(key for key in KEYS if traces[key].n_unique() < 2)
     starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
-    return Asked(trace, rows, dull, starts, made_with)
+    counts = ", ".join(f"count({column}) > 0 AS {column}" for column in _OPTIONAL)
+    found = trace.sql(f"SELECT {counts} FROM events").row(0, named=True)  # noqa: S608 - our own
+    known = frozenset(column for column, is_known in found.items() if is_known)
+    return Asked(trace, rows, dull, starts, known, made_with)
 
 
 def called(name: str, **parameters: object) -> str:

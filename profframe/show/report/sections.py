@@ -17,7 +17,7 @@ from profframe.show.report.replies import Asked, Reply
 _TOP: Final = 3
 """Findings on the first screen."""
 _ADVICE: Final = (
-    "severity", "rule", "finding", "estimated_gain_ns", "gain_basis", "where", "suggestion",
+    "severity", "finding", "estimated_gain_ns", "suggestion", "rule", "where", "gain_basis",
     "events",
 )  # fmt: skip
 _SOURCES: Final = (
@@ -38,7 +38,7 @@ def overview(asked: Asked) -> Section:
         "No rule of advice found anything.",
         ("trace.advice()",),
     )
-    parts: list[Part] = [Facts(_facts(asked, found.frame)), findings]
+    parts: list[Part] = [Facts(_facts(asked, found.frame), (found.call,)), findings]
     if found.frame.height > 1:
         parts.append(asked.table(found, "Traces", title="Traces"))
     about = "What was traced, and the findings that matter most."
@@ -122,7 +122,7 @@ def advice(asked: Asked) -> Section | None:
     return Section(
         "Advice",
         "What rules found to be slow or wasteful, and what to do; gains do not add up.",
-        (asked.table(found, "Advice", _ADVICE),),
+        (asked.table(found, "Advice", _ADVICE, whole=True),),
     )
 
 
@@ -134,7 +134,7 @@ def quality(asked: Asked) -> Section | None:
     return Section(
         "Quality notes",
         "What was repaired, dropped or doubtful when the trace was loaded.",
-        (asked.table(notes, "Quality notes"),),
+        (asked.table(notes, "Quality notes", whole=True),),
     )
 
 

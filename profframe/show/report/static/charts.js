@@ -34,6 +34,7 @@ class Chart {
       renderer: "svg",
       actions: false,
       defaultStyle: false,
+      logLevel: 1, // errors: what is empty gives a warning
       config: config(),
       tooltip,
       loader,

@@ -40,8 +40,15 @@ class Table {
         this.#drawHead();
       }));
     }
-    const isLong = (column) => column.isText && !column.exact && column.longest() > 40;
-    if (this.frame.columns.some(isLong)) tools.append(this.#toggle("Whole names", (on) => box.classList.toggle("whole", on)));
+    this.long = new Set(
+      this.frame.columns.filter((one) => one.isText && !one.exact && one.longest() > 40),
+    );
+    const whole = box.dataset.whole === "true";
+    box.classList.toggle("whole", whole);
+    if (this.long.size) {
+      const show = (on) => box.classList.toggle("whole", on);
+      tools.append(this.#toggle("Whole texts", show, whole));
+    }
 
     this.head = element("thead");
     this.body = element("tbody");
@@ -62,8 +69,8 @@ class Table {
     box.replaceChildren(tools, scroll, this.more);
   }
 
-  #toggle(label, change) {
-    const button = element("button", { type: "button", "aria-pressed": "false" });
+  #toggle(label, change, isOn = false) {
+    const button = element("button", { type: "button", "aria-pressed": String(isOn) });
     button.textContent = label;
     button.addEventListener("click", () => {
       const on = button.getAttribute("aria-pressed") === "false";
@@ -166,6 +173,7 @@ class Table {
         cell.dataset.value = column.stated(row);
         cell.title = column.exactly(row);
       } else {
+        cell.classList.toggle("long", this.long.has(column));
         const text = element("span");
         text.textContent = shown;
         cell.append(text);

@@ -1,0 +1,306 @@
+"""Reports in a browser: they open, say what the answers say, and can be sorted and searched."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe import Trace
+from profframe.show.columns import cell
+from tests import hostile
+from tests.browser.conftest import Open, Opened
+
+ROOT: Final = Path(__file__).parents[2]
+HTA: Final = "facebookresearch__HolisticTraceAnalysis"
+KINDS: Final = {
+    "cpu": ["examples/cpu_training.json.gz"],
+    "cuda": ["examples/gpu_training.json.gz"],
+    "cuda, real": [f"{HTA}/critical_path/alexnet_benchmark_result.json.gz"],
+    "rocm": [f"{HTA}/amd/mi250_minitoy_train_ROCm6_2_kineto.json.gz"],
+    "graphs": ["AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz"],
+    "mtia": [f"{HTA}/mtia/mtia_inference_rank_0.json.gz"],
+    "ascend": [
+        f"xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank{n}/trace_view.json.gz"
+        for n in (0, 1)
+    ],
+    "8 ranks": ["facebookresearch__param/dlrm_kineto/worker*"],
+    "nsys": ["GindaChen__nsys-ai/mock.sqlite"],
+    "nvprof": ["josiahdavis__profiling-lm/net.empty.1c9835.sql"],
+    "foreign": ["openxla__xprof/tf_trace_viewer_data_trace.json"],
+}
+MOST_ROWS: Final = 1000
+READ: Final = """
+() => Object.fromEntries([...document.querySelectorAll(".table[data-frame]")].map((box) => {
+    const all = [...box.querySelectorAll("button[aria-pressed]")];
+    all.find((button) => button.textContent.startsWith("All"))?.click();
+    const more = box.querySelector(".more");
+    while (!more.hidden) more.click();
+    return [box.dataset.frame, [...box.querySelectorAll("tbody tr")].map((row) =>
+        Object.fromEntries([...row.cells].map((cell) =>
+            [cell.dataset.column, cell.dataset.value ?? cell.textContent])))];
+}))
+"""
+"""Every row and column of every table."""
+ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
+    "overview": Trace.overview,
+    "time_breakdown": Trace.time_breakdown,
+    "kernel_types": Trace.kernel_types,
+    "step_times": Trace.step_times,
+    "self_times": Trace.self_times,
+    "operators-0": Trace.key_averages,
+    "operators-1": lambda trace: trace.key_averages(group_by_input_shape=True),
+    "kernels": Trace.kernels,
+    "memory_bandwidth": Trace.memory_bandwidth,
+    "idle": lambda trace: trace.idle(per="device"),
+    "gaps": Trace.gaps,
+    "launches": Trace.launches,
+    "queue_summary": Trace.queue_summary,
+    "memory_peak": Trace.memory_peak,
+    "memory_owners": Trace.memory_owners,
+    "unfreed": Trace.unfreed,
+    "modules": Trace.modules,
+    "annotations": Trace.annotations,
+    "roofline": Trace.roofline,
+    "stragglers": Trace.stragglers,
+    "clock_skew": Trace.clock_skew,
+    "collective_summary": Trace.collective_summary,
+    "advice": lambda trace: trace.answer("advice"),
+    "quality": lambda trace: trace.quality,
+}
+
+
+@functools.cache
+def loaded(kind: str) -> Trace:
+    base = ROOT if kind in {"cpu", "cuda"} else ROOT.parent / "shared" / "traces"
+    return profframe.load([str(base / path) for path in KINDS[kind]])
+
+
+@pytest.fixture(scope="session")
+def report(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[str], Path]:
+    """The report of each kind of trace, made once."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    @functools.cache
+    def made(kind: str) -> Path:
+        if kind not in {"cpu", "cuda"}:
+            request.getfixturevalue("traces")
+        path = folder / f"{kind}.html"
+        loaded(kind).report(path)
+        return path
+
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_trace_opens(kind: str, report: Callable[[str], Path], opened: Open) -> None:
+    for width, scheme in ((1280, "light"), (390, "dark")):
+        page = opened(report(kind), width, scheme)
+        assert page.problems == []
+        assert page.requests == []
+        assert page.overflow == 0
+    assert report(kind).stat().st_size < 8_000_000
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "8 ranks", "nsys"])
+def test_numbers_are_those_of_the_answers(
+    kind: str, report: Callable[[str], Path], opened: Open
+) -> None:
+    tables = opened(report(kind)).run(READ)
+    trace = loaded(kind)
+
+    for name, rows in tables.items():
+        if name in ASKED:
+            check_rows(name, rows, ASKED[name](trace))
+    assert {"self_times", "operators-0"} <= tables.keys()
+
+
+def check_rows(name: str, rows: list[dict[str, str]], answer: pl.DataFrame) -> None:
+    """Every cell of the page is in the answer, exactly; none of its columns is made up."""
+    assert rows, name
+    columns = [column for column in rows[0] if column]
+    assert set(columns) <= set(answer.columns), name
+    left_out = set(answer.columns) - set(columns) - {"run", "rank"}
+    assert all(answer[column].is_null().all() for column in left_out), (name, left_out)
+    assert len(rows) == min(answer.height, MOST_ROWS), name
+    types = answer.select(columns).schema
+    found = [tuple(typed(row[c], types[c]) for c in columns) for row in rows]
+    expected = [tuple(map(comparable, row)) for row in answer.select(columns).rows()]
+    if answer.height <= MOST_ROWS:
+        assert sorted(found, key=repr) == sorted(expected, key=repr), name
+    else:
+        assert set(found) <= set(expected), name
+
+
+def typed(text: str, dtype: pl.DataType) -> object:
+    """What a cell states."""
+    if text == "":
+        return None
+    if dtype.is_integer():
+        return int(text)
+    if dtype.is_float():
+        return float(text)
+    return text == "true" if dtype == pl.Boolean else text
+
+
+def comparable(value: Any) -> object:
+    """A value of an answer as a cell states it."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return None if value == "" or (isinstance(value, float) and not math.isfinite(value)) else value
+
+
+def test_cells_show_what_other_tables_show(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"))
+    numbers = [0, 1, 999, 1000, 999_499, 999_500, 1023, 1024, 5_678_901, 2**40, 123_456_789_012]
+    for column, sort in (
+        ("a_ns", "ns"), ("bytes", "bytes"), ("bytes_per_s", "bytes/s"), ("flops", "FLOP"),
+        ("flop_per_s", "FLOP/s"), ("calls", "count"), ("rank", "number"),
+    ):  # fmt: skip
+        shown = page.run("([sort, all]) => all.map((n) => format.shown(sort, n))", [sort, numbers])
+        assert shown == [cell(column, number).strip() for number in numbers], sort
+    parts = [0.0, 0.0004, 0.12345, 0.9996, 1.0]
+    shown = page.run("(all) => all.map((n) => format.shown('share', n))", parts)
+    assert shown == [cell("share", part) for part in parts]
+
+
+def column_of(page: Opened, table: str, column: str) -> list[str]:
+    cells = f'[data-frame="{table}"] tbody td[data-column="{column}"]'
+    read = "(cells) => cells.map((cell) => cell.dataset.value ?? cell.textContent)"
+    return list(page.page.eval_on_selector_all(cells, read))
+
+
+def test_headers_sort(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"))
+    answer = loaded("cuda").self_times()
+    calls = page.page.locator('[data-frame="self_times"] th button[data-column="calls"]')
+
+    assert column_of(page, "self_times", "self_ns") == [*map(str, answer["self_ns"].head(12))]
+    calls.click()
+    most = answer["calls"].sort(descending=True).head(12)
+    assert column_of(page, "self_times", "calls") == [*map(str, most)]
+    assert calls.locator("..").get_attribute("aria-sort") == "descending"
+    calls.focus()
+    page.page.keyboard.press("Enter")
+    assert column_of(page, "self_times", "calls") == [*map(str, answer["calls"].sort().head(12))]
+    assert calls.locator("..").get_attribute("aria-sort") == "ascending"
+    assert page.run("() => document.activeElement.dataset.column") == "calls"
+
+
+def test_search_and_more_rows(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"))
+    answer = loaded("cuda").self_times()
+    box = page.page.locator('[data-frame="self_times"]')
+    status = box.get_by_role("status")
+
+    assert status.inner_text() == f"12 of {answer.height} rows shown"
+    box.get_by_role("searchbox").fill("ADDMM")
+    found = answer.filter(pl.col("name").str.to_lowercase().str.contains("addmm"))
+    assert sorted(column_of(page, "self_times", "name")) == sorted(found["name"])
+    assert status.inner_text() == f"{found.height} of {answer.height} rows match"
+    box.get_by_role("searchbox").fill("")
+    box.locator(".more").click()
+    assert len(column_of(page, "self_times", "name")) == min(112, answer.height)
+
+
+def test_groups_of_operators(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cpu"))
+    by_shape = page.page.locator('[data-frame="operators-1"]')
+
+    assert not by_shape.is_visible()
+    page.page.get_by_label("input shapes").check()
+    assert by_shape.is_visible()
+    assert not page.page.locator('[data-frame="operators-0"]').is_visible()
+
+
+def test_the_flame_graph_zooms_and_searches(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"))
+    graph = page.page.locator(".flame-graph")
+    graph.scroll_into_view_if_needed()
+
+    graph.get_by_role("searchbox").fill("aten::")
+    canvas = graph.locator("canvas")
+    size = canvas.bounding_box()
+    assert size is not None
+    before = canvas.screenshot()
+    canvas.click(position={"x": size["width"] / 4, "y": 30})
+    page.page.wait_for_timeout(300)
+    assert canvas.screenshot() != before
+    assert page.problems == []
+
+
+def test_themes(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"))
+    ground = "() => getComputedStyle(document.body).backgroundColor"
+    bar = "() => document.querySelector('[data-chart] svg path[fill^=\"#\"]').getAttribute('fill')"
+    light = page.run(ground), page.run(bar)
+
+    page.page.get_by_role("button", name="Dark theme").click()
+    page.page.wait_for_timeout(500)
+    page.all_drawn()
+    dark = page.run(ground), page.run(bar)
+    assert light[0] != dark[0]
+    assert light[1] != dark[1]
+    page.page.get_by_role("button", name="Light theme").click()
+    assert page.run(ground) == light[0]
+
+
+def test_print(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"), scheme="dark")
+    page.page.emulate_media(media="print")
+
+    assert page.run("() => getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.page.locator("nav").is_visible()
+    assert not page.page.locator("#theme").is_visible()
+    assert page.page.locator('[data-frame="self_times"] tbody').is_visible()
+    assert len(page.page.pdf()) > 10_000
+
+
+def test_navigation_follows_the_reader(report: Callable[[str], Path], opened: Open) -> None:
+    page = opened(report("cuda"))
+    current = "() => document.querySelector('nav [aria-current]').textContent"
+
+    assert page.run(current) == "Overview"
+    page.page.get_by_role("link", name="Memory").click()
+    page.page.wait_for_timeout(300)
+    assert page.run(current) == "Memory"
+    page.page.keyboard.press("Tab")
+    assert page.run("() => document.activeElement !== document.body")
+
+
+def test_hostile_names(hostile_trace: Trace, tmp_path: Path, opened: Open) -> None:
+    hostile_trace.report(tmp_path / "hostile.html")
+    for width in (1280, 390):
+        page = opened(tmp_path / "hostile.html", width)
+        rows = page.run(READ)
+        page.run("() => document.querySelectorAll('th button').forEach((one) => one.click())")
+        for chart in page.page.locator("[data-chart] svg").all():
+            chart.hover(position={"x": 150, "y": 60}, force=True)
+        assert page.problems == []
+        assert page.requests == []
+        assert page.overflow == 0
+        assert not page.run(f"() => '{hostile.MARK}' in window")
+        shown = {row["name"] for row in rows["self_times"]}
+        assert {hostile.NAMES[0], hostile.NAMES[2]} <= shown
+        assert page.run("() => document.querySelectorAll('main img, main script').length") == 0
+
+
+def test_many_runs_are_cut_and_said(tmp_path: Path, opened: Open) -> None:
+    store = tmp_path / "store"
+    for number in range(20):
+        trace = profframe.load(ROOT / "examples" / "fp32.json.gz", run=f"run-{number:02}")
+        trace.to_parquet(store)
+    profframe.load(store).report(tmp_path / "runs.html", sections=["overview", "time", "runs"])
+    page = opened(tmp_path / "runs.html")
+
+    assert "All 20 runs are in section Runs" in page.page.locator("header").inner_text()
+    assert len(page.run(READ)["runs"]) == 20
+    assert page.problems == []
