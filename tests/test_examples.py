@@ -72,6 +72,15 @@ def test_example_is_small_and_shows_nothing_of_the_machine(trace: Path) -> None:
     assert ABSOLUTE_PATH.findall(text) == []
 
 
+def test_the_made_up_run_is_what_its_script_makes(tmp_path: Path) -> None:
+    output = tmp_path / "gpu.json.gz"
+    command = [sys.executable, "-m", "examples.synthetic_gpu", str(output)]
+    subprocess.run(command, cwd=ROOT, check=True)
+    text = text_of(output)
+    assert text == text_of(ROOT / "examples/gpu_training.json.gz")
+    assert "no machine ran it" in json.loads(text)["comment"]
+
+
 def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     monkeypatch.chdir(ROOT)
