@@ -7,13 +7,13 @@ import importlib
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import duckdb
 import pytest
+
+from profframe import cli
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -25,9 +25,9 @@ MODULES = sorted(
 )
 
 
-def blocks(language: str) -> list[str]:
-    """Code blocks of the README in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+def blocks(language: str, page: str = README) -> list[str]:
+    """Code blocks of a page in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
 @pytest.fixture
@@ -58,19 +58,15 @@ def test_python_and_sql_of_the_readme_run() -> None:
             assert len(rows.fetchall()) > 0
 
 
-def test_command_lines_of_the_readme_run(folder: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_command_lines_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
     lines = [line for block in blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("profframe ")]
     assert commands
     for command in commands:
-        done = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert (done.returncode, done.stderr if done.returncode else "") == (0, ""), command
+        code = cli.run(command[1:])
+        said = capsys.readouterr().err
+        assert (code, said if code else "") == (0, ""), command
 
 
 def test_set_up_commands_of_the_readme_are_what_ci_calls() -> None:
