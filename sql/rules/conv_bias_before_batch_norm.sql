@@ -1,0 +1,95 @@
+-- conv_bias_before_batch_norm: convolutions add a bias that the batch norm behind them takes away again.
+-- One row per (run, rank, line of source).
+-- A convolution with a bias, and the next op on its thread is `aten::batch_norm` of a tensor with as many channels; a count of
+-- batches may be added to between them. Conv2dBiasFollowedByBatchNorm2dPattern of torch.profiler._pattern_matcher, with three
+-- differences: the ops decide, so shapes do and stacks are not needed (torch goes by modules side by side, and by their names,
+-- which it mixes up where one lies where another was); convolutions of one and three dimensions and transposed ones count, too;
+-- and a convolution outside of a module is not taken for its outermost frame.
+-- suggestion: Pass bias=False to the convolution; for inference, fold both into one (torch.nn.utils.fusion.fuse_conv_bn_eval).
+-- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- needs: events
+WITH ops AS (
+    FROM shared_marked
+    WHERE kind = 'host_op'
+),
+-- Backwards, so that the norm before a convolution is the one behind it.
+convolutions AS (
+    SELECT * REPLACE (-preorder AS preorder)
+    FROM ops
+    WHERE name LIKE 'aten::conv%'
+),
+norms AS (
+    SELECT * REPLACE (-preorder AS preorder)
+    FROM ops
+    WHERE name = 'aten::batch_norm'
+),
+near AS MATERIALIZED (
+    SELECT
+        row_number() OVER () AS pair, point.* REPLACE (-point.preorder AS preorder), mark.event_id AS norm_id,
+        -mark.preorder AS next_place
+    FROM marks_before(convolutions, norms)
+    WHERE point.preorder - mark.preorder <= 128
+),
+wanted AS (
+    SELECT
+        pair, run, rank, unnest([event_id, last_descendant_id, norm_id]) AS event_id,
+        unnest(['convolution', 'last', 'norm']) AS role
+    FROM near
+),
+details AS (
+    SELECT
+        pair,
+        frame_of(any_value(frames) FILTER (role = 'convolution')) AS line,
+        any_value(place) FILTER (role = 'last') AS last_place,
+        sizes_of(nth_dims(any_value(input_dims) FILTER (role = 'convolution'), 0)) AS image,
+        sizes_of(nth_dims(any_value(input_dims) FILTER (role = 'convolution'), 2)) AS bias,
+        sizes_of(nth_dims(any_value(input_dims) FILTER (role = 'norm'), 0)) AS normed
+    FROM details_of(events, wanted)
+    GROUP BY pair
+),
+pairs AS MATERIALIZED (
+    SELECT near.*, details.last_place, details.line
+    FROM near
+    JOIN details ON near.pair = details.pair
+    WHERE len(bias) = 1 AND normed[2] = bias[1] AND normed[1] = image[1]
+),
+parted AS (
+    SELECT pair
+    FROM slices_between(events, pairs)
+    WHERE kind = 'host_op' AND NOT (name = 'aten::add_' AND coalesce(nth_dims(input_dims, 0) = '[]', false))
+),
+-- Of convolutions before the same norm the first counts: one is inside the other where autocast converts the inputs.
+found AS MATERIALIZED (
+    FROM pairs
+    ANTI JOIN parted ON pairs.pair = parted.pair
+    QUALIFY row_number() OVER (PARTITION BY run, rank, next_place ORDER BY preorder) = 1
+),
+added AS (
+    FROM ops
+    WHERE name = 'aten::add_' AND device_ns > 0
+),
+additions AS (
+    SELECT mark.pair, sum(point.device_ns) AS device_ns
+    FROM marks_before(added, found)
+    WHERE point.preorder <= mark.last_place
+    GROUP BY mark.pair
+)
+SELECT
+    found.run,
+    found.rank,
+    severity_of(coalesce(sum(additions.device_ns), 0), window_ns) AS severity,
+    count(*) || CASE WHEN count(*) = 1 THEN ' convolution has a bias' ELSE ' convolutions have a bias' END
+    || ' that the batch norm right behind takes away again' AS finding,
+    strongest(event_id, {'device': coalesce(additions.device_ns, 0), 'host': dur_ns}) AS evidence_events,
+    count(*) AS events,
+    sum(additions.device_ns) AS estimated_gain_ns,
+    CASE
+        WHEN count(additions.device_ns) > 0 THEN 'device time of adding the bias; its gradient falls away, too'
+        ELSE 'not known: the bias is added inside the convolution'
+    END AS gain_basis,
+    shown_line(line) AS "where"
+FROM found
+LEFT JOIN additions ON found.pair = additions.pair
+JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
+WHERE windows.steps = 0 OR step IS NOT NULL
+GROUP BY found.run, found.rank, line, window_ns

@@ -1,0 +1,100 @@
+-- extra_device_copy: tensors are filled on the host and copied to a device right away.
+-- One row per (run, rank, line of source).
+-- A fill (what `zeros`, `ones`, `full`, `rand`, `randn`, `randint`, `fill_` end in) and behind it on its thread, with nothing
+-- but Python frames between, an `aten::to` that copies a tensor of this shape and type. ExtraCUDACopyPattern of
+-- torch.profiler._pattern_matcher, with three differences: where the trace shows devices, the copy must go to one and the fill
+-- must have run on the host; where it shows none, the strides must stay the same (torch takes `to(copy=True)` and another
+-- memory format for a copy to a device); the shapes must be the same (torch takes whatever was filled last). It needs shapes,
+-- but no stacks.
+-- suggestion: Make the tensor where it is needed: torch.zeros(..., device=device), torch.rand(..., device=device) and so on.
+-- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#create-tensors-directly-on-the-target-device
+-- needs: events
+WITH ops AS (
+    FROM shared_marked
+    WHERE kind = 'host_op'
+),
+-- Step by step, lest the planner joins all copies of a rank with all others of it.
+converted AS MATERIALIZED (
+    SELECT copied.run, copied.rank, copied.event_id AS copy_id, converted.parent_id AS event_id
+    FROM (FROM ops WHERE name = 'aten::copy_') AS copied
+    JOIN (FROM ops WHERE name = 'aten::_to_copy') AS converted
+        ON copied.run = converted.run AND copied.rank = converted.rank AND copied.parent_id = converted.event_id
+),
+moves AS MATERIALIZED (
+    SELECT moved.run, moved.rank, moved.thread, moved.step, moved.preorder, moved.event_id, moved.dur_ns, converted.copy_id
+    FROM converted
+    JOIN (FROM ops WHERE name = 'aten::to') AS moved
+        ON converted.run = moved.run AND converted.rank = moved.rank AND converted.event_id = moved.event_id
+),
+fills AS (
+    FROM ops
+    WHERE
+        name IN (
+            'aten::fill_', 'aten::zero_', 'aten::normal_', 'aten::uniform_', 'aten::random_', 'aten::bernoulli_',
+            'aten::exponential_'
+        )
+        AND last_descendant_id = event_id
+),
+near AS MATERIALIZED (
+    SELECT
+        row_number() OVER () AS pair, point.*, point.dur_ns + mark.dur_ns AS host_ns, mark.event_id AS fill_id,
+        mark.preorder AS last_place, point.preorder AS next_place
+    FROM marks_before(moves, fills)
+    WHERE point.preorder - mark.preorder <= 64 AND coalesce(mark.device_ns, 0) = 0
+),
+sent AS MATERIALIZED (
+    SELECT near.pair, sum(copies.bytes) AS bytes
+    FROM near
+    JOIN (FROM events WHERE kind = 'memcpy' AND regexp_matches(name, 'HtoD|HostToDevice')) AS copies
+        ON near.run = copies.run AND near.rank = copies.rank AND near.copy_id = copies.op_id
+    GROUP BY near.pair
+),
+wanted AS (
+    SELECT pair, run, rank, unnest([copy_id, fill_id]) AS event_id, unnest([true, false]) AS is_copy
+    FROM near
+),
+details AS (
+    SELECT
+        pair,
+        frame_of(any_value(frames) FILTER (is_copy)) AS line,
+        any_value(input_dims) FILTER (is_copy) AS copied_dims, any_value(input_dims) FILTER (NOT is_copy) AS filled_dims,
+        any_value(input_types) FILTER (is_copy) AS copied_types, any_value(input_types) FILTER (NOT is_copy) AS filled_types,
+        any_value(input_strides) FILTER (is_copy) AS strides
+    FROM details_of(events, wanted)
+    GROUP BY pair
+),
+pairs AS MATERIALIZED (
+    SELECT near.*, details.line, sent.pair IS NOT NULL AS is_sent, sent.bytes, details.strides
+    FROM near
+    JOIN details ON near.pair = details.pair
+    LEFT JOIN sent ON near.pair = sent.pair
+    WHERE
+        nth_dims(copied_dims, 0) = nth_dims(filled_dims, 0)
+        AND nth_dims(copied_dims, 1) = nth_dims(filled_dims, 0)
+        AND nth_type(copied_types, 0) = nth_type(filled_types, 0)
+        AND nth_type(copied_types, 1) = nth_type(filled_types, 0)
+),
+parted AS (
+    SELECT pair
+    FROM slices_between(events, pairs)
+    WHERE kind = 'host_op'
+)
+SELECT
+    pairs.run,
+    pairs.rank,
+    CASE WHEN is_sent THEN severity_of(sum(host_ns), window_ns) ELSE 'low' END AS severity,
+    count(*) || CASE WHEN count(*) = 1 THEN ' tensor is' ELSE ' tensors are' END
+    || ' filled on the host and copied ' || CASE WHEN is_sent THEN 'to a device, ' ELSE 'right away, ' END
+    || coalesce(bytes_text(sum(bytes)) || ', ', '') || duration_text(sum(host_ns)) || ' of host time' AS finding,
+    flatten(list([event_id, fill_id] ORDER BY host_ns DESC, event_id))[:100] AS evidence_events,
+    2 * count(*) AS events,
+    sum(host_ns) AS estimated_gain_ns,
+    'host time of the fills and the copies; a fill on the device costs a launch instead' AS gain_basis,
+    shown_line(line) AS "where"
+FROM pairs
+JOIN shared_windows AS windows ON pairs.run = windows.run AND pairs.rank = windows.rank
+ANTI JOIN parted ON pairs.pair = parted.pair
+WHERE
+    (is_sent OR (NOT has_device AND nth_dims(strides, 0) IS NOT DISTINCT FROM nth_dims(strides, 1)))
+    AND (windows.steps = 0 OR step IS NOT NULL)
+GROUP BY pairs.run, pairs.rank, is_sent, line, window_ns

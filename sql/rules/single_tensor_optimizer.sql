@@ -1,0 +1,98 @@
+-- single_tensor_optimizer: an optimizer updates one tensor at a time.
+-- One row per (run, rank, optimizer, line of source).
+-- Shown by a Python frame `_single_tensor_...`; where none was recorded, by in-place ops of single tensors, and none of
+-- `aten::_foreach_...` or `aten::_fused_...`, in a step of an optimizer of torch that could do without.
+-- OptimizerSingleTensorPattern of torch.profiler._pattern_matcher, with two differences: all optimizers with foreach count
+-- (torch knows adam, sgd and adamw), and stacks are not needed.
+-- suggestion: Pass foreach=True, or fused=True where the optimizer has it: a few kernels for all tensors instead of several
+-- for each.
+-- link: https://docs.pytorch.org/docs/stable/optim.html#algorithms
+-- needs: events
+WITH frames AS MATERIALIZED (
+    SELECT run, rank, thread, step, event_id, preorder, dur_ns, idle_ns, regexp_extract(name, '[a-z]+$') AS optimizer
+    FROM shared_marked
+    WHERE kind = 'python' AND regexp_matches(
+        name, '_single_tensor_(asgd|adadelta|adafactor|adagrad|adam|adamw|adamax|nadam|radam|rmsprop|rprop|sgd)$'
+    )
+),
+marks AS MATERIALIZED (
+    SELECT
+        run, rank, thread, step, event_id, preorder, last_descendant_id, dur_ns, idle_ns,
+        lower(regexp_extract(name, '#(\w+)', 1)) AS optimizer
+    FROM shared_marked
+    WHERE kind <> 'python' AND regexp_full_match(
+        name,
+        'Optimizer\.step#(ASGD|Adadelta|Adafactor|Adagrad|Adam|AdamW|Adamax|NAdam|RAdam|RMSprop|Rprop|SGD)\.step'
+    )
+),
+wanted AS (
+    SELECT
+        run, rank, event_id AS call_id, unnest([event_id, last_descendant_id]) AS event_id, unnest([true, false]) AS is_call
+    FROM marks
+),
+details AS (
+    SELECT
+        run, rank, call_id AS event_id, frame_of(any_value(frames) FILTER (is_call)) AS line, max(place) AS last_place
+    FROM details_of(events, wanted)
+    GROUP BY run, rank, call_id
+),
+calls AS MATERIALIZED (
+    SELECT *
+    FROM marks
+    JOIN details USING (run, rank, event_id)
+),
+around AS (
+    SELECT point.run, point.rank, point.event_id, mark.event_id AS call_id, mark.line
+    FROM marks_before(frames, calls)
+    WHERE point.preorder <= mark.last_place
+),
+framed AS MATERIALIZED (
+    SELECT run, rank, step, event_id, dur_ns, idle_ns, optimizer, line, call_id
+    FROM frames
+    LEFT JOIN around USING (run, rank, event_id)
+),
+ops AS (
+    SELECT run, rank, thread, preorder, starts_with(name, 'aten::_') AS is_of_many
+    FROM shared_marked
+    WHERE kind = 'host_op' AND (
+        name IN ('aten::add_', 'aten::mul_', 'aten::addcmul_', 'aten::addcdiv_', 'aten::lerp_')
+        OR starts_with(name, 'aten::_foreach_')
+        OR starts_with(name, 'aten::_fused_')
+    )
+),
+alone AS (
+    SELECT mark.run, mark.rank, mark.event_id
+    FROM marks_before(ops, calls)
+    WHERE point.preorder <= mark.last_place
+    GROUP BY mark.run, mark.rank, mark.event_id
+    HAVING NOT bool_or(point.is_of_many)
+),
+unframed AS (
+    SELECT calls.run, calls.rank, calls.step, calls.event_id, calls.dur_ns, calls.idle_ns, calls.optimizer, calls.line
+    FROM calls
+    SEMI JOIN alone USING (run, rank, event_id)
+    ANTI JOIN framed ON calls.run = framed.run AND calls.rank = framed.rank AND calls.event_id = framed.call_id
+),
+found AS (
+    SELECT * EXCLUDE (call_id) FROM framed
+    UNION ALL
+    FROM unframed
+)
+SELECT
+    found.run,
+    found.rank,
+    severity_of(coalesce(sum(found.idle_ns), 0), window_ns) AS severity,
+    optimizer || ' updates one tensor at a time, in ' || count(*) || CASE WHEN count(*) = 1 THEN ' step' ELSE ' steps' END
+    || ' of ' || duration_text(avg(dur_ns)) AS finding,
+    strongest(event_id, dur_ns) AS evidence_events,
+    count(*) AS events,
+    sum(found.idle_ns) AS estimated_gain_ns,
+    CASE
+        WHEN count(found.idle_ns) > 0 THEN 'time in it in which no device is busy, waiting for launches'
+        ELSE 'not known: the trace shows no device'
+    END AS gain_basis,
+    shown_line(line) AS "where"
+FROM found
+JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
+WHERE windows.steps = 0 OR found.step IS NOT NULL
+GROUP BY found.run, found.rank, optimizer, line, window_ns

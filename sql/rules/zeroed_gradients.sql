@@ -1,0 +1,56 @@
+-- zeroed_gradients: gradients are filled with zeros, where they could be let go.
+-- One row per (run, rank, line of source).
+-- `aten::zero_` inside a call of `zero_grad`, of an optimizer or a module, where it is no part of making a tensor of zeros.
+-- GradNotSetToNonePattern of torch.profiler._pattern_matcher, with two differences: `aten::_foreach_zero_` counts, too; and
+-- the mark of an optimizer's `zero_grad` does where stacks were not recorded.
+-- suggestion: Call zero_grad(set_to_none=True), the default since PyTorch 2.0.
+-- link: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
+-- needs: events
+WITH calls AS (
+    SELECT run, rank, thread, preorder, last_descendant_id AS event_id
+    FROM shared_marked
+    WHERE CASE WHEN kind = 'python' THEN ends_with(name, ': zero_grad') ELSE starts_with(name, 'Optimizer.zero_grad#') END
+),
+-- A call may be inside another.
+outermost AS MATERIALIZED (
+    SELECT run, rank, thread, preorder, place AS last_place
+    FROM details_of(events, calls)
+    WINDOW before AS (PARTITION BY run, rank ORDER BY preorder ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    QUALIFY coalesce(max(place) OVER before < preorder, true)
+),
+zeros AS (
+    FROM shared_marked
+    WHERE kind = 'host_op' AND name IN ('aten::zero_', 'aten::_foreach_zero_')
+),
+inside AS (
+    SELECT point.*
+    FROM marks_before(zeros, outermost)
+    WHERE point.preorder <= mark.last_place
+),
+fills AS MATERIALIZED (
+    FROM inside
+    ANTI JOIN (
+        FROM shared_marked
+        WHERE kind = 'host_op' AND name IN ('aten::zeros', 'aten::zeros_like', 'aten::new_zeros', 'aten::_foreach_zero_')
+    ) AS around
+        ON inside.run = around.run AND inside.rank = around.rank AND inside.parent_id = around.event_id
+),
+found AS (
+    FROM details_of(events, fills)
+)
+SELECT
+    found.run,
+    found.rank,
+    severity_of(coalesce(nullif(sum(device_ns), 0), sum(dur_ns)), window_ns) AS severity,
+    'zero_grad fills gradients with zeros, in ' || count(*) || CASE WHEN count(*) = 1 THEN ' op' ELSE ' ops' END || ' of '
+    || duration_text(sum(dur_ns)) || ' of host time' AS finding,
+    strongest(event_id, {'device': coalesce(device_ns, 0), 'host': dur_ns}) AS evidence_events,
+    count(*) AS events,
+    coalesce(nullif(sum(device_ns), 0), sum(dur_ns)) AS estimated_gain_ns,
+    CASE WHEN sum(device_ns) > 0 THEN 'device time' ELSE 'host time' END
+    || ' of the fills; besides, backward then writes gradients instead of adding to them' AS gain_basis,
+    shown_line(frame_of(frames)) AS "where"
+FROM found
+JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
+WHERE windows.steps = 0 OR step IS NOT NULL
+GROUP BY found.run, found.rank, frame_of(frames), window_ns
