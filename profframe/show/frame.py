@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final
@@ -152,7 +152,14 @@ def _grouping(method: Callable[..., Any]) -> Callable[..., Any]:
     return grouping
 
 
-for _name in _KEPT:
-    setattr(Frame, _name, _keeping(getattr(pl.DataFrame, _name)))
-for _name in _GROUPED:
-    setattr(Frame, _name, _grouping(getattr(pl.DataFrame, _name)))
+def _override(
+    names: Iterable[str], how: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Put methods in place of those of polars, as far as its version has them."""
+    for name in names:
+        if hasattr(pl.DataFrame, name):
+            setattr(Frame, name, how(getattr(pl.DataFrame, name)))
+
+
+_override(_KEPT, _keeping)
+_override(_GROUPED, _grouping)

@@ -30,6 +30,15 @@ ROWS = pl.DataFrame(
 )
 
 
+class Printer:
+    """As much of IPython's as is asked for."""
+
+    said = ""
+
+    def text(self, text: str) -> None:
+        self.said += text
+
+
 def page(rows: pl.DataFrame) -> Page:
     return Page(rows._repr_html_())
 
@@ -240,9 +249,11 @@ class TestHtml:
 
     @given(dataframes(max_cols=6, max_size=5, allow_null=True))
     def test_any_frame_is_shown(self, rows: pl.DataFrame) -> None:
-        shown = page(Frame(rows))
+        shown, printer = page(Frame(rows)), Printer()
         assert shown.note.startswith(f"{rows.height} row")
         assert len(shown.styles) == 1
+        Frame(rows)._repr_pretty_(printer, cycle=False)
+        assert f"{rows.height} row" in printer.said
 
     @given(st.text(st.characters(exclude_categories=["Cs"])), st.text(max_size=9))
     def test_any_text_is_shown(self, text: str, name: str) -> None:
@@ -286,15 +297,6 @@ class TestTimes:
         rows = frame(pl.DataFrame({"time_ns": [1_700_000_000 * 10**9]}), starts)
         path.unlink()
         assert page(rows).cells[1] == ["2023-11-14 22:13:20.000000000 UTC"]
-
-
-class Printer:
-    """As much of IPython's as is asked for."""
-
-    said = ""
-
-    def text(self, text: str) -> None:
-        self.said += text
 
 
 def test_ipython_shows_text_in_units_with_the_names_of_the_columns() -> None:

@@ -131,6 +131,13 @@ def test_piped_names_are_whole() -> None:
     assert name in terminal.text(terminal.table(pl.DataFrame({"name": [name]}), None))
 
 
+def test_headings_of_tables_and_answers_say_what_a_column_is() -> None:
+    trace = trace_of(["a"])
+    answer, table_ = Page(trace.self_times()._repr_html_()), Page(trace.events._repr_html_())
+    assert "calls: number of slices (Int64)" in answer.heads
+    assert any(head.startswith("start_ns: Start, on the clock") for head in table_.heads)
+
+
 def test_lines_of_text_show_themselves_as_they_are() -> None:
     text = trace_of(["<b>"]).table()
     assert repr(text) == str(text)
