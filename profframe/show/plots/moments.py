@@ -15,6 +15,7 @@ MEMORIES: Final = ("run", "rank", "device_type", "device")
 """What a panel of memory is of."""
 DEVICES: Final = ("run", "rank", "device")
 """What a panel of queues is of."""
+_WHOLE: Final = "datum.value == floor(datum.value) ? format(datum.value, ',d') : ''"
 _LONGEST_OP: Final = 60
 MOST_STREAMS: Final = 6
 """Of one device: those on which the most work was waiting."""
@@ -121,7 +122,7 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
             y=alt.Y(
                 "depth:Q",
                 title="Kernels and copies waiting",
-                axis=alt.Axis(tickMinStep=1, format=",d"),
+                axis=alt.Axis(labelExpr=_WHOLE),
             ),
             color=alt.Color(
                 "line:N",
