@@ -74,26 +74,27 @@ ends AS MATERIALIZED (
     ASOF JOIN starts ON lost.lane = starts.lane AND lost.thread = starts.thread AND lost.end_ns > starts.start_ns
 ),
 -- How many slices are around each, where some were filtered out. Here and below rows are added up in the order of the SELECT
--- inside: that is several times as fast as a window with an order. All that was opened in a lane is closed at its end.
+-- inside: that is several times as fast as a window with an order, and all that a lane opens it closes. A slice opens at its
+-- preorder and closes behind all that opens until its end, an inner one before an outer one.
 depths AS (
     SELECT lane, preorder, depth
     FROM (
-        SELECT lane, preorder, is_begin, sum(step) OVER (ROWS UNBOUNDED PRECEDING) - step AS depth
+        SELECT lane, preorder, opens, sum(step) OVER (ROWS UNBOUNDED PRECEDING) - step AS depth
         FROM (
             SELECT
-                slices.lane, slices.preorder, slices.preorder AS place, NULL AS turn, true AS is_begin,
+                slices.lane, slices.preorder, slices.preorder << 31 AS place, true AS opens,
                 CASE WHEN ends.lane IS NULL THEN 0 ELSE 1 END AS step
             FROM slices
             LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
             WHERE (SELECT bool_or(is_filtered) FROM wholes)
             UNION ALL
-            SELECT lane, preorder, until, -preorder, false, -1
+            SELECT lane, preorder, ((until + 1) << 31) - 1 - preorder, false, -1
             FROM ends
             WHERE (SELECT bool_or(is_filtered) FROM wholes)
-            ORDER BY lane, place, turn NULLS FIRST
+            ORDER BY lane, place
         )
     )
-    WHERE is_begin
+    WHERE opens
 ),
 -- A path is the sum of a number of each slice on it, which is of its depth, too; a backward one adds 2 to the 100 as well.
 numbers AS MATERIALIZED (
@@ -108,44 +109,52 @@ numbers AS MATERIALIZED (
 ),
 moments AS MATERIALIZED (
     SELECT
-        *,
-        sum(CASE WHEN is_inner THEN step ELSE 0 END) OVER until_now + CASE WHEN is_inner THEN 0 ELSE step END AS path,
-        sum(calls) OVER until_now AS calls_now,
+        lane, preorder, until IS NOT NULL AS is_inner, step, depth, event_id, self_ns, self_device_ns,
+        sum(CASE WHEN until IS NOT NULL THEN step ELSE 0 END) OVER until_now
+        + CASE WHEN event_id IS NULL THEN -step WHEN until IS NULL THEN step ELSE 0 END AS path,
+        count(event_id) OVER until_now AS calls_now,
         sum(self_ns) OVER until_now AS self_now,
         sum(self_device_ns) OVER until_now AS device_now
     FROM (
-        SELECT
-            lane, preorder, preorder AS place, NULL AS turn, true AS is_begin, until IS NOT NULL AS is_inner,
-            step, depth, event_id, 1 AS calls, self_ns, self_device_ns
+        SELECT lane, preorder, preorder << 31 AS place, until, step, depth, event_id, self_ns, self_device_ns
         FROM numbers
         UNION ALL BY NAME
-        SELECT lane, preorder, until AS place, -preorder AS turn, false AS is_begin, true AS is_inner, -step AS step
+        SELECT lane, preorder, ((until + 1) << 31) - 1 - preorder AS place, until, -step AS step
         FROM numbers
         WHERE until IS NOT NULL
-        ORDER BY lane, place, turn NULLS FIRST
+        ORDER BY lane, place
     )
     WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
 ),
+-- What is inside of a slice is what was added up between its begin and its end. Of what is left of slices that overlap, some
+-- end before others that began inside them: then an end does not tell by itself which path it is of.
 nodes AS MATERIALIZED (
     SELECT
-        lane, path, any_value(path - step) AS parent_path, any_value(depth) AS depth, min(event_id) AS event_id,
-        sum(own_calls) AS own_calls, sum(calls) AS calls, sum(self_ns) AS self_ns, sum(total_ns) AS total_ns,
-        sum(self_device_ns) AS self_device_ns, sum(device_ns) AS device_ns
+        lane, path, any_value(path - step) FILTER (event_id IS NOT NULL) AS parent_path, any_value(depth) AS depth,
+        min(event_id) AS event_id, count(event_id) AS own_calls, sum(calls) AS calls,
+        sum(self_ns) AS self_ns, sum(self_device_ns) AS self_device_ns,
+        sum(total_ns) AS total_ns, sum(device_ns) AS device_ns
     FROM (
         SELECT
-            lane, path, step, depth, event_id, 1 AS own_calls, calls, self_ns, self_ns AS total_ns,
-            self_device_ns, self_device_ns AS device_ns
+            lane, path, step, depth, event_id, self_ns, self_device_ns,
+            CASE WHEN event_id IS NULL THEN calls_now WHEN is_inner THEN 1 - calls_now ELSE 1 END AS calls,
+            CASE WHEN event_id IS NULL THEN self_now WHEN is_inner THEN self_ns - self_now ELSE self_ns END AS total_ns,
+            CASE
+                WHEN event_id IS NULL THEN device_now
+                WHEN is_inner THEN self_device_ns - device_now
+                ELSE self_device_ns
+            END AS device_ns
         FROM moments
-        WHERE is_begin
+        WHERE event_id IS NOT NULL OR NOT (SELECT bool_or(is_filtered) FROM wholes)
         UNION ALL BY NAME
-        -- What is inside of a slice is what was added up between its begin and its end.
-        SELECT
-            lane, opened.path,
-            closed.calls_now - opened.calls_now AS calls,
-            closed.self_now - opened.self_now AS total_ns,
-            closed.device_now - opened.device_now AS device_ns
-        FROM (FROM moments WHERE NOT is_begin) AS closed
-        JOIN (FROM moments WHERE is_begin AND is_inner) AS opened USING (lane, preorder)
+        SELECT opened.lane, opened.path, closed.calls_now AS calls, closed.self_now AS total_ns, closed.device_now AS device_ns
+        FROM moments AS closed
+        JOIN moments AS opened
+            ON closed.lane = opened.lane
+            AND closed.preorder = opened.preorder
+            AND closed.event_id IS NULL
+            AND opened.event_id IS NOT NULL
+        WHERE (SELECT bool_or(is_filtered) FROM wholes)
     )
     GROUP BY lane, path
 ),
