@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from profframe.show import units
@@ -96,6 +97,7 @@ def cell(column: str, value: object) -> str:
     """
     if value is None:
         return ""
+    value = float(value) if isinstance(value, Decimal) else value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return units.visible(str(value))
     if not math.isfinite(value):

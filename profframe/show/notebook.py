@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -203,7 +204,7 @@ def _whole(text: str, value: object, unit: columns.Unit | None) -> tuple[str, fl
     """What the tooltip of a cell says, and the part of the cell that a bar fills."""
     if value is None or isinstance(value, bool):
         return "", 0
-    if not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float, Decimal)):
         return text, 0
     exact = f"{value} {unit.word}".rstrip() if unit else str(value)
     is_share = unit is not None and unit.is_share and value > 0

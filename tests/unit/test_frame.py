@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -164,6 +165,7 @@ class TestHtml:
             ("step", 12_000, "12000", None),
             ("kernels", 12_000, "12,000", None),
             ("is_async", True, "True", None),
+            ("self_ns", Decimal("1500.25"), "1.500 us", "1500.25 ns"),
             ("self_ns", float("nan"), "nan", "nan ns"),
             ("self_ns", float("inf"), "inf", "inf ns"),
         ],
