@@ -33,19 +33,21 @@ FROM query_table(events) AS slice
 JOIN few(slices) AS slices
     ON slice.run = slices.run AND slice.rank = slices.rank AND slice.event_id = slices.event_id;
 
--- marks_before: with each point the last mark before it on its thread. Both have `run rank thread preorder`. No ASOF JOIN: where
--- the planner takes the points for few, it compares each of them with all marks.
+-- marks_before: with each point the last mark before it on its thread. Both have `run rank thread place`, and what else is wanted of
+-- them in `given`. No ASOF JOIN: where the planner takes the points for few, it compares each of them with all marks.
 CREATE OR REPLACE TEMP MACRO marks_before(points, marks) AS TABLE
-SELECT point, mark
+SELECT run, rank, thread, place, point, mark_place, mark
 FROM (
-    SELECT point, last_value(mark IGNORE NULLS) OVER (
-        PARTITION BY run, rank, thread ORDER BY preorder ROWS UNBOUNDED PRECEDING
-    ) AS mark
+    SELECT
+        run, rank, thread, place, point,
+        max(mark_place) OVER in_order AS mark_place,
+        last_value(mark IGNORE NULLS) OVER in_order AS mark
     FROM (
-        SELECT run, rank, thread, preorder, point FROM query_table(points) AS point
+        SELECT run, rank, thread, place, given AS point FROM query_table(points)
         UNION ALL BY NAME
-        SELECT run, rank, thread, preorder, mark FROM query_table(marks) AS mark
+        SELECT run, rank, thread, place, place AS mark_place, given AS mark FROM query_table(marks)
     )
+    WINDOW in_order AS (PARTITION BY run, rank, thread ORDER BY place ROWS UNBOUNDED PRECEDING)
 )
 WHERE point IS NOT NULL AND mark IS NOT NULL;
 

@@ -14,25 +14,27 @@ WITH ops AS (
 ),
 -- Backwards, so that the norm before a convolution is the one behind it.
 convolutions AS (
-    SELECT * REPLACE (-preorder AS preorder)
+    SELECT
+        run, rank, thread, -preorder AS place,
+        {'id': event_id, 'last_id': last_descendant_id, 'step': step, 'ns': dur_ns} AS given
     FROM ops
     WHERE name LIKE 'aten::conv%'
 ),
 norms AS (
-    SELECT * REPLACE (-preorder AS preorder)
+    SELECT run, rank, thread, -preorder AS place, event_id AS given
     FROM ops
     WHERE name = 'aten::batch_norm'
 ),
 near AS MATERIALIZED (
     SELECT
-        row_number() OVER () AS pair, point.* REPLACE (-point.preorder AS preorder), mark.event_id AS norm_id,
-        -mark.preorder AS next_place
+        row_number() OVER () AS pair, run, rank, thread, point.step, point.id AS event_id, point.last_id, point.ns AS dur_ns,
+        -place AS preorder, -mark_place AS next_place, mark AS norm_id
     FROM marks_before(convolutions, norms)
-    WHERE point.preorder - mark.preorder <= 128
+    WHERE place - mark_place <= 128
 ),
 wanted AS (
     SELECT
-        pair, run, rank, unnest([event_id, last_descendant_id, norm_id]) AS event_id,
+        pair, run, rank, unnest([event_id, last_id, norm_id]) AS event_id,
         unnest(['convolution', 'last', 'norm']) AS role
     FROM near
 ),
@@ -64,14 +66,19 @@ found AS MATERIALIZED (
     ANTI JOIN parted ON pairs.pair = parted.pair
     QUALIFY row_number() OVER (PARTITION BY run, rank, next_place ORDER BY preorder) = 1
 ),
+spans AS (
+    SELECT run, rank, thread, preorder AS place, {'pair': pair, 'last_place': last_place} AS given
+    FROM found
+),
 added AS (
+    SELECT run, rank, thread, preorder AS place, device_ns AS given
     FROM ops
     WHERE name = 'aten::add_' AND device_ns > 0
 ),
 additions AS (
-    SELECT mark.pair, sum(point.device_ns) AS device_ns
-    FROM marks_before(added, found)
-    WHERE point.preorder <= mark.last_place
+    SELECT mark.pair, sum(point) AS device_ns
+    FROM marks_before(added, spans)
+    WHERE place <= mark.last_place
     GROUP BY mark.pair
 )
 SELECT

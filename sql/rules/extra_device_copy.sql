@@ -21,12 +21,15 @@ converted AS MATERIALIZED (
         ON copied.run = converted.run AND copied.rank = converted.rank AND copied.parent_id = converted.event_id
 ),
 moves AS MATERIALIZED (
-    SELECT moved.run, moved.rank, moved.thread, moved.step, moved.preorder, moved.event_id, moved.dur_ns, converted.copy_id
+    SELECT
+        moved.run, moved.rank, moved.thread, moved.preorder AS place,
+        {'id': moved.event_id, 'ns': moved.dur_ns, 'step': moved.step, 'copy_id': converted.copy_id} AS given
     FROM converted
     JOIN (FROM ops WHERE name = 'aten::to') AS moved
         ON converted.run = moved.run AND converted.rank = moved.rank AND converted.event_id = moved.event_id
 ),
 fills AS (
+    SELECT run, rank, thread, preorder AS place, {'id': event_id, 'ns': dur_ns} AS given
     FROM ops
     WHERE
         name IN (
@@ -34,13 +37,14 @@ fills AS (
             'aten::exponential_'
         )
         AND last_descendant_id = event_id
+        AND coalesce(device_ns, 0) = 0
 ),
 near AS MATERIALIZED (
     SELECT
-        row_number() OVER () AS pair, point.*, point.dur_ns + mark.dur_ns AS host_ns, mark.event_id AS fill_id,
-        mark.preorder AS last_place, point.preorder AS next_place
+        row_number() OVER () AS pair, run, rank, point.step, point.id AS event_id, point.copy_id, mark.id AS fill_id,
+        point.ns + mark.ns AS host_ns, mark_place AS last_place, place AS next_place
     FROM marks_before(moves, fills)
-    WHERE point.preorder - mark.preorder <= 64 AND coalesce(mark.device_ns, 0) = 0
+    WHERE place - mark_place <= 64
 ),
 sent AS MATERIALIZED (
     SELECT near.pair, sum(copies.bytes) AS bytes

@@ -41,18 +41,26 @@ calls AS MATERIALIZED (
     FROM marks
     JOIN details USING (run, rank, event_id)
 ),
+spans AS (
+    SELECT run, rank, thread, preorder AS place, {'id': event_id, 'last_place': last_place} AS given
+    FROM calls
+),
+places AS (
+    SELECT run, rank, thread, preorder AS place, event_id AS given
+    FROM frames
+),
 around AS (
-    SELECT point.run, point.rank, point.event_id, mark.event_id AS call_id, mark.line
-    FROM marks_before(frames, calls)
-    WHERE point.preorder <= mark.last_place
+    SELECT run, rank, point AS event_id, mark.id AS call_id
+    FROM marks_before(places, spans)
+    WHERE place <= mark.last_place
 ),
 framed AS MATERIALIZED (
-    SELECT run, rank, step, event_id, dur_ns, idle_ns, optimizer, line, call_id
+    SELECT frames.*, around.call_id
     FROM frames
     LEFT JOIN around USING (run, rank, event_id)
 ),
 ops AS (
-    SELECT run, rank, thread, preorder, starts_with(name, 'aten::_') AS is_of_many
+    SELECT run, rank, thread, preorder AS place, starts_with(name, 'aten::_') AS given
     FROM shared_marked
     WHERE kind = 'host_op' AND (
         name IN ('aten::add_', 'aten::mul_', 'aten::addcmul_', 'aten::addcdiv_', 'aten::lerp_')
@@ -61,11 +69,11 @@ ops AS (
     )
 ),
 alone AS (
-    SELECT mark.run, mark.rank, mark.event_id
-    FROM marks_before(ops, calls)
-    WHERE point.preorder <= mark.last_place
-    GROUP BY mark.run, mark.rank, mark.event_id
-    HAVING NOT bool_or(point.is_of_many)
+    SELECT run, rank, mark.id AS event_id
+    FROM marks_before(ops, spans)
+    WHERE place <= mark.last_place
+    GROUP BY run, rank, mark.id
+    HAVING NOT bool_or(point)
 ),
 unframed AS (
     SELECT calls.run, calls.rank, calls.step, calls.event_id, calls.dur_ns, calls.idle_ns, calls.optimizer, calls.line
@@ -74,7 +82,9 @@ unframed AS (
     ANTI JOIN framed ON calls.run = framed.run AND calls.rank = framed.rank AND calls.event_id = framed.call_id
 ),
 found AS (
-    SELECT * EXCLUDE (call_id) FROM framed
+    SELECT framed.run, framed.rank, framed.step, framed.event_id, framed.dur_ns, framed.idle_ns, framed.optimizer, calls.line
+    FROM framed
+    LEFT JOIN calls ON framed.run = calls.run AND framed.rank = calls.rank AND framed.call_id = calls.event_id
     UNION ALL
     FROM unframed
 )

@@ -13,19 +13,23 @@ WITH calls AS (
 ),
 -- A call may be inside another.
 outermost AS MATERIALIZED (
-    SELECT run, rank, thread, preorder, place AS last_place
+    SELECT run, rank, thread, preorder AS place, place AS given
     FROM details_of(events, calls)
     WINDOW before AS (PARTITION BY run, rank ORDER BY preorder ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     QUALIFY coalesce(max(place) OVER before < preorder, true)
 ),
 zeros AS (
+    SELECT
+        run, rank, thread, preorder AS place,
+        {'id': event_id, 'parent_id': parent_id, 'step': step, 'ns': dur_ns, 'device_ns': device_ns} AS given
     FROM shared_marked
     WHERE kind = 'host_op' AND name IN ('aten::zero_', 'aten::_foreach_zero_')
 ),
 inside AS (
-    SELECT point.*
+    SELECT
+        run, rank, point.id AS event_id, point.parent_id, point.step, point.ns AS dur_ns, point.device_ns
     FROM marks_before(zeros, outermost)
-    WHERE point.preorder <= mark.last_place
+    WHERE place <= mark
 ),
 fills AS MATERIALIZED (
     FROM inside
