@@ -142,6 +142,13 @@ def test_columns_are_fixed() -> None:
             "event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share "
             "queue_depth"
         ),
+        "exposed_communication": "start_ns dur_ns",
+        "flame": (
+            "node_id parent_id depth name kind direction calls self_ns total_ns self_device_ns "
+            "device_ns event_id"
+        ),
+        "memory_owners": "device_type device origin op_name blocks bytes share max_bytes op_id",
+        "work_rates": "device time_ns flop_per_s bytes_per_s",
         "gaps": (
             "device stream start_ns dur_ns share cause before_id before_name after_id after_name "
             "thread op_id op_name op_ns annotation_id annotation_name annotation_ns "
