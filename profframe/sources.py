@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -110,16 +113,48 @@ class Beside:
         return InMemory({table: self.rows}) if table == self.name else self.source
 
 
+class _OfThread(threading.local):
+    """What each thread has for itself."""
+
+    cursor: duckdb.DuckDBPyConnection | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Conversation:
-    """A source to which many questions are asked over one connection, each of them once."""
+    """A source to which many questions are asked, from any thread, each of them once."""
 
     source: Source
     selection: Selection
-    """Of the rows that the connection has."""
+    """Of the rows that are asked about."""
     connection: duckdb.DuckDBPyConnection
-    known: dict[object, pl.DataFrame] = field(default_factory=dict)
-    """What was asked, and what came back."""
+    known: dict[object, Future[pl.DataFrame]] = field(default_factory=dict)
+    """What was asked, and what came or comes back."""
+    of_thread: _OfThread = field(default_factory=_OfThread)
+    asking: threading.Lock = field(default_factory=threading.Lock)
+
+    def cursor(self, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
+        """A connection for questions of this thread, to the same views."""
+        found = self.of_thread.cursor
+        if found is None:
+            found = self.of_thread.cursor = self.connection.cursor()
+            with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
+                found.execute("SET enable_progress_bar = false")
+            for table in tables:
+                self.source.relation(found, table)
+        return found
+
+    def once(self, question: object, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        """What a question gives; asked only where nobody has asked it before."""
+        with self.asking:
+            is_new = question not in self.known
+            answer = self.known.setdefault(question, Future())
+        if is_new:
+            try:
+                answer.set_result(ask())
+            except BaseException as error:
+                answer.set_exception(error)
+                raise
+        return answer.result()
 
     def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
         return self.source.relation(connection, table)

@@ -260,13 +260,16 @@ class Tables:
         """
         found = find(answer)
         needed = [table for table in schema.TABLES if table in found.needs] or schema.TABLES
-        known = self._talk.known if self._talk else {}
-        values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
-        key = found.sql, *((name, str(value)) for name, value in sorted(values.items()))
-        if key not in known:
+
+        def ask() -> pl.DataFrame:
             rows = self._asked(lambda c: frame(run(c, found, parameters)), needed)
-            known[key] = self._shown(rows, {c.name: c.doc for c in found.columns})
-        return known[key]
+            return self._shown(rows, {column.name: column.doc for column in found.columns})
+
+        if self._talk is None:
+            return ask()
+        values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
+        given = tuple((name, str(value)) for name, value in sorted(values.items()))
+        return self._talk.once((found.sql, given), ask)
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the tables by name: ``events``, ``memory``, ...
@@ -450,22 +453,10 @@ class Tables:
         self, tables: Iterable[str] = schema.TABLES
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with a view per table, for one question."""
-        if self._talk:
-            yield self._talk.connection
-            return
-        with ExitStack() as stack, duckdb.connect() as connection:
-            with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
-                connection.execute("SET enable_progress_bar = false")
-            if self._memory_limit is not None:
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-"))
-                connection.execute("SET memory_limit = " + literal(self._memory_limit))
-                connection.execute("SET temp_directory = " + literal(folder))
+        with ExitStack() as stack:
             try:
-                for table in tables:
-                    relation = self._source.relation(connection, table)
-                    where = self._selection.where(table) or "TRUE"
-                    connection.execute(f"CREATE VIEW {table} AS FROM {relation} WHERE {where}")
-                yield connection
+                talk = self._talk
+                yield talk.cursor(schema.TABLES) if talk else self._opened(stack, tables)
             except (duckdb.Error, AnswerError):
                 self._source.check()
                 raise
@@ -473,6 +464,22 @@ class Tables:
                 if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
                     raise KeyboardInterrupt from error
                 raise
+
+    def _opened(self, stack: ExitStack, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
+        """A new connection, which the stack closes."""
+        limit = self._memory_limit
+        folder = limit and stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-"))
+        connection = stack.enter_context(duckdb.connect())
+        with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
+            connection.execute("SET enable_progress_bar = false")
+        if limit is not None:
+            connection.execute("SET memory_limit = " + literal(limit))
+            connection.execute("SET temp_directory = " + literal(str(folder)))
+        for table in tables:
+            relation = self._source.relation(connection, table)
+            where = self._selection.where(table) or "TRUE"
+            connection.execute(f"CREATE VIEW {table} AS FROM {relation} WHERE {where}")
+        return connection
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):

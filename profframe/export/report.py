@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -26,6 +27,8 @@ Progress = Callable[[int, int, str], None]
 
 _MOST_TRACES: Final = 16
 """(run, rank) that sections show in detail."""
+_AT_ONCE: Final = 2
+"""Sections that are made at the same time: no question keeps all cores busy all of the time."""
 _OF_RUNS: Final = "runs"
 _OF_RANKS: Final = "ranks"
 
@@ -103,13 +106,17 @@ def write(
     traces = trace.traces
     scopes = _scopes(trace, traces)
     sections = {}
-    with _conversations(scopes, options.rows, said) as ask:
-        for done, key in enumerate(keys):
-            if progress is not None:
-                progress(done, len(keys), key)
-            section = SECTIONS[key](ask(key))
-            if section is not None:
-                sections[key] = section
+    with _conversations(scopes, options.rows, said) as ask, ThreadPoolExecutor(_AT_ONCE) as pool:
+        made = {key: pool.submit(SECTIONS[key], ask(key)) for key in keys}
+        try:
+            for done, (key, section) in enumerate(made.items()):
+                if progress is not None:
+                    progress(done, len(keys), key)
+                if found := section.result():
+                    sections[key] = found
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
     html = page.html(options.title or _name(traces), _summary(traces), scopes.note, sections)
     with written(path) as put:
         put(html.encode())

@@ -56,6 +56,13 @@ class Opened:
         drawn = "[...document.querySelectorAll('[data-chart]')].every((c) => c.dataset.drawn)"
         self.page.wait_for_function(f"document.documentElement.dataset.ready && {drawn}")
 
+    def resized(self, width: int, scheme: Literal["light", "dark"]) -> None:
+        """As in another window, drawn anew."""
+        self.page.set_viewport_size({"width": width, "height": 900})
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.wait_for_timeout(300)
+        self.all_drawn()
+
     def run(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from threading import Lock
 from typing import Any, Final, Protocol
 
 import polars as pl
@@ -19,6 +20,10 @@ _OPTIONAL: Final = (
     "input_dims", "stack", "python_module_id", "module_hierarchy", "collective", "process_group",
 )  # fmt: skip
 """Columns of `events` without which some answers have nothing to say."""
+
+
+_DRAWING: Final = Lock()
+"""altair numbers what it draws: one chart at a time."""
 
 
 class Reported(Protocol):
@@ -155,7 +160,8 @@ class Asked:
 
         draw: Callable[..., Any] = getattr(self.trace.plot, name)
         try:
-            spec, frames = taken_apart(draw(*arguments))
+            with _DRAWING:
+                spec, frames = taken_apart(draw(*arguments))
         except ParameterError:
             return ()
         said = ", ".join(f'"{argument}"' for argument in arguments)

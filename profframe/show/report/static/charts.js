@@ -16,6 +16,7 @@ class Chart {
     const width = this.box.clientWidth;
     if (!width) return;
     this.width = width;
+    delete this.box.dataset.drawn;
     await this.#embed(width, BESIDE);
     // How much room the labels of composed views take is known once they are drawn.
     const over = Math.ceil(this.box.firstElementChild?.scrollWidth ?? 0) - width;
