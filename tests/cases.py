@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import duckdb
@@ -87,20 +88,22 @@ def value(cell: str, type_word: str) -> object:
     return float(Fraction(cell)) if type_word == "DOUBLE" else int(cell)
 
 
-def connect(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
+@cache
+def connection() -> duckdb.DuckDBPyConnection:
+    """One for all cases: to open it takes longer than most of them."""
+    return duckdb.connect()
+
+
+def connected(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     for name, table in schema.TABLES.items():
         nullable = pa.schema([pa.field(c.name, c.type) for c in table])
-        connection.register(name, pa.Table.from_pylist(tables.get(name, []), schema=nullable))
-    return connection
+        connection().register(name, pa.Table.from_pylist(tables.get(name, []), schema=nullable))
+    return connection()
 
 
 def result(case: Case, tables: Mapping[str, Rows]) -> list[tuple[object, ...]]:
-    with connect(tables) as connection:
-        relation = run(connection, case.answer, case.parameters)
-        return [
-            tuple(row[name] for name in case.columns)
-            for row in (
-                dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()
-            )
-        ]
+    relation = run(connected(tables), case.answer, case.parameters)
+    return [
+        tuple(row[name] for name in case.columns)
+        for row in (dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall())
+    ]

@@ -59,8 +59,10 @@ def test_python_and_sql_of_the_readme_run() -> None:
 
 
 @pytest.mark.usefixtures("folder")
-def test_command_lines_of_the_readme_run(capsys: pytest.CaptureFixture[str]) -> None:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
+@pytest.mark.parametrize("name", ["README.md", "docs/guide.md"])
+def test_command_lines_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / name).read_text()
+    lines = [line for block in blocks("sh", page) for line in block.splitlines()]
     commands = [shlex.split(line) for line in lines if line.startswith("profframe ")]
     assert commands
     for command in commands:

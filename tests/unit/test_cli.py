@@ -407,12 +407,13 @@ def on_terminal(columns: int, command: list[str]) -> str:
 def test_tables_fit_the_terminal(columns: int, store: str) -> None:
     from rich.cells import cell_len
 
-    for arguments in ((store,), ("info", store), ("sql", store, "FROM events"), ("answer",)):
-        lines = on_terminal(columns, [*MODULE, *arguments]).splitlines()
-        assert max(map(cell_len, lines)) <= columns
-    assert any("sentence" in line for line in lines)
-    shown = on_terminal(columns, [*MODULE, "sql", store, "FROM events"])
-    assert ("not shown, for want of width" in shown) == (columns < 140)
+    commands = ([store], ["info", store], ["sql", store, "FROM events"], ["answer"])
+    code = f"from profframe.cli import run\nfor one in {commands}: run(one); print('END')"
+    shown = on_terminal(columns, [sys.executable, "-c", code]).split("END\n")[:-1]
+    assert len(shown) == len(commands)
+    assert max(cell_len(line) for text in shown for line in text.splitlines()) <= columns
+    assert ("not shown, for want of width" in shown[2]) == (columns < 140)
+    assert "sentence" in shown[3]
 
 
 def test_facts_can_be_torchs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
