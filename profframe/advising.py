@@ -2,7 +2,9 @@
 
 A rule is a file like an answer's: its header has the name and a sentence, the grain, notes that
 give the reasons of its thresholds, ``suggestion:``, ``link:``, ``needs:`` and its parameters, whose
-names start with that of the rule. Its SELECT gives the columns of `COLUMNS`, one row per finding.
+names start with that of the rule. Its SELECT gives the columns of `COLUMNS`, one row per finding. A
+line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot be about, for
+to plan a SELECT takes time, too.
 
 ``python -m profframe.advising > docs/rules.md`` writes the page of all rules.
 """
@@ -19,6 +21,8 @@ from typing import Final, TypeAlias
 from profframe.errors import AnswerError
 from profframe.headers import COMMENT, Answer, Parameter, comment_lines, parse, sql_directory
 from profframe.selection import literal
+
+_WORDS: Final = ("suggestion", "link", "only if")
 
 COLUMNS: Final = {
     "run": "VARCHAR",
@@ -96,6 +100,7 @@ class Rule:
     answer: Answer
     suggestion: str
     link: str
+    only_if: str = "true"
 
     @property
     def name(self) -> str:
@@ -106,6 +111,28 @@ class Rule:
     def parameters(self) -> tuple[Parameter, ...]:
         """Its thresholds."""
         return self.answer.parameters
+
+
+@dataclass(frozen=True, slots=True)
+class Advice(Answer):
+    """An answer that is put together from rules: one SELECT with all of them in it."""
+
+    base: Answer | None = None
+    rules: tuple[Rule, ...] = ()
+
+    @property
+    def parts(self) -> dict[str, Answer]:
+        """The same with one rule each, by the path of the rule."""
+        return {str(rule.path): self.only([rule]) for rule in self.rules}
+
+    @property
+    def conditions(self) -> str:
+        """SQL for one row, with whether each rule can be about the trace."""
+        return "SELECT " + ", ".join(f"coalesce(({rule.only_if}), false)" for rule in self.rules)
+
+    def only(self, chosen: Iterable[Rule], given: Iterable[str] = ()) -> Advice:
+        """The same with some of the rules; tables of `_rules.sql` that are ``given`` are there."""
+        return assembled(self.base or self, chosen, given)
 
 
 def own_rules() -> tuple[Rule, ...]:
@@ -201,10 +228,11 @@ def read(path: Path) -> Rule:
             f"{path.stem}_{foreign[0]}, not {foreign[0]}"
         )
     notes = tuple(said["notes"].splitlines())
-    return Rule(path, replace(answer, notes=notes), said["suggestion"], said["link"])
+    only_if = said.get("only if", "true")
+    return Rule(path, replace(answer, notes=notes), said["suggestion"], said["link"], only_if)
 
 
-def assembled(answer: Answer, chosen: Iterable[Rule]) -> Answer:
+def assembled(answer: Answer, chosen: Iterable[Rule], given: Iterable[str] = ()) -> Advice:
     """Put rules into the answer whose SELECT is from their ``findings``.
 
     Parameters
@@ -213,12 +241,13 @@ def assembled(answer: Answer, chosen: Iterable[Rule]) -> Answer:
         The answer, as its file has it.
     chosen
         The rules.
+    given
+        Names of what rules share that is a table already.
 
     Returns
     -------
-    Answer
-        One SELECT that needs all tables of the rules and has all of their parameters. Its
-        ``parts`` are the same with one rule each.
+    Advice
+        One SELECT that needs all tables of the rules and has all of their parameters.
 
     Examples
     --------
@@ -228,8 +257,28 @@ def assembled(answer: Answer, chosen: Iterable[Rule]) -> Answer:
     ['data_loading_share']
     """
     chosen = tuple(chosen)
-    whole = _with(answer, chosen)
-    return replace(whole, parts=tuple((str(rule.path), _with(answer, (rule,))) for rule in chosen))
+    comment = "".join(f"-- {line}\n" for line in comment_lines(answer.sql))
+    bodies = [_body(rule.answer.sql) for rule in chosen]
+    shared = [
+        f"{name} AS MATERIALIZED (FROM {name}({inputs}))"
+        for name, inputs in _steps(bodies)
+        if name not in given
+    ]
+    parts = [_part(rule, body) for rule, body in zip(chosen, bodies, strict=True)]
+    findings = "findings AS (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)\n"
+    needs = dict.fromkeys([*answer.needs, *(need for rule in chosen for need in rule.answer.needs)])
+    return Advice(
+        name=answer.name,
+        sql=comment + "WITH " + ",\n".join([*shared, findings]) + _body(answer.sql),
+        sentence=answer.sentence,
+        grain=answer.grain,
+        notes=answer.notes,
+        needs=tuple(needs),
+        parameters=tuple(parameter for rule in chosen for parameter in rule.parameters),
+        columns=answer.columns,
+        base=answer,
+        rules=chosen,
+    )
 
 
 def markdown() -> str:
@@ -251,21 +300,6 @@ def markdown() -> str:
             lines += [f"| `{p.name}` | {p.type} | {p.default} | {p.doc} |" for p in rule.parameters]
             lines.append("")
     return "\n".join(lines)
-
-
-def _with(answer: Answer, chosen: tuple[Rule, ...]) -> Answer:
-    comment = "".join(f"-- {line}\n" for line in comment_lines(answer.sql))
-    bodies = [_body(rule.answer.sql) for rule in chosen]
-    steps = [f"{name} AS MATERIALIZED (FROM {name}({inputs}))" for name, inputs in _steps(bodies)]
-    parts = [_part(rule, body) for rule, body in zip(chosen, bodies, strict=True)]
-    findings = "findings AS (\n" + "\nUNION ALL\n".join(parts or [_NOTHING]) + "\n)\n"
-    needs = dict.fromkeys([*answer.needs, *(need for rule in chosen for need in rule.answer.needs)])
-    return replace(
-        answer,
-        sql=comment + "WITH " + ",\n".join([*steps, findings]) + _body(answer.sql),
-        needs=tuple(needs),
-        parameters=tuple(parameter for rule in chosen for parameter in rule.parameters),
-    )
 
 
 def _part(rule: Rule, body: str) -> str:
@@ -314,7 +348,7 @@ def _said(notes: Iterable[str]) -> dict[str, str]:
     current = "notes"
     for line in notes:
         word, colon, rest = line.partition(": ")
-        starts = bool(colon) and word in {"suggestion", "link"}
+        starts = bool(colon) and word in _WORDS
         current = word if starts else current
         said.setdefault(current, []).append(rest if starts else line)
     return {word: ("\n" if word == "notes" else " ").join(lines) for word, lines in said.items()}

@@ -19,6 +19,7 @@ from typing import Final
 import duckdb
 
 from profframe import advising, schema
+from profframe.advising import Advice
 from profframe.errors import AnswerError, ParameterError, ProfframeError, UnknownNameError
 from profframe.headers import (
     COMMENT,
@@ -47,6 +48,8 @@ __all__ = [
     "sql_directory",
 ]
 
+_NAMES: Final = "shared_names"
+"""The table of `sql/_rules.sql` that conditions of rules are about."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
@@ -101,7 +104,7 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     return _read(files[name_or_path])
 
 
-def advice(rules: advising.Paths = ()) -> Answer:
+def advice(rules: advising.Paths = ()) -> Advice:
     """The answer ``advice`` with rules of one's own beside those that come with profframe.
 
     Parameters
@@ -111,7 +114,7 @@ def advice(rules: advising.Paths = ()) -> Answer:
 
     Returns
     -------
-    Answer
+    Advice
         One SELECT with all rules in it, and all of their parameters.
 
     Raises
@@ -210,10 +213,15 @@ def run(
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
     prepare(connection, answer, parameters)
+    where = f"answer {answer.name!r}"
     try:
-        relation = query(connection, answer.sql, where=f"answer {answer.name!r}")
+        if isinstance(answer, Advice):
+            relation = _advice(connection, answer, where)
+        else:
+            relation = query(connection, answer.sql, where)
     except ProfframeError:
-        _blame(connection, answer)
+        if isinstance(answer, Advice):
+            _blame(connection, answer)
         raise
     _check_columns(answer, relation)
     return relation
@@ -285,10 +293,7 @@ def query(
     [(2,)]
     """
     with _one_line_errors(where):
-        kinds = [statement.type for statement in connection.extract_statements(sql)]
-        if kinds != [duckdb.StatementType.SELECT]:
-            found = ", ".join(kind.name for kind in kinds) or "no statement"
-            raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
+        _check_statement(connection, sql, where)
         return connection.sql(sql).materialize()
 
 
@@ -311,7 +316,7 @@ def markdown() -> str:
     for answer in catalogue():
         lines += ["", f"## {answer.name}", "", _capital(answer.sentence), "", answer.grain]
         lines += [*answer.notes, "", f"Needs {' and '.join(f'`{t}`' for t in answer.needs)}."]
-        if answer.parts:
+        if isinstance(answer, Advice):
             lines += ["", "Its parameters are the thresholds of its [rules](rules.md)."]
         elif answer.parameters:
             lines += ["", "| parameter | type | default | what it does |", "|---|---|---|---|"]
@@ -386,11 +391,51 @@ def _converted(answer: Answer, parameter: Parameter, value: object) -> object:
     return converted
 
 
-def _blame(connection: duckdb.DuckDBPyConnection, answer: Answer) -> None:
-    """Raise the error of the part that fails by itself, too."""
-    for name, part in answer.parts:
+def _check_statement(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
+    kinds = [statement.type for statement in connection.extract_statements(sql)]
+    if kinds != [duckdb.StatementType.SELECT]:
+        found = ", ".join(kind.name for kind in kinds) or "no statement"
+        raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
+
+
+def _advice(
+    connection: duckdb.DuckDBPyConnection, answer: Advice, where: str
+) -> duckdb.DuckDBPyRelation:
+    """The same as `query` of a SELECT that takes as long to plan as to run.
+
+    Rules that cannot be about the trace are left out. A relation is bound twice, a statement once;
+    and what the step of the planner that is left out here takes grows with the square of the rules.
+    """
+    with _one_line_errors(where), _without_optimizer(connection, "projection_pullup"):
+        for macro in _shared(f"{_NAMES} {answer.conditions}"):
+            connection.execute(macro)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_NAMES} AS FROM {_NAMES}(events)")
+        applies = connection.execute(answer.conditions).fetchone() or ()
+        chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
+        sql = answer.only(chosen, (_NAMES,)).sql
+        _check_statement(connection, sql, where)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE _findings AS\n{sql}")
+        return connection.sql("FROM _findings").materialize()
+
+
+@contextmanager
+def _without_optimizer(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
+    known = connection.execute("SELECT 1 FROM duckdb_optimizers() WHERE name = ?", [name])
+    if known.fetchall():
+        connection.execute(f"SET disabled_optimizers = '{name}'")
+    try:
+        yield
+    finally:
+        connection.execute("RESET disabled_optimizers")
+
+
+def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice) -> None:
+    """Raise the error of the rule that fails by itself, too."""
+    for rule in answer.rules:
+        name = str(rule.path)
         try:
-            query(connection, part.sql, where=name)
+            query(connection, answer.only([rule]).conditions, where=name)
+            query(connection, answer.only([rule]).sql, where=name)
         except ProfframeError as error:
             message = str(error)
             raise type(error)(

@@ -66,8 +66,6 @@ class Answer:
     needs: tuple[str, ...] = ()
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[AnswerColumn, ...] = ()
-    parts: tuple[tuple[str, Answer], ...] = ()
-    """What it was put together from, by name: where it fails, they say which of them does."""
 
 
 def sql_directory() -> Path:

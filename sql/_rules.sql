@@ -133,7 +133,7 @@ blocks AS MATERIALIZED (
 ),
 -- How many blocks began until each gap; the last of them it is.
 begun AS (
-    SELECT lane, start_ns, after_id, count(*) FILTER (after_id IS NULL) OVER until_now AS number
+    SELECT lane, start_ns, after_id, sum(CASE WHEN after_id IS NULL THEN 1 ELSE 0 END) OVER until_now AS number
     FROM (
         SELECT lane, start_ns, NULL AS after_id
         FROM blocks

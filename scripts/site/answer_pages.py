@@ -160,7 +160,7 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
     lines += _shown(answer, sources)
     file = sql_directory() / f"{answer.name}.sql"
     lines += ["", "## SQL", "", f"`sql/{file.name}`"]
-    if answer.parts:
+    if answer.name == ADVICE:
         lines += ["", "`findings` are the rows of all [rules](../rules.md)."]
     text = without_header(file.read_text(encoding="utf-8"))
     return "\n".join([*lines, "", *markup.fence(text, "sql")]) + "\n"

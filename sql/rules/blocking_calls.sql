@@ -7,6 +7,7 @@
 -- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
 -- indexing, and copies from pinned memory with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
+-- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND is_blocking(name))
 -- needs: events
 -- parameter blocking_calls_share DOUBLE = 0.02  least part of the time that is a finding
 WITH blocked AS (

@@ -6,6 +6,7 @@
 -- suggestion: Load in the background, DataLoader(num_workers=4, pin_memory=True, persistent_workers=True), and move slow
 -- transforms out of the loop.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
+-- only if: EXISTS (FROM shared_names WHERE starts_with(name, 'enumerate(DataLoader)#'))
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
 WITH loading AS (

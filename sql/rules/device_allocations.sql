@@ -6,6 +6,7 @@
 -- suggestion: Do not call torch.cuda.empty_cache() in the loop; set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, or begin
 -- with the largest batch.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
+-- only if: EXISTS (FROM shared_names WHERE is_call(kind) AND regexp_matches(name, 'Malloc|Free|Mem'))
 -- needs: events
 -- parameter device_allocations_share DOUBLE = 0.01  least part of the time that is a finding
 -- parameter device_allocations_steps BIGINT = 2     least number of steps with some

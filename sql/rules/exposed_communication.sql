@@ -5,6 +5,7 @@
 -- suggestion: Start it earlier and wait for it later (async_op=True, DDP buckets, FSDP prefetching), or send less of it at a
 -- time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
+-- only if: EXISTS (FROM shared_names WHERE kind = 'kernel' AND is_collective(name))
 -- needs: events
 -- parameter exposed_communication_share DOUBLE = 0.05  least part of the time that is a finding
 SELECT

@@ -5,6 +5,7 @@
 -- could have been fused across it.
 -- suggestion: TORCH_LOGS=graph_breaks says why: take print, .item() and data-dependent ifs out, or find all with fullgraph=True.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html#graph-breaks
+-- only if: EXISTS (FROM shared_names WHERE contains(name, 'torch_dynamo_resume_in_'))
 -- needs: events
 SELECT
     run,

@@ -7,6 +7,7 @@
 -- suggestion: Give each launch more work, with larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fused
 -- optimizers (fused=True) and fewer small ops; and look at the host's self times.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+-- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter launch_bound_share      DOUBLE = 0.1      least part of the time that is a finding
 -- parameter launch_bound_longest_ns BIGINT = 1000000  longer gaps, in ns, are not counted

@@ -5,6 +5,7 @@
 -- suggestion: Look at the causes, the other findings of this rank and `gaps`; if there are none, give the devices more work per
 -- step, with a larger batch.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter low_gpu_use_share DOUBLE = 0.5  busy for less than this part of the time is a finding
 WITH idle AS (

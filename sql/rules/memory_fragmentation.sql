@@ -5,6 +5,7 @@
 -- rounding.
 -- suggestion: Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and keep shapes alike from step to step.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf
+-- only if: (SELECT count(total_reserved_bytes) > 0 FROM memory)
 -- needs: events, memory
 -- parameter memory_fragmentation_share DOUBLE = 0.2        least free part of what is reserved that is a finding
 -- parameter memory_fragmentation_bytes BIGINT = 268435456  least free bytes that are a finding
@@ -13,7 +14,9 @@ WITH devices AS (
     FROM memory
     WHERE total_reserved_bytes > 0
     GROUP BY ALL
-    HAVING max(total_reserved_bytes - total_allocated_bytes) >= coalesce(getvariable('memory_fragmentation_bytes'), 268435456)
+    HAVING
+        max(total_reserved_bytes - total_allocated_bytes) >= coalesce(getvariable('memory_fragmentation_bytes'), 268435456)
+        AND min(total_reserved_bytes) < max(total_reserved_bytes)
 ),
 records AS (
     SELECT

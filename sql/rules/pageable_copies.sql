@@ -4,6 +4,7 @@
 -- The limit of a twentieth of the time leaves out the few bytes of an .item().
 -- suggestion: Pin the memory, DataLoader(pin_memory=True) or tensor.pin_memory(), and copy with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/intermediate/pinmem_nonblock.html
+-- only if: EXISTS (FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
 -- needs: events
 -- parameter pageable_copies_share DOUBLE = 0.05  least part of the time that is a finding
 WITH copies AS (

@@ -7,6 +7,7 @@
 -- suggestion: TORCH_LOGS=recompiles says which guard failed: mark sizes that change with torch._dynamo.mark_dynamic or
 -- dynamic=True, keep Python values that change out of the code, and profile after the warm-up.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html#dealing-with-recompilations
+-- only if: EXISTS (FROM shared_names WHERE contains(name, 'compile_inner') OR contains(name, '_compile'))
 -- needs: events
 -- parameter recompiles_share DOUBLE = 0.05  least part of the time that is a finding
 WITH named AS (

@@ -5,6 +5,7 @@
 -- and the host spends a tenth of the time on launching these.
 -- suggestion: Fuse them, with torch.compile, fused or foreach optimizers, or launch many at once with CUDA graphs.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
+-- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter short_kernels_share      DOUBLE = 0.5  least part of the kernels that is a finding
 -- parameter short_kernels_call_share DOUBLE = 0.1  least part of the time that launching them takes

@@ -7,6 +7,7 @@
 -- suggestion: See what it does before, with stragglers(per="op"), and compare its data, its input pipeline and its clock rates
 -- with those of the others.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
+-- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
 -- parameter straggler_share DOUBLE = 0.02  least part of the time that is a finding
 -- parameter straggler_part  DOUBLE = 0.6   enough of the time that ranks are waited for, in any run

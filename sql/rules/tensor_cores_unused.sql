@@ -6,6 +6,7 @@
 -- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
 -- fp16 with torch.autocast.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
+-- only if: (SELECT count(fp32_flop_per_s) > 0 FROM devices)
 -- needs: events, devices
 -- parameter tensor_cores_unused_share DOUBLE = 0.05  least part of the time that is a finding
 WITH kernels AS (

@@ -16,7 +16,7 @@ import pytest
 
 from profframe import advising, schema
 from profframe.advising import Rule, markdown, own_rules
-from profframe.answering import Answer, advice, find, script
+from profframe.answering import Answer, advice, script
 from profframe.errors import AnswerError, ProfframeError
 from profframe.trace import Trace
 from tests.cases import Case, read_case, result
@@ -30,7 +30,7 @@ ACROSS_RANKS = frozenset({"straggler"})
 
 def alone(name: str) -> Answer:
     """The answer with one rule."""
-    return dict(find("advice").parts)[str(RULES[name].path)]
+    return advice().only([RULES[name]])
 
 
 def case_of(path: Path) -> Case:
