@@ -89,6 +89,15 @@ trace.sql("""
 trace.critical_path(step=2)
 
 # %% [markdown]
+# ## Without looking
+#
+# What is found so often has rules. `advice` asks them all; each finding has the events that show it
+# (`evidence_events`), and how its gain was estimated (`gain_basis`).
+
+# %%
+trace.advice().select("rule", "severity", "finding", "estimated_gain_ns")
+
+# %% [markdown]
 # **What to do about it.** Make batches in other processes (`DataLoader(num_workers=4)`), so that
 # the next one is there in time. Read the loss every hundred steps, not in each, and clip without
 # reading (`clip_grad_norm_` gives a tensor; leave it one). Then the idle time of the table above is
