@@ -7,6 +7,7 @@
 -- and a convolution outside of a module is not taken for its outermost frame.
 -- suggestion: Pass bias=False to the convolution; for inference, fold both into one (torch.nn.utils.fusion.fuse_conv_bn_eval).
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html
+-- only if: EXISTS (FROM shared_names WHERE name = 'aten::batch_norm')
 -- needs: events
 WITH ops AS (
     FROM shared_marked

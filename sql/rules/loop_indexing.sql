@@ -9,6 +9,7 @@
 -- suggestion: Use one operation over all indices instead of the loop: slices, broadcasting, torch.where, index_select,
 -- scatter_.
 -- link: https://docs.pytorch.org/docs/stable/notes/broadcasting.html
+-- only if: (SELECT sum(events) FROM shared_names WHERE name = 'aten::select') > 1
 -- needs: events
 -- parameter loop_indexing_rounds  BIGINT = 10     least number of rounds that are a loop
 -- parameter loop_indexing_ops     BIGINT = 8      most slices side by side in a round

@@ -7,6 +7,7 @@
 -- suggestion: Pass foreach=True, or fused=True where the optimizer has it: a few kernels for all tensors instead of several
 -- for each.
 -- link: https://docs.pytorch.org/docs/stable/optim.html#algorithms
+-- only if: EXISTS (FROM shared_names WHERE starts_with(name, 'Optimizer.step#') OR contains(name, '_single_tensor_'))
 -- needs: events
 WITH frames AS MATERIALIZED (
     SELECT run, rank, thread, step, event_id, preorder, dur_ns, idle_ns, regexp_extract(name, '[a-z]+$') AS optimizer

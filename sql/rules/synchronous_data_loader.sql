@@ -7,6 +7,7 @@
 -- alone.
 -- suggestion: Give the DataLoader workers: num_workers=4 or more, with pin_memory=True and persistent_workers=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
+-- only if: EXISTS (FROM shared_names WHERE contains(name, '_SingleProcessDataLoaderIter') OR contains(name, 'dataloader.py('))
 -- needs: events
 -- parameter synchronous_data_loader_share DOUBLE = 0.01  least part of the time that is a finding
 WITH frames AS MATERIALIZED (

@@ -7,6 +7,7 @@
 -- nothing; and where the trace shows devices, such products from one line must take unaligned_matmul_share of the time.
 -- suggestion: Pad these sizes to multiples of 8, better of 64: the vocabulary, the classes, hidden sizes.
 -- link: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
+-- only if: EXISTS (FROM shared_names WHERE name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm'))
 -- needs: events
 -- parameter unaligned_matmul_share DOUBLE = 0.01  least part of the time that is a finding
 WITH products AS MATERIALIZED (

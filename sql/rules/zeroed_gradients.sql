@@ -5,6 +5,7 @@
 -- the mark of an optimizer's `zero_grad` does where stacks were not recorded.
 -- suggestion: Call zero_grad(set_to_none=True), the default since PyTorch 2.0.
 -- link: https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
+-- only if: EXISTS (FROM shared_names WHERE contains(name, 'zero_grad'))
 -- needs: events
 WITH calls AS (
     SELECT run, rank, thread, preorder, last_descendant_id AS event_id
