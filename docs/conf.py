@@ -11,7 +11,7 @@ version = release = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_static", "conf.py"]
+exclude_patterns = ["_static", ".ipython", "conf.py"]
 suppress_warnings = ["misc.highlighting_failure"]  # DuckDB's SQL is more than Pygments knows
 smartquotes = False  # names and code are shown as they are
 default_role = "literal"

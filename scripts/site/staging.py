@@ -92,9 +92,7 @@ def _stage_answers(folder: Path, sources: Sequence[Source]) -> None:
 
 
 def _stage_tutorials(folder: Path) -> None:
-    from IPython.core.interactiveshell import InteractiveShell
-
-    shell = InteractiveShell.instance()
+    shell = tutorials.shell(folder / ".ipython")
     pages = {
         tutorial.name: tutorials.page(tutorial, folder / "tutorials", shell)
         for tutorial in tutorials.tutorials(ROOT / "examples")

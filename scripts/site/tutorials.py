@@ -62,6 +62,21 @@ def tutorials(examples: Path) -> list[Tutorial]:
     return [Tutorial(path) for path in sorted(found, key=place)]
 
 
+def shell(folder: Path) -> InteractiveShell:
+    """What cells run in; nothing is kept of it.
+
+    Parameters
+    ----------
+    folder
+        Its own, in place of the user's.
+    """
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    config = Config({"HistoryManager": {"enabled": False}})
+    return InteractiveShell.instance(config=config, ipython_dir=str(folder))
+
+
 def page(tutorial: Tutorial, folder: Path, shell: InteractiveShell) -> str:
     """Run a script, and give its page.
 
