@@ -28,7 +28,7 @@ END;
 
 -- percent_text: a share for a sentence, as `31 %`.
 CREATE OR REPLACE TEMP MACRO percent_text(share) AS
-CASE WHEN abs(share) >= 0.0995 OR share = 0 THEN format('{:.0f} %', 100 * share) ELSE format('{:.1f} %', 100 * share) END;
+CASE WHEN abs(share) >= 0.0995 OR share = 0 THEN format('{:.0f} %', 1e2 * share) ELSE format('{:.1f} %', 1e2 * share) END;
 
 -- part_text: a part of the time that is looked at, as `12.3 ms of 40.1 ms per step (31 %)`; without steps, of the whole trace.
 CREATE OR REPLACE TEMP MACRO part_text(part_ns, window_ns, steps) AS
