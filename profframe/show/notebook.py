@@ -34,6 +34,8 @@ _UPRIGHT: Final = 6
 """A single row of more columns stands upright."""
 _WIDEST: Final = 64
 """Characters of a text that are shown."""
+_LONGEST_PROSE: Final = 1_000
+"""Characters of a sentence that are shown."""
 _LONGEST: Final = 10_000
 """Characters of a text that a tooltip has."""
 _PROSE: Final = frozenset(
@@ -197,7 +199,7 @@ class _Cells:
             _cell(kind, text, *_whole(text, value, unit))
             for text, value in zip(texts, values, strict=True)
         ]
-        return cls(name, str(dtype), kind.partition(" ")[0], made)
+        return cls(name, units.visible(str(dtype)), kind.partition(" ")[0], made)
 
 
 def _whole(text: str, value: object, unit: columns.Unit | None) -> tuple[str, float]:
@@ -213,7 +215,7 @@ def _whole(text: str, value: object, unit: columns.Unit | None) -> tuple[str, fl
 
 def _cell(kind: str, text: str, whole: str, part: float) -> str:
     text = text.strip() if kind[0] == "n" else text
-    shown = text if kind == "p" else units.middle(text, _WIDEST)
+    shown = units.middle(text, _LONGEST_PROSE if kind == "p" else _WIDEST)
     said = shown.replace(",", "") if kind[0] == "n" else shown
     tip = units.middle(whole, _LONGEST) if whole != said else ""
     title = f' title="{html.escape(tip)}"' if tip else ""

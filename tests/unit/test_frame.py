@@ -202,6 +202,13 @@ class TestHtml:
         assert (cut[:17], cut[-13:], cut.count("…")) == ("void at::native::", "::kernel(int)", 1)
         assert shown.tips == [name]
 
+    def test_sentences_are_wrapped_and_not_cut_unless_they_are_endless(self) -> None:
+        said = "a word " * 100
+        shown = page(Frame({"detail": [said, "x" * 20_000], "n": [1, 2]}))
+        assert shown.cells[1][0] == said
+        assert len(shown.cells[2][0]) == 1_000
+        assert [len(tip) for tip in shown.tips] == [10_000]
+
     def test_only_so_many_rows_are_shown_and_the_count_is_said(self) -> None:
         many = page(Frame({"n": range(12_345)}))
         assert [row[0] for row in many.cells[1:]] == [str(n) for n in range(20)]
