@@ -3,7 +3,7 @@
 -- A synchronisation or a copy that waits costs time only if the device has nothing to do afterwards, because the host could not
 -- launch ahead meanwhile: counted is the gap of the device that begins during the call, up to the call that launched the next
 -- work, and no more than the call took. So waiting at the end of the program or for other ranks costs nothing. A fiftieth of the
--- time is about what one such call in a step of 10 ms costs.
+-- time is about what one such call in a step of 10 ms costs. Without steps one call alone is no habit.
 -- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
 -- indexing, and copies from pinned memory with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
@@ -46,4 +46,6 @@ SELECT
     shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where"
 FROM named
 GROUP BY run, rank, steps, window_ns, op_name
-HAVING sum(blocked_ns) >= coalesce(getvariable('blocking_calls_share'), 0.02) * window_ns
+HAVING
+    sum(blocked_ns) >= coalesce(getvariable('blocking_calls_share'), 0.02) * window_ns
+    AND (steps > 0 OR count(*) > 1)
