@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from profframe.errors import ExportError
 from profframe.schema import KINDS
+from profframe.show import units
 from profframe.show.plots import palette
 
 if TYPE_CHECKING:
@@ -100,11 +101,12 @@ class FlameGraph:
         )
 
     def __repr__(self) -> str:
-        return f"{self._title()}: {self.data.height} nodes; shown by a notebook, or .save(path)"
+        nodes = units.plural(self.data.height, "node")
+        return f"{self._title()}: {nodes}; a notebook draws it, and .save(path) writes a page"
 
     def _title(self) -> str:
         runs = ", ".join(self.data["run"].unique(maintain_order=True).head(3).to_list())
-        return f"Flame graph of {runs}" if runs else "Flame graph of nothing"
+        return f"Flame graph of {units.visible(runs)}" if runs else "Flame graph of nothing"
 
 
 def options() -> dict[str, Any]:
