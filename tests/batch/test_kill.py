@@ -32,7 +32,7 @@ files = profframe.convert(source, store, engine, workers=int(processes) or None)
 failed = files["error"].drop_nulls().to_list()
 print(f"failed: {failed}" if failed else "done", flush=True)
 """
-KILLS: Final = 3
+KILLS: Final = 2
 MANY_KILLS: Final = 50
 
 

@@ -12,6 +12,8 @@ import profframe
 
 LARGEST: Final = 1_500_000
 """Bytes of the compressed files that are swept in plain Python."""
+LARGE: Final = 500_000
+"""Those of so many bytes take as long as all others together."""
 BUSY: Final = ("kernel", "memcpy", "memset")
 COLUMNS: Final = (
     "compute_ns",
@@ -66,9 +68,19 @@ def swept(slices: Iterable[dict[str, Any]], start: int, end: int) -> dict[str, i
 
 
 def test_parts_of_the_span(chrome_trace: Path) -> None:
-    if chrome_trace.stat().st_size >= LARGEST:
-        pytest.skip("too large to be swept in plain Python")
-    trace = profframe.load(chrome_trace)
+    if chrome_trace.stat().st_size >= LARGE:
+        pytest.skip("large")
+    check_parts(profframe.load(chrome_trace))
+
+
+@pytest.mark.long
+def test_parts_of_the_span_of_large_traces(chrome_trace: Path) -> None:
+    if not LARGE <= chrome_trace.stat().st_size < LARGEST:
+        pytest.skip("too large to be swept in plain Python, or not large")
+    check_parts(profframe.load(chrome_trace))
+
+
+def check_parts(trace: profframe.Trace) -> None:
     rows = trace.time_breakdown().to_dicts()
     events = trace.events.select("kind", "name", "start_ns", "dur_ns").drop_nulls()
     slices = events.filter(events["kind"].is_in(BUSY)).to_dicts()

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pytest
 
 import profframe
 from profframe import schema
 from tests.oracles import chrome
 
+LARGE: Final = 1_150_000
+"""Bytes of the compressed files that take longer than all others together."""
 BIG: Final = 10_000
 """Rows from which on only a sample of the arguments is compared."""
 SAMPLE: Final = 53
@@ -40,6 +43,19 @@ def content(path: Path) -> bytes:
 
 
 def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path) -> None:
+    if chrome_trace.stat().st_size >= LARGE:
+        pytest.skip("large")
+    check(chrome_trace)
+
+
+@pytest.mark.long
+def test_every_row_of_large_traces_is_as_a_plain_reader_has_it(chrome_trace: Path) -> None:
+    if chrome_trace.stat().st_size < LARGE:
+        pytest.skip("not large")
+    check(chrome_trace)
+
+
+def check(chrome_trace: Path) -> None:
     plain = chrome.read(content(chrome_trace))
     tables = profframe.load(chrome_trace).tables
 
