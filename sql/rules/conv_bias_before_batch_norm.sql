@@ -56,15 +56,19 @@ pairs AS MATERIALIZED (
     JOIN details ON near.pair = details.pair
     WHERE len(bias) = 1 AND normed[2] = bias[1] AND normed[1] = image[1]
 ),
-parted AS (
-    SELECT pair
+-- What is between is all known, and no op but additions to a count.
+beside AS (
+    SELECT pair, count(*) AS slices
     FROM slices_between(events, pairs)
-    WHERE kind = 'host_op' AND NOT (name = 'aten::add_' AND coalesce(nth_dims(input_dims, 0) = '[]', false))
+    WHERE kind <> 'host_op' OR (name = 'aten::add_' AND nth_dims(input_dims, 0) = '[]')
+    GROUP BY pair
 ),
 -- Of convolutions before the same norm the first counts: one is inside the other where autocast converts the inputs.
 found AS MATERIALIZED (
+    SELECT pairs.*
     FROM pairs
-    ANTI JOIN parted ON pairs.pair = parted.pair
+    LEFT JOIN beside ON pairs.pair = beside.pair
+    WHERE next_place - last_place - 1 = coalesce(beside.slices, 0)
     QUALIFY row_number() OVER (PARTITION BY run, rank, next_place ORDER BY preorder) = 1
 ),
 spans AS (

@@ -79,10 +79,12 @@ pairs AS MATERIALIZED (
         AND nth_type(copied_types, 0) = nth_type(filled_types, 0)
         AND nth_type(copied_types, 1) = nth_type(filled_types, 0)
 ),
-parted AS (
-    SELECT pair
+-- What is between is all known, and none of it an op.
+beside AS (
+    SELECT pair, count(*) AS slices
     FROM slices_between(events, pairs)
-    WHERE kind = 'host_op'
+    WHERE kind <> 'host_op'
+    GROUP BY pair
 )
 SELECT
     pairs.run,
@@ -98,8 +100,9 @@ SELECT
     shown_line(line) AS "where"
 FROM pairs
 JOIN shared_windows AS windows ON pairs.run = windows.run AND pairs.rank = windows.rank
-ANTI JOIN parted ON pairs.pair = parted.pair
+LEFT JOIN beside ON pairs.pair = beside.pair
 WHERE
-    (is_sent OR (NOT has_device AND nth_dims(strides, 0) IS NOT DISTINCT FROM nth_dims(strides, 1)))
+    next_place - last_place - 1 = coalesce(beside.slices, 0)
+    AND (is_sent OR (NOT has_device AND nth_dims(strides, 0) IS NOT DISTINCT FROM nth_dims(strides, 1)))
     AND (windows.steps = 0 OR step IS NOT NULL)
 GROUP BY pairs.run, pairs.rank, is_sent, line, window_ns
