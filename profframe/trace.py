@@ -238,7 +238,7 @@ class Trace(Exports, History):
         UnknownNameError
             There is no such section.
         ParameterError
-            ``rows`` is less than 1.
+            ``rows`` is less than 1, or none of the sections has anything to show.
         MissingExtraError
             altair or jinja2 is not installed (``pip install 'profframe[report]'``).
         ExportError

@@ -94,7 +94,7 @@ def write(
     UnknownNameError
         There is no such section.
     ParameterError
-        ``rows`` is less than 1, or no integer.
+        ``rows`` is less than 1, or no integer; or no section has anything to show.
     MissingExtraError
         A package is not installed that this needs.
     ExportError
@@ -117,6 +117,8 @@ def write(
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
+    if not sections:
+        raise ParameterError(f"sections: there is nothing to show in {', '.join(keys)}")
     html = page.html(options.title or _name(traces), _summary(traces), scopes.note, sections)
     with written(path) as put:
         put(html.encode())

@@ -60,7 +60,7 @@ ASKED: Final[dict[str, Callable[[Trace], pl.DataFrame]]] = {
     "operators-1": lambda trace: trace.key_averages(group_by_input_shape=True),
     "kernels": Trace.kernels,
     "memory_bandwidth": Trace.memory_bandwidth,
-    "idle": lambda trace: trace.idle(per="device"),
+    "idle": Trace.idle,
     "gaps": Trace.gaps,
     "launches": Trace.launches,
     "queue_summary": Trace.queue_summary,

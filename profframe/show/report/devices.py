@@ -90,7 +90,7 @@ def kernels(asked: Asked) -> Section | None:
 def idle(asked: Asked) -> Section | None:
     """Launches, why devices had nothing to do, and the longest gaps."""
     parts: list[Part] = []
-    if causes := asked.answer("idle", per="device"):
+    if causes := asked.answer("idle"):
         parts += asked.chart("idle", "Idle time by cause")
         title = "Idle time by cause"
         parts.append(asked.table(causes, title, _IDLE, "idle_ns", title=title))

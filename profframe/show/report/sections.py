@@ -10,6 +10,7 @@ from typing import Any, Final
 import polars as pl
 
 from profframe.show import units
+from profframe.show.columns import KEYS
 from profframe.show.report import devices, groups, hosts
 from profframe.show.report.parts import Fact, Facts, Finding, Findings, Part, Section
 from profframe.show.report.replies import Asked, Reply
@@ -24,6 +25,8 @@ _SOURCES: Final = (
     "source", "format", "clock", "start_ns", "source_events", "world_size", "backend",
     "device_type", "rank_source", "schema_version",
 )  # fmt: skip
+_FEW: Final = 6
+"""Findings whose texts are all there at first."""
 _MOST_HEADERS: Final = 8
 """Traces whose headers are in the page."""
 
@@ -34,7 +37,7 @@ def overview(asked: Asked) -> Section:
     rows = asked.answer("advice").frame
     findings = Findings(
         "Top findings",
-        tuple(_finding(row) for row in rows.head(_TOP).iter_rows(named=True)),
+        _top(asked, rows),
         "No rule of advice found anything.",
         ("trace.advice()",),
     )
@@ -43,6 +46,19 @@ def overview(asked: Asked) -> Section:
         parts.append(asked.table(found, "Traces", title="Traces"))
     about = "What was traced, and the findings that matter most."
     return Section("Overview", about, tuple(parts))
+
+
+def _top(asked: Asked, rows: pl.DataFrame) -> tuple[Finding, ...]:
+    """The first finding of each of the first rules, with whose it is where there are several."""
+    first = rows.unique("rule", keep="first", maintain_order=True).head(_TOP)
+    number = dict(rows["rule"].value_counts().rows())
+    found = []
+    for row in first.iter_rows(named=True):
+        place = [f"{key} {row[key]}" for key in KEYS if key not in asked.dull]
+        if number[row["rule"]] > 1:
+            place.append(f"{units.plural(number[row['rule']] - 1, 'more finding')} of this rule")
+        found.append(_finding(row, f" ({'; '.join(place)})" if place else ""))
+    return tuple(found)
 
 
 def _facts(asked: Asked, rows: pl.DataFrame) -> tuple[Fact, ...]:
@@ -102,11 +118,11 @@ def _peak(asked: Asked) -> tuple[Fact, ...]:
     return (Fact("Peak memory", units.size(most).strip(), f"{most:,} bytes", said),)
 
 
-def _finding(row: Mapping[str, Any]) -> Finding:
+def _finding(row: Mapping[str, Any], place: str) -> Finding:
     gain = row["estimated_gain_ns"]
     return Finding(
         severity=row["severity"],
-        text=units.visible(row["finding"] or ""),
+        text=units.visible((row["finding"] or "") + place),
         suggestion=units.visible(row["suggestion"] or ""),
         gain="" if gain is None else units.duration(gain).strip(),
         exact="" if gain is None else f"{gain:,} ns",
@@ -122,7 +138,7 @@ def advice(asked: Asked) -> Section | None:
     return Section(
         "Advice",
         "What rules found to be slow or wasteful, and what to do; gains do not add up.",
-        (asked.table(found, "Advice", _ADVICE, whole=True),),
+        (asked.table(found, "Advice", _ADVICE, whole=found.frame.height <= _FEW),),
     )
 
 

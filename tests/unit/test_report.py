@@ -1,0 +1,130 @@
+"""Reports without a browser: options, errors, the command line, what is in the file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe import Trace
+from profframe.cli import run
+from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
+from profframe.show.report import columns, page
+
+
+@pytest.fixture(scope="module")
+def trace(example: Path) -> Trace:
+    return profframe.load(example)
+
+
+def data(path: Path) -> dict[str, dict[str, object]]:
+    """What scripts of the page read."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text())
+    assert found is not None
+    loaded: dict[str, dict[str, object]] = json.loads(found[1])
+    return loaded
+
+
+def test_only_some_sections(trace: Trace, tmp_path: Path) -> None:
+    done: list[tuple[int, int, str]] = []
+    trace.report(
+        tmp_path / "page.html",
+        title="<b>mine</b>",
+        sections=["memory", "operators"],
+        rows=3,
+        progress=lambda *said: done.append(said),
+    )
+    text = (tmp_path / "page.html").read_text()
+
+    assert re.findall(r'<section id="(\w+)"', text) == ["operators", "memory"]
+    assert "<h1>&lt;b&gt;mine&lt;/b&gt;</h1>" in text
+    assert "This page has 3 of 139 rows, those with the most self_ns" in text
+    assert done == [(0, 2, "operators"), (1, 2, "memory"), (2, 2, "done")]
+    assert data(tmp_path / "page.html")["frames"]["self_times"]["rows"] == 3  # type: ignore[index]
+
+
+def test_errors(trace: Trace, tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError, match="no section named 'memry'; did you mean 'memory'"):
+        trace.report(tmp_path / "page.html", sections="memry")
+    with pytest.raises(ParameterError, match="at least one"):
+        trace.report(tmp_path / "page.html", rows=0)
+    with pytest.raises(ParameterError, match="at least one"):
+        trace.report(tmp_path / "page.html", sections=[])
+    with pytest.raises(ExportError, match="cannot be written"):
+        trace.report(tmp_path / "none" / "page.html", sections="operators")
+    with pytest.raises(ParameterError, match="there is nothing to show in quality"):
+        trace.report(tmp_path / "page.html", sections="quality")
+    assert not [*tmp_path.iterdir()]
+
+
+def test_a_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "find_spec", lambda name: None if name == "jinja2" else name)
+    told = r"needs jinja2: pip install 'profframe\[report\]'"
+    with pytest.raises(MissingExtraError, match=told):
+        page.check_installed()
+
+
+def test_command_line(
+    example: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", str(example), "--section", "operators"]) == 0
+    assert re.fullmatch(r"report.html: \d\.\d MB\n", capsys.readouterr().err)
+    assert run(["report", str(example), "--section", "memry"]) == 1
+    assert "did you mean 'memory'" in capsys.readouterr().err
+    assert run(["report", str(tmp_path / "none.json"), "-o", "other.html"]) == 1
+    assert not (tmp_path / "other.html").exists()
+
+
+def test_an_empty_trace(tmp_path: Path) -> None:
+    (tmp_path / "empty.json").write_text('{"traceEvents": []}')
+    profframe.load(tmp_path / "empty.json").report(tmp_path / "page.html")
+    sections = re.findall(r'<section id="(\w+)"', (tmp_path / "page.html").read_text())
+    assert sections == ["overview", "quality", "provenance"]
+
+
+def test_columns() -> None:
+    frame = pl.DataFrame(
+        {
+            "run": ["r", "r"],
+            "start_ns": [2**60 + 5, None],
+            "address": [2**60, 1],
+            "share": [0.5, float("nan")],
+            "ids": [[1, 2], None],
+        }
+    )
+    stored = columns.document(
+        {"one": columns.Shown(frame, origin=pl.Series([2**60, 2**60]), docs={"share": "a part"})}
+    )
+    found = {column["name"]: column for column in stored["frames"]["one"]["columns"]}
+
+    assert found["start_ns"]["values"] == [5, None]
+    assert found["start_ns"]["bases"] == [str(2**60)]
+    assert [stored["texts"][id_] for id_ in found["address"]["ids"]] == [str(2**60), "1"]
+    assert found["share"]["values"] == [0.5, None]
+    assert (found["share"]["sort"], found["share"]["doc"]) == ("share", "a part")
+    assert [stored["texts"][id_] for id_ in found["ids"]["ids"] if id_ is not None] == ["1, 2"]
+
+
+def test_very_long_texts_are_cut_until_they_fit() -> None:
+    names = [f"{number:05}{'x' * 3000}" for number in range(3000)]
+    stored = columns.document({"one": columns.Shown(pl.DataFrame({"name": names}))})
+    assert sum(map(len, stored["texts"])) < 3_200_000
+    assert stored["texts"][1].endswith("x... (3,005 characters)")
+
+
+def test_answers_are_asked_once(trace: Trace) -> None:
+    with trace.asking() as same:
+        times = same.self_times()
+        assert same.self_times() is times
+        assert same.queue_depth(points=10) is not same.queue_depth()
+        step = same.filter(steps=2)
+        assert step.self_times().height < times.height
+    assert times.equals(trace.self_times())
