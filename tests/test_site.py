@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from IPython.core.getipython import get_ipython
 from markdown_it import MarkdownIt
 
 import profframe
@@ -25,7 +26,7 @@ from profframe.cli.verbs import verbs
 from profframe.headers import Answer, AnswerColumn, Parameter
 from profframe.show.plots import Plots
 from profframe.show.units import visible
-from scripts.site import answer_pages, checking, markup, staging
+from scripts.site import answer_pages, checking, markup, staging, tutorials
 from tests import hostile
 
 ROOT = Path(__file__).parent.parent
@@ -193,6 +194,60 @@ def in_a_session(answer: Answer) -> list[str]:
     asked = answer_pages.ASKED.get(answer.name, {})
     after = [f'RESET VARIABLE "{name}";' for name in asked]
     return [f".output {answer.name}.csv", shown, ".output", *after]
+
+
+SCRIPT = """\
+# %% [markdown]
+# # A title
+#
+# Text with `code`.
+
+# %%
+import altair as alt
+import polars as pl
+
+rows = pl.DataFrame({"x": [1, 2], "name": ["</div><b>", "```"]})
+print("said")
+rows
+
+# %%
+alt.Chart(rows, title="Points <1>").mark_point().encode(x="x")
+
+# %%
+silent = 1
+"""
+
+
+class TestTutorials:
+    def test_every_notebook_is_one_in_reading_order(self) -> None:
+        names = [tutorial.name for tutorial in tutorials.tutorials(ROOT / "examples")]
+        assert names[:2] == ["first_look", "self_times"]
+        assert names[-1] == "thousand_runs"
+        notebooks = [p.stem for p in (ROOT / "examples").glob("*.py") if "# %%" in p.read_text()]
+        assert sorted(names) == sorted(notebooks)
+
+    def test_a_script_is_run_and_shown(self, tmp_path: Path) -> None:
+        (tmp_path / "made.py").write_text(SCRIPT)
+        (tutorial,) = tutorials.tutorials(tmp_path)
+        with tutorials.shell(tmp_path / "ipython") as shell:
+            page = tutorials.page(tutorial, tmp_path / "pictures", shell)
+        assert page.startswith("# A title\n\n*This page is `examples/made.py`, run.*\n\nText with")
+        assert "```text\nsaid\n```" in page
+        assert "&lt;/div&gt;&lt;b&gt;" in page
+        assert page.rstrip().endswith("```python\nsilent = 1\n```")
+        assert "![Points \\<1\\>](made-2.svg)" in page
+        assert "<svg" in (tmp_path / "pictures" / "made-2.svg").read_text()
+        assert tutorials.index({"made": page}, "# All").startswith(
+            "# All\n\n1. [A title](tutorials/made.md)"
+        )
+
+    def test_a_cell_that_fails_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "made.py").write_text("# %%\n1 / 0\n")
+        (tutorial,) = tutorials.tutorials(tmp_path)
+        failed = pytest.raises(RuntimeError, match=r"made\.py: ZeroDivisionError")
+        with tutorials.shell(tmp_path / "ipython") as shell, failed:
+            tutorials.page(tutorial, tmp_path, shell)
+        assert get_ipython() is None
 
 
 class TestLinks:

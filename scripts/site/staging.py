@@ -92,11 +92,11 @@ def _stage_answers(folder: Path, sources: Sequence[Source]) -> None:
 
 
 def _stage_tutorials(folder: Path) -> None:
-    shell = tutorials.shell(folder / ".ipython")
-    pages = {
-        tutorial.name: tutorials.page(tutorial, folder / "tutorials", shell)
-        for tutorial in tutorials.tutorials(ROOT / "examples")
-    }
+    with tutorials.shell(folder / ".ipython") as shell:
+        pages = {
+            tutorial.name: tutorials.page(tutorial, folder / "tutorials", shell)
+            for tutorial in tutorials.tutorials(ROOT / "examples")
+        }
     _write(folder / "tutorials.md", tutorials.index(pages, _TUTORIALS))
     for name, text in pages.items():
         _write(folder / "tutorials" / f"{name}.md", text)

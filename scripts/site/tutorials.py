@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import chdir
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from scripts.site import markup
@@ -62,19 +63,28 @@ def tutorials(examples: Path) -> list[Tutorial]:
     return [Tutorial(path) for path in sorted(found, key=place)]
 
 
-def shell(folder: Path) -> InteractiveShell:
-    """What cells run in; nothing is kept of it.
+@contextmanager
+def shell(folder: Path) -> Iterator[InteractiveShell]:
+    """What cells run in, and charts come out of as specifications; nothing is kept of it.
 
     Parameters
     ----------
     folder
         Its own, in place of the user's.
     """
+    import altair as alt
     from IPython.core.interactiveshell import InteractiveShell
     from traitlets.config import Config
 
     config = Config({"HistoryManager": {"enabled": False}})
-    return InteractiveShell.instance(config=config, ipython_dir=str(folder))
+    module = ModuleType("tutorial")
+    made = InteractiveShell.instance(config=config, ipython_dir=str(folder), user_module=module)
+    try:
+        with alt.renderers.enable("mimetype"):
+            yield made
+    finally:
+        made.restore_sys_module_state()  # type: ignore[no-untyped-call]
+        InteractiveShell.clear_instance()
 
 
 def page(tutorial: Tutorial, folder: Path, shell: InteractiveShell) -> str:
@@ -94,10 +104,8 @@ def page(tutorial: Tutorial, folder: Path, shell: InteractiveShell) -> str:
     RuntimeError
         A cell failed.
     """
-    import altair as alt
     import jupytext
 
-    alt.renderers.enable("mimetype")
     shell.reset(new_session=True)  # type: ignore[no-untyped-call]
     lines: list[str] = []
     with tempfile.TemporaryDirectory(prefix="profframe-tutorial-") as work, chdir(work):
