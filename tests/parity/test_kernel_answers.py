@@ -34,6 +34,7 @@ REAL: Final = (
     "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank0/trace_view.json.gz",
     "GindaChen__nsys-ai/mock.sqlite",
 )
+LARGE: Final = (REAL[4], REAL[5], REAL[7])
 ORACLES: Final[Mapping[str, Callable[..., oracle.Answer]]] = {
     "kernels": oracle.of_kernels,
     "kernel_overlap": oracle.of_overlap,
@@ -145,13 +146,17 @@ def real(pattern: str, traces: Path) -> Trace:
     return profframe.load(path)
 
 
-@pytest.mark.parametrize("pattern", REAL, ids=range(len(REAL)))
+@pytest.mark.parametrize(
+    "pattern",
+    [pytest.param(one, marks=pytest.mark.long) if one in LARGE else one for one in REAL],
+    ids=range(len(REAL)),
+)
 def test_real_traces(pattern: str, traces: Path) -> None:
-    trace = real(pattern, traces)
-    rows = rows_of(trace)
-    for asked in ASKED:
-        check(trace, rows, *asked)
-    parts_add_up(trace)
+    with real(pattern, traces).asking() as trace:
+        rows = rows_of(trace)
+        for asked in ASKED:
+            check(trace, rows, *asked)
+        parts_add_up(trace)
 
 
 def parts_add_up(trace: Trace) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
@@ -27,6 +29,15 @@ GROUPINGS: Final[Mapping[str, Grouping]] = {
         "group_by_overload_name": True,
     },
 }
+OF_FILES: Final = ("nothing", "all")
+"""Groupings of what was loaded from files; of live profiles they group the same columns."""
+ASKED: Final = [
+    *(("live", by) for by in GROUPINGS),
+    *(
+        pytest.param("file", by, marks=() if by in OF_FILES else pytest.mark.long)
+        for by in GROUPINGS
+    ),
+]
 SUMS: Final = (
     "calls", "cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns", "cpu_bytes",
     "self_cpu_bytes", "device_bytes", "self_device_bytes", "torch_flops",
@@ -51,13 +62,16 @@ def readable(request: pytest.FixtureRequest, profiles: Library) -> Taken:
 
 
 _LOADED: Final[dict[tuple[str, str], Trace]] = {}
+_ASKED: Final = ExitStack()
+atexit.register(_ASKED.close)
 
 
 def loaded(taken: Taken, source: str) -> Trace:
-    """The trace of a profile or of its file, loaded once."""
+    """The trace of a profile or of its file, loaded once, and asked over one connection."""
     key = taken.name, source
     if key not in _LOADED:
-        _LOADED[key] = profframe.load(taken.profiler if source == "live" else taken.path)
+        trace = profframe.load(taken.profiler if source == "live" else taken.path)
+        _LOADED[key] = _ASKED.enter_context(trace.asking())
     return _LOADED[key]
 
 
@@ -109,7 +123,7 @@ def plain(name: str) -> str:
     return str(torch._C._demangle(name)) if len(name) > 1 else name
 
 
-@pytest.mark.parametrize("by", GROUPINGS)
+@pytest.mark.parametrize(("source", "by"), ASKED)
 def test_rows(readable: Taken, source: str, by: str) -> None:
     grouping = GROUPINGS[by]
     theirs = torchs(
