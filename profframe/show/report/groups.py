@@ -48,7 +48,7 @@ def ranks(asked: Asked) -> Section | None:
 
 
 def _communicates(asked: Asked) -> bool:
-    said = asked.known & {"collective", "process_group"}
+    said = asked.known() & {"collective", "process_group"}
     if said or "rank" not in asked.dull or asked.trace.traces["backend"].count():
         return True
     return "communication" in asked.answer("kernels").frame["class"]

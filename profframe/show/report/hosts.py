@@ -45,8 +45,9 @@ def operators(asked: Asked) -> Section | None:
     by_name = asked.answer("key_averages")
     by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
     options = [("name", by_name)]
+    known = asked.known()
     for label, needed, parameters in _GROUPED:
-        if needed in asked.known:
+        if needed in known:
             options.append((label, asked.answer("key_averages", **parameters)))
     tables = tuple(
         (label, asked.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
@@ -90,7 +91,7 @@ def memory(asked: Asked) -> Section | None:
 
 def regions(asked: Asked) -> Section | None:
     """Modules and annotations."""
-    has_modules = asked.known & {"python_module_id", "module_hierarchy"}
+    has_modules = asked.known() & {"python_module_id", "module_hierarchy"}
     names = ("modules", "annotations") if has_modules else ("annotations",)
     replies = [reply for name in names if (reply := asked.answer(name))]
     if not replies:

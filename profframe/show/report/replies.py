@@ -81,10 +81,14 @@ class Asked:
     """``run`` and ``rank``, where there is only one."""
     starts: pl.DataFrame
     """``run rank start_ns``: moments are shown since then."""
-    known: frozenset[str]
-    """Columns of `events` that hold anything, of those that are asked for."""
     made_with: Mapping[str, str]
     """Versions and options, for the page to say."""
+
+    def known(self) -> set[str]:
+        """Columns of `events` that hold anything, of those that not all traces have."""
+        counts = ", ".join(f"count({column}) > 0 AS {column}" for column in _OPTIONAL)
+        found = self.trace.sql(f"SELECT {counts} FROM events")  # noqa: S608 - our own names
+        return {column for column, is_known in found.row(0, named=True).items() if is_known}
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Ask an answer of the catalogue."""
@@ -189,10 +193,7 @@ def asked(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Asked:
     traces = trace.traces
     dull = tuple(key for key in KEYS if traces[key].n_unique() < 2)
     starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
-    counts = ", ".join(f"count({column}) > 0 AS {column}" for column in _OPTIONAL)
-    found = trace.sql(f"SELECT {counts} FROM events").row(0, named=True)  # noqa: S608 - our own
-    known = frozenset(column for column, is_known in found.items() if is_known)
-    return Asked(trace, rows, dull, starts, known, made_with)
+    return Asked(trace, rows, dull, starts, made_with)
 
 
 def called(name: str, **parameters: object) -> str:

@@ -105,6 +105,7 @@ function recoloured(value) {
 }
 
 function isDark() {
+  if (matchMedia("print").matches) return false;
   const chosen = document.documentElement.dataset.theme;
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }

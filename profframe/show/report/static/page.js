@@ -38,6 +38,7 @@
     };
     idle(next);
     window.addEventListener("beforeprint", () => charts.forEach(drawn));
+    matchMedia("print").addEventListener("change", () => redraw(charts, true));
   }
 
   function redraw(charts, all) {
