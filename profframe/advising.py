@@ -82,6 +82,10 @@ GROUP BY events.run, events.rank, window_ns, steps
 HAVING sum(self_ns) >= coalesce(getvariable('slow_sort_share'), 0.1) * window_ns
 ```
 
+A line `-- only if:` with a condition, as `EXISTS (FROM shared_names WHERE name = 'aten::sort')`,
+leaves a rule out of traces that it cannot be about, which saves planning it. Severities, texts and
+evidence are made as every rule makes them: `severity_of(gain_ns, window_ns)`, `part_text(part_ns,
+window_ns, steps)`, `strongest(event_id, strength)`, and `shown(name)` for names of the trace.
 `sql/_rules.sql` has what rules share: words for sentences, and tables `shared_...` that are
 computed once for all of them, read by their bare names.
 """

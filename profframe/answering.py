@@ -159,17 +159,8 @@ def prepare(
     >>> connection.sql("SELECT getvariable('group_by_stack_n')").fetchall()
     [(5,)]
     """
-    values = _checked(answer, parameters)
-    for macro in _shared(answer.sql):
-        connection.execute(macro)
-    for parameter in answer.parameters:
-        value = values.get(parameter.name)
-        if value is None:
-            connection.execute(f'RESET VARIABLE "{parameter.name}"')
-        else:
-            connection.execute(
-                f'SET VARIABLE "{parameter.name}" = CAST(? AS {parameter.type})', [value]
-            )
+    _set_variables(connection, answer, parameters)
+    _load_macros(connection, answer.sql)
 
 
 def run(
@@ -212,17 +203,11 @@ def run(
     >>> run(connection, find("self_times")).fetchall()
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
-    prepare(connection, answer, parameters)
-    where = f"answer {answer.name!r}"
-    try:
-        if isinstance(answer, Advice):
-            relation = _advice(connection, answer, where)
-        else:
-            relation = query(connection, answer.sql, where)
-    except ProfframeError:
-        if isinstance(answer, Advice):
-            _blame(connection, answer)
-        raise
+    if isinstance(answer, Advice):
+        relation = _advice(connection, answer, parameters)
+    else:
+        prepare(connection, answer, parameters)
+        relation = query(connection, answer.sql, where=f"answer {answer.name!r}")
     _check_columns(answer, relation)
     return relation
 
@@ -293,7 +278,10 @@ def query(
     [(2,)]
     """
     with _one_line_errors(where):
-        _check_statement(connection, sql, where)
+        kinds = [statement.type for statement in connection.extract_statements(sql)]
+        if kinds != [duckdb.StatementType.SELECT]:
+            found = ", ".join(kind.name for kind in kinds) or "no statement"
+            raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
         return connection.sql(sql).materialize()
 
 
@@ -391,31 +379,50 @@ def _converted(answer: Answer, parameter: Parameter, value: object) -> object:
     return converted
 
 
-def _check_statement(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
-    kinds = [statement.type for statement in connection.extract_statements(sql)]
-    if kinds != [duckdb.StatementType.SELECT]:
-        found = ", ".join(kind.name for kind in kinds) or "no statement"
-        raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
+def _set_variables(
+    connection: duckdb.DuckDBPyConnection, answer: Answer, parameters: Mapping[str, object]
+) -> None:
+    values = _checked(answer, parameters)
+    for parameter in answer.parameters:
+        value = values.get(parameter.name)
+        if value is None:
+            connection.execute(f'RESET VARIABLE "{parameter.name}"')
+        else:
+            connection.execute(
+                f'SET VARIABLE "{parameter.name}" = CAST(? AS {parameter.type})', [value]
+            )
+
+
+def _load_macros(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    for macro in _shared(sql):
+        connection.execute(macro)
 
 
 def _advice(
-    connection: duckdb.DuckDBPyConnection, answer: Advice, where: str
+    connection: duckdb.DuckDBPyConnection, answer: Advice, parameters: Mapping[str, object]
 ) -> duckdb.DuckDBPyRelation:
-    """The same as `query` of a SELECT that takes as long to plan as to run.
+    """Run a SELECT that takes as long to plan as to run.
 
     Rules that cannot be about the trace are left out. A relation is bound twice, a statement once;
     and what the step of the planner that is left out here takes grows with the square of the rules.
     """
-    with _one_line_errors(where), _without_optimizer(connection, "projection_pullup"):
-        for macro in _shared(f"{_NAMES} {answer.conditions}"):
-            connection.execute(macro)
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_NAMES} AS FROM {_NAMES}(events)")
-        applies = connection.execute(answer.conditions).fetchone() or ()
-        chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
-        sql = answer.only(chosen, (_NAMES,)).sql
-        _check_statement(connection, sql, where)
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE _findings AS\n{sql}")
-        return connection.sql("FROM _findings").materialize()
+    _set_variables(connection, answer, parameters)
+    try:
+        with (
+            _one_line_errors(f"answer {answer.name!r}"),
+            _without_optimizer(connection, "projection_pullup"),
+        ):
+            _load_macros(connection, f"{_NAMES} {answer.conditions}")
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE {_NAMES} AS FROM {_NAMES}(events)")
+            applies = connection.execute(answer.conditions).fetchone() or ()
+            chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
+            asked = answer.only(chosen, (_NAMES,))
+            _load_macros(connection, asked.sql)
+            connection.execute(f"CREATE OR REPLACE TEMP TABLE _findings AS\n{asked.sql}")
+            return connection.sql("FROM _findings").materialize()
+    except ProfframeError:
+        _blame(connection, answer)
+        raise
 
 
 @contextmanager
@@ -431,6 +438,7 @@ def _without_optimizer(connection: duckdb.DuckDBPyConnection, name: str) -> Iter
 
 def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice) -> None:
     """Raise the error of the rule that fails by itself, too."""
+    _load_macros(connection, f"{answer.conditions} {answer.sql}")
     for rule in answer.rules:
         name = str(rule.path)
         try:

@@ -44,12 +44,7 @@ class TestCases:
         assert result(case, case.tables) == case.rows
         assert bool(case.rows) == path.stem.startswith("fires")
 
-    def test_row_order_of_the_input_does_not_matter(self, path: Path) -> None:
-        case = case_of(path)
-        backwards = {name: rows[::-1] for name, rows in case.tables.items()}
-        assert result(case, backwards) == case.rows
-
-    def test_other_traces_beside_it_change_nothing(self, path: Path) -> None:
+    def test_order_and_other_traces_beside_it_change_nothing(self, path: Path) -> None:
         case = case_of(path)
         beside = {
             name: [
@@ -61,7 +56,7 @@ class TestCases:
                     if path.parent.name not in ACROSS_RANKS
                 ),
             ]
-            for name, rows in case.tables.items()
+            for name, rows in ((name, rows[::-1]) for name, rows in case.tables.items())
         }
         keys = {(row["run"], row["rank"]) for row in case.tables["traces"]}
         wide = replace(case, columns=("run", "rank", *case.columns))
@@ -201,6 +196,18 @@ class TestOwnRules:
     def test_a_finding_without_evidence_is_none(self, tmp_path: Path) -> None:
         path = self.rule(tmp_path, self.EXAMPLE.replace("strongest(event_id, self_ns)", "[]"))
         assert self.sorting().advice(path).height == 0
+
+    @pytest.mark.parametrize(("name", "found"), [("aten::sort", 1), ("aten::topk", 0)])
+    def test_only_if_something_is_there(self, tmp_path: Path, name: str, found: int) -> None:
+        line = f"-- only if: EXISTS (FROM shared_names WHERE name = '{name}')\n-- needs:"
+        path = self.rule(tmp_path, self.EXAMPLE.replace("-- needs:", line))
+        assert self.sorting().advice(path).height == found
+
+    def test_a_broken_condition_is_named(self, tmp_path: Path) -> None:
+        line = "-- only if: nonsense\n-- needs:"
+        path = self.rule(tmp_path, self.EXAMPLE.replace("-- needs:", line))
+        with pytest.raises(ProfframeError, match=re.escape(str(path))):
+            self.sorting().advice(path)
 
     def test_a_bare_shell_gives_the_same(self, tmp_path: Path) -> None:
         path, trace = self.rule(tmp_path), self.sorting()
