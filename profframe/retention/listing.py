@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from profframe.errors import StoreError
 from profframe.layout import Key, Place, manifest, places, reading
 from profframe.table_files import VERSION_KEY
 
+_LISTINGS: Final = 10
 _CONTENTS: Final = {
     "run": pl.String,
     "rank": pl.Int32,
@@ -57,8 +59,17 @@ def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
     ...     contents(folder)["run", "rank", "folder"].rows()
     [('cpu_training', 0, 'run=cpu_training/rank=0')]
     """
-    root = root_of(path)
-    rows = [row for place in places(root) for row in _contents(root, place)]
+    return _listed(root_of(path), _LISTINGS)
+
+
+def _listed(root: Path, tries: int) -> pl.DataFrame:
+    listed = places(root)
+    try:
+        rows = [row for place in listed for row in _contents(root, place)]
+    except StoreError:
+        if tries and not all(place.folder.exists() for place in listed):
+            return _listed(root, tries - 1)  # something was removed or packed meanwhile
+        raise
     return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
 
 
@@ -71,8 +82,12 @@ def root_of(path: str | os.PathLike[str]) -> Path:
 
 
 def size(place: Place) -> int:
-    """Add up the bytes of a folder's tables."""
-    return sum(file.stat().st_size for file in place.folder.glob("*.parquet"))
+    """Add up the bytes of a folder's tables, those that are still there."""
+    total = 0
+    for file in place.folder.glob("*.parquet"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
 
 
 def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:

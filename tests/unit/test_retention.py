@@ -185,6 +185,25 @@ def test_the_list_has_what_there_is_of_any_version(tmp_path: Path) -> None:
         retention.compact(write(tmp_path, "b"))
 
 
+def test_what_is_packed_while_it_is_listed_is_listed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "a", "b")
+    before = retention.contents(tmp_path)
+
+    def packed_now(root: Path) -> tuple[layout.Place, ...]:
+        found = layout.places(root)
+        retention.compact(root)
+        return found
+
+    monkeypatch.setattr(retention.listing, "places", packed_now)
+    found = retention.contents(tmp_path)
+
+    columns = ["run", "rank", "events"]
+    assert found[columns].equals(before[columns])
+    assert found["folder"].str.starts_with("pack-").all()
+
+
 def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
