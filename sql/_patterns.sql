@@ -27,7 +27,7 @@ CREATE OR REPLACE TEMP MACRO shown_line(line) AS CASE WHEN line IS NOT NULL THEN
 -- details_of: slices of which there are few, with what `shared_marked` lacks.
 CREATE OR REPLACE TEMP MACRO details_of(events, slices) AS TABLE
 SELECT
-    slices.*, slice.preorder AS place, slice.input_dims, slice.input_strides, slice.input_types,
+    slices.*, slice.kind, slice.name, slice.preorder AS place, slice.input_dims, slice.input_strides, slice.input_types,
     coalesce(slice.python_stack, slice.stack) AS frames
 FROM query_table(events) AS slice
 JOIN few(slices) AS slices

@@ -31,7 +31,6 @@ near AS MATERIALIZED (
         row_number() OVER () AS pair, run, rank, thread, point.step, point.id AS event_id, point.last_id, point.ns AS dur_ns,
         -place AS preorder, -mark_place AS next_place, mark AS norm_id
     FROM marks_before(convolutions, norms)
-    WHERE place - mark_place <= 128
 ),
 wanted AS (
     SELECT
@@ -54,7 +53,7 @@ pairs AS MATERIALIZED (
     SELECT near.*, details.last_place, details.line
     FROM near
     JOIN details ON near.pair = details.pair
-    WHERE len(bias) = 1 AND normed[2] = bias[1] AND normed[1] = image[1]
+    WHERE len(bias) = 1 AND normed[2] = bias[1] AND normed[1] = image[1] AND next_place - last_place <= 64
 ),
 -- What is between is all known, and no op but additions to a count.
 beside AS (

@@ -29,21 +29,29 @@ moves AS MATERIALIZED (
     JOIN (FROM ops WHERE name = 'aten::to') AS moved
         ON converted.run = moved.run AND converted.rank = moved.rank AND converted.event_id = moved.event_id
 ),
-fills AS (
-    SELECT run, rank, thread, preorder AS place, {'id': event_id, 'ns': dur_ns} AS given
+inits AS MATERIALIZED (
     FROM ops
-    WHERE
-        name IN (
-            'aten::fill_', 'aten::zero_', 'aten::normal_', 'aten::uniform_', 'aten::random_', 'aten::bernoulli_',
-            'aten::exponential_'
-        )
-        AND last_descendant_id = event_id
-        AND coalesce(device_ns, 0) = 0
+    WHERE name IN (
+        'aten::fill_', 'aten::zero_', 'aten::normal_', 'aten::uniform_', 'aten::random_', 'aten::bernoulli_',
+        'aten::exponential_'
+    )
+),
+-- A fill may be made of another.
+fills AS (
+    SELECT
+        fills.run, fills.rank, fills.thread, coalesce(parts.preorder, fills.preorder) AS place,
+        {'id': fills.event_id, 'ns': fills.dur_ns, 'parent_id': fills.parent_id} AS given
+    FROM inits AS fills
+    LEFT JOIN inits AS parts
+        ON fills.run = parts.run AND fills.rank = parts.rank AND fills.event_id = parts.parent_id
+    ANTI JOIN inits AS around
+        ON fills.run = around.run AND fills.rank = around.rank AND fills.parent_id = around.event_id
+    WHERE fills.last_descendant_id = coalesce(parts.event_id, fills.event_id) AND coalesce(fills.device_ns, 0) = 0
 ),
 near AS MATERIALIZED (
     SELECT
         row_number() OVER () AS pair, run, rank, point.step, point.id AS event_id, point.copy_id, mark.id AS fill_id,
-        point.ns + mark.ns AS host_ns, mark_place AS last_place, place AS next_place
+        mark.parent_id, point.ns + mark.ns AS host_ns, mark_place AS last_place, place AS next_place
     FROM marks_before(moves, fills)
     WHERE place - mark_place <= 64
 ),
@@ -55,19 +63,25 @@ sent AS MATERIALIZED (
     GROUP BY near.pair
 ),
 wanted AS (
-    SELECT pair, run, rank, unnest([copy_id, fill_id]) AS event_id, unnest([true, false]) AS is_copy
+    SELECT
+        pair, run, rank, unnest([copy_id, fill_id, parent_id]) AS event_id, unnest(['copy', 'fill', 'parent']) AS role
     FROM near
 ),
 details AS (
     SELECT
         pair,
-        frame_of(any_value(frames) FILTER (is_copy)) AS line,
-        any_value(input_dims) FILTER (is_copy) AS copied_dims, any_value(input_dims) FILTER (NOT is_copy) AS filled_dims,
-        any_value(input_types) FILTER (is_copy) AS copied_types, any_value(input_types) FILTER (NOT is_copy) AS filled_types,
-        any_value(input_strides) FILTER (is_copy) AS strides
+        frame_of(any_value(frames) FILTER (role = 'copy')) AS line,
+        any_value(input_dims) FILTER (role = 'copy') AS copied_dims,
+        any_value(input_dims) FILTER (role = 'fill') AS filled_dims,
+        any_value(input_types) FILTER (role = 'copy') AS copied_types,
+        any_value(input_types) FILTER (role = 'fill') AS filled_types,
+        any_value(input_strides) FILTER (role = 'copy') AS strides,
+        any_value(kind) FILTER (role = 'parent') AS parent_kind,
+        any_value(name) FILTER (role = 'parent') AS parent_name
     FROM details_of(events, wanted)
     GROUP BY pair
 ),
+-- Inside another op than those that make tensors a fill is a part of something else.
 pairs AS MATERIALIZED (
     SELECT near.*, details.line, sent.pair IS NOT NULL AS is_sent, sent.bytes, details.strides
     FROM near
@@ -78,6 +92,11 @@ pairs AS MATERIALIZED (
         AND nth_dims(copied_dims, 1) = nth_dims(filled_dims, 0)
         AND nth_type(copied_types, 0) = nth_type(filled_types, 0)
         AND nth_type(copied_types, 1) = nth_type(filled_types, 0)
+        AND (
+            parent_id IS NULL
+            OR parent_kind <> 'host_op'
+            OR regexp_full_match(parent_name, 'aten::(new_)?(zeros|ones|full|rand|randn|randint|normal|empty)(_like)?')
+        )
 ),
 -- What is between is all known, and none of it an op.
 beside AS (

@@ -8,13 +8,14 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.answering import find, run
+from profframe.answering import advice, run
 from tests.cases import connected
 
 ROUNDS: Final = 3
 OPS: Final = 3
 SELECT: Final = "aten::select"
-RULE: Final = find("advice").only([r for r in find("advice").rules if r.name == "loop_indexing"])
+ADVICE: Final = advice()
+RULE: Final = ADVICE.only([rule for rule in ADVICE.rules if rule.name == "loop_indexing"])
 
 
 def loops(names: list[str]) -> list[list[int]]:
