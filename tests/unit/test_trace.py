@@ -255,7 +255,7 @@ def test_it_can_be_copied_and_sent_to_another_process(trace: Trace, from_store: 
 def test_text_is_plain_and_sums_are_integers(trace: Trace, from_store: Trace) -> None:
     for of in (trace, from_store):
         frames = [*everything(of).values(), of.sql("SELECT 'a'::ENUM('a') AS e FROM events")]
-        types = {type_ for frame in frames for type_ in frame.dtypes}
+        types = {type_ for frame in frames for type_ in frame.dtypes} - {pl.List(pl.Int64)}
         assert types <= {pl.String, pl.Int32, pl.Int64, pl.Float64, pl.Boolean}
     assert trace.sql("SELECT sum(dur_ns) AS s FROM events").dtypes == [pl.Int64]
     assert trace.sql("SELECT sum(1e18::BIGINT) AS s FROM events").item() == 36 * 10**18
