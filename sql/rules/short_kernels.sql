@@ -1,14 +1,15 @@
 -- short_kernels: most kernels take less time than launching them.
 -- One row per (run, rank).
 -- A kernel that ends before the call which launched it would have done leaves its device empty, so the host must be faster than
--- it is. One of a graph, which a call launches with others, does not count, nor does one that waited for others: when the queue
--- of a device is full, the call takes long because the device is busy. It is a finding where half of the kernels are so, and the
--- host spends a tenth of the time on launching these.
+-- it is. One of a graph, which a call launches with others, does not count, nor does one whose call took long for another reason:
+-- above short_kernels_longest_ns, as when code is loaded first, or because the queue of the device was full, so that the kernel
+-- waited for others. It is a finding where half of the kernels are so, and the host spends a tenth of the time on launching these.
 -- suggestion: Fuse them, with torch.compile, fused or foreach optimizers, or launch many at once with CUDA graphs.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
--- parameter short_kernels_wait_ns    BIGINT = 50000  a kernel that begins later after its call, in ns, waited for others
+-- parameter short_kernels_longest_ns BIGINT = 100000  longer calls, in ns, do more than to launch
+-- parameter short_kernels_wait_ns    BIGINT = 50000   a kernel that begins later after its call, in ns, waited for others
 -- parameter short_kernels_share      DOUBLE = 0.5  least part of the kernels that is a finding
 -- parameter short_kernels_call_share DOUBLE = 0.1  least part of the time that launching them takes
 WITH graphs AS (
@@ -20,6 +21,7 @@ kernels AS (
     SELECT
         work.run, work.rank, work.event_id, call_ns, work.end_ns - work.start_ns AS dur_ns,
         call_ns > work.end_ns - work.start_ns
+        AND call_ns <= coalesce(getvariable('short_kernels_longest_ns'), 100000)
         AND work.start_ns - queued_ns - call_ns <= coalesce(getvariable('short_kernels_wait_ns'), 50000)
         AND graphs.launch_id IS NULL AS is_short,
         windows.steps, windows.window_ns
