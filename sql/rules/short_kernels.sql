@@ -3,7 +3,7 @@
 -- A kernel that ends before the call which launched it would have done leaves its device empty, so the host must be faster than
 -- it is. One of a graph, which a call launches with others, does not count, nor does one whose call took long for another reason:
 -- above short_kernels_longest_ns, as when code is loaded first, or because the queue of the device was full, so that the kernel
--- waited for others. It is a finding where half of the kernels are so, and the host spends a tenth of the time on launching these.
+-- waited for others. It is a finding where half of the kernels are so, and launching these takes a tenth of the time.
 -- suggestion: Fuse them, with torch.compile, fused or foreach optimizers, or launch many at once with CUDA graphs.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
