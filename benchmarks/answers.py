@@ -36,7 +36,8 @@ SOURCES: Final[Mapping[str, str]] = MappingProxyType(
 )
 ANSWER_LIMIT: Final = 0.15
 """Of the time that loading takes."""
-PATH_LIMIT: Final = 1.0
+LIMITS: Final[Mapping[str, float]] = MappingProxyType({"critical_path": 1.0, "advice": 0.3})
+"""Of what is more than one answer: `advice` asks all rules."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def lines(name: str, path: Path, sizes: Sizes, *, judged: bool) -> Iterator[str]
     load = seconds.pop("load")
     yield f"\n{name}: {path.stat().st_size / 1e6:.0f} MB, load {load:.2f} s"
     for answer, taken in sorted(seconds.items(), key=lambda item: -item[1]):
-        limit = PATH_LIMIT if answer == "critical_path" else ANSWER_LIMIT
+        limit = LIMITS.get(answer, ANSWER_LIMIT)
         verdict = f"<= {limit}x {'met' if taken <= limit * load else 'MISSED'}" if judged else ""
         yield f"{taken / load:8.3f}x  {1000 * taken:7.0f} ms  {verdict:15}  {answer}"
 
