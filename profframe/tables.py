@@ -6,6 +6,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from os import PathLike
 from types import MappingProxyType
 from typing import NoReturn, Self
@@ -260,16 +261,11 @@ class Tables:
         """
         found = find(answer)
         needed = [table for table in schema.TABLES if table in found.needs] or schema.TABLES
-
-        def ask() -> pl.DataFrame:
-            rows = self._asked(lambda c: frame(run(c, found, parameters)), needed)
-            return self._shown(rows, {column.name: column.doc for column in found.columns})
-
-        if self._talk is None:
-            return ask()
+        asked = partial(self._asked, lambda c: frame(run(c, found, parameters)), needed)
+        docs = {column.name: column.doc for column in found.columns}
         values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
         given = tuple((name, str(value)) for name, value in sorted(values.items()))
-        return self._talk.once((found.sql, given), ask)
+        return self._once((found.sql, given), lambda: self._shown(asked(), docs))
 
     def sql(self, query: str) -> pl.DataFrame:
         """Run one SELECT over the tables by name: ``events``, ``memory``, ...
@@ -291,7 +287,8 @@ class Tables:
         AnswerError
             It is not one SELECT, or DuckDB refused it.
         """
-        return self._shown(self._asked(lambda connection: frame(run_query(connection, query))))
+        asked = partial(self._asked, lambda connection: frame(run_query(connection, query)))
+        return self._once(query, lambda: self._shown(asked()))
 
     def filter(
         self,
@@ -403,6 +400,9 @@ class Tables:
         if isinstance(source, Conversation) and source.selection == self._selection:
             return source
         return None
+
+    def _once(self, question: object, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+        return self._talk.once(question, ask) if self._talk else ask()
 
     def _rows(self, table: str) -> pl.DataFrame:
         try:

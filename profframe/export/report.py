@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ Progress = Callable[[int, int, str], None]
 
 _MOST_TRACES: Final = 16
 """(run, rank) that sections show in detail."""
-_AT_ONCE: Final = 2
+_AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Sections that are made at the same time: no question keeps all cores busy all of the time."""
 _OF_RUNS: Final = "runs"
 _OF_RANKS: Final = "ranks"

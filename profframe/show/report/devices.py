@@ -13,6 +13,7 @@ _BREAKDOWN: Final = (
     "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns",
     "hidden_communication_ns", "hidden_copy_ns",
 )  # fmt: skip
+_HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _STEPS: Final = (
     "step", "start_ns", "dur_ns", "busy_ns", "compute_ns", "exposed_communication_ns",
     "exposed_copy_ns", "idle_ns", "busy_share",
@@ -46,17 +47,18 @@ def time(asked: Asked) -> Section | None:
     if not breakdown:
         return _steps(asked)
     about = "A row without a step is the whole trace."
-    together = asked.table(
-        asked.answer("kernel_types"), "What ran together", title="What ran at the same time"
-    )
+    parts: list[Part] = [
+        *asked.chart("breakdown", "Time of the devices by class"),
+        asked.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
+    ]
+    if breakdown.frame.select(pl.sum_horizontal(pl.col(_HIDDEN).sum())).item():
+        together = asked.answer("kernel_types")
+        title = "What ran at the same time"
+        parts.append(asked.table(together, "What ran together", title=title))
     return Section(
         "Time breakdown",
         "What the devices did with their time, as a whole and in each step; the parts add up.",
-        (
-            *asked.chart("breakdown", "Time of the devices by class"),
-            asked.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
-            together,
-        ),
+        tuple(parts),
     )
 
 
