@@ -33,8 +33,8 @@ FROM query_table(events) AS slice
 JOIN few(slices) AS slices
     ON slice.run = slices.run AND slice.rank = slices.rank AND slice.event_id = slices.event_id;
 
--- marks_before: with each point the last mark before it on its thread. Both have `run rank thread place`, and what else is wanted of
--- them in `given`. No ASOF JOIN: where the planner takes the points for few, it compares each of them with all marks.
+-- marks_before: with each point the last mark before it on its thread. Both have `run rank thread place`, and what else is wanted
+-- of them in `given`. No ASOF JOIN: where the planner takes the points for few, it compares each of them with all marks.
 CREATE OR REPLACE TEMP MACRO marks_before(points, marks) AS TABLE
 SELECT run, rank, thread, place, point, mark_place, mark
 FROM (
