@@ -78,7 +78,7 @@ WITH marks AS (
 spans AS (
     SELECT
         run, rank, is_busy(kind) AS has_device, min(start_ns) AS start_ns, max(start_ns + coalesce(dur_ns, 0)) AS end_ns,
-        bit_count(bit_or(1::UBIGINT << (device % 64)) FILTER (is_busy(kind) AND device >= 0)) AS devices
+        bit_count(bit_or(1::UBIGINT << CASE WHEN is_busy(kind) THEN (device % 64 + 64) % 64 END)) AS devices
     FROM query_table(events)
     WHERE kind <> 'profiler' AND start_ns IS NOT NULL
     GROUP BY run, rank, has_device
