@@ -32,4 +32,4 @@ html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-html_last_updated_fmt = None
+html_show_search_summary = False  # it would fetch pages, which a browser forbids from disk
