@@ -37,6 +37,8 @@ COLUMNS: Final = {
 }
 """What a rule's SELECT gives, in any order; types that can be cast to these will do."""
 
+_GAIN: Final = "estimated_gain_ns"
+
 ANSWER: Final = "advice"
 """Name of the answer that rules are put into."""
 
@@ -306,8 +308,14 @@ def markdown() -> str:
     return "\n".join(lines)
 
 
+def _cast(name: str, type_: str) -> str:
+    """SQL of a column of a rule in its type; a gain beyond BIGINT is of broken times: not known."""
+    cast = f'found."{name}"::{type_}'
+    return f'CASE WHEN abs(found."{name}") < 9e18 THEN {cast} END' if name == _GAIN else cast
+
+
 def _part(rule: Rule, body: str) -> str:
-    columns = ", ".join(f'found."{name}"::{type_} AS "{name}"' for name, type_ in COLUMNS.items())
+    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in COLUMNS.items())
     said = [("rule", rule.name), ("suggestion", rule.suggestion), ("link", rule.link)]
     texts = ", ".join(f"{literal(text)} AS {name}" for name, text in said)
     return f"SELECT {columns}, {texts}\nFROM (\n{body}\n) AS found"
