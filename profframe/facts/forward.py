@@ -39,8 +39,9 @@ def forward(tables: Tables) -> Tables:
     backward = numbered & backward_ops(events)
     if backward.any():
         starts, ends = _arrows(tables, numbered, backward)
-        backward[ends] = False
-        rows = np.flatnonzero(backward)
+        undecided = backward.copy()
+        undecided[ends] = False
+        rows = np.flatnonzero(undecided)
         of_thread = forward_threads(tables, rows, starts, ends)
         forwards = np.flatnonzero(numbered & ~backward & ~evaluations(events))
         found[rows] = _by_number(events, forwards, rows, of_thread)

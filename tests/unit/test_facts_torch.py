@@ -161,6 +161,19 @@ def test_an_arrow_decides_if_its_ends_have_one_number() -> None:
     assert column(add_facts(tables(*events, flows=other)), "fwd_id")[3:] == [1, 1]
 
 
+def test_a_backward_op_that_an_arrow_decides_is_no_forward_op_of_another() -> None:
+    got = add_facts(
+        tables(
+            forward(0, 10, 5),
+            backward(100, 200, 5, thread=0),
+            backward(210, 220, 5, thread=0),
+            threads=[{"thread": 0, "tid": "1"}],
+            flows=[arrow("1", "s", 0, 0), arrow("1", "f", 100, 0)],
+        )
+    )
+    assert column(got, "fwd_id") == [None, 0, 0]
+
+
 def test_a_backward_function_without_a_forward_thread() -> None:
     got = add_facts(
         tables(
