@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import tempfile
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn, Self
 
@@ -467,14 +469,14 @@ class Tables:
 
     def _opened(self, stack: ExitStack, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
         """A new connection, which the stack closes."""
-        limit = self._memory_limit
-        folder = limit and stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-"))
         connection = stack.enter_context(duckdb.connect())
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
             connection.execute("SET enable_progress_bar = false")
-        if limit is not None:
-            connection.execute("SET memory_limit = " + literal(limit))
-            connection.execute("SET temp_directory = " + literal(str(folder)))
+        if self._memory_limit is not None:
+            connection.execute("SET memory_limit = " + literal(self._memory_limit))
+        # Made by DuckDB only where it is needed; by default it would be in the current folder.
+        folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
+        connection.execute("SET temp_directory = " + literal(str(folder)))
         for table in tables:
             relation = self._source.relation(connection, table)
             where = self._selection.where(table) or "TRUE"
