@@ -116,7 +116,7 @@ def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_:
         return array
     if type_ == NAME:
-        return array.dictionary_encode()
+        return array.cast(pa.string()).dictionary_encode()
     return _index(array) if type_ == INT32 else array.cast(type_)
 
 

@@ -67,7 +67,8 @@ def remove(
 
     Examples
     --------
-    >>>     >>> from profframe import convert
+    >>> import tempfile
+    >>> from profframe import convert
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = convert("examples/cpu_training.json.gz", folder)
     ...     remove(folder, "cpu_training")
@@ -139,7 +140,9 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
 
     Examples
     --------
-    >>>     >>> from profframe import convert
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> from profframe.retention import contents
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     for run in "ab":
     ...         files = convert("examples/cpu_training.json.gz", folder, run=run)

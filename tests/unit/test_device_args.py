@@ -6,9 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import profframe
+from profframe.readers.rows import typed
+from profframe.schema import NAME
 
 COLUMNS = ("bytes", "collective", "process_group", "wait_on_stream", "wait_on_correlation")
 
@@ -179,3 +182,8 @@ def test_what_a_collective_of_ascend_says(tmp_path: Path) -> None:
     [row] = profframe.load(path).events.select(COLLECTIVE).to_dicts()
     expected = {"collective": "allReduce", "process_group": "538", "element_type": "FP16"}
     assert row == dict.fromkeys(COLLECTIVE) | expected | {"in_elements": 640}
+
+
+@pytest.mark.parametrize("wide", [pa.large_string(), pa.string_view()])
+def test_texts_are_of_one_type_whoever_made_them(wide: pa.DataType) -> None:
+    assert typed(pa.array(["a", None], wide), NAME).type == NAME
