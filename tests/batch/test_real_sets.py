@@ -14,7 +14,7 @@ from tests.batch.sources import assert_same, content, loaded
 
 DLRM = "facebookresearch__param/dlrm_kineto/*.gz"
 ASCEND = "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank*/trace_view.json.gz"
-OVER_RANKS = frozenset({"clock_skew", "collective_traffic", "stragglers"})
+OVER_RANKS = frozenset({"advice", "clock_skew", "collective_traffic", "stragglers"})
 """Answers that put ranks together, so that those of each file say something else."""
 
 FEW = ("collectives", "kernels", "overview", "self_times", "time_breakdown")
