@@ -113,6 +113,12 @@ class Beside:
         return InMemory({table: self.rows}) if table == self.name else self.source
 
 
+def hide_progress(connection: duckdb.DuckDBPyConnection) -> None:
+    """Have DuckDB draw no progress bar."""
+    with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
+        connection.execute("SET enable_progress_bar = false")
+
+
 class _OfThread(threading.local):
     """What each thread has for itself."""
 
@@ -137,8 +143,7 @@ class Conversation:
         found = self.of_thread.cursor
         if found is None:
             found = self.of_thread.cursor = self.connection.cursor()
-            with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
-                found.execute("SET enable_progress_bar = false")
+            hide_progress(found)
             for table in tables:
                 self.source.relation(found, table)
         return found

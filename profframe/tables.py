@@ -6,7 +6,7 @@ import re
 import tempfile
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -41,7 +41,7 @@ from profframe.selection import (
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame
 from profframe.show.frame import frame as shown
-from profframe.sources import Beside, Conversation, InMemory, Source
+from profframe.sources import Beside, Conversation, InMemory, Source, hide_progress
 
 _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 _BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
@@ -470,8 +470,7 @@ class Tables:
     def _opened(self, stack: ExitStack, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
         """A new connection, which the stack closes."""
         connection = stack.enter_context(duckdb.connect())
-        with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
-            connection.execute("SET enable_progress_bar = false")
+        hide_progress(connection)
         if self._memory_limit is not None:
             connection.execute("SET memory_limit = " + literal(self._memory_limit))
         # Made by DuckDB only where it is needed; by default it would be in the current folder.
