@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import duckdb
 
@@ -48,6 +50,10 @@ __all__ = [
     "sql_directory",
 ]
 
+_LOADED: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, set[str]]] = WeakKeyDictionary()
+"""Macros that a connection has: to make one takes up to a millisecond, and many are in each answer."""
+_RESULT: Final = "_answer"
+"""The table that a result is in for a moment."""
 _NAMES: Final = "shared_names"
 """The table of `sql/_rules.sql` that conditions of rules are about."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
@@ -207,7 +213,7 @@ def run(
         relation = _advice(connection, answer, parameters)
     else:
         prepare(connection, answer, parameters)
-        relation = query(connection, answer.sql, where=f"answer {answer.name!r}")
+        relation = _computed(connection, answer.sql, f"answer {answer.name!r}")
     _check_columns(answer, relation)
     return relation
 
@@ -278,10 +284,7 @@ def query(
     [(2,)]
     """
     with _one_line_errors(where):
-        kinds = [statement.type for statement in connection.extract_statements(sql)]
-        if kinds != [duckdb.StatementType.SELECT]:
-            found = ", ".join(kind.name for kind in kinds) or "no statement"
-            raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
+        _check_one_select(connection, sql, where)
         return connection.sql(sql).materialize()
 
 
@@ -322,9 +325,7 @@ _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOT
 
 def _shared(sql: str) -> list[str]:
     """The macros that the SQL uses, and those that these use, in the order of their files."""
-    paths = sorted(sql_directory().glob("_*.sql"))
-    text = "".join(path.read_text(encoding="utf-8") for path in paths)
-    macros = {match[1]: match[0] for match in _MACRO.finditer(COMMENT.sub("", text))}
+    macros = _macros()
     used: set[str] = set()
     reached = [COMMENT.sub("", sql)]
     while reached:
@@ -335,8 +336,35 @@ def _shared(sql: str) -> list[str]:
     return [macro for name, macro in macros.items() if name in used]
 
 
+@cache
+def _macros() -> dict[str, str]:
+    """All macros by name, in the order of their files."""
+    paths = sorted(sql_directory().glob("_*.sql"))
+    text = "".join(path.read_text(encoding="utf-8") for path in paths)
+    return {match[1]: match[0] for match in _MACRO.finditer(COMMENT.sub("", text))}
+
+
 def _files() -> dict[str, Path]:
     return {path.stem: path for path in sql_directory().glob("[!_]*.sql")}
+
+
+def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
+    kinds = [statement.type for statement in connection.extract_statements(sql)]
+    if kinds != [duckdb.StatementType.SELECT]:
+        found = ", ".join(kind.name for kind in kinds) or "no statement"
+        raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
+
+
+def _computed(
+    connection: duckdb.DuckDBPyConnection, sql: str, where: str
+) -> duckdb.DuckDBPyRelation:
+    """Run a SELECT that takes long to plan: a statement is planned once, a relation twice."""
+    with _one_line_errors(where):
+        _check_one_select(connection, sql, where)
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
+        rows = connection.sql(f"FROM {_RESULT}").materialize()
+        connection.execute(f"DROP TABLE {_RESULT}")
+        return rows
 
 
 def _read(path: Path) -> Answer:
@@ -394,8 +422,11 @@ def _set_variables(
 
 
 def _load_macros(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
+    loaded = _LOADED.setdefault(connection, set())
     for macro in _shared(sql):
-        connection.execute(macro)
+        if macro not in loaded:
+            connection.execute(macro)
+            loaded.add(macro)
 
 
 def _advice(
@@ -403,8 +434,8 @@ def _advice(
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes as long to plan as to run.
 
-    Rules that cannot be about the trace are left out. A relation is bound twice, a statement once;
-    and what the step of the planner that is left out here takes grows with the square of the rules.
+    Rules that cannot be about the trace are left out, and so is a step of the planner whose time
+    grows with the square of the rules.
     """
     _set_variables(connection, answer, parameters)
     try:
@@ -418,8 +449,7 @@ def _advice(
             chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
             asked = answer.only(chosen, (_NAMES,))
             _load_macros(connection, asked.sql)
-            connection.execute(f"CREATE OR REPLACE TEMP TABLE _findings AS\n{asked.sql}")
-            return connection.sql("FROM _findings").materialize()
+            return _computed(connection, asked.sql, f"answer {answer.name!r}")
     except ProfframeError:
         _blame(connection, answer)
         raise
