@@ -9,7 +9,7 @@ user's own file works the same, with or without a header.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from os import PathLike
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 _LOADED: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, set[str]]] = WeakKeyDictionary()
-"""Macros that a connection has: to make one takes up to a millisecond, and many are in each answer."""
+"""Macros that a connection has: to make one takes up to a millisecond, and answers use many."""
 _RESULT: Final = "_answer"
 """The table that a result is in for a moment."""
 _NAMES: Final = "shared_names"
@@ -320,25 +320,28 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
+_CALL: Final = re.compile(r"(\w+)\(")
 _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
 
 
 def _shared(sql: str) -> list[str]:
-    """The macros that the SQL uses, and those that these use, in the order of their files."""
-    macros = _macros()
-    used: set[str] = set()
-    reached = [COMMENT.sub("", sql)]
-    while reached:
-        words = {word for one in reached for word in re.findall(r"\w+", one)}
-        found = words & macros.keys() - used
-        reached = [macros[name] for name in found]
-        used |= found
-    return [macro for name, macro in macros.items() if name in used]
+    """The macros that the SQL names, each behind those that it calls itself."""
+    macros, seen, found = _macros(), set[str](), list[str]()
+
+    def add(names: Iterable[str]) -> None:
+        for name in names:
+            if name in macros and name not in seen:
+                seen.add(name)
+                add(_CALL.findall(macros[name]))
+                found.append(macros[name])
+
+    add(re.findall(r"\w+", COMMENT.sub("", sql)))
+    return found
 
 
 @cache
 def _macros() -> dict[str, str]:
-    """All macros by name, in the order of their files."""
+    """All macros by name."""
     paths = sorted(sql_directory().glob("_*.sql"))
     text = "".join(path.read_text(encoding="utf-8") for path in paths)
     return {match[1]: match[0] for match in _MACRO.finditer(COMMENT.sub("", text))}

@@ -1,13 +1,14 @@
 -- When a stream or a device had nothing to do, and why.
 
 -- is_stream_wait: what makes a stream wait for another, not the host for a stream.
-CREATE OR REPLACE TEMP MACRO is_stream_wait(kind, name) AS kind = 'sync' AND name ILIKE '%wait%';
+-- CASE, lest the pattern is tried on every name.
+CREATE OR REPLACE TEMP MACRO is_stream_wait(kind, name) AS CASE WHEN kind = 'sync' THEN name ILIKE '%wait%' ELSE false END;
 
--- lane_work: one row per kernel, copy or fill that has a start and a duration. Its lane is what it shares with the work that it
--- follows: its stream, or nothing where a device is taken as a whole.
-CREATE OR REPLACE TEMP MACRO lane_work(events, per) AS TABLE
+-- busy_work: one row per kernel, copy or fill that has a start and a duration. `lane_stream` is the stream on which it follows
+-- other work; NULL where a device is taken as a whole.
+CREATE OR REPLACE TEMP MACRO busy_work(events, per) AS TABLE
 SELECT
-    run, rank, event_id, device, stream, CASE WHEN per = 'stream' THEN stream END AS lane,
+    run, rank, event_id, device, stream, CASE WHEN per = 'stream' THEN stream END AS lane_stream,
     start_ns, start_ns + dur_ns AS end_ns, step, kind, launch_id
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
@@ -94,10 +95,10 @@ LEFT JOIN awaited
     AND waits.wait_on_correlation = awaited.wait_on_correlation
 GROUP BY next_work.run, next_work.rank, next_work.event_id;
 
--- launched_work: lane_work with when and on which thread the call that launched it began, and how long that took.
+-- launched_work: busy_work with when and on which thread the call that launched it began, and how long that took.
 CREATE OR REPLACE TEMP MACRO launched_work(events, per) AS TABLE
 SELECT busy.*, call.start_ns AS queued_ns, call.dur_ns AS call_ns, call.thread
-FROM lane_work(events, per) AS busy
+FROM busy_work(events, per) AS busy
 LEFT JOIN (
     SELECT run, rank, event_id, start_ns, dur_ns, thread
     FROM query_table(events)
@@ -109,18 +110,41 @@ LEFT JOIN (
 -- with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a
 -- wait went on. The thread is that of the call, or of the call of the last work before it that has one.
 CREATE OR REPLACE TEMP MACRO work_gaps(events, work, kernel_wait_ns) AS TABLE
-WITH gaps AS (
-    SELECT *, max(end_ns) OVER before AS free_ns, last_value(thread IGNORE NULLS) OVER before AS thread_before
-    FROM query_table(work)
-    WINDOW before AS (
-        PARTITION BY run, rank, device, lane
-        ORDER BY start_ns, event_id
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
-    QUALIFY start_ns > free_ns
+WITH streams AS (
+    SELECT run, rank, device, lane_stream AS stream FROM query_table(work)
+),
+lanes AS MATERIALIZED (
+    FROM device_lanes('streams')
+),
+on_lanes AS (
+    SELECT lanes.lane, work.event_id, work.start_ns, work.end_ns, work.queued_ns, work.thread, work.step
+    FROM query_table(work) AS work
+    JOIN few('lanes') AS lanes
+        ON work.run = lanes.run
+        AND work.rank = lanes.rank
+        AND work.device IS NOT DISTINCT FROM lanes.device
+        AND work.lane_stream IS NOT DISTINCT FROM lanes.stream
+),
+gaps AS (
+    SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, gaps.* EXCLUDE (lane)
+    FROM (
+        SELECT
+            * EXCLUDE (last_thread, threads_lane),
+            CASE WHEN lag(threads_lane) OVER () = lane THEN lag(last_thread) OVER () END AS thread_before
+        FROM (
+            SELECT
+                *,
+                arg_max(thread, place) OVER until_now AS last_thread,
+                max(CASE WHEN thread IS NOT NULL THEN lane END) OVER until_now AS threads_lane
+            FROM (SELECT *, row_number() OVER () AS place FROM lane_order('on_lanes'))
+            WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
+        )
+        QUALIFY start_ns > free_ns
+    ) AS gaps
+    JOIN few('lanes') AS lanes ON gaps.lane = lanes.lane
 )
 SELECT
-    gaps.run, gaps.rank, gaps.device, gaps.lane AS stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
+    gaps.run, gaps.rank, gaps.device, gaps.stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
     gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, gaps.step,
     coalesce(gaps.thread, gaps.thread_before) AS thread,
     greatest(gaps.queued_ns - gaps.free_ns, 0) AS host_ns,

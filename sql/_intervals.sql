@@ -1,43 +1,72 @@
 -- Arithmetic of intervals. Each macro takes the name of a relation with the columns `key` (what it is partitioned by: any
 -- type, a struct for several columns), `start_ns` and `end_ns`. An interval holds its start, not its end; an empty one,
 -- or one without a start or an end, counts for nothing. What a macro gives has these columns too; its intervals do not overlap.
+-- In a bare shell read `_by_lane.sql` first.
 
--- interval_moments: which kinds of intervals are open. The relation has a column `bit` (1, 2 or 4), the kind of each interval.
--- Rows from each start or end of a key to the next one, with the sum of the open bits; two rows in a row may have the same.
--- An interval of bit 0 only cuts: `marks` is how many starts and ends of such have been passed.
-CREATE OR REPLACE TEMP MACRO interval_moments(intervals) AS TABLE
+-- interval_points: where the kinds of open intervals may change, in the order of `lane`, a number for each key, and `at_ns`.
+-- The relation has a column `bit` (1, 2 or 4), the kind of each interval; `mask` is the sum of the open bits from the point on.
+-- An interval of bit 0 only cuts: `marks` is how many starts and ends of such have been passed. At the last point none is open.
+-- What opens is closed in the same lane, so rows are added up in the order of the SELECT inside, without a window for each lane.
+CREATE OR REPLACE TEMP MACRO interval_points(intervals) AS TABLE
+WITH lanes AS MATERIALIZED (
+    SELECT key, row_number() OVER () AS lane, 2 * (sum(cuts) OVER (ROWS UNBOUNDED PRECEDING) - cuts) AS marks_before
+    FROM (
+        SELECT key, count(*) FILTER (bit = 0) AS cuts
+        FROM query_table(intervals)
+        WHERE start_ns < end_ns
+        GROUP BY key
+    )
+)
 SELECT
-    key, at_ns AS start_ns, end_ns,
+    key, lane, at_ns,
     CASE WHEN of_one > 0 THEN 1 ELSE 0 END
     + CASE WHEN of_two > 0 THEN 2 ELSE 0 END
     + CASE WHEN of_four > 0 THEN 4 ELSE 0 END AS mask,
-    coalesce(marks, 0)::BIGINT AS marks
+    (marks - marks_before)::BIGINT AS marks,
+    next_lane IS DISTINCT FROM lane AS is_last
 FROM (
     SELECT
-        key, at_ns,
-        lead(at_ns) OVER until_now AS end_ns,
-        sum(change) FILTER (bit = 1) OVER until_now AS of_one,
-        sum(change) FILTER (bit = 2) OVER until_now AS of_two,
-        sum(change) FILTER (bit = 4) OVER until_now AS of_four,
-        sum(1) FILTER (bit = 0) OVER until_now AS marks
+        key, lane, marks_before, at_ns,
+        lead(lane) OVER () AS next_lane,
+        lead(at_ns) OVER () AS next_ns,
+        sum(CASE WHEN bit = 1 THEN change ELSE 0 END) OVER until_now AS of_one,
+        sum(CASE WHEN bit = 2 THEN change ELSE 0 END) OVER until_now AS of_two,
+        sum(CASE WHEN bit = 4 THEN change ELSE 0 END) OVER until_now AS of_four,
+        sum(CASE WHEN bit = 0 THEN 1 ELSE 0 END) OVER until_now AS marks
     FROM (
-        SELECT key, bit, unnest([start_ns, end_ns]) AS at_ns, unnest([1, -1]) AS change
-        FROM query_table(intervals)
+        SELECT
+            lanes.key, lanes.lane, lanes.marks_before, bit,
+            unnest([start_ns, end_ns]) AS at_ns, unnest([1, -1]) AS change
+        FROM query_table(intervals) AS given
+        JOIN few(lanes) AS lanes ON given.key IS NOT DISTINCT FROM lanes.key
         WHERE start_ns < end_ns
+        ORDER BY lane, at_ns
     )
-    WINDOW until_now AS (PARTITION BY key ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
-    QUALIFY at_ns < end_ns
-);
+    WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
+)
+WHERE next_lane IS DISTINCT FROM lane OR at_ns < next_ns;
+
+-- interval_moments: rows from each start or end of a key to the next one, with mask and marks; two in a row may have the same.
+CREATE OR REPLACE TEMP MACRO interval_moments(intervals) AS TABLE
+SELECT key, start_ns, end_ns, mask, marks
+FROM (
+    SELECT key, at_ns AS start_ns, lead(at_ns) OVER () AS end_ns, mask, marks, is_last
+    FROM interval_points(intervals)
+)
+WHERE NOT is_last;
 
 -- interval_masks: the same in as few rows as can be: one per stretch without a change, from a key's first start to its last end.
 CREATE OR REPLACE TEMP MACRO interval_masks(intervals) AS TABLE
-WITH turns AS (
-    SELECT key, start_ns, mask, max(end_ns) OVER (PARTITION BY key) AS last_ns
-    FROM interval_moments(intervals)
-    QUALIFY mask IS DISTINCT FROM lag(mask) OVER (PARTITION BY key ORDER BY start_ns)
+SELECT key, start_ns, end_ns, mask
+FROM (
+    SELECT key, at_ns AS start_ns, lead(at_ns) OVER () AS end_ns, mask, is_last
+    FROM (
+        SELECT *, lag(lane) OVER () AS lane_before, lag(mask) OVER () AS mask_before
+        FROM interval_points(intervals)
+    )
+    WHERE is_last OR lane_before IS DISTINCT FROM lane OR mask_before <> mask
 )
-SELECT key, start_ns, lead(start_ns, 1, last_ns) OVER (PARTITION BY key ORDER BY start_ns) AS end_ns, mask
-FROM turns;
+WHERE NOT is_last;
 
 -- interval_union: where at least one is open.
 CREATE OR REPLACE TEMP MACRO interval_union(intervals) AS TABLE

@@ -1,20 +1,39 @@
 -- What waits for a device: launched, and not begun.
 
--- queue_changes: one row per moment in which the number of waiting pieces of work of a stream changes. A piece of work waits
--- from the start of the call that launched it to its own start; one without a known launch never waits.
+-- queue_changes: one row per moment in which the number of waiting pieces of work of a stream changes, and the next such moment
+-- of the stream, `until_ns`; NULL for the last. A piece of work waits from the start of the call that launched it to its own
+-- start; one without a known launch never waits.
 CREATE OR REPLACE TEMP MACRO queue_changes(events) AS TABLE
-SELECT
-    run, rank, device, stream, time_ns,
-    (sum(sum(change)) OVER (PARTITION BY run, rank, device, stream ORDER BY time_ns))::BIGINT AS depth
-FROM (
-    SELECT
-        work.run, work.rank, work.device, work.stream,
-        unnest([call.start_ns, work.start_ns]) AS time_ns,
-        unnest([1, -1]) AS change
+WITH waiting AS MATERIALIZED (
+    SELECT work.run, work.rank, work.device, work.stream, call.start_ns AS queued_ns, work.start_ns
     FROM query_table(events) AS work
     JOIN query_table(events) AS call
         ON work.run = call.run AND work.rank = call.rank AND work.launch_id = call.event_id
     WHERE is_busy(work.kind) AND is_call(call.kind) AND work.start_ns IS NOT NULL AND call.start_ns IS NOT NULL
+),
+lanes AS MATERIALIZED (
+    FROM device_lanes('waiting')
+),
+changes AS (
+    SELECT lane, time_ns, sum(change) AS change
+    FROM (
+        SELECT lanes.lane, unnest([queued_ns, start_ns]) AS time_ns, unnest([1, -1]) AS change
+        FROM waiting
+        JOIN few('lanes') AS lanes
+            ON waiting.run = lanes.run
+            AND waiting.rank = lanes.rank
+            AND waiting.device IS NOT DISTINCT FROM lanes.device
+            AND waiting.stream IS NOT DISTINCT FROM lanes.stream
+    )
+    GROUP BY lane, time_ns
+    HAVING sum(change) <> 0
 )
-GROUP BY run, rank, device, stream, time_ns
-HAVING sum(change) <> 0;
+SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, depths.time_ns, depths.until_ns, depths.depth
+FROM (
+    SELECT
+        lane, time_ns,
+        CASE WHEN lead(lane) OVER () = lane THEN lead(time_ns) OVER () END AS until_ns,
+        (sum(change) OVER (ROWS UNBOUNDED PRECEDING))::BIGINT AS depth
+    FROM (FROM changes ORDER BY lane, time_ns)
+) AS depths
+JOIN few('lanes') AS lanes ON depths.lane = lanes.lane;

@@ -1,14 +1,5 @@
 -- What devices did for regions of the host: work that was launched inside them.
 
--- few: the same rows, out of a list, so that the planner takes them for few and makes a join's hash table of them.
-CREATE OR REPLACE TEMP MACRO few(relation) AS TABLE
-SELECT unnest(list(given), max_depth := 2) FROM query_table(relation) AS given;
-
--- lanes: a number for each (run, rank), for numbers are sorted faster than text.
-CREATE OR REPLACE TEMP MACRO lanes(events) AS TABLE
-SELECT run, rank, row_number() OVER () AS lane
-FROM (SELECT DISTINCT run, rank FROM query_table(events));
-
 -- communication_clock: one row per communication among `work` (lane, event_id, computes, communicates, start_ns, end_ns), with
 -- what a clock that runs while none computes shows at its start and end, in nanoseconds: what it gains is the exposed part.
 CREATE OR REPLACE TEMP MACRO communication_clock(work) AS TABLE
@@ -62,22 +53,12 @@ WITH work AS MATERIALIZED (
     FROM device_work(events) AS work
     JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
 ),
-gaps AS (
-    SELECT
-        *,
-        start_ns - max(end_ns) OVER before AS gap_ns,
-        lead(start_ns) OVER in_order AS next_start_ns
-    FROM work
-    WINDOW
-        in_order AS (PARTITION BY lane ORDER BY start_ns),
-        before AS (in_order ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-),
 idle AS (
     SELECT
-        * EXCLUDE (gap_ns, next_start_ns),
-        coalesce(gap_ns, 0) >= 0 AND coalesce(next_start_ns, end_ns) >= end_ns AS is_alone,
-        sum(greatest(gap_ns, 0)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS idle_ns
-    FROM gaps
+        * EXCLUDE (free_ns, next_start_ns),
+        start_ns >= coalesce(free_ns, start_ns) AND end_ns <= coalesce(next_start_ns, end_ns) AS is_alone,
+        sum(greatest(start_ns - free_ns, 0)) OVER (ROWS UNBOUNDED PRECEDING) AS idle_ns
+    FROM lane_order('work')
 )
 SELECT *, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
 FROM idle

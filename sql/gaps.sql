@@ -4,7 +4,7 @@
 -- op, annotation, Python frame and call of the runtime or driver that was the innermost of its sort for most of the gap, and
 -- for how long; the first by event_id on a tie. Where that launch is not in the trace, it is the thread of the last launch
 -- on the device before the end of the gap.
--- In a bare shell read `sql/_devices.sql` and `sql/_gaps.sql` first.
+-- In a bare shell read `_devices.sql`, `_by_lane.sql` and `_gaps.sql` of `sql/` first.
 -- needs: events
 -- parameter top            BIGINT = 20  number of gaps of each run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
@@ -115,9 +115,9 @@ found AS (
     UNION ALL BY NAME
     SELECT gap.run, gap.rank, gap.place, 'before' AS sort, min(work.event_id) AS event_id
     FROM top_gaps AS gap
-    JOIN lane_work(events, coalesce(getvariable('per'), 'device')) AS work
+    JOIN busy_work(events, coalesce(getvariable('per'), 'device')) AS work
         ON gap.run = work.run AND gap.rank = work.rank AND gap.start_ns = work.end_ns
-    WHERE gap.device IS NOT DISTINCT FROM work.device AND gap.stream IS NOT DISTINCT FROM work.lane
+    WHERE gap.device IS NOT DISTINCT FROM work.device AND gap.stream IS NOT DISTINCT FROM work.lane_stream
     GROUP BY ALL
 ),
 named AS (

@@ -1,6 +1,6 @@
 -- overview: what is in each trace.
 -- One row per (run, rank), also where it has no events, by run and rank.
--- In a bare shell read `sql/_devices.sql` and `sql/_traces.sql` first.
+-- In a bare shell read `_by_lane.sql`, `_devices.sql`, `_intervals.sql`, `_steps.sql` and `_traces.sql` of `sql/` first.
 -- needs: events, traces
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
@@ -11,23 +11,25 @@
 -- kernels         BIGINT       number of kernels
 -- device_busy_ns  BIGINT   ns  time in which a device had a kernel, copy or fill, summed over devices; overlaps counted once
 -- steps           BIGINT       number of profiler steps
-WITH busy AS (
-    SELECT run, rank, sum(greatest(end_ns - greatest(start_ns, covered_until_ns), 0)) AS device_busy_ns
-    FROM (
-        SELECT
-            run,
-            rank,
-            start_ns,
-            start_ns + dur_ns AS end_ns,
-            max(start_ns + dur_ns) OVER (
-                PARTITION BY run, rank, device
-                ORDER BY start_ns
-                ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-            ) AS covered_until_ns
-        FROM events
-        WHERE kind IN ('kernel', 'memcpy', 'memset')
-    )
-    GROUP BY run, rank
+WITH work AS MATERIALIZED (
+    SELECT run, rank, device, NULL AS stream, event_id, start_ns, start_ns + dur_ns AS end_ns
+    FROM events
+    WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
+),
+lanes AS MATERIALIZED (
+    FROM device_lanes('work')
+),
+on_lanes AS (
+    SELECT lanes.lane, work.start_ns, work.end_ns, work.event_id
+    FROM work
+    JOIN few('lanes') AS lanes
+        ON work.run = lanes.run AND work.rank = lanes.rank AND work.device IS NOT DISTINCT FROM lanes.device
+),
+busy AS (
+    SELECT lanes.run, lanes.rank, sum(greatest(end_ns - greatest(start_ns, free_ns), 0)) AS device_busy_ns
+    FROM lane_order('on_lanes') AS work
+    JOIN few('lanes') AS lanes ON work.lane = lanes.lane
+    GROUP BY lanes.run, lanes.rank
 ),
 slices AS (
     FROM trace_slices(events)

@@ -2,7 +2,7 @@
 -- One row per (run, rank, device, stream) for which work was waiting, in this order.
 -- The queue of a stream, as in queue_depth, from its first change to its last: from the first launch to the last start of
 -- its work. Shares are parts of that span. A percentile is the least depth that the queue did not exceed in so much of it.
--- In a bare shell read `sql/_devices.sql` and `sql/_queues.sql` first.
+-- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_queues.sql` of `sql/` first.
 -- needs: events
 -- parameter full_depth BIGINT = 1024  depth from which a queue counts as full, so that a launch blocks
 -- run            VARCHAR         run that the trace belongs to
@@ -20,20 +20,14 @@
 -- empty_share    DOUBLE   0..1  empty_ns over span_ns
 -- blocked_ns     BIGINT   ns    time in which at least full_depth pieces of work were waiting
 -- blocked_share  DOUBLE   0..1  blocked_ns over span_ns
-WITH stretches AS (
+WITH depths AS (
     SELECT
         run, rank, device, stream, depth,
-        lead(time_ns) OVER (PARTITION BY run, rank, device, stream ORDER BY time_ns) - time_ns AS lasts_ns
-    FROM queue_changes(events)
-),
-depths AS (
-    SELECT
-        run, rank, device, stream, depth,
-        sum(lasts_ns) AS depth_ns,
-        sum(depth_ns) OVER (PARTITION BY run, rank, device, stream ORDER BY depth) AS until_ns,
+        sum(until_ns - time_ns) AS depth_ns,
+        sum(depth_ns) OVER (PARTITION BY run, rank, device, stream ORDER BY depth) AS within_ns,
         sum(depth_ns) OVER (PARTITION BY run, rank, device, stream) AS span_ns
-    FROM stretches
-    WHERE lasts_ns IS NOT NULL
+    FROM queue_changes(events)
+    WHERE until_ns IS NOT NULL
     GROUP BY run, rank, device, stream, depth
 )
 SELECT
@@ -45,9 +39,9 @@ SELECT
     sum(depth * depth_ns) / sum(depth_ns) AS mean_depth,
     min(depth) AS min_depth,
     max(depth) AS max_depth,
-    min(depth) FILTER (WHERE until_ns * 2 >= span_ns) AS p50_depth,
-    min(depth) FILTER (WHERE until_ns * 10 >= span_ns * 9) AS p90_depth,
-    min(depth) FILTER (WHERE until_ns * 100 >= span_ns * 99) AS p99_depth,
+    min(depth) FILTER (WHERE within_ns * 2 >= span_ns) AS p50_depth,
+    min(depth) FILTER (WHERE within_ns * 10 >= span_ns * 9) AS p90_depth,
+    min(depth) FILTER (WHERE within_ns * 100 >= span_ns * 99) AS p99_depth,
     coalesce(sum(depth_ns) FILTER (WHERE depth <= 0), 0)::BIGINT AS empty_ns,
     empty_ns / sum(depth_ns) AS empty_share,
     coalesce(sum(depth_ns) FILTER (WHERE depth >= coalesce(getvariable('full_depth'), 1024)), 0)::BIGINT AS blocked_ns,

@@ -58,7 +58,11 @@ near AS MATERIALIZED (
 sent AS MATERIALIZED (
     SELECT near.pair, sum(copies.bytes) AS bytes
     FROM near
-    JOIN (FROM events WHERE kind = 'memcpy' AND regexp_matches(name, 'HtoD|HostToDevice')) AS copies
+    JOIN (
+        FROM events
+        WHERE kind = 'memcpy'
+            AND name IN (SELECT name FROM shared_names WHERE kind = 'memcpy' AND regexp_matches(name, 'HtoD|HostToDevice'))
+    ) AS copies
         ON near.run = copies.run AND near.rank = copies.rank AND near.copy_id = copies.op_id
     GROUP BY near.pair
 ),

@@ -29,6 +29,7 @@ def test_union_of_intervals(intervals: list[tuple[int, int, int]]) -> None:
         {
             "run": pa.array(["r"] * len(intervals), pa.string()),
             "rank": pa.array([0] * len(intervals), pa.int32()),
+            "event_id": pa.array(range(len(intervals)), pa.int64()),
             "kind": pa.array(["kernel"] * len(intervals), pa.string()),
             "start_ns": pa.array([start for _, start, _ in intervals], pa.int64()),
             "dur_ns": pa.array([duration for _, _, duration in intervals], pa.int64()),

@@ -41,7 +41,8 @@ def moments(intervals: list[Interval]) -> Moments:
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        opened.execute((sql_directory() / "_intervals.sql").read_text())
+        for file in ("_by_lane.sql", "_intervals.sql"):
+            opened.execute((sql_directory() / file).read_text())
         yield opened
 
 

@@ -261,6 +261,21 @@ def test_page_names_every_answer() -> None:
     assert all(f"\n## {answer.name}\n" in page for answer in catalogue())
 
 
+@pytest.mark.parametrize(
+    "answer", [one for one in catalogue() if one.name != "advice"], ids=lambda one: one.name
+)
+def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> None:
+    folder = answering.sql_directory()
+    named = "".join(note for note in answer.notes if note.startswith("In a bare shell read "))
+    with duckdb.connect() as shell:
+        for name, table in schema.TABLES.items():
+            shell.register(name, table.arrow.empty_table())
+        for pattern in re.findall(r"`(_.+?\.sql)`", named):
+            for path in sorted(folder.glob(pattern)):
+                shell.execute(path.read_text())
+        assert shell.execute(answer.sql).fetchall() == []
+
+
 def test_every_macro_of_the_files_is_found() -> None:
     """A macro that is read as a part of the one before it would be missing from other answers."""
     texts = [path.read_text() for path in answering.sql_directory().glob("_*.sql")]
