@@ -85,7 +85,8 @@ _SMALLEST: Final = 600
 _CASES: Final = Path(__file__).resolve().parent.parent.parent / "tests" / "sql" / "cases"
 _RESERVED: Final = frozenset({"by"})
 """Names of parameters that are words of SQL."""
-_SHARED: Final = re.compile(r"`(sql/_\w+\.sql)`")
+_IN_A_SHELL: Final = "In a bare shell read "
+_SHARED: Final = re.compile(r"`(_.+?\.sql)`")
 _STORE: Final = "store/[rp]*/**/{}.parquet"
 
 
@@ -186,7 +187,6 @@ def calls(answer: Answer, source: str) -> tuple[str, str, str]:
         python = f"trace.answer({', '.join([repr(answer.name), *arguments.split(', ')])})"
     options = [f"-p {name}={_word(value)}" for name, value in asked.items()]
     command = " ".join(["profframe answer", answer.name, shlex.quote(source), *options])
-    read = [path for note in answer.notes for path in _SHARED.findall(note)]
     file = f"sql/{answer.name}.sql"
     if answer.name == ADVICE:  # its rules are files of their own
         file = "advice.sql"
@@ -196,7 +196,7 @@ def calls(answer: Answer, source: str) -> tuple[str, str, str]:
         " hive_partitioning = false);"
         for table in answer.needs
     ]
-    shell += [f".read {path}" for path in read]
+    shell += [f".read sql/{name}" for name in _shared(answer)]
     shell += [
         f"SET VARIABLE {_word_of_sql(name)} = {_literal(value)};" for name, value in asked.items()
     ]
@@ -272,7 +272,14 @@ def _worked_out(name: str) -> Iterator[str]:
 
 def _said(answer: Answer) -> list[str]:
     """The notes but for what the shell needs, which the example shows."""
-    return [note for note in answer.notes if not note.startswith("In a bare shell read")]
+    return [note for note in answer.notes if not note.startswith(_IN_A_SHELL)]
+
+
+def _shared(answer: Answer) -> list[str]:
+    """Files of macros that the shell has to read first, in that order."""
+    needed = [note for note in answer.notes if note.startswith(_IN_A_SHELL)]
+    patterns = [pattern for note in needed for pattern in _SHARED.findall(note)]
+    return [path.name for one in patterns for path in sorted(sql_directory().glob(one))]
 
 
 def _parameter(parameter: Parameter) -> tuple[str, ...]:
