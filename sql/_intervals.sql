@@ -1,7 +1,7 @@
 -- Arithmetic of intervals. Each macro takes the name of a relation with the columns `key` (what it is partitioned by: any
 -- type, a struct for several columns), `start_ns` and `end_ns`. An interval holds its start, not its end; an empty one,
 -- or one without a start or an end, counts for nothing. What a macro gives has these columns too; its intervals do not overlap.
--- In a bare shell read `_by_lane.sql` first.
+-- In a bare shell read `sql/_by_lane.sql` first.
 
 -- interval_points: where the kinds of open intervals may change, in the order of `lane`, a number for each key, and `at_ns`.
 -- The relation has a column `bit` (1, 2 or 4), the kind of each interval; `mask` is the sum of the open bits from the point on.

@@ -5,7 +5,7 @@
 -- Ranges of one name that are inside each other count once, their time as their work.
 -- Names that only a device has ranges of are rows, too: their work is what begins within them on their stream.
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_regions.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_regions.sql` first.
 -- needs: events
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run

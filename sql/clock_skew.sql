@@ -6,7 +6,7 @@
 -- note: unknown_origin: traces.clock is not utc; other_clock: it is not that of the run's lowest rank; other_origin: base_ns is
 -- not (times of utc clocks are comparable all the same); skewed: see skewed_ns; no_common_collective: nothing to estimate it
 -- from.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_collectives.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_collectives.sql` first.
 -- needs: events, traces
 -- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are noted as skewed
 -- run            VARCHAR      run that the trace belongs to

@@ -1,7 +1,7 @@
 -- collective_summary: how fast the collectives of each run are, by process group, what they do, data type and size.
 -- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and what it is.
 -- Definitions are those of collectives. Of one rank alone of several, latency holds its wait, too.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_collectives.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_collectives.sql` first.
 -- needs: events, traces
 -- parameter corrected BOOLEAN = false  take the offsets of clock_skew off the clocks
 -- run                VARCHAR        run that the traces belong to

@@ -3,7 +3,7 @@
 -- The n-th part of an all_to_all goes to the n-th rank of the process group, which is rank n of the run only in the group of all
 -- ranks. Parts are equal where the source has no split sizes. What a rank keeps for itself is a row, too. Only what is known
 -- counts: groups with their ranks, and data types; of other collectives the way of the bytes depends on the algorithm.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_collectives.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_collectives.sql` first.
 -- needs: events, traces
 -- run           VARCHAR        run that the trace belongs to
 -- rank          INTEGER        rank that sends

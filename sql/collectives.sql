@@ -13,7 +13,7 @@
 -- bytes is what all of it comes to on one rank: out for all_gather, in for reduce_scatter; of all_to_all the mean over ranks.
 -- bus_gb_per_s is that times 2(n-1)/n for all_reduce, (n-1)/n for all_gather, reduce_scatter, all_to_all, gather, scatter, 1 for
 -- broadcast, reduce, send and recv; n is expected_ranks. Both are over latency_ns; 1 GB is 10^9 bytes.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_collectives.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_collectives.sql` first.
 -- needs: events, traces
 -- parameter per        VARCHAR(collective|rank) = collective  what has a row of its own
 -- parameter mismatched BOOLEAN                  = false       only those with a mismatch other than not_loaded

@@ -1,7 +1,7 @@
 -- exposed_communication: when the devices communicated and none of them computed.
 -- One row per (run, rank, stretch of time), by run, rank, start_ns.
 -- Communication and computation are those of time_breakdown: the stretches of a rank add up to its exposed_communication_ns.
--- In a bare shell read `_devices.sql`, `_by_lane.sql` and `_intervals.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql`, `sql/_by_lane.sql` and `sql/_intervals.sql` first.
 -- needs: events
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run

@@ -9,7 +9,7 @@
 -- Kept are the `top` nodes with the largest share of host or device time; whatever else is directly inside a node, or outermost,
 -- is one row `others` there, with the direction of what is around it. Device time of no op or call there is a row `outside`.
 -- Of a filtered trace nodes are of the slices that are left. Where these overlap without nesting, `others` may be below zero.
--- In a bare shell read `_by_lane.sql` and `_devices.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql` and `sql/_devices.sql` first.
 -- needs: events
 -- parameter top        BIGINT = 5000  most nodes of a run and rank, without others and outside; 0 for all
 -- parameter min_share  DOUBLE = 0.0  nodes with a smaller share of both host and device time are not kept

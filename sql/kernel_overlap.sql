@@ -4,7 +4,7 @@
 -- any device of the rank computed, too: fills of memory are computation, copies are not. hidden_ns + exposed_ns is
 -- communication_ns, and of a rank the two are those of the whole trace in time_breakdown. Kernels that run at the same time
 -- count once in a row, so rows of process groups can add up to more than the row of their rank.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_regions.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_regions.sql` first.
 -- needs: events
 -- parameter per  VARCHAR(rank|process_group|collective) = rank  what has a row of its own; collective: every kernel
 -- run               VARCHAR        run that the trace belongs to

@@ -2,7 +2,7 @@
 -- One row per (run, rank, what was running together), the longest first, then by run, rank and classes.
 -- The devices of a rank are taken together. The rows do not overlap: they add up to the time in which any device was busy.
 -- Fills of memory are computation. Communication is known by the names of its kernels.
--- In a bare shell read `_devices.sql`, `_by_lane.sql` and `_intervals.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql`, `sql/_by_lane.sql` and `sql/_intervals.sql` first.
 -- needs: events
 -- run       VARCHAR        run that the trace belongs to
 -- rank      INTEGER        rank within the run

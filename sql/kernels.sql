@@ -2,7 +2,7 @@
 -- One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name, class; `others` last.
 -- Kernels only, unless copies and fills of memory are asked for: then they are in the shares, too. All names have a row.
 -- Fills are computation. Communication is known by the names of its kernels.
--- In a bare shell read `_devices.sql` and `_kernel_names.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql` and `sql/_kernel_names.sql` first.
 -- needs: events
 -- parameter by      VARCHAR(name|short_name|class) = name  short_name: without return type, template arguments, parameters
 -- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all

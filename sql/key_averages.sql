@@ -5,7 +5,7 @@
 -- `[memory]`, as failed ones are `[OutOfMemory]`. Columns that are not grouped by are NULL.
 -- With compat=torch the rows are exactly torch's: instead of kinds only user annotations are told apart, recordings of the
 -- profiler before Kineto too, and a list of tensors has the shape []; `kind` is then that of the first occurrence.
--- In a bare shell read `_key_events.sql` of `sql/` first.
+-- In a bare shell read `sql/_key_events.sql` first.
 -- needs: events, memory, instants, traces
 -- parameter group_by_input_shape    BOOLEAN = false  slices with other input shapes are another row
 -- parameter group_by_stack_n        INTEGER = 0      slices with other first n frames of the stack are another row

@@ -5,7 +5,7 @@
 -- the first of its work, 0 where that starts earlier. Times and delays are those of `calls`; a call without work in the trace
 -- only counts in calls_without_work. A row with a NULL name and no calls has the work whose call is not in the trace.
 -- A percentile is one of the values: the least that so many percent of them do not exceed.
--- In a bare shell read `_devices.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql` first.
 -- needs: events
 -- parameter outlier_call_ns  BIGINT = 50000   calls longer than this, in ns, are outliers
 -- parameter outlier_delay_ns BIGINT = 100000  delays longer than this, in ns, are outliers

@@ -2,7 +2,7 @@
 -- One row per (run, rank, device, kind, name), the largest total_ns first, then by these.
 -- A rate is bytes over time, so a long copy counts for more than a short one: it is no mean of the rates of copies.
 -- Copies whose bytes or duration are not known are in no rate.
--- In a bare shell read `_devices.sql`, `_by_lane.sql` and `_intervals.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql`, `sql/_by_lane.sql` and `sql/_intervals.sql` first.
 -- needs: events
 -- parameter by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
 -- run               VARCHAR           run that the trace belongs to

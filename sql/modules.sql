@@ -5,7 +5,7 @@
 -- What is launched inside a call on its thread is its work, whenever that runs; backward work, which another thread launches,
 -- is not. Calls of one module that are inside each other count once. Self is without what other modules inside it take.
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_regions.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_regions.sql` first.
 -- needs: events
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run

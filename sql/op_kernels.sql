@@ -3,7 +3,7 @@
 -- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
 -- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
 -- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
--- In a bare shell read `_sequences.sql` of `sql/` first.
+-- In a bare shell read `sql/_sequences.sql` first.
 -- needs: events
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
 -- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels

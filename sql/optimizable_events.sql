@@ -4,7 +4,7 @@
 -- (four pieces or more) to the last time that the queue became empty before as much was waiting again. The slices that run
 -- during a fall are scored: high where the devices are idle in them, and where they take much time themselves.
 -- Work waits as in `queue_depth` of events; slices that nest are scored: ops, annotations, Python functions, calls.
--- In a bare shell read `_devices.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql` first.
 -- needs: events
 -- parameter n BIGINT = 1  rows of each (run, rank)
 -- run              VARCHAR        run that the trace belongs to

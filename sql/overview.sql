@@ -1,6 +1,6 @@
 -- overview: what is in each trace.
 -- One row per (run, rank), also where it has no events, by run and rank.
--- In a bare shell read `_by_lane.sql`, `_devices.sql`, `_intervals.sql`, `_steps.sql` and `_traces.sql` of `sql/` first.
+-- In a bare shell read every `sql/_*.sql` first, by name.
 -- needs: events, traces
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run

@@ -5,7 +5,7 @@
 -- starts before its call, on clocks that disagree.
 -- With `points`, the time of a stream that has more changes is cut into half as many equal parts. Each part with changes has two
 -- rows, those of its greatest and of its least depth, the earliest on a tie; one where the two are the same.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_queues.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_queues.sql` first.
 -- needs: events
 -- parameter points  BIGINT = 0  most rows of a stream, from 2; 0 for every change
 -- run      VARCHAR      run that the trace belongs to

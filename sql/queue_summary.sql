@@ -2,7 +2,7 @@
 -- One row per (run, rank, device, stream) for which work was waiting, in this order.
 -- The queue of a stream, as in queue_depth, from its first change to its last: from the first launch to the last start of
 -- its work. Shares are parts of that span. A percentile is the least depth that the queue did not exceed in so much of it.
--- In a bare shell read `_by_lane.sql`, `_devices.sql` and `_queues.sql` of `sql/` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_queues.sql` first.
 -- needs: events
 -- parameter full_depth BIGINT = 1024  depth from which a queue counts as full, so that a launch blocks
 -- run            VARCHAR         run that the trace belongs to

@@ -4,7 +4,7 @@
 -- those of the kernels: idle devices cost nothing here. The work of an op is that of its owner (`work_id`). A share above 1.05
 -- has its reason in `note`. faster_than_memory: all that is read and written counts, but some of it was in a cache.
 -- faster_than_peak: the kernel does less than the formula counts, or computes in another data type.
--- In a bare shell read `_roofline.sql` of `sql/` first.
+-- In a bare shell read `sql/_roofline.sql` first.
 -- needs: events, devices
 -- parameter by    VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
 -- parameter dtype VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  hold all work against the peak of this data type

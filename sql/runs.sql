@@ -2,7 +2,7 @@
 -- One row per run, by run.
 -- Of several ranks: times of devices and ops are added up, so that parts add up; of spans and peaks the largest counts; each
 -- step of each rank is a step time. The devices' times are NULL where no rank used a device.
--- In a bare shell read every `_*.sql` of `sql/` first, by name.
+-- In a bare shell read every `sql/_*.sql` first, by name.
 -- needs: events, memory, traces
 -- parameter per_step  BIGINT = 0  tokens, samples or whatever a step works through on all ranks together; 0: not known
 -- run                         VARCHAR         run

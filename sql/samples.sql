@@ -3,7 +3,7 @@
 -- What a comparison is made of: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so names
 -- that differ only in a number or an address are rows of their own.
 -- Work is counted once, in the row of the op that owns it (`event_id = work_id`) and in those of its kernels.
--- In a bare shell read `_devices.sql` and `_kernel_names.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql` and `sql/_kernel_names.sql` first.
 -- needs: events
 -- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing that is in none
 -- parameter kernel_by  VARCHAR(name|short_name|shapes) = name     shapes: op around the launch with its input shapes

@@ -3,7 +3,7 @@
 -- The slices are the outermost ones on the host whose name contains a text: one inside another of them belongs to that.
 -- The sequence of a slice is all kernels launched under it, on its own thread, in the order in which they started. A slice of
 -- which a filter took the calls or the end has none.
--- In a bare shell read `_devices.sql` and `_sequences.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql` and `sql/_sequences.sql` first.
 -- needs: events
 -- parameter name        VARCHAR = ''     text in the name of the slices, taken as it is written; '' for the outermost of all
 -- parameter min_kernels BIGINT  = 3      leave out shorter sequences

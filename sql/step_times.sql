@@ -2,7 +2,7 @@
 -- One row per host slice `ProfilerStep#N`, by run, rank and start.
 -- The devices' part is that of `time_breakdown`: what ran on them between the start and end of the step on the host, whichever
 -- step launched it. It is NULL where the rank used no device, and of a step that never ended.
--- In a bare shell read `_steps.sql`, `_devices.sql`, `_by_lane.sql`, `_intervals.sql` and `_traces.sql` of `sql/` first.
+-- In a bare shell read every `sql/_*.sql` first, by name.
 -- needs: events
 -- run                      VARCHAR       run that the trace belongs to
 -- rank                     INTEGER       rank within the run

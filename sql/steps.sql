@@ -1,6 +1,6 @@
 -- steps: when each profiler step ran.
 -- One row per host slice `ProfilerStep#N`, by run, rank and start.
--- In a bare shell read `_steps.sql` of `sql/` first.
+-- In a bare shell read `sql/_steps.sql` first.
 -- needs: events
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run

@@ -6,7 +6,7 @@
 -- A step is the host's window of its `ProfilerStep#N`, and counts what ran on the devices in it, whichever step launched it; one
 -- that never ended has no row. Fills of memory are computation. Waiting for an event or a stream is no work.
 -- Communication is known by the names of its kernels.
--- In a bare shell read `_devices.sql`, `_by_lane.sql`, `_intervals.sql`, `_steps.sql` and `_traces.sql` of `sql/` first.
+-- In a bare shell read every `sql/_*.sql` first, by name.
 -- needs: events
 -- run                      VARCHAR      run that the trace belongs to
 -- rank                     INTEGER      rank within the run

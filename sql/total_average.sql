@@ -2,7 +2,7 @@
 -- One row per (run, rank) that has events, by run and rank.
 -- As in torch, inclusive times and bytes count once per nesting level, and device time counts at the op and at the device
 -- slice itself; other self values count once. Allocations that no slice is around are in it.
--- In a bare shell read `_key_events.sql` of `sql/` first.
+-- In a bare shell read `sql/_key_events.sql` first.
 -- needs: events, memory, instants
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run

@@ -2,7 +2,7 @@
 -- One row per (run, rank, device, moment in which a rate changes), in this order.
 -- Each kernel, copy or fill does its known work evenly from its start to its end; work that is not known counts for nothing, and
 -- so does what has no duration. A rate holds until the next row of the device; the last one of each is 0.
--- In a bare shell read `_devices.sql` of `sql/` first.
+-- In a bare shell read `sql/_devices.sql` first.
 -- needs: events
 -- run          VARCHAR          run that the trace belongs to
 -- rank         INTEGER          rank within the run

@@ -86,7 +86,7 @@ _CASES: Final = Path(__file__).resolve().parent.parent.parent / "tests" / "sql" 
 _RESERVED: Final = frozenset({"by"})
 """Names of parameters that are words of SQL."""
 _IN_A_SHELL: Final = "In a bare shell read "
-_SHARED: Final = re.compile(r"`(_.+?\.sql)`")
+_SHARED: Final = re.compile(r"`sql/(_.+?\.sql)`")
 _STORE: Final = "store/[rp]*/**/{}.parquet"
 
 

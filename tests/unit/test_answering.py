@@ -270,7 +270,7 @@ def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> N
     with duckdb.connect() as shell:
         for name, table in schema.TABLES.items():
             shell.register(name, table.arrow.empty_table())
-        for pattern in re.findall(r"`(_.+?\.sql)`", named):
+        for pattern in re.findall(r"`sql/(_.+?\.sql)`", named):
             for path in sorted(folder.glob(pattern)):
                 shell.execute(path.read_text())
         assert shell.execute(answer.sql).fetchall() == []

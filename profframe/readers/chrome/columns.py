@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.decimal_time import nanoseconds
-from profframe.readers.rows import Batch, Table, conform
+from profframe.readers.rows import POOL, Batch, Table, conform
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
@@ -96,7 +96,7 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
-        members[name] = members[name].dictionary_encode()
+        members[name] = pc.dictionary_encode(members[name], memory_pool=POOL)
     members |= _exact(members) if "time_ns" in members else _times(members)
     where = _destinations(members)
     found = np.flatnonzero(np.bincount(where, minlength=len(Table)))
@@ -118,7 +118,7 @@ class _Chosen:
         self._mask = mask
 
     def __getitem__(self, name: str) -> pa.Array:
-        return self._members[name].filter(self._mask)
+        return pc.filter(self._members[name], self._mask, memory_pool=POOL)
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -264,7 +264,7 @@ def _numbers(encoded: pa.DictionaryArray) -> pa.Array:
 
 def _on_texts(texts: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """A function applied to each distinct text."""
-    encoded = texts.dictionary_encode()
+    encoded = pc.dictionary_encode(texts, memory_pool=POOL)
     changed = change(encoded.dictionary)
     if changed.equals(encoded.dictionary):
         return encoded
