@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.spool import Spooled
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints, Mask
@@ -103,13 +104,22 @@ def column(name: str, values: Ints, known: Mask) -> pa.Array:
 def with_columns(tables: Tables, name: str, /, **columns: pa.Array) -> Tables:
     """Tables in which one has more columns, or others in place of those of the same names."""
     table = tables[name]
-    for column_name, values in columns.items():
+    for column_name, given in columns.items():
+        values = _shared_if_unknown(table, given)
         if column_name in table.column_names:
             place = table.column_names.index(column_name)
             table = table.set_column(place, column_name, values)
         else:
             table = table.append_column(column_name, values)
     return {**tables, name: table}
+
+
+def _shared_if_unknown(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:
+    """The values; where none is known, another such column: it takes no memory of its own."""
+    if values.null_count < len(values) or isinstance(table, Spooled):
+        return values
+    same = (other for other in table.columns if other.type == values.type)
+    return next((other for other in same if other.null_count == len(other)), values)
 
 
 def with_note(tables: Tables, check: str, rows: Ints) -> Tables:

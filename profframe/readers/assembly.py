@@ -25,6 +25,7 @@ from profframe.readers.rows import (
     RawTrace,
     Rows,
     Table,
+    nulls,
     replaced,
     time_column,
 )
@@ -242,9 +243,10 @@ def _events(rows: pa.Table, quality: Quality) -> pa.Table:
     if _count(impossible) + _count(negative):
         rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
     event_id = np.arange(rows.num_rows, dtype=np.int64)
+    unknown = nulls(rows.num_rows)
     for name in DEVICE_ARGS:
         if name not in rows.column_names:
-            rows = rows.append_column(name, pa.nulls(rows.num_rows, GIVEN[name]))
+            rows = rows.append_column(name, unknown(GIVEN[name]))
     return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
 
 

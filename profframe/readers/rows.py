@@ -6,8 +6,9 @@ No word of a source format is known here: where a row goes, its reader says by i
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
 
@@ -98,14 +99,27 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     Repeated text may come plain, and is dictionary-encoded; indices may come as any integer, and
     those that are negative or too large are unknown.
     """
-    count = len(next(iter(columns.values())))
+    unknown = nulls(len(next(iter(columns.values()))))
     given = {name: type_ for name, type_ in GIVEN.items() if name in columns}
     return pa.table(
         {
-            name: typed(columns[name], type_) if name in columns else pa.nulls(count, type_)
+            name: typed(columns[name], type_) if is_known(columns.get(name)) else unknown(type_)
             for name, type_ in {**COLUMNS[table], **given}.items()
         }
     )
+
+
+def is_known(values: pa.Array | None) -> bool:
+    """Whether any of the values is."""
+    return values is not None and values.null_count < len(values)
+
+
+def nulls(count: int) -> Callable[[pa.DataType], pa.Array]:
+    """Give a function from a type to so many NULLs, which all columns of that type share.
+
+    Many columns say nothing of a trace, and each would take as much memory as one that does.
+    """
+    return cache(partial(pa.nulls, count))
 
 
 def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.decimal_time import nanoseconds
-from profframe.readers.rows import POOL, Batch, Table, conform
+from profframe.readers.rows import POOL, Batch, Table, conform, is_known, nulls
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
@@ -116,9 +116,13 @@ class _Chosen:
     def __init__(self, members: Mapping[str, pa.Array], mask: pa.Array) -> None:
         self._members = members
         self._mask = mask
+        self._unknown = nulls(mask.true_count)
 
     def __getitem__(self, name: str) -> pa.Array:
-        return pc.filter(self._members[name], self._mask, memory_pool=POOL)
+        values = self._members[name]
+        if not is_known(values):
+            return self._unknown(values.type)
+        return pc.filter(values, self._mask, memory_pool=POOL)
 
     def __contains__(self, name: str) -> bool:
         return name in self._members

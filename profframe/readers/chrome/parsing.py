@@ -153,7 +153,7 @@ class Parser:
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
         with self._connection.cursor() as cursor:
-            cursor.register("pieces", pa.table({"t": pieces}))
+            cursor.register("pieces", pa.table({"t": _one_by_one(pieces)}))
             try:
                 pieces.validate(full=True)
                 look = _look(pieces)
@@ -243,6 +243,14 @@ def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
 def _pieces(text: bytes | bytearray, offsets: list[int]) -> pa.LargeStringArray:
     bounds = pa.py_buffer(np.asarray(offsets, dtype=np.int64))
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
+
+
+def _one_by_one(pieces: pa.LargeStringArray) -> pa.ChunkedArray:
+    """The same in chunks of one.
+
+    DuckDB takes a chunk at once, and what it makes of a piece stays in a processor's cache.
+    """
+    return pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
 
 
 def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:
