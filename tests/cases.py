@@ -94,6 +94,11 @@ def connection() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
+def bare() -> duckdb.DuckDBPyConnection:
+    """A connection of its own that nothing is registered on; it opens at once."""
+    return connection().cursor()
+
+
 def connected(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     for name, table in schema.TABLES.items():
         nullable = pa.schema([pa.field(c.name, c.type) for c in table])

@@ -11,12 +11,13 @@ import pytest
 from profframe import schema
 from profframe.answering import Answer, catalogue, markdown, run, sql_directory
 from profframe.errors import UnknownNameError
+from tests.cases import bare
 
 ANSWERS = catalogue()
 
 
 def empty(*tables: str) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
+    connection = bare()
     for name in tables:
         connection.register(name, schema.TABLES[name].arrow.empty_table())
     return connection

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import duckdb
-import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profframe import schema
 from profframe.answering import find, run
+from tests.cases import Rows, connected
 
 INTERNAL = "aten::is_leaf"
 
@@ -101,7 +99,7 @@ def test_as_torch_does(drawn: list[Op]) -> None:
     ops: list[Op] = []
     number(root, 0, ops)
     mark_duplicates(root)
-    rows = [
+    rows: Rows = [
         {
             "run": "r", "rank": 0, "kind": "host_op", "event_id": op.event_id, "name": op.name,
             "start_ns": op.start_ns, "dur_ns": op.dur_ns, "self_ns": op.self_ns,
@@ -109,11 +107,6 @@ def test_as_torch_does(drawn: list[Op]) -> None:
         }
         for op in ops
     ]  # fmt: skip
-    fields = [pa.field(column.name, column.type) for column in schema.EVENTS]
-    with duckdb.connect() as connection:
-        connection.register("events", pa.Table.from_pylist(rows, schema=pa.schema(fields)))
-        for table in ("memory", "instants", "traces"):
-            connection.register(table, schema.TABLES[table].arrow.empty_table())
-        relation = run(connection, find("key_averages"))
-        found = relation.project("name, calls, cpu_ns, self_cpu_ns").fetchall()
+    relation = run(connected({"events": rows}), find("key_averages"))
+    found = relation.project("name, calls, cpu_ns, self_cpu_ns").fetchall()
     assert {name: tuple(sums) for name, *sums in found} == averages_by_hand([root])
