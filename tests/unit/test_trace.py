@@ -77,7 +77,6 @@ def from_store(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 FILTERS: dict[str, Callable[[Trace], Trace]] = {
-    "none": lambda t: t,
     "one step": lambda t: t.filter(steps=2),
     "steps": lambda t: t.filter(steps=[0, 3]),
     "range": lambda t: t.filter(steps=range(1, 3)),
@@ -97,7 +96,7 @@ FILTERS: dict[str, Callable[[Trace], Trace]] = {
 }
 
 
-ALL_ANSWERS = (FILTERS["none"], FILTERS["steps"], FILTERS["kinds"])
+ALL_ANSWERS = (FILTERS["steps"], FILTERS["kinds"])
 """What is filtered in another way has other rows, but the same answers."""
 SOME_ANSWERS = ("self_times", "key_averages", "memory_peak", "time_breakdown", "steps")
 
@@ -105,8 +104,22 @@ SOME_ANSWERS = ("self_times", "key_averages", "memory_peak", "time_breakdown", "
 def everything(trace: Trace, answers: Iterable[str] = ()) -> dict[str, pl.DataFrame]:
     """All tables, and these or all answers without parameters."""
     tables = {name: getattr(trace, name) for name in schema.TABLES}
-    asked = answers or profframe.answers()["name"]
-    return tables | {name: trace.answer(name) for name in asked}
+    with trace.asking() as asked:
+        return tables | {
+            name: asked.answer(name) for name in answers or profframe.answers()["name"]
+        }
+
+
+@pytest.fixture(scope="module")
+def whole(trace: Trace) -> dict[str, pl.DataFrame]:
+    """Everything of the trace in memory."""
+    return everything(trace)
+
+
+@pytest.fixture(scope="module")
+def whole_of_store(from_store: Trace) -> dict[str, pl.DataFrame]:
+    """Everything of the trace in a store."""
+    return everything(from_store)
 
 
 @pytest.mark.parametrize("choose", FILTERS.values(), ids=FILTERS)
@@ -120,6 +133,21 @@ def test_memory_and_store_say_the_same(
 
     for name, frame in ours.items():
         assert frame.equals(theirs[name]), name
+    check_tables(in_memory, stored, ours)
+
+
+def test_memory_and_store_say_the_same_of_all(
+    trace: Trace,
+    from_store: Trace,
+    whole: dict[str, pl.DataFrame],
+    whole_of_store: dict[str, pl.DataFrame],
+) -> None:
+    for name, frame in whole.items():
+        assert frame.equals(whole_of_store[name]), name
+    check_tables(trace, from_store, whole)
+
+
+def check_tables(in_memory: Trace, stored: Trace, ours: dict[str, pl.DataFrame]) -> None:
     for name, arrow in in_memory.tables.items():
         assert arrow.schema.equals(schema.TABLES[name].arrow)
         assert arrow.to_pylist() == stored.tables[name].to_pylist() == ours[name].to_dicts()
@@ -252,18 +280,23 @@ def test_it_can_be_copied_and_sent_to_another_process(trace: Trace, from_store: 
             assert other.self_times().equals(of.self_times())
 
 
-def test_text_is_plain_and_sums_are_integers(trace: Trace, from_store: Trace) -> None:
-    for of in (trace, from_store):
-        frames = [*everything(of).values(), of.sql("SELECT 'a'::ENUM('a') AS e FROM events")]
+def test_text_is_plain_and_sums_are_integers(
+    trace: Trace,
+    from_store: Trace,
+    whole: dict[str, pl.DataFrame],
+    whole_of_store: dict[str, pl.DataFrame],
+) -> None:
+    for of, found in ((trace, whole), (from_store, whole_of_store)):
+        frames = [*found.values(), of.sql("SELECT 'a'::ENUM('a') AS e FROM events")]
         types = {type_ for frame in frames for type_ in frame.dtypes} - {pl.List(pl.Int64)}
         assert types <= {pl.String, pl.Int32, pl.Int64, pl.Float64, pl.Boolean}
     assert trace.sql("SELECT sum(dur_ns) AS s FROM events").dtypes == [pl.Int64]
     assert trace.sql("SELECT sum(1e18::BIGINT) AS s FROM events").item() == 36 * 10**18
 
 
-def test_methods_are_their_answers(trace: Trace) -> None:
+def test_methods_are_their_answers(trace: Trace, whole: dict[str, pl.DataFrame]) -> None:
     for name in profframe.answers()["name"]:
-        assert getattr(trace, name)().equals(trace.answer(name))
+        assert getattr(trace, name)().equals(whole[name])
     options = {"group_by_input_shape": True, "group_by_stack_n": 2, "group_by_overload_name": True}
     grouped = trace.key_averages(True, 2, True)
     assert grouped.equals(trace.answer("key_averages", **options))
