@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import os
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -61,6 +62,22 @@ def chrome_traces() -> list[Path]:
     with (TRACES / "index.csv").open(newline="") as index:
         rows = csv.DictReader(index)
         return [TRACES / row["path"] for row in rows if row["kind"].startswith("chrome-trace-json")]
+
+
+KEPT_BYTES = 1_150_000
+"""Of files up to this size, compressed, the traces are kept: all together half a million events."""
+
+
+def real_trace(path: Path, compat: str | None = None) -> profframe.Trace:
+    """A real trace; loaded once for all tests that ask it something, unless it is large."""
+    if path.stat().st_size < KEPT_BYTES:
+        return _kept(path, compat)
+    return profframe.load(path, compat=compat)
+
+
+@cache
+def _kept(path: Path, compat: str | None) -> profframe.Trace:
+    return profframe.load(path, compat=compat)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from profframe import schema
@@ -14,6 +13,7 @@ from profframe.facts.kinds import kinds
 from profframe.facts.launches import launches
 from profframe.facts.nesting import nesting
 from tests.builders import event, tables
+from tests.cases import connection
 from tests.oracles.launching import Row
 
 
@@ -32,9 +32,8 @@ def events_of(*ranks: Sequence[Row]) -> pa.Table:
 
 
 def answer(of: str, events: pa.Table, **parameters: object) -> list[tuple[Any, ...]]:
-    with duckdb.connect(config={"threads": 1}) as connection:
-        connection.register("events", events)
-        return run(connection, find(of), parameters).fetchall()
+    connection().register("events", events)
+    return run(connection(), find(of), parameters).fetchall()
 
 
 def named(of: str, events: pa.Table, **parameters: object) -> list[dict[str, Any]]:

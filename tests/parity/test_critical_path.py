@@ -23,7 +23,7 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts import add_facts
 from profframe.trace import Trace
 from tests.builders import Row, event, tables
-from tests.conftest import TRACES
+from tests.conftest import TRACES, real_trace
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged
 
 Part = tuple[str | None, str, int, int]
@@ -651,7 +651,7 @@ def real(name: str) -> Trace:
     path = TRACES / name
     if not path.is_file():
         pytest.skip(f"no real traces: PROFFRAME_TRACES has no {name}")
-    return profframe.load(path)
+    return real_trace(path)
 
 
 @pytest.mark.parametrize("name", REAL, ids=[str(number) for number in range(len(REAL))])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import profframe
 from profframe import Trace
+from tests.conftest import real_trace
 from tests.parity import stand_in
 from tests.parity.stand_in import gpu_traces
 from tests.parity.test_key_averages import SUMS, sums_of, torchs
@@ -30,7 +30,7 @@ def both(request: pytest.FixtureRequest) -> tuple[Trace, Any]:
     events, base = stand_in.slices(request.param)
     if stand_in.categories(events) - stand_in.KNOWN - stand_in.NOT_EVENTS:
         pytest.skip("categories that are not Kineto's")
-    trace = profframe.load(request.param, compat="torch")
+    trace = real_trace(request.param, "torch")
     return trace, torch_events(stand_in.stand_ins(events, base), trace)
 
 

@@ -37,6 +37,7 @@ from profframe import schema
 from profframe.facts import add_facts
 from profframe.trace import Trace
 from tests.builders import Row, event, tables
+from tests.conftest import real_trace
 from tests.oracles import evaluation as oracle
 from tests.oracles import waiting
 
@@ -415,9 +416,13 @@ def test_self_times_of_a_live_profile() -> None:
 def test_real_traces(chrome_trace: Path) -> None:
     if chrome_trace.stat().st_size >= SMALL:
         pytest.skip("too large to be looked at in plain Python")
-    trace = profframe.load(chrome_trace)
-    if not trace.overview()["kernels"].sum():
-        pytest.skip("no kernel is in it")
+    with real_trace(chrome_trace).asking() as trace:
+        if not trace.overview()["kernels"].sum():
+            pytest.skip("no kernel is in it")
+        check_real(trace)
+
+
+def check_real(trace: Trace) -> None:
     rows = trace.sql("FROM events ORDER BY event_id").to_dicts()
     queue, found = waiting.waits(rows), trace.evaluation()
     called, begun = sorted(a for a, b in queue if a < b), sorted(b for a, b in queue if a < b)

@@ -9,14 +9,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import profframe
+from profframe import Trace
 from profframe.answering import find, run
 from tests.builders import table
+from tests.cases import connection
+from tests.conftest import real_trace
 
 Row = dict[str, Any]
 BUSY: Final = ("kernel", "memcpy", "memset")
@@ -129,9 +130,12 @@ def cause_of(start: int, after: Row, over: int | None, calls: Mapping[int, Row],
     return "kernel_wait" if after["start_ns"] - start < wait else "other"
 
 
-def gaps_by_hand(rows: Sequence[Row], per: str, wait: int) -> list[Row]:
+def gaps_by_hand(
+    rows: Sequence[Row], per: str, wait: int, over: Mapping[int, int] | None = None
+) -> list[Row]:
+    """The gaps; `over` as `waits_over` has it."""
     calls = {row["event_id"]: row for row in rows if row["kind"] in CALLS}
-    over = waits_over(rows)
+    over = waits_over(rows) if over is None else over
     found = []
     for (device, stream), work in lanes(rows, per).items():
         first_of_end: dict[int, int] = {}
@@ -159,8 +163,7 @@ def gaps_by_hand(rows: Sequence[Row], per: str, wait: int) -> list[Row]:
     return found
 
 
-def idle_by_hand(rows: Sequence[Row], per: str, wait: int = KERNEL_WAIT_NS) -> set[tuple[Any, ...]]:
-    gaps = gaps_by_hand(rows, per, wait)
+def idle_by_hand(rows: Sequence[Row], per: str, gaps: Sequence[Row]) -> set[tuple[Any, ...]]:
     found = set()
     for (device, stream), work in lanes(rows, per).items():
         mine = [gap for gap in gaps if (gap["device"], gap["stream"]) == (device, stream)]
@@ -306,10 +309,9 @@ def answered(name: str, rows: Sequence[Row], **parameters: object) -> list[Row]:
     known = [
         {k: v for k, v in row.items() if k != "rank"} | {"rank": row.get("rank", 0)} for row in rows
     ]
-    with duckdb.connect() as connection:
-        connection.register("events", table("events", known))
-        relation = run(connection, find(name), parameters)
-        return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    connection().register("events", table("events", known))
+    relation = run(connection(), find(name), parameters)
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
 def ranks(rows: Sequence[Row]) -> Iterator[tuple[int, list[Row]]]:
@@ -324,7 +326,7 @@ def test_idle_is_that_of_loops(per: str, slices: list[Row]) -> None:
     found = answered("idle", rows, per=per, kernel_wait_ns=5)
     for rank, mine in ranks(rows):
         got = [tuple(row.values())[2:] for row in found if row["rank"] == rank]
-        assert set(got) == idle_by_hand(mine, per, 5)
+        assert set(got) == idle_by_hand(mine, per, gaps_by_hand(mine, per, 5))
         assert len(got) == len(set(got))
         assert_moments(mine, per, got)
 
@@ -509,7 +511,7 @@ WHOLE_MICROSECONDS: Final = (
 
 @pytest.mark.parametrize("path", WHOLE_MICROSECONDS, ids=range(len(WHOLE_MICROSECONDS)))
 def test_real_idle_is_that_of_hta(traces: Path, path: str) -> None:
-    trace = profframe.load(traces / path)
+    trace = real_trace(traces / path)
     rows = trace.events.select(COLUMNS.split()).to_dicts()
     assert all(row["start_ns"] % 1000 == 0 for row in timed_work(rows))
     assert_as_hta(trace.idle().to_dicts(), rows)
@@ -539,12 +541,17 @@ COLUMNS: Final = (
 
 @pytest.mark.parametrize("path", TRACES, ids=range(len(TRACES)))
 def test_real_traces(traces: Path, path: str) -> None:
-    trace = profframe.load(traces / path)
+    with real_trace(traces / path).asking() as trace:
+        check_real(trace)
+
+
+def check_real(trace: Trace) -> None:
     rows = trace.events.select(COLUMNS.split()).to_dicts()
+    over = waits_over(rows)
     for per in ("stream", "device"):
+        gaps = gaps_by_hand(rows, per, KERNEL_WAIT_NS, over)
         idle = {row[2:] for row in trace.idle(per=per).rows()}
-        assert idle == idle_by_hand(rows, per)
-        gaps = trace.gaps(per=per, top=5).to_dicts()
-        assert_gaps(gaps, rows, gaps_by_hand(rows, per, KERNEL_WAIT_NS), top=5)
+        assert idle == idle_by_hand(rows, per, gaps)
+        assert_gaps(trace.gaps(per=per, top=5).to_dicts(), rows, gaps, top=5)
     series, summary = trace.queue_depth().to_dicts(), trace.queue_summary().to_dicts()
     assert_queues(series, summary, rows, full=1024)

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import profframe
 from profframe import Trace, schema
 from profframe.facts import add_facts
 from tests.builders import Row, event, tables
+from tests.conftest import real_trace
 from tests.oracles import kernels as oracle
 
 REAL: Final = (
@@ -143,7 +143,7 @@ def test_plain_loops_say_the_same(
 
 def real(pattern: str, traces: Path) -> Trace:
     (path,) = sorted(traces.glob(pattern))
-    return profframe.load(path)
+    return real_trace(path)
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
 def test_steps_of_eight_ranks_are_one_question(traces: Path, tmp_path: Path) -> None:
     paths = sorted((traces / "facebookresearch__param" / "dlrm_kineto").glob("worker*"))
     assert len(paths) == 8
-    single = [profframe.load(path) for path in paths]
+    single = [real_trace(path) for path in paths]
     for trace in single:
         trace.to_parquet(tmp_path / "store")
     store = Trace.from_store(tmp_path / "store")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import profframe
 from profframe import Trace
+from tests.conftest import real_trace
 from tests.oracles import launching
 from tests.oracles.launching import Row
 from tests.parity.launch_tables import answer, events_of, named, on
@@ -105,12 +105,16 @@ def test_plain_loops_say_the_same(
 
 def real(pattern: str, traces: Path) -> Trace:
     (path,) = sorted(traces.glob(pattern))
-    return profframe.load(path)
+    return real_trace(path)
 
 
 @pytest.mark.parametrize("pattern", REAL, ids=range(len(REAL)))
 def test_real_traces(pattern: str, traces: Path) -> None:
-    trace = real(pattern, traces)
+    with real(pattern, traces).asking() as trace:
+        check_real(trace)
+
+
+def check_real(trace: Trace) -> None:
     rows = trace.events.select(launching.COLUMNS).to_dicts()
     assert trace.launches().rows() == launching.launches(rows)
     assert trace.op_kernels().rows() == launching.op_kernels(rows)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import profframe
+from tests.conftest import real_trace
 from tests.oracles.launching import Row
 from tests.parity.launch_tables import events_of, named, on
 
@@ -133,7 +133,7 @@ def test_launch_statistics_of_whole_microseconds(pattern: str, traces: Path) -> 
         if not is_one and row["args"]["correlation"] in calls
     ]
     assert all(isinstance(us, int) for pair in pairs for us in (pair.start, pair.work_dur))
-    found = our_statistics(profframe.load(path).launches().to_dicts())
+    found = our_statistics(real_trace(path).launches().to_dicts())
     assert found == launch_statistics(pairs, sorted({pair.name for pair in pairs}))
     assert set(launch_statistics(pairs, HTA_NAMES)) <= set(found), "DEV-15"
 

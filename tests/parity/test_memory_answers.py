@@ -22,11 +22,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import profframe
 from profframe import schema
 from profframe.trace import Trace
 from tests.builders import Row, table
-from tests.conftest import TRACES
+from tests.conftest import TRACES, real_trace
 
 Rows = Sequence[Mapping[str, Any]]
 BILLION = 10**9
@@ -215,7 +214,11 @@ def test_busy_rate_is_the_time_weighted_mean_of_htas_series(
 
 @pytest.mark.parametrize("path", real_traces(lambda f: "gpu_memcpy" in f or "MTIA" in f))
 def test_bandwidth_of_real_traces(path: str, traces: Path) -> None:
-    trace = profframe.load(traces / path)
+    with real_trace(traces / path).asking() as trace:
+        check_real_bandwidth(trace)
+
+
+def check_real_bandwidth(trace: Trace) -> None:
     rows = trace.sql(
         "SELECT rank, kind, name, device, bytes, dur_ns, args FROM events"
         " WHERE kind IN ('memcpy', 'memset')"
@@ -394,7 +397,8 @@ ANNOTATIONS = st.fixed_dictionaries(
 @given(st.lists(RECORDS, max_size=12), st.lists(ANNOTATIONS, max_size=5))
 def test_memory_is_that_of_a_loop(records: list[Row], slices: list[Row]) -> None:
     events = [{"event_id": i} | dict(row) for i, row in enumerate(slices)]
-    check_memory(trace_of(memory=records, events=events), records, events)
+    with trace_of(memory=records, events=events).asking() as trace:
+        check_memory(trace, records, events)
 
 
 @given(st.lists(RECORDS, max_size=14), st.integers(1, 4))
@@ -423,7 +427,11 @@ def test_points_keep_the_peak_of_each_part(records: list[Row], points: int) -> N
 
 @pytest.mark.parametrize("path", real_traces(lambda features: "memory-instant" in features))
 def test_memory_of_real_traces(path: str, traces: Path) -> None:
-    trace = profframe.load(traces / path)
+    with real_trace(traces / path).asking() as trace:
+        check_real_memory(trace)
+
+
+def check_real_memory(trace: Trace) -> None:
     records = trace.memory.sort("time_ns", maintain_order=True).to_dicts()
     whole = trace.memory_timeline(points=0)
     assert whole.height == len(records)
@@ -501,15 +509,15 @@ SAMPLES = st.fixed_dictionaries(
 
 @given(st.lists(SAMPLES, max_size=12), st.text("GPU %HBM_", max_size=3))
 def test_counters_are_those_of_a_loop(rows: list[Row], text: str) -> None:
-    trace = trace_of(counters=rows)
-    check_counters(trace, rows)
     wanted = [row for row in rows if not text or text in str(row["name"] or "")]
-    assert trace.counter_series(text).height == len(wanted)
+    with trace_of(counters=rows).asking() as trace:
+        check_counters(trace, rows)
+        assert trace.counter_series(text).height == len(wanted)
 
 
 @pytest.mark.parametrize("path", real_traces(lambda features: "counters-C" in features))
 def test_counters_of_real_traces(path: str, traces: Path) -> None:
-    trace = profframe.load(traces / path)
+    trace = real_trace(traces / path)
     series = trace.counter_series()
     assert series.height == trace.counters.height > 0
     assert trace.counter_summary()["samples"].sum() == series.height

@@ -11,6 +11,7 @@ import pytest
 
 import profframe
 from profframe.facts.torch_names import DROPPED_NAMES
+from tests.conftest import real_trace
 from tests.parity import stand_in
 from tests.parity.comparing import Ours, demangled, ns
 from tests.parity.stand_in import Json, gpu_traces
@@ -80,7 +81,7 @@ def check(path: Path) -> None:
     """Both ways of loading against torch, the default one but for device times."""
     pytest.importorskip("torch")
     found, moved = theirs(path)
-    ours = Ours(profframe.load(path, compat="torch"))
+    ours = Ours(real_trace(path, "torch"))
     mine = our_host_fields(ours)
     assert mine == {row: host_fields(event) for row, event in found.items()}
     device = {
@@ -89,7 +90,7 @@ def check(path: Path) -> None:
     }
     assert device == {row: device_fields(event) for row, event in found.items()}
     if not moved:
-        assert our_host_fields(Ours(profframe.load(path))) == mine
+        assert our_host_fields(Ours(real_trace(path))) == mine
 
 
 @GPU_TRACES

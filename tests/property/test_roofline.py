@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from profframe import load, schema
 from profframe.trace import Trace
 from tests.builders import table
+from tests.conftest import real_trace
 from tests.oracles.rooflines import Row, roofline
 
 KEY = ("run", "rank", "device", "name", "input_dims", "peak_dtype")
@@ -120,7 +121,8 @@ def test_it_is_what_a_loop_finds(trace: Trace, by: str, dtype: str | None) -> No
 @given(traces())
 @settings(max_examples=10)
 def test_what_was_lost_is_the_same_however_it_is_grouped(trace: Trace) -> None:
-    answers = [trace.roofline(by=by) for by in BY]
+    with trace.asking() as asked:
+        answers = [asked.roofline(by=by) for by in BY]
     for column in ("total_ns", "kernels", "flops", "bytes"):
         assert len({int(rows[column].sum()) for rows in answers}) == 1, column
     limits = [int(rows["limit_ns"].sum()) for rows in answers]
@@ -144,7 +146,11 @@ REAL = {
 @pytest.mark.parametrize("name", REAL)
 def test_real_traces_have_a_roofline_and_reasons(name: str, traces: Path) -> None:
     (path,) = traces.glob(REAL[name])
-    trace = load(path)
+    with real_trace(path).asking() as trace:
+        check_real(trace)
+
+
+def check_real(trace: Trace) -> None:
     checks = set(trace.quality["check"])
     for by in BY:
         rows = trace.roofline(by=by)
