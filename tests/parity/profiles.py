@@ -9,11 +9,14 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+import profframe
+from profframe.trace import Trace
 
 OPEN_REGIONS: Final[list[Any]] = []
 """Regions that are never closed: the record must outlive its profile."""
@@ -44,6 +47,7 @@ class Taken:
     profiler: Any
     options: Options
     folder: Path
+    traces: dict[tuple[str, str | None], Trace] = field(default_factory=dict)
 
     @property
     def autograd(self) -> Any:
@@ -73,6 +77,13 @@ class Taken:
         else:
             self.profiler.export_chrome_trace(str(path))
         return path
+
+    def loaded(self, source: str, compat: str | None = None) -> Trace:
+        """The trace of the `profiler`, of its `path` or of its `events`, loaded once."""
+        key = source, compat
+        if key not in self.traces:
+            self.traces[key] = profframe.load(getattr(self, source), compat=compat)
+        return self.traces[key]
 
 
 Scenario = Callable[[], tuple[Any, Options]]

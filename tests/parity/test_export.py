@@ -11,6 +11,7 @@ import pytest
 
 import profframe
 from profframe.trace import Trace
+from tests.conftest import real_trace
 from tests.parity import stand_in
 from tests.parity.profiles import SCENARIOS, Library, Taken
 from tests.parity.stand_in import gpu_traces
@@ -24,7 +25,7 @@ WITH_STACKS = ("verbose", "double_backward", "torchscript", "python_export")
 
 
 def test_a_live_profile_reads_back(taken: Taken, tmp_path: Path) -> None:
-    trace = profframe.load(taken.profiler)
+    trace = taken.loaded("profiler")
     trace.export_chrome_trace(tmp_path / "out.json")
     assert faults(tmp_path / "out.json") == []
     assert unbound_flows(tmp_path / "out.json") == []
@@ -33,7 +34,7 @@ def test_a_live_profile_reads_back(taken: Taken, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LISTED)
 def test_a_list_of_events_reads_back(name: str, profiles: Library, tmp_path: Path) -> None:
-    trace = profframe.load(profiles[name].events)
+    trace = profiles[name].loaded("events")
     trace.export_chrome_trace(tmp_path / "out.json")
     assert differences(trace, profframe.load(tmp_path / "out.json")) == []
 
@@ -50,7 +51,7 @@ def test_the_list_of_events_is_as_torch_writes_it(
 ) -> None:
     taken = profiles[name]
     ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
-    profframe.load(taken.profiler).export_chrome_trace(ours, legacy=True)
+    taken.loaded("profiler").export_chrome_trace(ours, legacy=True)
     taken.events.export_chrome_trace(theirs)
     assert renamed(json.loads(ours.read_text())) == renamed(json.loads(theirs.read_text()))
 
@@ -65,7 +66,7 @@ def test_the_list_of_a_gpu_trace_has_torchs_slices_and_arrows(
     if stand_in.categories(events) - stand_in.KNOWN - stand_in.NOT_EVENTS:
         pytest.skip("categories that are not Kineto's")
     ours, theirs = tmp_path / "ours.json", tmp_path / "theirs.json"
-    profframe.load(path, compat="torch").export_chrome_trace(ours, legacy=True)
+    real_trace(path, "torch").export_chrome_trace(ours, legacy=True)
     stand_in.torch_events(stand_in.stand_ins(events, base)).export_chrome_trace(theirs)
     listed = [json.loads(file.read_text()) for file in (ours, theirs)]
     arrows = [[e["id"] for e in one if e["ph"] == "s"] for one in listed]
@@ -79,7 +80,7 @@ def test_the_list_of_a_gpu_trace_has_torchs_slices_and_arrows(
 @pytest.mark.parametrize("name", ["hostile_names", "only_memory"])
 def test_the_list_is_json_where_torchs_is_not(name: str, profiles: Library, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
-    trace = profframe.load(profiles[name].profiler)
+    trace = profiles[name].loaded("profiler")
     trace.export_chrome_trace(out, legacy=True)
     kinds = ["profiler", "other"]
     names = trace.events.filter(~trace.events["kind"].is_in(kinds))["name"].to_list()
@@ -124,7 +125,7 @@ def test_folded_stacks_are_torchs(
 ) -> None:
     taken = profiles[name]
     ours, theirs = tmp_path / "ours.txt", tmp_path / "theirs.txt"
-    profframe.load(getattr(taken, source)).export_stacks(ours, metric)
+    taken.loaded(source).export_stacks(ours, metric)
     lines, is_tie = folded(taken.events, metric)
     assert ours.read_text().splitlines() == lines
     if not is_tie:
@@ -137,7 +138,7 @@ def without_stacks(trace: Trace) -> bool:
 
 
 def test_without_stacks_they_are_of_the_python_frames(profiles: Library, tmp_path: Path) -> None:
-    trace = profframe.load(profiles["stacks"].profiler)
+    trace = profiles["stacks"].loaded("profiler")
     assert without_stacks(trace)
     trace.export_stacks(tmp_path / "out.txt")
     lines = (tmp_path / "out.txt").read_text().splitlines()

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import pytest
 
-import profframe
 from tests.parity.comparing import (
     READABLE,
     Ours,
@@ -48,7 +47,7 @@ def test_every_field_is_as_in_torchs_events(
     name: str, compat: str | None, profiles: Library
 ) -> None:
     taken = profiles[name]
-    ours = Ours(profframe.load(taken.path, compat=compat))
+    ours = Ours(taken.loaded("path", compat))
     theirs = slices_of(taken.events)
     names = demangled(ours.kept)
     start_ns = taken.results.trace_start_ns()
@@ -64,7 +63,7 @@ def test_every_field_is_as_in_torchs_events(
 @READABLE
 def test_parents_are_torchs(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    ours = Ours(profframe.load(taken.path))
+    ours = Ours(taken.loaded("path"))
     theirs = slices_of(taken.events)
     place = {row["event_id"]: i for i, row in enumerate(ours.kept)}
     where = {id(event): i for i, event in enumerate(theirs)}
@@ -77,7 +76,7 @@ def test_parents_are_torchs(name: str, profiles: Library) -> None:
 @READABLE
 def test_memory_outside_every_event_is_torchs(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    memory = profframe.load(taken.path).memory
+    memory = taken.loaded("path").memory
     outside = [row for row in memory.rows(named=True) if row["op_id"] is None]
     start_ns = taken.results.trace_start_ns()
     assert sorted((row["time_ns"], row["bytes"]) for row in outside) == sorted(
@@ -90,8 +89,8 @@ def test_memory_outside_every_event_is_torchs(name: str, profiles: Library) -> N
 @READABLE
 def test_a_backward_op_has_the_forward_op_of_its_number(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    rows = profframe.load(taken.path).events.rows(named=True)
-    live = profframe.load(taken.profiler).events
+    rows = taken.loaded("path").events.rows(named=True)
+    live = taken.loaded("profiler").events
     assert live["fwd_id"].to_list() == [row["fwd_id"] for row in rows]
     for row in rows:
         if row["fwd_id"] is not None:

@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import pytest
 
-import profframe
 from profframe import ParameterError, Trace
 from tests.parity.profiles import SCENARIOS, Library, Taken
 
@@ -70,7 +69,7 @@ def loaded(taken: Taken, source: str) -> Trace:
     """The trace of a profile or of its file, loaded once, and asked over one connection."""
     key = taken.name, source
     if key not in _LOADED:
-        trace = profframe.load(taken.profiler if source == "live" else taken.path)
+        trace = taken.loaded("profiler" if source == "live" else "path")
         _LOADED[key] = _ASKED.enter_context(trace.asking())
     return _LOADED[key]
 

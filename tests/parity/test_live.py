@@ -91,7 +91,7 @@ def differences(live: profframe.Trace, file: profframe.Trace) -> set[str]:
 
 
 def test_what_a_live_profile_has_its_file_has_too(taken: Taken) -> None:
-    live, file = profframe.load(taken.profiler), profframe.load(taken.path)
+    live, file = taken.loaded("profiler"), taken.loaded("path")
     permitted = {*NOT_IN_THE_FILE, *NOT_IN_SOME_FILES.get(taken.name, ())}
     assert differences(live, file) <= permitted
     # Of the end of slices: only those that were still open, and the profiler's own.
@@ -119,7 +119,7 @@ def test_loading_takes_nothing_away(tmp_path: Path) -> None:
 @READABLE
 def test_every_field_is_as_in_torchs_events(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    ours = Ours(profframe.load(taken.profiler, compat="torch"))
+    ours = Ours(taken.loaded("profiler", "torch"))
     theirs = slices_of(taken.events)
     start_ns = taken.results.trace_start_ns()
     names = demangled(ours.kept)
@@ -133,7 +133,7 @@ def test_every_field_is_as_in_torchs_events(name: str, profiles: Library) -> Non
 @READABLE
 def test_parents_are_torchs(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    ours = Ours(profframe.load(taken.profiler))
+    ours = Ours(taken.loaded("profiler"))
     theirs = slices_of(taken.events)
     place = {row["event_id"]: i for i, row in enumerate(ours.kept)}
     where = {id(event): i for i, event in enumerate(theirs)}
@@ -146,7 +146,7 @@ def test_parents_are_torchs(name: str, profiles: Library) -> None:
 @READABLE
 def test_threads_are_torchs_by_another_name(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    ours = Ours(profframe.load(taken.profiler))
+    ours = Ours(taken.loaded("profiler"))
     pairs = {
         (row["thread"], event.thread)
         for row, event in zip(ours.kept, slices_of(taken.events), strict=True)
@@ -158,7 +158,7 @@ def test_threads_are_torchs_by_another_name(name: str, profiles: Library) -> Non
 @READABLE
 def test_memory_outside_every_event_is_torchs(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    trace = profframe.load(taken.profiler)
+    trace = taken.loaded("profiler")
     outside = [row for row in trace.memory.rows(named=True) if row["op_id"] is None]
     start_ns = taken.results.trace_start_ns()
     theirs = [event for event in taken.events if event.name == "[memory]"]
@@ -169,7 +169,7 @@ def test_memory_outside_every_event_is_torchs(name: str, profiles: Library) -> N
 
 def test_a_recursion_that_torch_cannot(profiles: Library) -> None:
     taken = profiles["deep_recursion"]
-    events = profframe.load(taken.profiler).events
+    events = taken.loaded("profiler").events
     levels = [row for row in events.rows(named=True) if row["name"].startswith("level")]
     assert [row["depth"] for row in levels] == list(range(1200))
     assert [row["parent_id"] for row in levels[1:]] == [row["event_id"] for row in levels[:-1]]

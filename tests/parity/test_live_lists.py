@@ -31,8 +31,8 @@ AS_IN_THE_PROFILE: Final = (
 @pytest.mark.parametrize("name", sorted({*SCENARIOS} - {"deep_recursion"}))
 def test_an_event_list_has_what_its_profile_has(name: str, profiles: Library) -> None:
     taken = profiles[name]
-    of_list = profframe.load(taken.events)
-    of_profile = Ours(profframe.load(taken.profiler, compat="torch"))
+    of_list = taken.loaded("events")
+    of_profile = Ours(taken.loaded("profiler", "torch"))
     rows = sorted(of_list.events.to_dicts(), key=lambda r: (r["start_ns"], -r["dur_ns"]))
     own = of_profile.own("self_ns")
     origin = taken.results.trace_start_ns()
