@@ -16,6 +16,7 @@ from profframe.show.units import visible
 
 if TYPE_CHECKING:
     import polars as pl
+    from rich.console import RenderableType
 
     from profframe.trace import Trace
 
@@ -49,8 +50,6 @@ def show(
     kernels, and quality notes.
     """
     from profframe.answering import find
-    from profframe.show import terminal
-    from profframe.show.findings import briefly
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
@@ -60,10 +59,19 @@ def show(
         trace = trace.filter(ranks=rank, steps=step)
     except UnknownNameError as error:
         raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
+    with trace.asking() as asked:  # a connection for each question costs as much as the question
+        echo(*_shown(asked, " ".join(sources), top, sort))
+
+
+def _shown(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType]:
+    """What `show` says of a trace."""
+    from profframe.show import terminal
+    from profframe.show.findings import briefly
+
     found = trace.summary()
     width = width_of_terminal()
     parts = [
-        terminal.summary(found, " ".join(sources)),
+        terminal.summary(found, title),
         terminal.ranking(found.overview, top, width, "Overview"),
     ]
     advice = trace.advice()
@@ -73,12 +81,12 @@ def show(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
     rankings = [*_device_rankings(trace, top), *_rank_rankings(trace), ("Self time", self_times)]
-    for title, rows in (*rankings, ("Kernels", trace.kernels())):
+    for name, rows in (*rankings, ("Kernels", trace.kernels())):
         if rows.height:
-            parts.append(terminal.ranking(rows, top, width, title))
+            parts.append(terminal.ranking(rows, top, width, name))
     if found.quality.height:
         parts.append(terminal.notes(found.quality, width))
-    echo(*parts)
+    return parts
 
 
 @verbs.command()
