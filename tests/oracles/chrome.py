@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -38,6 +39,9 @@ DEVICE_TYPES: Final = (
     "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
 )  # fmt: skip
 """c10/core/DeviceType.h."""
+DECODE: Final = json.JSONDecoder(parse_float=Decimal).decode
+ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
+"""As `loads` and `dumps`, which would make a decoder and an encoder for each text."""
 
 _DEVICE: Final = re.compile(
     r"kernel|Kernel|concurrent_kernel|gpu_memcpy|Memcpy|gpu_memset|Memset|gpu_user_annotation"
@@ -123,7 +127,7 @@ def canonical(value: object) -> str:
         return "[" + ",".join(map(canonical, value)) + "]"
     if isinstance(value, dict):
         return "{" + ",".join(f"{canonical(k)}:{canonical(v)}" for k, v in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False)
+    return ENCODE(value)
 
 
 def parents(slices: Sequence[tuple[int, int]]) -> list[int]:
@@ -459,7 +463,7 @@ def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -
                 .take(pa.array(range(0, len(rows), sample), pa.int64()))
                 .to_pylist()
             )
-            ours = [None if t is None else json.loads(t, parse_float=Decimal) for t in texts]
+            ours = [None if t is None else DECODE(t) for t in texts]
             theirs = [row["args"] for row in rows[::sample]]
             if ours != theirs:
                 found.append(f"{name}.args: {_first_difference(ours, theirs)}")
@@ -467,10 +471,11 @@ def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -
     return found
 
 
+@lru_cache(maxsize=10_000)
 def _json_value(text: str | None) -> object:
-    """What the text means: writers escape differently."""
+    """What the text means: writers escape differently. Shapes and types are few, rows many."""
     try:
-        return None if text is None else json.loads(text, parse_float=Decimal)
+        return None if text is None else DECODE(text)
     except ValueError:
         return text
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 import profframe
+from tests.conftest import real_trace
 
 LARGEST: Final = 1_500_000
 """Bytes of the compressed files that are swept in plain Python."""
@@ -70,14 +71,16 @@ def swept(slices: Iterable[dict[str, Any]], start: int, end: int) -> dict[str, i
 def test_parts_of_the_span(chrome_trace: Path) -> None:
     if chrome_trace.stat().st_size >= LARGE:
         pytest.skip("large")
-    check_parts(profframe.load(chrome_trace))
+    with real_trace(chrome_trace).asking() as trace:
+        check_parts(trace)
 
 
 @pytest.mark.long
 def test_parts_of_the_span_of_large_traces(chrome_trace: Path) -> None:
     if not LARGE <= chrome_trace.stat().st_size < LARGEST:
         pytest.skip("too large to be swept in plain Python, or not large")
-    check_parts(profframe.load(chrome_trace))
+    with real_trace(chrome_trace).asking() as trace:
+        check_parts(trace)
 
 
 def check_parts(trace: profframe.Trace) -> None:

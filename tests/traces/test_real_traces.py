@@ -14,9 +14,10 @@ import pytest
 
 import profframe
 from profframe import schema
+from tests.conftest import KEPT_BYTES, real_trace
 from tests.oracles import chrome
 
-LARGE: Final = 1_150_000
+LARGE: Final = KEPT_BYTES
 """Bytes of the compressed files that take longer than all others together."""
 BIG: Final = 10_000
 """Rows from which on only a sample of the arguments is compared."""
@@ -57,7 +58,7 @@ def test_every_row_of_large_traces_is_as_a_plain_reader_has_it(chrome_trace: Pat
 
 def check(chrome_trace: Path) -> None:
     plain = chrome.read(content(chrome_trace))
-    tables = profframe.load(chrome_trace).tables
+    tables = real_trace(chrome_trace).tables
 
     sample = SAMPLE if plain.source_events > BIG else 1
     assert not chrome.differences(tables, plain, sample)

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 import profframe
-from tests.conftest import chrome_traces
+from tests.conftest import chrome_traces, real_trace
 from tests.round_trip import differences
 
 MOST_BYTES: Final = int(os.environ.get("PROFFRAME_ROUND_TRIP_BYTES", "400000"))
@@ -19,7 +19,7 @@ SMALL: Final = [path for path in chrome_traces() if path.stat().st_size <= MOST_
 
 @pytest.mark.parametrize("number", range(len(SMALL)))
 def test_what_is_written_reads_back(number: int, tmp_path: Path) -> None:
-    trace = profframe.load(SMALL[number])
+    trace = real_trace(SMALL[number])
     trace.export_chrome_trace(tmp_path / "written.json")
     assert differences(trace, profframe.load(tmp_path / "written.json")) == []
 

@@ -8,7 +8,7 @@ from typing import Final
 import polars as pl
 import pytest
 
-import profframe
+from tests.conftest import real_trace
 
 LARGEST: Final = 400_000
 """Bytes of the compressed files that are looked at."""
@@ -17,7 +17,7 @@ LARGEST: Final = 400_000
 def test_kernels_have_together_what_their_owners_have(chrome_trace: Path) -> None:
     if chrome_trace.stat().st_size >= LARGEST:
         pytest.skip("large")
-    events = profframe.load(chrome_trace).events
+    events = real_trace(chrome_trace).events
     kernels = events.filter(pl.col("kind") == "kernel", pl.col("work_id").is_not_null())
     owners = events.filter(pl.col("event_id") == pl.col("work_id"))
     assert set(owners["kind"]) <= {"host_op"}
