@@ -350,17 +350,17 @@ def test_one_path_is_one_source_however_it_is_said(
     assert statuses(profframe.convert("rank0.json", "../store")) == ["unchanged"]
 
 
-def test_a_store_is_copied(tmp_path: Path) -> None:
+def test_a_store_is_copied(tmp_path: Path, threads: Executor) -> None:
     paths = [write(tmp_path / "job" / f"rank{rank}.json", rank) for rank in range(2)]
-    profframe.convert(paths, tmp_path / "one")
-    files = profframe.convert(tmp_path / "one", tmp_path / "two")
+    profframe.convert(paths, tmp_path / "one", threads)
+    files = profframe.convert(tmp_path / "one", tmp_path / "two", threads)
 
     assert files.select("status", "run", "rank", "events").rows() == [
         ("written", "job", 0, 3),
         ("written", "job", 1, 3),
     ]
     assert_same(content(tmp_path / "one"), content(tmp_path / "two"))
-    assert set(statuses(profframe.convert(paths, tmp_path / "two"))) == {"unchanged"}
+    assert set(statuses(profframe.convert(paths, tmp_path / "two", threads))) == {"unchanged"}
     with pytest.raises(ParameterError, match="names already"):
         profframe.convert(tmp_path / "one", tmp_path / "two", run="r")
 

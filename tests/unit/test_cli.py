@@ -355,14 +355,16 @@ def test_what_duckdb_makes_of_an_interrupt_is_130(
     assert cli.run(["sql", store, "SELECT 1"]) == 130
 
 
-def test_progress_is_for_terminals_and_for_what_takes_a_while() -> None:
+def test_progress_is_for_terminals_and_for_what_takes_a_while(tmp_path: Path) -> None:
+    small = tmp_path / "small.json"
+    small.write_text('[{"ph": "X", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 4}]')
     code = (
         "import sys; from profframe.cli import loading, run; loading.QUIET_S = 0; run(sys.argv[1:])"
     )
-    patient = [sys.executable, "-c", code, EXAMPLE]
+    patient = [sys.executable, "-c", code, str(small)]
 
     assert "loading" in on_terminal(80, patient)
-    assert "loading" not in on_terminal(80, [*MODULE, EXAMPLE])
+    assert "loading" not in on_terminal(80, [*MODULE, str(small)])
     piped = subprocess.run(patient, check=True, capture_output=True, text=True)
     assert piped.stderr == ""
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from profframe import cli
+
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "examples" / "cluster.md").read_text()
 BLOCKS = re.findall(r"```(sh|python)\n(.*?)```", PAGE, re.DOTALL)
@@ -42,26 +44,34 @@ def script() -> str:
     return "import profframe\n" + "".join(functions) + "if __name__ == '__main__':\n" + main + AGREE
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cluster")
     for run in ("monday", "tuesday"):
-        (tmp_path / "jobs").mkdir(exist_ok=True)
-        shutil.copy(ROOT / "examples" / "cpu_training.json.gz", tmp_path / f"jobs/{run}.json.gz")
+        (path / "jobs").mkdir(exist_ok=True)
+        shutil.copy(ROOT / "examples" / "cpu_training.json.gz", path / f"jobs/{run}.json.gz")
     for language, block in BLOCKS:
         if language == "sh":
             arguments = shlex.split(block)
             assert arguments[0] == "profframe"
             command = [sys.executable, "-m", "profframe", *arguments[1:]]
-            subprocess.run(command, cwd=tmp_path, check=True)
+            subprocess.run(command, cwd=path, check=True)
+    return path
+
+
+@pytest.fixture
+def folder(converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(converted, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_every_block_runs_and_the_engines_agree(is_packed: bool, folder: Path) -> None:
     if is_packed:
-        command = [sys.executable, "-m", "profframe", "store", "compact", "store"]
-        assert " ".join(command[3:]) in PAGE
-        subprocess.run(command, cwd=folder, check=True)
+        command = ["store", "compact", "store"]
+        assert " ".join(command) in PAGE
+        assert cli.run(command) == 0
     (folder / "page.py").write_text(script())
 
     done = subprocess.run(

@@ -6,7 +6,7 @@ import io
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -46,12 +46,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def trace(folder: Path) -> Trace:
-    return load(folder / "store")
+def trace(folder: Path) -> Iterator[Trace]:
+    with load(folder / "store").asking() as asked:
+        yield asked
 
 
 def in_shell(script: str, folder: Path) -> pl.DataFrame:
     """The last table that the DuckDB shell prints."""
+    return read_csv(printed(script, folder).encode())
+
+
+def printed(script: str, folder: Path) -> str:
+    """What the DuckDB shell prints."""
     shell = Path(sys.executable).with_name("duckdb")
     if not shell.exists():
         pytest.skip("no DuckDB shell: pip install duckdb-cli")
@@ -60,7 +66,7 @@ def in_shell(script: str, folder: Path) -> pl.DataFrame:
         command, input=script, cwd=folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
-    return read_csv(done.stdout.encode())
+    return done.stdout
 
 
 def in_module(script: str, folder: Path) -> pl.DataFrame:
@@ -115,14 +121,28 @@ def test_a_question_of_ones_own(folder: Path, trace: Trace) -> None:
     assert in_shell(VIEWS + OWN, folder)["name"].to_list() == trace.sql(OWN)["name"].to_list()
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "sql").glob("[!_]*.sql")), ids=lambda f: f.stem)
-def test_every_answer_runs(file: Path, folder: Path, trace: Trace) -> None:
-    shared = "".join(f".read sql/{path.name}\n" for path in sorted((ROOT / "sql").glob("_*.sql")))
-    asked = f"{shared}.read sql/{file.name}\n"
-    if file.stem == "advice":  # its file alone has no rules
-        asked = script(find("advice"))
-    expected = trace.answer(file.stem)
+FILES = sorted((ROOT / "sql").glob("[!_]*.sql"))
 
-    rows = in_shell(VIEWS + asked, folder)
+
+@pytest.fixture(scope="module")
+def answers(folder: Path) -> Path:
+    """A file for each answer, all of them from one shell."""
+    shared = "".join(f".read sql/{path.name}\n" for path in sorted((ROOT / "sql").glob("_*.sql")))
+    path = folder / "answers"
+    path.mkdir()
+    for file in FILES:
+        asked = f".read sql/{file.name}\n"
+        if file.stem == "advice":  # its file alone has no rules
+            asked = script(find("advice"))
+        shared += f".output answers/{file.stem}.csv\n{asked}.output\n"
+    assert printed(VIEWS + shared, folder) == ""
+    return path
+
+
+@pytest.mark.parametrize("name", [file.stem for file in FILES])
+def test_every_answer_runs(name: str, answers: Path, trace: Trace) -> None:
+    expected = trace.answer(name)
+
+    rows = read_csv((answers / f"{name}.csv").read_bytes())
 
     assert (rows.columns, rows.height) == (expected.columns, expected.height)
