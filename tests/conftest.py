@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from tests import hostile
 
 ROOT = Path(__file__).parent.parent
 TRACES = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
+
+# A hundred processes that tests start import profframe: without bytecode each compiles it anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 hypothesis.settings.register_profile(
     "profframe",
