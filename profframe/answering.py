@@ -212,8 +212,11 @@ def run(
     if isinstance(answer, Advice):
         relation = _advice(connection, answer, parameters)
     else:
+        where = f"answer {answer.name!r}"
         prepare(connection, answer, parameters)
-        relation = _computed(connection, answer.sql, f"answer {answer.name!r}")
+        with _one_line_errors(where):
+            _check_one_select(connection, answer.sql, where)
+            relation = _computed(connection, answer.sql)
     _check_columns(answer, relation)
     return relation
 
@@ -358,16 +361,12 @@ def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: st
         raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
 
 
-def _computed(
-    connection: duckdb.DuckDBPyConnection, sql: str, where: str
-) -> duckdb.DuckDBPyRelation:
+def _computed(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes long to plan: a statement is planned once, a relation twice."""
-    with _one_line_errors(where):
-        _check_one_select(connection, sql, where)
-        connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
-        rows = connection.sql(f"FROM {_RESULT}").materialize()
-        connection.execute(f"DROP TABLE {_RESULT}")
-        return rows
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
+    rows = connection.sql(f"FROM {_RESULT}").materialize()
+    connection.execute(f"DROP TABLE {_RESULT}")
+    return rows
 
 
 def _read(path: Path) -> Answer:
@@ -452,7 +451,7 @@ def _advice(
             chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
             asked = answer.only(chosen, (_NAMES,))
             _load_macros(connection, asked.sql)
-            return _computed(connection, asked.sql, f"answer {answer.name!r}")
+            return _computed(connection, asked.sql)
     except ProfframeError:
         _blame(connection, answer)
         raise

@@ -282,19 +282,19 @@ matches AS (
         min(element_type) AS element_type,
         max(group_size) AS group_size,
         count(*) AS ranks,
-        count(DISTINCT CASE WHEN line = '' THEN coalesce(kind, lower(collective)) END) > 1 AS has_kinds,
-        count(DISTINCT lower(element_type)) > 1 OR count(DISTINCT element_bytes(element_type)) > 1 AS has_types,
-        count(DISTINCT group_size) > 1 AS has_sizes,
+        coalesce(min(own_kind) < max(own_kind), false) AS has_kinds,
+        coalesce(min(lower(element_type)) < max(lower(element_type)), false)
+        OR coalesce(min(element_bytes(element_type)) < max(element_bytes(element_type)), false) AS has_types,
+        coalesce(min(group_size) < max(group_size), false) AS has_sizes,
         list(rank) AS present,
-        list(
+        list_sort(list(
             {
                 'rank': rank, 'event_id': event_id, 'kernels': kernels, 'start_ns': start_ns, 'end_ns': end_ns,
                 'in_bytes': in_bytes, 'out_bytes': out_bytes, 'step': step, 'in_splits': in_splits, 'peer_rank': peer_rank,
                 'call_thread': call_thread, 'call_ns': call_ns, 'kind': kind
             }
-            ORDER BY rank
-        ) AS members
-    FROM parts
+        )) AS members
+    FROM (SELECT *, CASE WHEN line = '' THEN coalesce(kind, lower(collective)) END AS own_kind FROM parts)
     GROUP BY run, process_group, group_ranks, line, key, turn
 ),
 placed AS (

@@ -18,21 +18,26 @@ moments AS (
         unnest([true, false]) AS is_start
     FROM communication
 ),
+-- Until a lane has computed, the clock runs since its first moment.
 alone_gaps AS (
     SELECT
-        * EXCLUDE (end_ns),
-        greatest(
-            at_ns - coalesce(max(CASE WHEN computes THEN end_ns END) OVER before, first_value(at_ns) OVER before), 0
-        ) AS gap_ns
-    FROM moments
-    WINDOW before AS (PARTITION BY lane ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+        lane, event_id, computes, is_start,
+        greatest(((lane::HUGEINT << 64) + at_ns - greatest(begin, lag(latest) OVER ()))::BIGINT, 0) AS gap_ns
+    FROM (
+        SELECT
+            *,
+            max(CASE WHEN lane_before IS DISTINCT FROM lane THEN (lane::HUGEINT << 64) + at_ns END) OVER until_now AS begin,
+            max(CASE WHEN computes THEN (lane::HUGEINT << 64) + end_ns END) OVER until_now AS latest
+        FROM (SELECT *, lag(lane) OVER () AS lane_before FROM (FROM moments ORDER BY lane, at_ns))
+        WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
+    )
 ),
 alone AS (
     SELECT
         lane, event_id, computes, is_start,
-        sum(CASE WHEN computes THEN gap_ns ELSE 0 END) OVER until_now + CASE WHEN computes THEN 0 ELSE gap_ns END AS alone_ns
+        sum(CASE WHEN computes THEN gap_ns ELSE 0 END) OVER (ROWS UNBOUNDED PRECEDING) + CASE WHEN computes THEN 0 ELSE gap_ns END
+            AS alone_ns
     FROM alone_gaps
-    WINDOW until_now AS (PARTITION BY lane ORDER BY at_ns ROWS UNBOUNDED PRECEDING)
 )
 SELECT
     lane, event_id,
@@ -173,7 +178,7 @@ FROM (
     JOIN query_table(events) AS host
         ON slices.run = host.run AND slices.rank = host.rank AND slices.last_descendant_id = host.event_id
     ANTI JOIN lost ON slices.line = lost.line
-    WHERE slices.is_host AND host.preorder IS NOT NULL
+    WHERE slices.is_host
     UNION ALL BY NAME
     SELECT
         line, preorder AS place, slice, region, dur_ns,
@@ -187,8 +192,9 @@ FROM (
         unnest(['begin', 'end']) AS what, unnest([0, 1]) AS turn
     FROM slices
     WHERE NOT is_host
+    ORDER BY line, place, turn
 )
-WINDOW until_now AS (PARTITION BY line ORDER BY place, turn ROWS UNBOUNDED PRECEDING);
+WINDOW until_now AS (ROWS UNBOUNDED PRECEDING);
 
 -- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
 -- What is inside several slices of a region counts once. NULL where a slice has no end.

@@ -26,6 +26,14 @@ WITH slices AS NOT MATERIALIZED (
     FROM events
     WHERE is_busy(kind) AND (kind = 'kernel' OR coalesce(getvariable('copies'), false))
 ),
+kernels AS MATERIALIZED (
+    SELECT
+        run, rank, kind, name,
+        count(*) AS calls, count(dur_ns) AS timed, sum(dur_ns) AS total_ns, min(dur_ns) AS min_ns, max(dur_ns) AS max_ns,
+        avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread
+    FROM slices
+    GROUP BY run, rank, kind, name
+),
 names AS MATERIALIZED (
     SELECT *, dense_rank() OVER (ORDER BY label, class) AS label_id
     FROM (
@@ -38,17 +46,17 @@ names AS MATERIALIZED (
                 WHEN 'short_name' THEN short_name(kind, name)
                 ELSE device_class(kind, is_collective(name))
             END AS label
-        FROM (SELECT DISTINCT kind, name FROM slices)
+        FROM (SELECT DISTINCT kind, name FROM kernels)
     )
 ),
 labelled AS MATERIALIZED (
-    SELECT slices.run, slices.rank, names.label_id, slices.dur_ns, slices.op_id
-    FROM slices
-    JOIN names ON slices.kind = names.kind AND slices.name IS NOT DISTINCT FROM names.name
+    SELECT kernels.*, names.label_id
+    FROM kernels
+    JOIN names ON kernels.kind = names.kind AND kernels.name IS NOT DISTINCT FROM names.name
 ),
 labels AS (
     SELECT sums.*, names.label, names.class
-    FROM (SELECT run, rank, label_id, sum(dur_ns) AS total_ns FROM labelled GROUP BY run, rank, label_id) AS sums
+    FROM (SELECT run, rank, label_id, sum(total_ns) AS total_ns FROM labelled GROUP BY run, rank, label_id) AS sums
     JOIN (SELECT DISTINCT label_id, label, class FROM names) AS names ON sums.label_id = names.label_id
 ),
 ranked AS (
@@ -68,32 +76,49 @@ placed AS MATERIALIZED (
     FROM ranked
 ),
 members AS MATERIALIZED (
-    SELECT labelled.run, labelled.rank, placed.place, labelled.dur_ns, labelled.op_id
+    SELECT
+        labelled.*, placed.place,
+        sum(labelled.total_ns) OVER of_row / nullif(sum(labelled.timed) OVER of_row, 0) AS row_mean_ns
     FROM labelled
     JOIN placed ON labelled.run = placed.run AND labelled.rank = placed.rank AND labelled.label_id = placed.label_id
+    WINDOW of_row AS (PARTITION BY labelled.run, labelled.rank, placed.place)
+),
+launched AS MATERIALIZED (
+    FROM slices
+    WHERE op_id IS NOT NULL
+),
+ops AS (
+    SELECT launched.run, launched.rank, launched.kind, launched.name, op.name AS op, sum(launched.dur_ns) AS op_ns
+    FROM launched
+    JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND launched.op_id = op.event_id
+    GROUP BY ALL
 ),
 tops AS (
-    SELECT run, rank, place, min({less_ns: -op_ns, op: op}) AS top
+    SELECT run, rank, place, min({less_ns: -op_ns, op: op}) FILTER (op IS NOT NULL) AS top
     FROM (
-        SELECT members.run, members.rank, members.place, op.name AS op, sum(members.dur_ns) AS op_ns
-        FROM members
-        JOIN events AS op ON members.run = op.run AND members.rank = op.rank AND members.op_id = op.event_id
-        WHERE op.name IS NOT NULL
+        SELECT members.run, members.rank, members.place, ops.op, sum(ops.op_ns) AS op_ns
+        FROM ops
+        JOIN members
+            ON ops.run = members.run
+            AND ops.rank = members.rank
+            AND ops.kind = members.kind
+            AND ops.name IS NOT DISTINCT FROM members.name
         GROUP BY ALL
     )
     GROUP BY ALL
 ),
+-- The spread of a row is that within its names and that between them.
 times AS (
     SELECT
         run,
         rank,
         place,
-        count(*) AS calls,
-        sum(dur_ns) AS total_ns,
-        ((2 * sum(dur_ns) + count(dur_ns)) // nullif(2 * count(dur_ns), 0))::BIGINT AS mean_ns,
-        round(stddev_samp(dur_ns))::BIGINT AS std_ns,
-        min(dur_ns) AS min_ns,
-        max(dur_ns) AS max_ns
+        sum(calls)::BIGINT AS calls,
+        sum(total_ns) AS total_ns,
+        ((2 * sum(total_ns) + sum(timed)) // nullif(2 * sum(timed), 0))::BIGINT AS mean_ns,
+        round(sqrt(sum(spread + timed * (mean_ns - row_mean_ns) ** 2) / nullif(sum(timed) - 1, 0)))::BIGINT AS std_ns,
+        min(min_ns) AS min_ns,
+        max(max_ns) AS max_ns
     FROM members
     GROUP BY run, rank, place
 ),

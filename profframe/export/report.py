@@ -30,6 +30,9 @@ _MOST_TRACES: Final = 16
 """(run, rank) that sections show in detail."""
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Sections that are made at the same time: no question keeps all cores busy all of the time."""
+_LONG: Final = ("advice", "flame", "regions")
+_WAITS: Final = "overview"
+"""It shows what other sections ask, too."""
 _OF_RUNS: Final = "runs"
 _OF_RANKS: Final = "ranks"
 
@@ -108,12 +111,12 @@ def write(
     scopes = _scopes(trace, traces)
     sections = {}
     with _conversations(scopes, options.rows, said) as ask, ThreadPoolExecutor(_AT_ONCE) as pool:
-        made = {key: pool.submit(SECTIONS[key], ask(key)) for key in keys}
+        made = {key: pool.submit(SECTIONS[key], ask(key)) for key in _in_turn(keys)}
         try:
-            for done, (key, section) in enumerate(made.items()):
+            for done, key in enumerate(keys):
                 if progress is not None:
                     progress(done, len(keys), key)
-                if found := section.result():
+                if found := made[key].result():
                     sections[key] = found
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -125,6 +128,13 @@ def write(
         put(html.encode())
     if progress is not None:
         progress(len(keys), len(keys), "done")
+
+
+def _in_turn(keys: Iterable[str]) -> list[str]:
+    """The order in which sections are begun: what takes long first, what waits for others last."""
+    return sorted(
+        keys, key=lambda key: (key == _WAITS, _LONG.index(key) if key in _LONG else len(_LONG))
+    )
 
 
 @contextmanager
