@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -89,9 +90,15 @@ class _Look:
     own_args: bool
 
 
+_NOTHING: Final = _Look(non_finite=False, old_args=False, escaped_colon=False, own_args=False)
+
+
 def _look(pieces: pa.LargeStringArray) -> _Look:
     texts = pl.Series(pieces)
-    suspects = texts.filter(texts.str.contains(_SUSPECT))
+    is_suspect = texts.str.contains(_SUSPECT)
+    if not is_suspect.any():
+        return _NOTHING
+    suspects = texts.filter(is_suspect)
     patterns = (_NON_FINITE, _OLD_SPELLING, _ESCAPED_COLON, _OWN)
     return _Look(*(suspects.str.contains(pattern).any() for pattern in patterns))
 
@@ -120,24 +127,41 @@ def _own(args: str) -> str:
              ELSE {args}::VARCHAR END AS args"""
 
 
-class _Scratch(threading.local):
-    """Memory that each thread uses again for the text of a wave."""
+class _Session(threading.local):
+    """What each thread has for itself and uses again: what it costs is more than a small wave."""
 
-    def __init__(self) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self.cursor = connection.cursor()
         self.text = bytearray()
+        """The text of a wave."""
+        self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
+
+    @contextmanager
+    def about(self, pieces: pa.LargeStringArray) -> Iterator[None]:
+        """Ask about these pieces."""
+        self.cursor.register("pieces", pa.table({"t": _one_by_one(pieces)}))
+        try:
+            yield
+        finally:
+            self.cursor.unregister("pieces")
+
+    def ask(self, query: str) -> pa.Table:
+        """Rows of a query; that it can be run is looked at once."""
+        if query not in self._bound:
+            self._bound[query] = self.cursor.sql(query)
+        return self._bound[query].to_arrow_table()
 
 
 class Parser:
-    """Makes rows of text; each call has a cursor of its own, so that calls run in parallel."""
+    """Makes rows of text; calls may run in parallel."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
         self._expects_other_keys = False
-        self._scratch = _Scratch()
+        self._session = _Session(connection)
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
-        text = self._scratch.text
+        text = self._session.text
         pieces = _pieces(text, wave.arrays(text))
         count = len(wave.pieces)
         rows = self._rows(pieces, strict=True)
@@ -152,36 +176,35 @@ class Parser:
         return self._rows(_pieces(text, [0, len(text)]), strict=False)
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
-        with self._connection.cursor() as cursor:
-            cursor.register("pieces", pa.table({"t": _one_by_one(pieces)}))
+        session = self._session
+        with session.about(pieces):
             try:
                 pieces.validate(full=True)
                 look = _look(pieces)
                 if strict and look.non_finite:
                     return None
-                members = self._parse(cursor, pieces, look)
-                if strict and members["ph"].null_count and _no_objects(cursor):
+                members = self._parse(session, pieces, look)
+                if strict and members["ph"].null_count and _no_objects(session.cursor):
                     return None
                 if _lacks_times(members):
-                    members |= _members(cursor.sql(_TIME_TEXTS).to_arrow_table())
+                    members |= _members(session.ask(_TIME_TEXTS))
             except (duckdb.Error, pa.ArrowInvalid):
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
                 return None
-            return with_device_args(batch_of(members), cursor)
+            return with_device_args(batch_of(members), session.cursor)
 
     def _parse(
-        self, cursor: duckdb.DuckDBPyConnection, pieces: pa.LargeStringArray, look: _Look
+        self, session: _Session, pieces: pa.LargeStringArray, look: _Look
     ) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and looked for afterwards."""
         if not (self._expects_other_keys or look.escaped_colon):
-            rows = cursor.sql(_query(look, other_keys=False)).to_arrow_table()
+            rows = session.ask(_query(look, other_keys=False))
             if _all_colons_known(pieces, _whole(rows["event"])):
                 return _members(rows)
-        found = {key for row in cursor.execute(_KEYS_OF_EVENTS).fetchall() for key in row}
+        found = {key for row in session.cursor.execute(_KEYS_OF_EVENTS).fetchall() for key in row}
         self._expects_other_keys |= not found.issubset(_KEYS)
-        query = _query(look, other_keys=self._expects_other_keys)
-        return _members(cursor.sql(query).to_arrow_table())
+        return _members(session.ask(_query(look, other_keys=self._expects_other_keys)))
 
 
 def _all_colons_known(pieces: pa.LargeStringArray, events: pa.StructArray) -> bool:
