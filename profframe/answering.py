@@ -71,7 +71,7 @@ def catalogue() -> tuple[Answer, ...]:
     >>> [answer.name for answer in catalogue()][:2]
     ['advice', 'annotations']
     """
-    return tuple(_read(_files()[name]) for name in sorted(_files()))
+    return tuple(_shipped(name) for name in sorted(_files()))
 
 
 def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
@@ -107,7 +107,7 @@ def find(name_or_path: str | PathLike[str] | Answer) -> Answer:
     files = _files()
     if name_or_path not in files:
         raise UnknownNameError.among("answer", name_or_path, files)
-    return _read(files[name_or_path])
+    return _shipped(name_or_path)
 
 
 def advice(rules: advising.Paths = ()) -> Advice:
@@ -350,8 +350,15 @@ def _macros() -> dict[str, str]:
     return {match[1]: match[0] for match in _MACRO.finditer(COMMENT.sub("", text))}
 
 
-def _files() -> dict[str, Path]:
-    return {path.stem: path for path in sql_directory().glob("[!_]*.sql")}
+@cache
+def _files() -> Mapping[str, Path]:
+    return MappingProxyType({path.stem: path for path in sql_directory().glob("[!_]*.sql")})
+
+
+@cache
+def _shipped(name: str) -> Answer:
+    """An answer that comes with profframe: a report asks a hundred times what one declares."""
+    return _read(_files()[name])
 
 
 def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:

@@ -107,56 +107,50 @@ numbers AS MATERIALIZED (
     LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
     LEFT JOIN depths ON slices.lane = depths.lane AND slices.preorder = depths.preorder
 ),
-moments AS MATERIALIZED (
+paths AS (
     SELECT
-        lane, preorder, until IS NOT NULL AS is_inner, step, depth, event_id, self_ns, self_device_ns,
-        sum(CASE WHEN until IS NOT NULL THEN step ELSE 0 END) OVER until_now
-        + CASE WHEN event_id IS NULL THEN -step WHEN until IS NULL THEN step ELSE 0 END AS path,
-        count(event_id) OVER until_now AS calls_now,
-        sum(self_ns) OVER until_now AS self_now,
-        sum(self_device_ns) OVER until_now AS device_now
+        lane, step, depth, event_id, self_ns, self_device_ns,
+        sum(opened) OVER (ROWS UNBOUNDED PRECEDING) + CASE WHEN until IS NULL THEN step ELSE 0 END AS path
     FROM (
-        SELECT lane, preorder, preorder << 31 AS place, until, step, depth, event_id, self_ns, self_device_ns
+        SELECT
+            lane, preorder << 31 AS place, until, step, depth, event_id, self_ns, self_device_ns,
+            CASE WHEN until IS NULL THEN 0 ELSE step END AS opened
         FROM numbers
         UNION ALL BY NAME
-        SELECT lane, preorder, ((until + 1) << 31) - 1 - preorder AS place, until, -step AS step
+        SELECT lane, ((until + 1) << 31) - 1 - preorder AS place, -step AS opened
         FROM numbers
         WHERE until IS NOT NULL
         ORDER BY lane, place
     )
-    WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
 ),
--- What is inside of a slice is what was added up between its begin and its end. Of what is left of slices that overlap, some
--- end before others that began inside them: then an end does not tell by itself which path it is of.
-nodes AS MATERIALIZED (
+own AS MATERIALIZED (
     SELECT
-        lane, path, any_value(path - step) FILTER (event_id IS NOT NULL) AS parent_path, any_value(depth) AS depth,
-        min(event_id) AS event_id, count(event_id) AS own_calls, sum(calls) AS calls,
-        sum(self_ns) AS self_ns, sum(self_device_ns) AS self_device_ns,
-        sum(total_ns) AS total_ns, sum(device_ns) AS device_ns
-    FROM (
-        SELECT
-            lane, path, step, depth, event_id, self_ns, self_device_ns,
-            CASE WHEN event_id IS NULL THEN calls_now WHEN is_inner THEN 1 - calls_now ELSE 1 END AS calls,
-            CASE WHEN event_id IS NULL THEN self_now WHEN is_inner THEN self_ns - self_now ELSE self_ns END AS total_ns,
-            CASE
-                WHEN event_id IS NULL THEN device_now
-                WHEN is_inner THEN self_device_ns - device_now
-                ELSE self_device_ns
-            END AS device_ns
-        FROM moments
-        WHERE event_id IS NOT NULL OR NOT (SELECT bool_or(is_filtered) FROM wholes)
-        UNION ALL BY NAME
-        SELECT opened.lane, opened.path, closed.calls_now AS calls, closed.self_now AS total_ns, closed.device_now AS device_ns
-        FROM moments AS closed
-        JOIN moments AS opened
-            ON closed.lane = opened.lane
-            AND closed.preorder = opened.preorder
-            AND closed.event_id IS NULL
-            AND opened.event_id IS NOT NULL
-        WHERE (SELECT bool_or(is_filtered) FROM wholes)
-    )
+        lane, path, any_value(path - step) AS parent_path, any_value(depth) AS depth,
+        min(event_id) AS event_id, count(*) AS own_calls, sum(self_ns) AS self_ns, sum(self_device_ns) AS self_device_ns
+    FROM paths
+    WHERE event_id IS NOT NULL
     GROUP BY lane, path
+),
+-- What is in a node, and then in the node around it, and so on to the outermost.
+passed_on AS (
+    SELECT lane, path, own_calls AS calls, self_ns AS total_ns, self_device_ns AS device_ns
+    FROM own
+    UNION ALL
+    SELECT inner_nodes.lane, inner_nodes.parent_path, sum(calls)::BIGINT, sum(total_ns), sum(device_ns)
+    FROM passed_on
+    JOIN own AS inner_nodes ON passed_on.lane = inner_nodes.lane AND passed_on.path = inner_nodes.path
+    WHERE inner_nodes.parent_path <> 0
+    GROUP BY inner_nodes.lane, inner_nodes.parent_path
+),
+nodes AS MATERIALIZED (
+    SELECT own.*, totals.calls, totals.total_ns, totals.device_ns
+    FROM own
+    JOIN (
+        SELECT lane, path, sum(calls) AS calls, sum(total_ns) AS total_ns, sum(device_ns) AS device_ns
+        FROM passed_on
+        GROUP BY lane, path
+    ) AS totals
+        ON own.lane = totals.lane AND own.path = totals.path
 ),
 ranked AS (
     SELECT

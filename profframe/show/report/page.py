@@ -6,6 +6,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -111,6 +112,7 @@ def _data(parts: list[Part]) -> dict[str, Any]:
     }
 
 
+@cache
 def _environment() -> jinja2.Environment:
     import jinja2
 
