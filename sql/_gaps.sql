@@ -142,6 +142,9 @@ gaps AS (
         QUALIFY start_ns > free_ns
     ) AS gaps
     JOIN few('lanes') AS lanes ON gaps.lane = lanes.lane
+),
+waits AS (
+    FROM stream_waits(events, work)
 )
 SELECT
     gaps.run, gaps.rank, gaps.device, gaps.stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
@@ -158,7 +161,7 @@ SELECT
         ELSE 'other'
     END AS cause
 FROM gaps
-LEFT JOIN stream_waits(events, work) AS waits
+LEFT JOIN few('waits') AS waits
     ON gaps.run = waits.run AND gaps.rank = waits.rank AND gaps.event_id = waits.event_id;
 
 -- idle_gaps: work_gaps of all work.

@@ -5,18 +5,25 @@ CREATE OR REPLACE TEMP MACRO trace_slices(events) AS TABLE
 SELECT
     run,
     rank,
-    count(*) AS events,
+    sum(events)::BIGINT AS events,
     min(start_ns) FILTER (WHERE kind <> 'profiler') AS start_ns,
-    max(start_ns + coalesce(dur_ns, 0)) FILTER (WHERE kind <> 'profiler') AS end_ns,
+    max(end_ns) FILTER (WHERE kind <> 'profiler') AS end_ns,
     count(DISTINCT thread) FILTER (
         WHERE kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
     ) AS threads,
     count(DISTINCT device) FILTER (WHERE is_busy(kind)) AS devices,
-    count(*) FILTER (WHERE kind = 'kernel') AS kernels,
+    coalesce(sum(events) FILTER (WHERE kind = 'kernel'), 0)::BIGINT AS kernels,
     count(DISTINCT step) AS steps,
     sum(self_ns) FILTER (WHERE kind = 'host_op') AS op_self_ns,
     sum(dur_ns) FILTER (WHERE kind = 'kernel') AS kernel_ns
-FROM query_table(events)
+FROM (
+    SELECT
+        run, rank, kind, thread, device, step,
+        count(*) AS events, min(start_ns) AS start_ns, max(start_ns + coalesce(dur_ns, 0)) AS end_ns,
+        sum(self_ns) AS self_ns, sum(dur_ns) AS dur_ns
+    FROM query_table(events)
+    GROUP BY ALL
+)
 GROUP BY run, rank;
 
 -- device_breakdown: what the devices did, in parts that add up to span_ns. One row per (run, rank) that used a device, over the

@@ -92,7 +92,8 @@ class Asked:
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Ask an answer of the catalogue."""
-        return Reply(name, called(name, **parameters), self.trace.answer(name, **parameters))
+        rows = pl.DataFrame(self.trace.answer(name, **parameters))
+        return Reply(name, called(name, **parameters), rows)
 
     def table(
         self,
@@ -152,6 +153,8 @@ class Asked:
         keys = [key for key in KEYS if frame.schema.get(key) == self.starts.schema[key]]
         if not keys or not self.starts.height:
             return None
+        if self.starts.height == 1:
+            return pl.repeat(self.starts["start_ns"][0], frame.height, dtype=pl.Int64, eager=True)
         of_keys = self.starts.group_by(keys).agg(pl.col("start_ns").min().alias("_start"))
         placed = frame.select(keys).join(
             of_keys, on=keys, how="left", nulls_equal=True, maintain_order="left"
