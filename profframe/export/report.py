@@ -30,7 +30,7 @@ _MOST_TRACES: Final = 16
 """(run, rank) that sections show in detail."""
 _AT_ONCE: Final = max(2, min(4, os.cpu_count() or 1))
 """Sections that are made at the same time: no question keeps all cores busy all of the time."""
-_LONG: Final = ("advice", "flame", "regions")
+_LONG: Final = ("advice", "flame", "regions", "ranks")
 _WAITS: Final = "overview"
 """It shows what other sections ask, too."""
 _OF_RUNS: Final = "runs"
