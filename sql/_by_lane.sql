@@ -16,6 +16,16 @@ CREATE OR REPLACE TEMP MACRO device_lanes(work) AS TABLE
 SELECT run, rank, device, stream, row_number() OVER () AS lane
 FROM (SELECT DISTINCT run, rank, device, stream FROM query_table(work));
 
+-- on_device_lanes: the rows of a relation with these columns, with the `lane` of device_lanes in their place.
+CREATE OR REPLACE TEMP MACRO on_device_lanes(work, lanes) AS TABLE
+SELECT lanes.lane, work.* EXCLUDE (run, rank, device, stream)
+FROM query_table(work) AS work
+JOIN few(lanes) AS lanes
+    ON work.run = lanes.run
+    AND work.rank = lanes.rank
+    AND work.device IS NOT DISTINCT FROM lanes.device
+    AND work.stream IS NOT DISTINCT FROM lanes.stream;
+
 -- lane_order: the rows of a relation with `lane`, `start_ns`, `end_ns` and `event_id`, none of them NULL, in the order of lane,
 -- start and event_id, with the latest end of all before it on its lane, `free_ns`, and the start of the next one there,
 -- `next_start_ns`; NULL where there is none.

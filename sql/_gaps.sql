@@ -111,19 +111,14 @@ LEFT JOIN (
 -- wait went on. The thread is that of the call, or of the call of the last work before it that has one.
 CREATE OR REPLACE TEMP MACRO work_gaps(events, work, kernel_wait_ns) AS TABLE
 WITH streams AS (
-    SELECT run, rank, device, lane_stream AS stream FROM query_table(work)
+    SELECT run, rank, device, lane_stream AS stream, event_id, start_ns, end_ns, queued_ns, thread, step
+    FROM query_table(work)
 ),
 lanes AS MATERIALIZED (
     FROM device_lanes('streams')
 ),
 on_lanes AS (
-    SELECT lanes.lane, work.event_id, work.start_ns, work.end_ns, work.queued_ns, work.thread, work.step
-    FROM query_table(work) AS work
-    JOIN few('lanes') AS lanes
-        ON work.run = lanes.run
-        AND work.rank = lanes.rank
-        AND work.device IS NOT DISTINCT FROM lanes.device
-        AND work.lane_stream IS NOT DISTINCT FROM lanes.stream
+    FROM on_device_lanes('streams', 'lanes')
 ),
 gaps AS (
     SELECT lanes.run, lanes.rank, lanes.device, lanes.stream, gaps.* EXCLUDE (lane)

@@ -17,13 +17,8 @@ lanes AS MATERIALIZED (
 changes AS (
     SELECT lane, time_ns, sum(change) AS change
     FROM (
-        SELECT lanes.lane, unnest([queued_ns, start_ns]) AS time_ns, unnest([1, -1]) AS change
-        FROM waiting
-        JOIN few('lanes') AS lanes
-            ON waiting.run = lanes.run
-            AND waiting.rank = lanes.rank
-            AND waiting.device IS NOT DISTINCT FROM lanes.device
-            AND waiting.stream IS NOT DISTINCT FROM lanes.stream
+        SELECT lane, unnest([queued_ns, start_ns]) AS time_ns, unnest([1, -1]) AS change
+        FROM on_device_lanes('waiting', 'lanes')
     )
     GROUP BY lane, time_ns
     HAVING sum(change) <> 0

@@ -20,10 +20,7 @@ lanes AS MATERIALIZED (
     FROM device_lanes('work')
 ),
 on_lanes AS (
-    SELECT lanes.lane, work.start_ns, work.end_ns, work.event_id
-    FROM work
-    JOIN few('lanes') AS lanes
-        ON work.run = lanes.run AND work.rank = lanes.rank AND work.device IS NOT DISTINCT FROM lanes.device
+    FROM on_device_lanes('work', 'lanes')
 ),
 busy AS (
     SELECT lanes.run, lanes.rank, sum(greatest(end_ns - greatest(start_ns, free_ns), 0)) AS device_busy_ns
