@@ -9,22 +9,20 @@ user's own file works the same, with or without a header.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
-from weakref import WeakKeyDictionary
 
 import duckdb
 
-from profframe import advising, schema
+from profframe import advising, macros, schema
 from profframe.advising import Advice
 from profframe.errors import AnswerError, ParameterError, ProfframeError, UnknownNameError
 from profframe.headers import (
-    COMMENT,
     CONVERT,
     Answer,
     AnswerColumn,
@@ -50,8 +48,6 @@ __all__ = [
     "sql_directory",
 ]
 
-_LOADED: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, set[str]]] = WeakKeyDictionary()
-"""Macros that a connection has: to make one takes up to a millisecond, and answers use many."""
 _RESULT: Final = "_answer"
 """The table that a result is in for a moment."""
 _NAMES: Final = "shared_names"
@@ -166,7 +162,7 @@ def prepare(
     [(5,)]
     """
     _set_variables(connection, answer, parameters)
-    _load_macros(connection, answer.sql)
+    macros.load(connection, answer.sql)
 
 
 def run(
@@ -212,10 +208,12 @@ def run(
     if isinstance(answer, Advice):
         relation = _advice(connection, answer, parameters)
     else:
-        where = f"answer {answer.name!r}"
-        prepare(connection, answer, parameters)
+        where, ours = f"answer {answer.name!r}", _is_ours(answer)
+        _set_variables(connection, answer, parameters)
         with _one_line_errors(where):
-            _check_one_select(connection, answer.sql, where)
+            if not ours:
+                _check_one_select(connection, answer.sql, where)
+            macros.load(connection, answer.sql, kept=ours)
             relation = _computed(connection, answer.sql)
     _check_columns(answer, relation)
     return relation
@@ -252,7 +250,8 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
         for name, value in _checked(answer, parameters).items()
         if value is not None
     ]
-    return "\n".join([*_shared(answer.sql), *given, answer.sql.strip().removesuffix(";") + ";\n"])
+    made = macros.called(answer.sql).values()
+    return "\n".join([*made, *given, answer.sql.strip().removesuffix(";") + ";\n"])
 
 
 def query(
@@ -323,33 +322,6 @@ def markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-_CALL: Final = re.compile(r"(\w+)\(")
-_MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
-
-
-def _shared(sql: str) -> list[str]:
-    """The macros that the SQL names, each behind those that it calls itself."""
-    macros, seen, found = _macros(), set[str](), list[str]()
-
-    def add(names: Iterable[str]) -> None:
-        for name in names:
-            if name in macros and name not in seen:
-                seen.add(name)
-                add(_CALL.findall(macros[name]))
-                found.append(macros[name])
-
-    add(re.findall(r"\w+", COMMENT.sub("", sql)))
-    return found
-
-
-@cache
-def _macros() -> dict[str, str]:
-    """All macros by name."""
-    paths = sorted(sql_directory().glob("_*.sql"))
-    text = "".join(path.read_text(encoding="utf-8") for path in paths)
-    return {match[1]: match[0] for match in _MACRO.finditer(COMMENT.sub("", text))}
-
-
 @cache
 def _files() -> Mapping[str, Path]:
     return MappingProxyType({path.stem: path for path in sql_directory().glob("[!_]*.sql")})
@@ -359,6 +331,11 @@ def _files() -> Mapping[str, Path]:
 def _shipped(name: str) -> Answer:
     """An answer that comes with profframe: a report asks a hundred times what one declares."""
     return _read(_files()[name])
+
+
+def _is_ours(answer: Answer) -> bool:
+    """Whether it came with profframe, so that its SQL is known to be one SELECT over the tables."""
+    return answer.name in _files() and answer == _shipped(answer.name)
 
 
 def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
@@ -430,14 +407,6 @@ def _set_variables(
             )
 
 
-def _load_macros(connection: duckdb.DuckDBPyConnection, sql: str) -> None:
-    loaded = _LOADED.setdefault(connection, set())
-    for macro in _shared(sql):
-        if macro not in loaded:
-            connection.execute(macro)
-            loaded.add(macro)
-
-
 def _advice(
     connection: duckdb.DuckDBPyConnection, answer: Advice, parameters: Mapping[str, object]
 ) -> duckdb.DuckDBPyRelation:
@@ -452,12 +421,12 @@ def _advice(
             _one_line_errors(f"answer {answer.name!r}"),
             _without_optimizer(connection, "projection_pullup"),
         ):
-            _load_macros(connection, f"{_NAMES} {answer.conditions}")
+            macros.load(connection, f"{_NAMES}(events) {answer.conditions}")
             connection.execute(f"CREATE OR REPLACE TEMP TABLE {_NAMES} AS FROM {_NAMES}(events)")
             applies = connection.execute(answer.conditions).fetchone() or ()
             chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
             asked = answer.only(chosen, (_NAMES,))
-            _load_macros(connection, asked.sql)
+            macros.load(connection, asked.sql, kept=_is_ours(answer))
             return _computed(connection, asked.sql)
     except ProfframeError:
         _blame(connection, answer)
@@ -477,7 +446,7 @@ def _without_optimizer(connection: duckdb.DuckDBPyConnection, name: str) -> Iter
 
 def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice) -> None:
     """Raise the error of the rule that fails by itself, too."""
-    _load_macros(connection, f"{answer.conditions} {answer.sql}")
+    macros.load(connection, f"{answer.conditions} {answer.sql}")
     for rule in answer.rules:
         name = str(rule.path)
         try:

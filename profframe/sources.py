@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 
+from profframe import macros
 from profframe.frames import plain
 from profframe.selection import Integers, Selection
 
@@ -20,8 +21,10 @@ from profframe.selection import Integers, Selection
 class Source(Protocol):
     """Where the rows of a trace are: in memory or in a store."""
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
-        """SQL of a relation with all rows of a table."""
+    def view(
+        self, connection: duckdb.DuckDBPyConnection, table: str, where: str | None = None
+    ) -> None:
+        """Let a connection, and no other, read a table's rows for which ``where`` is true."""
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table, text as plain String."""
@@ -49,9 +52,14 @@ class InMemory:
     tables: Mapping[str, pa.Table]
     frames: dict[str, pl.DataFrame] = field(default_factory=dict)
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
-        connection.register(f"_{table}", self.tables[table])
-        return f"_{table}"
+    def view(
+        self, connection: duckdb.DuckDBPyConnection, table: str, where: str | None = None
+    ) -> None:
+        if where is None:  # to plan a view of a view takes twice as long
+            connection.register(table, self.tables[table])
+        else:
+            connection.register(f"_{table}", self.tables[table])
+            connection.execute(f"CREATE TEMP VIEW {table} AS FROM _{table} WHERE {where}")
 
     def scan(self, table: str) -> pl.LazyFrame:
         if table not in self.frames:
@@ -82,8 +90,10 @@ class Beside:
     name: str
     rows: pa.Table
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
-        return self._of(table).relation(connection, table)
+    def view(
+        self, connection: duckdb.DuckDBPyConnection, table: str, where: str | None = None
+    ) -> None:
+        self._of(table).view(connection, table, where)
 
     def scan(self, table: str) -> pl.LazyFrame:
         return self._of(table).scan(table)
@@ -133,22 +143,23 @@ class Conversation:
     selection: Selection
     """Of the rows that are asked about."""
     connection: duckdb.DuckDBPyConnection
-    known: dict[object, Future[pl.DataFrame]] = field(default_factory=dict)
+    known: dict[object, Future[Any]] = field(default_factory=dict)
     """What was asked, and what came or comes back."""
     of_thread: _OfThread = field(default_factory=_OfThread)
     asking: threading.Lock = field(default_factory=threading.Lock)
 
     def cursor(self, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
-        """A connection for questions of this thread, to the same views."""
+        """A connection for questions of this thread, with the same rows."""
         found = self.of_thread.cursor
         if found is None:
             found = self.of_thread.cursor = self.connection.cursor()
             hide_progress(found)
+            macros.keep(found, self.once)
             for table in tables:
-                self.source.relation(found, table)
+                self.source.view(found, table, self.selection.where(table))
         return found
 
-    def once(self, question: object, ask: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    def once(self, question: object, ask: Callable[[], Any]) -> Any:
         """What a question gives; asked only where nobody has asked it before."""
         with self.asking:
             is_new = question not in self.known
@@ -161,8 +172,10 @@ class Conversation:
                 raise
         return answer.result()
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:
-        return self.source.relation(connection, table)
+    def view(
+        self, connection: duckdb.DuckDBPyConnection, table: str, where: str | None = None
+    ) -> None:
+        self.source.view(connection, table, where)
 
     def scan(self, table: str) -> pl.LazyFrame:
         return self.source.scan(table)

@@ -376,8 +376,13 @@ class Tables:
         return type(self)(source, self._selection, self._memory_limit)
 
     @contextmanager
-    def asking(self) -> Iterator[Self]:
-        """Ask many questions: over one connection, and none of them twice.
+    def asking(self, at_once: int = 1) -> Iterator[Self]:
+        """Ask many questions: over one connection, and none of them twice, nor what they share.
+
+        Parameters
+        ----------
+        at_once
+            Threads that ask at the same time, if they do: each does a part of the work itself.
 
         Yields
         ------
@@ -392,7 +397,12 @@ class Tables:
         >>> times is same
         True
         """
+        if self._talk:
+            yield self
+            return
         with self._connection() as connection:
+            threads = connection.execute("SELECT current_setting('threads')").fetchone() or (1,)
+            connection.execute(f"SET external_threads = {min(at_once, *threads)}")
             yield self._on(Conversation(self._source, self._selection, connection))
 
     @property
@@ -477,9 +487,7 @@ class Tables:
         folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
         connection.execute("SET temp_directory = " + literal(str(folder)))
         for table in tables:
-            relation = self._source.relation(connection, table)
-            where = self._selection.where(table) or "TRUE"
-            connection.execute(f"CREATE VIEW {table} AS FROM {relation} WHERE {where}")
+            self._source.view(connection, table, self._selection.where(table))
         return connection
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:

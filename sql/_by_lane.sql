@@ -6,9 +6,9 @@
 CREATE OR REPLACE TEMP MACRO few(relation) AS TABLE
 SELECT unnest(list(given), max_depth := 2) FROM query_table(relation) AS given;
 
--- lanes: a number for each (run, rank).
+-- lanes: a number for each (run, rank), the same each time.
 CREATE OR REPLACE TEMP MACRO lanes(events) AS TABLE
-SELECT run, rank, row_number() OVER () AS lane
+SELECT run, rank, row_number() OVER (ORDER BY run, rank) AS lane
 FROM (SELECT DISTINCT run, rank FROM query_table(events));
 
 -- device_lanes: a number for each (run, rank, device, stream) of a relation.

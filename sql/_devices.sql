@@ -43,3 +43,18 @@ SELECT
     {'run': run, 'rank': rank} AS key, start_ns, end_ns,
     CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
 FROM device_work(events);
+
+-- launched_work: one row per slice that keeps a device busy and has a start, with its end, where it is known, and when and on which
+-- thread the call that launched it began, and how long that took.
+CREATE OR REPLACE TEMP MACRO launched_work(events) AS TABLE
+SELECT
+    busy.run, busy.rank, busy.event_id, busy.kind, busy.device, busy.stream, busy.start_ns, busy.start_ns + busy.dur_ns AS end_ns,
+    busy.step, busy.launch_id, call.start_ns AS queued_ns, call.dur_ns AS call_ns, call.thread
+FROM query_table(events) AS busy
+LEFT JOIN (
+    SELECT run, rank, event_id, start_ns, dur_ns, thread
+    FROM query_table(events)
+    WHERE is_call(kind)
+) AS call
+    ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
+WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;

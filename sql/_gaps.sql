@@ -4,15 +4,6 @@
 -- CASE, lest the pattern is tried on every name.
 CREATE OR REPLACE TEMP MACRO is_stream_wait(kind, name) AS CASE WHEN kind = 'sync' THEN name ILIKE '%wait%' ELSE false END;
 
--- busy_work: one row per kernel, copy or fill that has a start and a duration. `lane_stream` is the stream on which it follows
--- other work; NULL where a device is taken as a whole.
-CREATE OR REPLACE TEMP MACRO busy_work(events, per) AS TABLE
-SELECT
-    run, rank, event_id, device, stream, CASE WHEN per = 'stream' THEN stream END AS lane_stream,
-    start_ns, start_ns + dur_ns AS end_ns, step, kind, launch_id
-FROM query_table(events)
-WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
-
 -- stream_waits: one row per piece of work that a wait of its stream held up, with the time at which the wait was over: the
 -- work that comes next on the stream, in the order of the calls, or of the starts where the call of the wait is not known.
 -- A wait is over when what it waits for ends: the work of the other stream that was queued before the event was recorded.
@@ -51,7 +42,7 @@ queues AS MATERIALIZED (
         run, rank, coalesce(device, -1) AS device, coalesce(stream, -1) AS stream,
         event_id, start_ns, end_ns, coalesce(queued_ns, start_ns) AS queued_ns
     FROM query_table(work)
-    WHERE (SELECT count(*) > 0 FROM waits)
+    WHERE end_ns IS NOT NULL AND (SELECT count(*) > 0 FROM waits)
 ),
 done AS (
     SELECT
@@ -95,24 +86,17 @@ LEFT JOIN awaited
     AND waits.wait_on_correlation = awaited.wait_on_correlation
 GROUP BY next_work.run, next_work.rank, next_work.event_id;
 
--- launched_work: busy_work with when and on which thread the call that launched it began, and how long that took.
-CREATE OR REPLACE TEMP MACRO launched_work(events, per) AS TABLE
-SELECT busy.*, call.start_ns AS queued_ns, call.dur_ns AS call_ns, call.thread
-FROM busy_work(events, per) AS busy
-LEFT JOIN (
-    SELECT run, rank, event_id, start_ns, dur_ns, thread
-    FROM query_table(events)
-    WHERE is_call(kind)
-) AS call
-    ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id;
+-- lane_stream: the stream on which work follows other work; NULL where a device is taken as a whole.
+CREATE OR REPLACE TEMP MACRO lane_stream(per, stream) AS CASE WHEN per = 'stream' THEN stream END;
 
--- work_gaps: one row per gap between the end of all that ran before on a lane and the start of the next work of launched_work,
--- with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a
+-- work_gaps: one row per gap between the end of all that ran before on a device, or per stream, and the start of the next work of
+-- launched_work, with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a
 -- wait went on. The thread is that of the call, or of the call of the last work before it that has one.
-CREATE OR REPLACE TEMP MACRO work_gaps(events, work, kernel_wait_ns) AS TABLE
+CREATE OR REPLACE TEMP MACRO work_gaps(events, work, per, kernel_wait_ns) AS TABLE
 WITH streams AS (
-    SELECT run, rank, device, lane_stream AS stream, event_id, start_ns, end_ns, queued_ns, thread, step
+    SELECT run, rank, device, lane_stream(per, stream) AS stream, event_id, start_ns, end_ns, queued_ns, thread, step
     FROM query_table(work)
+    WHERE end_ns IS NOT NULL
 ),
 lanes AS MATERIALIZED (
     FROM device_lanes('streams')
@@ -158,10 +142,3 @@ SELECT
 FROM gaps
 LEFT JOIN few('waits') AS waits
     ON gaps.run = waits.run AND gaps.rank = waits.rank AND gaps.event_id = waits.event_id;
-
--- idle_gaps: work_gaps of all work.
-CREATE OR REPLACE TEMP MACRO idle_gaps(events, per, kernel_wait_ns) AS TABLE
-WITH work AS MATERIALIZED (
-    FROM launched_work(events, per)
-)
-FROM work_gaps(events, 'work', kernel_wait_ns);

@@ -3,6 +3,18 @@
 -- or one without a start or an end, counts for nothing. What a macro gives has these columns too; its intervals do not overlap.
 -- In a bare shell read `sql/_by_lane.sql` first.
 
+-- unit_of: what an interval adds to a sum that counts the intervals of each bit apart, in 31 binary digits each; those of bit 0 in
+-- the highest. One such sum takes half the time of four. count_of: how many of a bit there are in it.
+CREATE OR REPLACE TEMP MACRO unit_of(one_bit) AS
+CASE one_bit WHEN 1 THEN 1::HUGEINT WHEN 2 THEN 1::HUGEINT << 31 WHEN 4 THEN 1::HUGEINT << 62 ELSE 1::HUGEINT << 93 END;
+CREATE OR REPLACE TEMP MACRO count_of(one_bit, counts) AS
+CASE one_bit
+    WHEN 1 THEN counts & 2147483647
+    WHEN 2 THEN (counts >> 31) & 2147483647
+    WHEN 4 THEN (counts >> 62) & 2147483647
+    ELSE counts >> 93
+END;
+
 -- interval_points: where the kinds of open intervals may change, in the order of `lane`, a number for each key, and `at_ns`.
 -- The relation has a column `bit` (1, 2 or 4), the kind of each interval; `mask` is the sum of the open bits from the point on.
 -- An interval of bit 0 only cuts: `marks` is how many starts and ends of such have been passed. At the last point none is open.
@@ -19,20 +31,17 @@ WITH lanes AS MATERIALIZED (
 )
 SELECT
     key, lane, at_ns,
-    CASE WHEN of_one > 0 THEN 1 ELSE 0 END
-    + CASE WHEN of_two > 0 THEN 2 ELSE 0 END
-    + CASE WHEN of_four > 0 THEN 4 ELSE 0 END AS mask,
-    (marks - marks_before)::BIGINT AS marks,
+    CASE WHEN count_of(1, counts) > 0 THEN 1 ELSE 0 END
+    + CASE WHEN count_of(2, counts) > 0 THEN 2 ELSE 0 END
+    + CASE WHEN count_of(4, counts) > 0 THEN 4 ELSE 0 END AS mask,
+    (count_of(0, counts) - marks_before)::BIGINT AS marks,
     next_lane IS DISTINCT FROM lane AS is_last
 FROM (
     SELECT
         key, lane, marks_before, at_ns,
         lead(lane) OVER () AS next_lane,
         lead(at_ns) OVER () AS next_ns,
-        sum(CASE WHEN bit = 1 THEN change ELSE 0 END) OVER until_now AS of_one,
-        sum(CASE WHEN bit = 2 THEN change ELSE 0 END) OVER until_now AS of_two,
-        sum(CASE WHEN bit = 4 THEN change ELSE 0 END) OVER until_now AS of_four,
-        sum(CASE WHEN bit = 0 THEN 1 ELSE 0 END) OVER until_now AS marks
+        sum(CASE WHEN bit = 0 THEN 1 ELSE change END * unit_of(bit)) OVER (ROWS UNBOUNDED PRECEDING) AS counts
     FROM (
         SELECT
             lanes.key, lanes.lane, lanes.marks_before, bit,
@@ -42,7 +51,6 @@ FROM (
         WHERE start_ns < end_ns
         ORDER BY lane, at_ns
     )
-    WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
 )
 WHERE next_lane IS DISTINCT FROM lane OR at_ns < next_ns;
 

@@ -5,11 +5,9 @@
 -- start; one without a known launch never waits.
 CREATE OR REPLACE TEMP MACRO queue_changes(events) AS TABLE
 WITH waiting AS MATERIALIZED (
-    SELECT work.run, work.rank, work.device, work.stream, call.start_ns AS queued_ns, work.start_ns
-    FROM query_table(events) AS work
-    JOIN query_table(events) AS call
-        ON work.run = call.run AND work.rank = call.rank AND work.launch_id = call.event_id
-    WHERE is_busy(work.kind) AND is_call(call.kind) AND work.start_ns IS NOT NULL AND call.start_ns IS NOT NULL
+    SELECT run, rank, device, stream, queued_ns, start_ns
+    FROM launched_work(events)
+    WHERE queued_ns IS NOT NULL
 ),
 lanes AS MATERIALIZED (
     FROM device_lanes('waiting')

@@ -47,11 +47,14 @@ FROM alone
 WHERE NOT computes
 GROUP BY ALL;
 
--- device_clock: one row per slice that keeps a device busy, with what clocks show, in nanoseconds: `idle_ns` at its start, on a
+-- device_clock: one row per slice that keeps a device busy, with the `lane` of lanes and what clocks show, in nanoseconds: `idle_ns` at its start, on a
 -- clock that runs while no device of the rank is busy; of communication, `alone_ns` and `alone_end_ns` of communication_clock.
 -- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
-CREATE OR REPLACE TEMP MACRO device_clock(events, lanes) AS TABLE
-WITH work AS MATERIALIZED (
+CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
+WITH lanes AS (
+    FROM lanes(events)
+),
+work AS MATERIALIZED (
     SELECT
         lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
         class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
@@ -74,6 +77,33 @@ FROM idle
 JOIN communication_clock('work') AS ends USING (lane, event_id)
 WHERE idle.communicates;
 
+-- device_places: device_clock with the `place` of the work on the host: that of the call which launched it, or of its op where no
+-- call is in the trace; NULL where neither is.
+CREATE OR REPLACE TEMP MACRO device_places(events) AS TABLE
+WITH work AS MATERIALIZED (
+    FROM device_clock(events)
+),
+wanted AS (
+    SELECT DISTINCT lane, launch_id AS event_id FROM work
+    UNION
+    SELECT DISTINCT lane, op_id FROM work
+),
+hosts AS MATERIALIZED (
+    SELECT wanted.lane, host.event_id, host.preorder
+    FROM query_table(events) AS host
+    JOIN (FROM wanted JOIN lanes(events) USING (lane)) AS wanted
+        ON host.run = wanted.run AND host.rank = wanted.rank AND host.event_id = wanted.event_id
+)
+SELECT
+    work.lane, device, stream,
+    CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place,
+    work.launch_id IS NOT NULL OR work.op_id IS NOT NULL AS is_launched,
+    launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
+    is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+FROM work
+LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
+LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id;
+
 -- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
 -- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
 -- of a device `device`, `stream` and `start_ns`.
@@ -90,41 +120,19 @@ FROM (
     WHERE preorder IS NOT NULL OR (device IS NOT NULL AND start_ns IS NOT NULL AND dur_ns IS NOT NULL)
 );
 
--- region_work: what devices did, by device_clock, and its `place` on a `line`: on the host that of the call which launched it,
--- or of its op where no call is in the trace; both NULL where neither is. On the line of a stream it is its start.
+-- region_work: device_places on the `line` of the host, and once more on the line of a stream, where the place is the start.
 CREATE OR REPLACE TEMP MACRO region_work(events, regions) AS TABLE
-WITH lanes AS MATERIALIZED (
-    FROM lanes(events)
-),
-lines AS MATERIALIZED (
+WITH lines AS MATERIALIZED (
     SELECT lanes.lane, lines.*
     FROM region_lines(regions) AS lines
-    JOIN lanes ON lines.run = lanes.run AND lines.rank = lanes.rank
+    JOIN lanes(events) AS lanes ON lines.run = lanes.run AND lines.rank = lanes.rank
 ),
 work AS MATERIALIZED (
-    FROM device_clock(events, lanes)
-),
-wanted AS (
-    SELECT DISTINCT lane, launch_id AS event_id FROM work
-    UNION
-    SELECT DISTINCT lane, op_id FROM work
-),
-hosts AS MATERIALIZED (
-    SELECT wanted.lane, host.event_id, host.preorder
-    FROM query_table(events) AS host
-    JOIN (FROM wanted JOIN lanes USING (lane)) AS wanted
-        ON host.run = wanted.run AND host.rank = wanted.rank AND host.event_id = wanted.event_id
+    FROM device_places(events)
 )
-SELECT
-    lines.line,
-    CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place,
-    work.launch_id IS NOT NULL OR work.op_id IS NOT NULL AS is_launched,
-    launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
-    is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+SELECT lines.line, work.* EXCLUDE (lane, device, stream)
 FROM work
 JOIN few(lines) AS lines ON work.lane = lines.lane AND lines.device IS NULL
-LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
-LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id
 UNION ALL
 SELECT
     lines.line, work.start_ns AS place, true AS is_launched, true AS is_found,

@@ -95,9 +95,10 @@ FROM spans
 LEFT JOIN marks ON spans.run = marks.run AND spans.rank = marks.rank
 WHERE coalesce(marks.window_ns, spans.end_ns::HUGEINT - spans.start_ns) > 0;
 
--- shared_work: what the devices did, each taken as a whole, with the calls that launched it: launched_work.
+-- shared_work: what the devices did, with the calls that launched it: launched_work with an end.
 CREATE OR REPLACE TEMP MACRO shared_work(events) AS TABLE
-FROM launched_work(events, 'device');
+FROM launched_work(events)
+WHERE end_ns IS NOT NULL;
 
 -- is_blocking: calls that can make the host wait for a device, by their names. Copies are among them: those of pageable memory
 -- do.
@@ -120,7 +121,7 @@ WHERE
 CREATE OR REPLACE TEMP MACRO shared_gaps(events, shared_windows, shared_work, shared_blocks) AS TABLE
 WITH gaps AS MATERIALIZED (
     SELECT gaps.run, gaps.rank, windows.lane, device, gaps.start_ns, gap_ns, host_ns, after_id, cause, steps, window_ns, devices
-    FROM work_gaps(events, shared_work, 30000) AS gaps
+    FROM work_gaps(events, shared_work, 'device', 30000) AS gaps
     JOIN query_table(shared_windows) AS windows ON gaps.run = windows.run AND gaps.rank = windows.rank
     WHERE windows.steps = 0 OR gaps.step IS NOT NULL
 ),

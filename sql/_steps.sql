@@ -11,3 +11,7 @@ WHERE
     kind IN ('host_op', 'annotation', 'python', 'runtime', 'driver', 'overhead', 'other')
     AND starts_with(name, 'ProfilerStep#')
     AND regexp_full_match(name, 'ProfilerStep#[0-9]+');
+
+-- merged_step_name: one name for all of them.
+CREATE OR REPLACE TEMP MACRO merged_step_name(name) AS
+CASE WHEN starts_with(name, 'ProfilerStep#') AND regexp_full_match(name, 'ProfilerStep#[0-9]+') THEN 'ProfilerStep*' ELSE name END;

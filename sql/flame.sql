@@ -9,7 +9,7 @@
 -- Kept are the `top` nodes with the largest share of host or device time; whatever else is directly inside a node, or outermost,
 -- is one row `others` there, with the direction of what is around it. Device time of no op or call there is a row `outside`.
 -- Of a filtered trace nodes are of the slices that are left. Where these overlap without nesting, `others` may be below zero.
--- In a bare shell read `sql/_by_lane.sql` and `sql/_devices.sql` first.
+-- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_steps.sql` first.
 -- needs: events
 -- parameter top        BIGINT = 5000  most nodes of a run and rank, without others and outside; 0 for all
 -- parameter min_share  DOUBLE = 0.0  nodes with a smaller share of both host and device time are not kept
@@ -33,11 +33,8 @@ WITH RECURSIVE lanes AS MATERIALIZED (
 slices AS MATERIALIZED (
     SELECT
         lanes.lane, event_id, preorder, thread, depth, last_descendant_id, last_descendant_id <> event_id AS is_inner,
-        start_ns, start_ns + dur_ns AS end_ns, self_ns, coalesce(self_device_ns, 0) AS self_device_ns, kind,
-        CASE
-            WHEN starts_with(name, 'ProfilerStep#') AND regexp_full_match(name, 'ProfilerStep#[0-9]+') THEN 'ProfilerStep*'
-            ELSE name
-        END AS name,
+        start_ns, start_ns + dur_ns AS end_ns, self_ns, coalesce(self_device_ns, 0) AS self_device_ns,
+        hash(merged_step_name(name), kind) AS called,
         coalesce(fwd_thread > 0, false) OR coalesce(scope = 1, false)
         OR coalesce(starts_with(name, 'autograd::engine::evaluate_function: '), false) AS is_backward
     FROM events
@@ -101,7 +98,7 @@ numbers AS MATERIALIZED (
     SELECT
         slices.lane, slices.preorder, event_id, self_ns, self_device_ns, until,
         coalesce(depths.depth, slices.depth)::BIGINT AS depth,
-        hash(name, kind, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT
+        hash(called, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT
         + CASE WHEN is_backward THEN 1::HUGEINT << 100 ELSE 0 END AS step
     FROM slices
     LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
@@ -110,14 +107,14 @@ numbers AS MATERIALIZED (
 paths AS (
     SELECT
         lane, step, depth, event_id, self_ns, self_device_ns,
-        sum(opened) OVER (ROWS UNBOUNDED PRECEDING) + CASE WHEN until IS NULL THEN step ELSE 0 END AS path
+        sum(CASE WHEN is_inner THEN step ELSE 0 END) OVER (ROWS UNBOUNDED PRECEDING)
+        + CASE WHEN is_inner THEN 0 ELSE step END AS path
     FROM (
         SELECT
-            lane, preorder << 31 AS place, until, step, depth, event_id, self_ns, self_device_ns,
-            CASE WHEN until IS NULL THEN 0 ELSE step END AS opened
+            lane, preorder << 31 AS place, until IS NOT NULL AS is_inner, step, depth, event_id, self_ns, self_device_ns
         FROM numbers
         UNION ALL BY NAME
-        SELECT lane, ((until + 1) << 31) - 1 - preorder AS place, -step AS opened
+        SELECT lane, ((until + 1) << 31) - 1 - preorder AS place, true AS is_inner, -step AS step
         FROM numbers
         WHERE until IS NOT NULL
         ORDER BY lane, place
@@ -177,12 +174,21 @@ kept_paths AS (
 kept AS MATERIALIZED (
     FROM nodes SEMI JOIN kept_paths USING (lane, path)
 ),
+-- How they are called.
+first_slices AS (
+    SELECT lanes.lane, event_id, merged_step_name(name) AS name, kind
+    FROM events
+    JOIN few('lanes') AS lanes ON events.run = lanes.run AND events.rank = lanes.rank
+    WHERE event_id IN (SELECT event_id FROM kept)
+),
 -- What is around nodes: a node, or all.
 around AS (
-    SELECT lane, path, depth, calls - own_calls AS calls, total_ns - self_ns AS total_ns, device_ns - self_device_ns AS device_ns
+    SELECT
+        lane, path, event_id, depth,
+        calls - own_calls AS calls, total_ns - self_ns AS total_ns, device_ns - self_device_ns AS device_ns
     FROM kept
     UNION ALL
-    SELECT lane, 0, -1, calls, total_ns, device_ns
+    SELECT lane, 0, NULL, -1, calls, total_ns, device_ns
     FROM wholes
 ),
 inside AS (
@@ -192,7 +198,7 @@ inside AS (
 ),
 others AS (
     SELECT
-        lane, path, around.depth + 1 AS depth,
+        lane, path, around.event_id AS around_id, around.depth + 1 AS depth,
         around.calls - coalesce(inside.calls, 0) AS calls,
         around.total_ns - coalesce(inside.total_ns, 0) AS total_ns,
         around.device_ns - coalesce(inside.device_ns, 0) AS device_ns
@@ -217,7 +223,7 @@ numbered AS MATERIALIZED (
     SELECT
         *,
         row_number() OVER (
-            PARTITION BY lane ORDER BY depth, rest, total_ns DESC, device_ns DESC, event_id, parent_path
+            PARTITION BY lane ORDER BY depth, rest, total_ns DESC, device_ns DESC, event_id, around_id
         ) - 1 AS node_id
     FROM (
         SELECT
@@ -226,7 +232,7 @@ numbered AS MATERIALIZED (
         FROM kept
         UNION ALL BY NAME
         SELECT
-            lane, path AS parent_path, depth, 1 AS rest, calls,
+            lane, path AS parent_path, around_id, depth, 1 AS rest, calls,
             total_ns AS self_ns, total_ns, device_ns AS self_device_ns, device_ns
         FROM others
         WHERE calls <> 0 OR total_ns <> 0 OR device_ns <> 0
@@ -243,8 +249,8 @@ SELECT
     node.node_id,
     parent.node_id AS parent_id,
     node.depth::INTEGER AS depth,
-    CASE node.rest WHEN 0 THEN slices.name WHEN 1 THEN 'others' ELSE 'outside' END AS name,
-    CASE node.rest WHEN 0 THEN slices.kind WHEN 1 THEN 'others' ELSE 'outside' END AS kind,
+    CASE node.rest WHEN 0 THEN first_slices.name WHEN 1 THEN 'others' ELSE 'outside' END AS name,
+    CASE node.rest WHEN 0 THEN first_slices.kind WHEN 1 THEN 'others' ELSE 'outside' END AS kind,
     CASE
         WHEN node.rest = 2 THEN NULL
         WHEN coalesce(node.path, node.parent_path) >= 1::HUGEINT << 100 THEN 'backward'
@@ -259,5 +265,5 @@ SELECT
 FROM numbered AS node
 JOIN lanes ON node.lane = lanes.lane
 LEFT JOIN numbered AS parent ON node.lane = parent.lane AND node.parent_path = parent.path
-LEFT JOIN slices ON node.lane = slices.lane AND node.event_id = slices.event_id
+LEFT JOIN first_slices ON node.lane = first_slices.lane AND node.event_id = first_slices.event_id
 ORDER BY lanes.run, lanes.rank, node.node_id

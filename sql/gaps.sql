@@ -34,9 +34,12 @@
 -- call_id          BIGINT         event_id of the call of the runtime or driver that the thread was in; NULL for none
 -- call_name        VARCHAR        its name
 -- call_ns          BIGINT   ns    part of the gap in which it was the innermost call
-WITH all_gaps AS MATERIALIZED (
+WITH work AS MATERIALIZED (
+    FROM launched_work(events)
+),
+all_gaps AS MATERIALIZED (
     SELECT run, rank, device, stream, start_ns, end_ns, gap_ns, after_id, thread, cause
-    FROM idle_gaps(events, coalesce(getvariable('per'), 'device'), coalesce(getvariable('kernel_wait_ns'), 30000))
+    FROM work_gaps(events, work, coalesce(getvariable('per'), 'device'), coalesce(getvariable('kernel_wait_ns'), 30000))
 ),
 idle AS (
     SELECT run, rank, device, stream, sum(gap_ns) AS idle_ns
@@ -115,9 +118,10 @@ found AS (
     UNION ALL BY NAME
     SELECT gap.run, gap.rank, gap.place, 'before' AS sort, min(work.event_id) AS event_id
     FROM top_gaps AS gap
-    JOIN busy_work(events, coalesce(getvariable('per'), 'device')) AS work
-        ON gap.run = work.run AND gap.rank = work.rank AND gap.start_ns = work.end_ns
-    WHERE gap.device IS NOT DISTINCT FROM work.device AND gap.stream IS NOT DISTINCT FROM work.lane_stream
+    JOIN work ON gap.run = work.run AND gap.rank = work.rank AND gap.start_ns = work.end_ns
+    WHERE
+        gap.device IS NOT DISTINCT FROM work.device
+        AND gap.stream IS NOT DISTINCT FROM lane_stream(coalesce(getvariable('per'), 'device'), work.stream)
     GROUP BY ALL
 ),
 named AS (

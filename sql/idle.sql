@@ -7,7 +7,7 @@
 -- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
 -- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
--- In a bare shell read `sql/_by_lane.sql`, `sql/_devices.sql` and `sql/_gaps.sql` first.
+-- In a bare shell read `sql/_devices.sql`, `sql/_by_lane.sql` and `sql/_gaps.sql` first.
 -- needs: events
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
@@ -24,20 +24,26 @@
 -- span_share  DOUBLE   0..1  idle_ns over span_ns
 -- busy_ns     BIGINT   ns    time in which the stream had a kernel, copy or fill, overlaps counted once
 -- span_ns     BIGINT   ns    first start to last end on the stream; NULL beyond BIGINT
-WITH causes AS (
+WITH work AS MATERIALIZED (
+    FROM launched_work(events)
+),
+causes AS (
     SELECT
         run, rank, device, stream, cause,
         count(*) AS gaps,
         sum(gap_ns) AS idle_ns,
         max(gap_ns) AS max_ns,
         sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns
-    FROM idle_gaps(events, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
+    FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
     GROUP BY run, rank, device, stream, cause
 ),
 spans AS (
-    SELECT run, rank, device, lane_stream AS stream, max(end_ns)::HUGEINT - min(start_ns) AS span_ns
-    FROM busy_work(events, coalesce(getvariable('per'), 'stream'))
-    GROUP BY run, rank, device, lane_stream
+    SELECT
+        run, rank, device, lane_stream(coalesce(getvariable('per'), 'stream'), stream) AS stream,
+        max(end_ns)::HUGEINT - min(start_ns) AS span_ns
+    FROM work
+    WHERE end_ns IS NOT NULL
+    GROUP BY ALL
 )
 SELECT
     causes.run,

@@ -19,13 +19,10 @@
 -- hidden_ns         BIGINT   ns    part of communication_ns in which computation ran, too
 -- exposed_ns        BIGINT   ns    part of communication_ns in which none did
 -- hidden_share      DOUBLE   0..1  hidden_ns over communication_ns; NULL where that is 0
-WITH lanes AS MATERIALIZED (
-    FROM lanes(events)
-),
-clock AS MATERIALIZED (
+WITH clock AS MATERIALIZED (
     SELECT run, rank, event_id, op_id, start_ns, end_ns, alone_ns, alone_end_ns
-    FROM device_clock(events, lanes)
-    JOIN lanes USING (lane)
+    FROM device_clock(events)
+    JOIN lanes(events) USING (lane)
     WHERE communicates
 ),
 kernels AS (

@@ -156,7 +156,7 @@ def find(
     """
     if step is not None and annotation is not None:
         raise ParameterError("step and annotation: give one of them, not both")
-    prepare(connection, Answer("critical_path", _MACROS), {})
+    prepare(connection, Answer("critical_path", _CALLS), {})
     trace = _the_trace(connection)
     if step is not None:
         window: rows.Window | None = rows.step_window(connection, step)
@@ -217,11 +217,11 @@ def _events(
     return frame(found.select(*keys, pl.all()), starts.lazy())
 
 
-_MACROS: Final = (
-    "path_slices path_works path_calls path_annotations path_host path_work path_waits "
-    "path_wait_calls backward_threads step_marks device_class is_collective"
+_CALLS: Final = (
+    "path_slices() path_works() path_calls() path_annotations() path_host() path_work() "
+    "path_waits() path_wait_calls() backward_threads() step_marks() device_class() is_collective()"
 )
-"""The macros that the queries of this folder use."""
+"""The macros that the queries of this folder call."""
 _PATH: Final = pa.schema(
     [
         ("number", pa.int64()),

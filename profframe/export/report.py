@@ -148,7 +148,7 @@ def _conversations(
         def ask(section: str) -> Asked:
             trace = scopes.of(section)
             if id(trace) not in begun:
-                begun[id(trace)] = asked(stack.enter_context(trace.asking()), rows, said)
+                begun[id(trace)] = asked(stack.enter_context(trace.asking(_AT_ONCE)), rows, said)
             return begun[id(trace)]
 
         yield ask

@@ -56,26 +56,26 @@ class Store:
         """
         return [str(place.file(table)) for place in self.places]
 
-    def relation(self, connection: duckdb.DuckDBPyConnection, table: str) -> str:  # noqa: ARG002
-        """SQL of a relation with all rows of a table.
+    def view(
+        self, connection: duckdb.DuckDBPyConnection, table: str, where: str | None = None
+    ) -> None:
+        """Let a connection, and no other, read the rows of a table by its name.
 
         Parameters
         ----------
         connection
-            Connection that will read it; files need no registration on it.
+            Connection that will read them.
         table
             Name of a table of the schema.
-
-        Returns
-        -------
-        str
-            What can follow FROM.
+        where
+            SQL that is true of the rows; None for all.
         """
         parts = [
             f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
             for condition, files in self._by_condition(table)
         ]
-        return f"({' UNION ALL BY NAME '.join(parts)})"
+        rows = f"({' UNION ALL BY NAME '.join(parts)})"
+        connection.execute(f"CREATE TEMP VIEW {table} AS FROM {rows} WHERE {where or 'TRUE'}")
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table as a LazyFrame; nothing is read yet.

@@ -274,14 +274,3 @@ def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> N
             for path in sorted(folder.glob(pattern)):
                 shell.execute(path.read_text())
         assert shell.execute(answer.sql).fetchall() == []
-
-
-def test_every_macro_of_the_files_is_found() -> None:
-    """A macro that is read as a part of the one before it would be missing from other answers."""
-    texts = [path.read_text() for path in answering.sql_directory().glob("_*.sql")]
-    written = re.findall(r"^CREATE OR REPLACE TEMP MACRO (\w+)", "\n".join(texts), re.MULTILINE)
-    found = answering._shared(" ".join(written))
-    assert len(written) == len(found) == len({*written}) > 20
-    with duckdb.connect() as connection:
-        for macro in found:
-            connection.execute(macro)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import answering, cli
+from profframe import cli, macros
 from profframe.show.findings import briefly, findings
 from profframe.show.terminal import text
 
@@ -22,8 +22,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     """One with the words of `sql/_rules.sql`."""
     made = duckdb.connect()
     words = "shown duration_text bytes_text percent_text part_text counted severity_of frame_of"
-    for macro in answering._shared(words):
-        made.execute(macro)
+    macros.load(made, words.replace(" ", "()") + "()")
     return made
 
 

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import answering, cli
+from profframe import cli, macros
 from profframe.show import terminal
 from profframe.trace import Trace
 from profframe.work.dtypes import DTYPES
@@ -181,7 +181,7 @@ def test_kernels_that_say_nothing_have_it_of_their_op(tmp_path: Path) -> None:
 
 def test_sizes_of_types_are_those_of_the_table() -> None:
     with duckdb.connect() as connection:
-        for macro in answering._shared("element_bytes"):
+        for macro in macros.called("element_bytes()").values():
             connection.execute(macro)
         for name, dtype in DTYPES.items():
             [(size,)] = connection.execute("SELECT element_bytes(?)", [name]).fetchall()

@@ -1,0 +1,72 @@
+"""Macros of `sql/`: found, made behind what they call, and kept in a conversation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import profframe
+from profframe import macros
+from profframe.headers import COMMENT, sql_directory
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gpu_training.json.gz"
+SHADOWED = """
+WITH events AS (FROM events WHERE false)
+SELECT count(*) AS lanes FROM lanes(events)
+"""
+
+
+def written() -> str:
+    """All SQL, without comments."""
+    paths = sorted(sql_directory().rglob("*.sql"))
+    return COMMENT.sub("", "".join(path.read_text(encoding="utf-8") for path in paths))
+
+
+def test_every_macro_of_the_files_is_found() -> None:
+    """A macro that is read as a part of the one before it would be missing from other answers."""
+    names = re.findall(r"^CREATE OR REPLACE TEMP MACRO (\w+)", written(), re.MULTILINE)
+    found = macros.called("".join(f"{name}()" for name in names))
+    assert len(names) == len(found) == len({*names}) > 20
+    with duckdb.connect() as connection:
+        for macro in found.values():
+            connection.execute(macro)
+
+
+def test_what_is_kept_is_of_all_events_alone() -> None:
+    """Else a table of it would be wrong for somebody who calls it with something else."""
+    sql = written()
+    for name in macros.KEPT:
+        [definition] = macros.called(f"{name}()", macros.KEPT).values()
+        assert f" MACRO {name}(events) AS TABLE\n" in definition
+        assert "getvariable" not in "".join(macros.called(f"{name}()").values())
+    calls = re.findall(r"\b(\w+)\(([^(),]*)", sql)
+    of_kept = [given for name, given in calls if {*macros.KEPT} & {*macros.called(f"{name}()")}]
+    assert len(of_kept) > 20
+    assert {given.strip() for given in of_kept} == {"events"}
+
+
+def test_a_conversation_says_what_single_questions_say() -> None:
+    trace = profframe.load(EXAMPLE)
+    names = ["idle", "gaps", "queue_depth", "queue_summary", "annotations", "modules", "advice"]
+    with trace.asking() as asked:
+        for name in names:
+            assert asked.answer(name).equals(trace.answer(name)), name
+        tables = set(asked.sql("SELECT table_name FROM duckdb_tables()")["table_name"])
+        assert {f"_kept_{name}" for name in macros.KEPT} <= tables
+        part = asked.filter(kinds="kernel")
+        assert part.answer("idle").equals(trace.filter(kinds="kernel").answer("idle"))
+
+
+@pytest.mark.parametrize("before", [[], ["flame"]])
+def test_a_file_of_the_user_may_mean_other_events(tmp_path: Path, before: list[str]) -> None:
+    """What is kept is of the views, not of what a file calls by their names."""
+    mine = tmp_path / "mine.sql"
+    mine.write_text(SHADOWED)
+    with profframe.load(EXAMPLE).asking() as asked:
+        for name in before:
+            asked.answer(name)
+        assert asked.answer(mine)["lanes"].to_list() == [0]
+        assert asked.answer("annotations").height
