@@ -43,6 +43,7 @@ __all__ = [
     "parse",
     "prepare",
     "query",
+    "reads",
     "run",
     "script",
     "sql_directory",
@@ -219,6 +220,30 @@ def run(
     return relation
 
 
+def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
+    """Tables that an answer reads.
+
+    Parameters
+    ----------
+    answer
+        The answer.
+
+    Returns
+    -------
+    Mapping[str, frozenset[str] | None]
+        Columns by table, which may be more than it reads; None where they may be any.
+
+    Examples
+    --------
+    >>> sorted(reads(find("steps"))["events"])[:3]
+    ['dur_ns', 'event_id', 'idle_ns']
+    """
+    if _is_ours(answer):
+        return _columns_read(answer.name)
+    known = [table for table in schema.TABLES if table in answer.needs]
+    return dict.fromkeys(known or schema.TABLES)
+
+
 def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({})) -> str:
     """Everything that a bare DuckDB shell needs to run an answer on views of the tables.
 
@@ -333,6 +358,23 @@ def _shipped(name: str) -> Answer:
     return _read(_files()[name])
 
 
+@cache
+def _columns_read(name: str) -> Mapping[str, frozenset[str]]:
+    """Columns whose names are words of the SQL of an answer that came with profframe."""
+    answer = _shipped(name)
+    sql = answer.sql
+    if isinstance(answer, Advice):
+        sql += f"{_NAMES}(events) {answer.conditions}"
+    words = set(re.findall(r"\w+", "".join([sql, *macros.called(sql).values()])))
+    return MappingProxyType(
+        {
+            table: frozenset(column.name for column in schema.TABLES[table]) & words
+            for table in schema.TABLES
+            if table in answer.needs
+        }
+    )
+
+
 def _is_ours(answer: Answer) -> bool:
     """Whether it came with profframe, so that its SQL is known to be one SELECT over the tables."""
     return answer.name in _files() and answer == _shipped(answer.name)
@@ -423,7 +465,7 @@ def _advice(
         ):
             macros.load(connection, f"{_NAMES}(events) {answer.conditions}")
             connection.execute(f"CREATE OR REPLACE TEMP TABLE {_NAMES} AS FROM {_NAMES}(events)")
-            applies = connection.execute(answer.conditions).fetchone() or ()
+            [applies] = connection.execute(answer.conditions).fetchall()
             chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
             asked = answer.only(chosen, (_NAMES,))
             macros.load(connection, asked.sql, kept=_is_ours(answer))

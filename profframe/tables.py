@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from os import PathLike
@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.answering import find, run
+from profframe.answering import find, reads, run
 from profframe.answering import query as run_query
 from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
 from profframe.facts.devices import matched
@@ -41,9 +41,10 @@ from profframe.selection import (
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame
 from profframe.show.frame import frame as shown
-from profframe.sources import Beside, Conversation, InMemory, Source, hide_progress
+from profframe.sources import Beside, Columns, Conversation, InMemory, Source, hide_progress
 
 _NO_DOCS: Mapping[str, str] = MappingProxyType({})
+_ALL: Mapping[str, Columns] = MappingProxyType(dict.fromkeys(schema.TABLES))
 _BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
 
 
@@ -262,8 +263,7 @@ class Tables:
             The SQL cannot be run.
         """
         found = find(answer)
-        needed = [table for table in schema.TABLES if table in found.needs] or schema.TABLES
-        asked = partial(self._asked, lambda c: frame(run(c, found, parameters)), needed)
+        asked = partial(self._asked, lambda c: frame(run(c, found, parameters)), reads(found))
         docs = {column.name: column.doc for column in found.columns}
         values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
         given = tuple((name, str(value)) for name, value in sorted(values.items()))
@@ -401,8 +401,8 @@ class Tables:
             yield self
             return
         with self._connection() as connection:
-            threads = connection.execute("SELECT current_setting('threads')").fetchone() or (1,)
-            connection.execute(f"SET external_threads = {min(at_once, *threads)}")
+            [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
+            connection.execute(f"SET external_threads = {min(at_once, threads)}")
             yield self._on(Conversation(self._source, self._selection, connection))
 
     @property
@@ -437,17 +437,17 @@ class Tables:
     def _asked(
         self,
         question: Callable[[duckdb.DuckDBPyConnection], pl.DataFrame],
-        tables: Iterable[str] = schema.TABLES,
+        views: Mapping[str, Columns] = _ALL,
     ) -> pl.DataFrame:
         """What a question gives; asked again where the store has been packed meanwhile."""
         try:
-            with self._connection(tables) as connection:
+            with self._connection(views) as connection:
                 return question(connection)
         except StoreError:
             moved = self._source.again()
             if moved is None:
                 raise
-        return self._on(moved)._asked(question, tables)  # noqa: SLF001 - its own kind
+        return self._on(moved)._asked(question, views)  # noqa: SLF001 - its own kind
 
     def _on(self, source: Source) -> Self:
         return type(self)(source, self._selection, self._memory_limit)
@@ -462,13 +462,13 @@ class Tables:
 
     @contextmanager
     def _connection(
-        self, tables: Iterable[str] = schema.TABLES
+        self, views: Mapping[str, Columns] = _ALL
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with a view per table, for one question."""
         with ExitStack() as stack:
             try:
                 talk = self._talk
-                yield talk.cursor(schema.TABLES) if talk else self._opened(stack, tables)
+                yield talk.cursor(views) if talk else self._opened(stack, views)
             except (duckdb.Error, AnswerError):
                 self._source.check()
                 raise
@@ -477,7 +477,7 @@ class Tables:
                     raise KeyboardInterrupt from error
                 raise
 
-    def _opened(self, stack: ExitStack, tables: Iterable[str]) -> duckdb.DuckDBPyConnection:
+    def _opened(self, stack: ExitStack, views: Mapping[str, Columns]) -> duckdb.DuckDBPyConnection:
         """A new connection, which the stack closes."""
         connection = stack.enter_context(duckdb.connect())
         hide_progress(connection)
@@ -486,8 +486,8 @@ class Tables:
         # Made by DuckDB only where it is needed; by default it would be in the current folder.
         folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
         connection.execute("SET temp_directory = " + literal(str(folder)))
-        for table in tables:
-            self._source.view(connection, table, self._selection.where(table))
+        for table, columns in views.items():
+            self._source.view(connection, table, columns, self._selection.where(table))
         return connection
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:

@@ -144,7 +144,7 @@ class Trace(Exports, History):
         """
         chosen = self.filter(runs=run, ranks=rank)
         options = tree.Options(event_id, depth, row_limit)
-        with chosen._connection(("events", "threads")) as connection:  # noqa: SLF001 - its own kind
+        with chosen._connection(dict.fromkeys(("events", "threads"))) as connection:  # noqa: SLF001 - its own kind
             return tree.text(connection, options)
 
     @property
@@ -199,7 +199,7 @@ class Trace(Exports, History):
         ('host', True)
         """
         chosen = self.filter(runs=run, ranks=rank)
-        with chosen._connection(("events", "traces")) as connection:  # noqa: SLF001 - its own kind
+        with chosen._connection(dict.fromkeys(("events", "traces"))) as connection:  # noqa: SLF001 - its own kind
             return find_path(connection, step, annotation, instance)
 
     def report(

@@ -169,7 +169,7 @@ class Exports(Tables):
         """
         from profframe.export import speedscope
 
-        with self._connection(("events", "threads")) as connection:
+        with self._connection(dict.fromkeys(("events", "threads"))) as connection:
             speedscope.write(connection, path, metric)
 
     def export_stacks(

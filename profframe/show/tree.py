@@ -199,7 +199,7 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
 def _one(
     connection: duckdb.DuckDBPyConnection, query: str, *values: object
 ) -> tuple[Any, ...] | None:
-    return connection.execute(query, [*values]).fetchone()
+    return next(iter(connection.execute(query, [*values]).fetchall()), None)
 
 
 def _depth(levels: list[tuple[int, int]], limit: int) -> int:

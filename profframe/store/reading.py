@@ -18,6 +18,7 @@ from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
 from profframe.layout import Place, component, places, reading
 from profframe.selection import Integers, check_numbers, check_texts, literal
+from profframe.sources import Columns, make_view
 from profframe.table_files import VERSION_KEY
 
 if TYPE_CHECKING:
@@ -57,7 +58,11 @@ class Store:
         return [str(place.file(table)) for place in self.places]
 
     def view(
-        self, connection: duckdb.DuckDBPyConnection, table: str, where: str | None = None
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        table: str,
+        columns: Columns = None,
+        where: str | None = None,
     ) -> None:
         """Let a connection, and no other, read the rows of a table by its name.
 
@@ -67,6 +72,8 @@ class Store:
             Connection that will read them.
         table
             Name of a table of the schema.
+        columns
+            Those that are needed; None for all.
         where
             SQL that is true of the rows; None for all.
         """
@@ -75,7 +82,7 @@ class Store:
             for condition, files in self._by_condition(table)
         ]
         rows = f"({' UNION ALL BY NAME '.join(parts)})"
-        connection.execute(f"CREATE TEMP VIEW {table} AS FROM {rows} WHERE {where or 'TRUE'}")
+        make_view(connection, table, rows, columns, where)
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table as a LazyFrame; nothing is read yet.

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import profframe
-from profframe import macros
+from profframe import macros, schema
 from profframe.headers import COMMENT, sql_directory
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpu_training.json.gz"
@@ -70,3 +70,21 @@ def test_a_file_of_the_user_may_mean_other_events(tmp_path: Path, before: list[s
             asked.answer(name)
         assert asked.answer(mine)["lanes"].to_list() == [0]
         assert asked.answer("annotations").height
+
+
+def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
+    """An answer reads few columns of the tables, SQL all of them, and a filtered trace too."""
+    trace = profframe.load(EXAMPLE)
+    for one in (trace, trace.filter(kinds=["host_op", "kernel"])):
+        with one.asking() as asked:
+            assert asked.steps().equals(one.steps())
+            for table in ("events", "flows"):
+                width = len(schema.TABLES[table].columns)
+                assert asked.sql(f"SELECT * FROM {table} LIMIT 1").width == width
+            assert str(asked.tree()) == str(one.tree())
+            assert asked.kernels().equals(one.kernels())
+            assert asked.sql("SELECT * FROM flows LIMIT 1").width == len(
+                schema.TABLES["flows"].columns
+            )
+            with asked.asking() as nested:
+                assert nested.steps() is asked.steps()
