@@ -21,7 +21,9 @@ from profframe.headers import COMMENT, sql_directory
 Once = Callable[[object, Callable[[], None]], object]
 """Does what is not done yet: takes what it is called, and a function that does it."""
 
-KEPT: Final = ("lanes", "launched_work", "queue_changes", "device_places")
+KEPT: Final = (
+    "lanes", "launched_work", "queue_changes", "device_places", "work_by_name", "work_by_op",
+)  # fmt: skip
 """Macros whose one parameter is ``events``, and that no parameter of an answer has a part in."""
 
 _CALL: Final = re.compile(r"(\w+)\s*\(")

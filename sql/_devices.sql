@@ -58,3 +58,26 @@ LEFT JOIN (
 ) AS call
     ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
 WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
+
+-- work_by_name: what keeps devices busy, added up by run, rank, kind and name. `timed` counts those with a duration, `spread` is the
+-- sum of the squares of what their durations differ from their mean.
+CREATE OR REPLACE TEMP MACRO work_by_name(events) AS TABLE
+SELECT
+    run, rank, kind, name,
+    count(*) AS calls, count(dur_ns) AS timed, sum(dur_ns) AS total_ns, min(dur_ns) AS min_ns, max(dur_ns) AS max_ns,
+    avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread
+FROM query_table(events)
+WHERE is_busy(kind)
+GROUP BY run, rank, kind, name;
+
+-- work_by_op: the time of the same by the name of the op that launched it, too, where one did.
+CREATE OR REPLACE TEMP MACRO work_by_op(events) AS TABLE
+WITH launched AS MATERIALIZED (
+    SELECT run, rank, kind, name, dur_ns, op_id
+    FROM query_table(events)
+    WHERE is_busy(kind) AND op_id IS NOT NULL
+)
+SELECT launched.run, launched.rank, launched.kind, launched.name, op.name AS op, sum(launched.dur_ns) AS op_ns
+FROM launched
+JOIN query_table(events) AS op ON launched.run = op.run AND launched.rank = op.rank AND launched.op_id = op.event_id
+GROUP BY ALL;

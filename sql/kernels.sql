@@ -21,18 +21,9 @@
 -- top_op_share  DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
 -- class         VARCHAR        compute, communication or copy; NULL in `others`
 -- class_share   DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
-WITH slices AS NOT MATERIALIZED (
-    SELECT run, rank, kind, name, dur_ns, op_id
-    FROM events
-    WHERE is_busy(kind) AND (kind = 'kernel' OR coalesce(getvariable('copies'), false))
-),
-kernels AS MATERIALIZED (
-    SELECT
-        run, rank, kind, name,
-        count(*) AS calls, count(dur_ns) AS timed, sum(dur_ns) AS total_ns, min(dur_ns) AS min_ns, max(dur_ns) AS max_ns,
-        avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread
-    FROM slices
-    GROUP BY run, rank, kind, name
+WITH kernels AS MATERIALIZED (
+    FROM work_by_name(events)
+    WHERE kind = 'kernel' OR coalesce(getvariable('copies'), false)
 ),
 names AS MATERIALIZED (
     SELECT *, dense_rank() OVER (ORDER BY label, class) AS label_id
@@ -83,21 +74,11 @@ members AS MATERIALIZED (
     JOIN placed ON labelled.run = placed.run AND labelled.rank = placed.rank AND labelled.label_id = placed.label_id
     WINDOW of_row AS (PARTITION BY labelled.run, labelled.rank, placed.place)
 ),
-launched AS MATERIALIZED (
-    FROM slices
-    WHERE op_id IS NOT NULL
-),
-ops AS (
-    SELECT launched.run, launched.rank, launched.kind, launched.name, op.name AS op, sum(launched.dur_ns) AS op_ns
-    FROM launched
-    JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND launched.op_id = op.event_id
-    GROUP BY ALL
-),
 tops AS (
     SELECT run, rank, place, min({less_ns: -op_ns, op: op}) FILTER (op IS NOT NULL) AS top
     FROM (
         SELECT members.run, members.rank, members.place, ops.op, sum(ops.op_ns) AS op_ns
-        FROM ops
+        FROM work_by_op(events) AS ops
         JOIN members
             ON ops.run = members.run
             AND ops.rank = members.rank
