@@ -79,7 +79,7 @@ def load(connection: duckdb.DuckDBPyConnection, sql: str, *, kept: bool = False)
     once = made.once if kept else None
     for name, macro in called(sql, KEPT if once else ()).items():
         if once and name in KEPT:
-            once(f"macro {name}", partial(_keep, connection, name, macro))
+            once(("macro", name), partial(_keep, connection, name, macro))
             _make(connection, name, f"{_signature(macro)}\nFROM _kept_{name};")
         else:
             _make(connection, name, macro)
