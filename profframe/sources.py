@@ -21,21 +21,31 @@ Columns: TypeAlias = frozenset[str] | None
 """Names of columns that are needed; None for all there are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a question needs of a table: without ``columns`` all, without ``where`` all rows.
+
+    To plan each mention of a table takes as long as it has columns, up to a millisecond.
+    """
+
+    columns: Columns = None
+    where: str | None = None
+    """A condition in SQL."""
+
+    def view(self, connection: duckdb.DuckDBPyConnection, name: str, rows: str) -> None:
+        """Make a view of it, of a relation with the rows of the table."""
+        columns = ", ".join(f'"{column}"' for column in sorted(self.columns or ())) or "*"
+        connection.execute(
+            f"CREATE OR REPLACE TEMP VIEW {name} AS "
+            f"FROM {rows} SELECT {columns} WHERE {self.where or 'TRUE'}"
+        )
+
+
 class Source(Protocol):
     """Where the rows of a trace are: in memory or in a store."""
 
-    def view(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        table: str,
-        columns: Columns = None,
-        where: str | None = None,
-    ) -> None:
-        """Let a connection, and no other, read a table by its name.
-
-        Without ``columns`` all of them, without ``where``, a condition in SQL, all rows. To plan
-        each mention of a table takes as long as it has columns, up to a millisecond.
-        """
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+        """Let a connection, and no other, read a part of a table by the table's name."""
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table, text as plain String."""
@@ -63,20 +73,14 @@ class InMemory:
     tables: Mapping[str, pa.Table]
     frames: dict[str, pl.DataFrame] = field(default_factory=dict)
 
-    def view(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        table: str,
-        columns: Columns = None,
-        where: str | None = None,
-    ) -> None:
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         rows = self.tables[table]
-        if where is None:  # to plan a view of a view takes twice as long
-            names = [name for name in rows.column_names if columns is None or name in columns]
-            connection.register(table, rows.select(names))
+        if part.where is None:  # to plan a view of a view takes twice as long
+            needed = part.columns or rows.column_names
+            connection.register(table, rows.select([n for n in rows.column_names if n in needed]))
         else:
             connection.register(f"_{table}", rows)
-            make_view(connection, table, f"_{table}", columns, where)
+            part.view(connection, table, f"_{table}")
 
     def scan(self, table: str) -> pl.LazyFrame:
         if table not in self.frames:
@@ -107,14 +111,8 @@ class Beside:
     name: str
     rows: pa.Table
 
-    def view(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        table: str,
-        columns: Columns = None,
-        where: str | None = None,
-    ) -> None:
-        self._of(table).view(connection, table, columns, where)
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+        self._of(table).view(connection, table, part)
 
     def scan(self, table: str) -> pl.LazyFrame:
         return self._of(table).scan(table)
@@ -142,20 +140,6 @@ class Beside:
 
     def _of(self, table: str) -> Source:
         return InMemory({table: self.rows}) if table == self.name else self.source
-
-
-def make_view(
-    connection: duckdb.DuckDBPyConnection,
-    table: str,
-    rows: str,
-    columns: Columns,
-    where: str | None,
-) -> None:
-    """Make a view of a relation, as `Source.view` describes it."""
-    names = "*" if columns is None else ", ".join(f'"{name}"' for name in sorted(columns))
-    connection.execute(
-        f"CREATE OR REPLACE TEMP VIEW {table} AS FROM {rows} SELECT {names} WHERE {where or 'TRUE'}"
-    )
 
 
 def hide_progress(connection: duckdb.DuckDBPyConnection) -> None:
@@ -194,7 +178,8 @@ class Conversation:
             macros.keep(mine.cursor, self.once)
         for table, columns in views.items():
             if table not in mine.views or mine.views[table] != columns:
-                self.source.view(mine.cursor, table, columns, self.selection.where(table))
+                part = Part(columns, self.selection.where(table))
+                self.source.view(mine.cursor, table, part)
                 mine.views[table] = columns
         return mine.cursor
 
@@ -211,14 +196,8 @@ class Conversation:
                 raise
         return answer.result()
 
-    def view(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        table: str,
-        columns: Columns = None,
-        where: str | None = None,
-    ) -> None:
-        self.source.view(connection, table, columns, where)
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+        self.source.view(connection, table, part)
 
     def scan(self, table: str) -> pl.LazyFrame:
         return self.source.scan(table)

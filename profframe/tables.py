@@ -41,7 +41,15 @@ from profframe.selection import (
 from profframe.show.columns import KEYS, MOMENTS
 from profframe.show.frame import Frame
 from profframe.show.frame import frame as shown
-from profframe.sources import Beside, Columns, Conversation, InMemory, Source, hide_progress
+from profframe.sources import (
+    Beside,
+    Columns,
+    Conversation,
+    InMemory,
+    Part,
+    Source,
+    hide_progress,
+)
 
 _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 _ALL: Mapping[str, Columns] = MappingProxyType(dict.fromkeys(schema.TABLES))
@@ -487,7 +495,8 @@ class Tables:
         folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
         connection.execute("SET temp_directory = " + literal(str(folder)))
         for table, columns in views.items():
-            self._source.view(connection, table, columns, self._selection.where(table))
+            part = Part(columns, self._selection.where(table))
+            self._source.view(connection, table, part)
         return connection
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:

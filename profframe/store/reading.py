@@ -18,7 +18,7 @@ from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
 from profframe.layout import Place, component, places, reading
 from profframe.selection import Integers, check_numbers, check_texts, literal
-from profframe.sources import Columns, make_view
+from profframe.sources import Part
 from profframe.table_files import VERSION_KEY
 
 if TYPE_CHECKING:
@@ -57,14 +57,8 @@ class Store:
         """
         return [str(place.file(table)) for place in self.places]
 
-    def view(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        table: str,
-        columns: Columns = None,
-        where: str | None = None,
-    ) -> None:
-        """Let a connection, and no other, read the rows of a table by its name.
+    def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
+        """Let a connection, and no other, read a part of a table by the table's name.
 
         Parameters
         ----------
@@ -72,17 +66,14 @@ class Store:
             Connection that will read them.
         table
             Name of a table of the schema.
-        columns
-            Those that are needed; None for all.
-        where
-            SQL that is true of the rows; None for all.
+        part
+            What is needed of it.
         """
         parts = [
             f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
             for condition, files in self._by_condition(table)
         ]
-        rows = f"({' UNION ALL BY NAME '.join(parts)})"
-        make_view(connection, table, rows, columns, where)
+        part.view(connection, table, f"({' UNION ALL BY NAME '.join(parts)})")
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table as a LazyFrame; nothing is read yet.
