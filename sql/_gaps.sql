@@ -90,8 +90,8 @@ GROUP BY next_work.run, next_work.rank, next_work.event_id;
 CREATE OR REPLACE TEMP MACRO lane_stream(per, stream) AS CASE WHEN per = 'stream' THEN stream END;
 
 -- work_gaps: one row per gap between the end of all that ran before on a device, or per stream, and the start of the next work of
--- launched_work, with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that in which a
--- wait went on. The thread is that of the call, or of the call of the last work before it that has one.
+-- launched_work, with its cause. `host_ns` is the part before the call that launched the next work, `sync_ns` the part after that
+-- in which a wait went on. The thread is that of the call, or of the call of the last work before it that has one.
 CREATE OR REPLACE TEMP MACRO work_gaps(events, work, per, kernel_wait_ns) AS TABLE
 WITH streams AS (
     SELECT run, rank, device, lane_stream(per, stream) AS stream, event_id, start_ns, end_ns, queued_ns, thread, step

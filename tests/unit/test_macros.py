@@ -85,8 +85,8 @@ def test_questions_of_all_kinds_take_turns_on_one_connection() -> None:
                 assert asked.sql(f"SELECT * FROM {table} LIMIT 1").width == width
             assert str(asked.tree()) == str(one.tree())
             assert asked.kernels().equals(one.kernels())
-            assert asked.sql("SELECT * FROM flows LIMIT 1").width == len(
-                schema.TABLES["flows"].columns
-            )
+            for table in ("events", "flows"):
+                width = len(schema.TABLES[table].columns)
+                assert asked.sql(f"SELECT * FROM {table} LIMIT 2").width == width
             with asked.asking() as nested:
                 assert nested.steps() is asked.steps()
