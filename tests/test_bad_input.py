@@ -362,7 +362,7 @@ def test_the_slow_way_gives_the_same_tables(
 
 
 def _to_repair(wave: Wave) -> Parsed[Any]:
-    return Parsed(wave, [(0, len(wave.pieces), None)])
+    return Parsed(wave, [(0, len(wave), None)])
 
 
 def plain(tables: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:

@@ -53,7 +53,7 @@ def read(
         return _read_database(path, progress, spool)
     if why := _unreadable(path, first.plain):
         raise NotATraceError(f"{path}: not a trace: {why}")
-    return chrome.read(ByteSource(path, progress, reads_ahead=threads != 1), spool, threads)
+    return chrome.read(ByteSource(path, progress), spool, threads)
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:

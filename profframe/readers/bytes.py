@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import queue
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +13,7 @@ from isal import igzip_lib, isal_zlib
 
 from profframe.errors import SourceError
 
-BLOCK: Final = 4 << 20
+BLOCK: Final = 256 << 10
 """Bytes that are read, and at most given out, at once."""
 
 Progress = Callable[[int, int], None]
@@ -30,14 +28,13 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class ByteSource:
-    """One file, read once from front to back; by a thread of its own, if it reads ahead.
+    """One file, read once from front to back.
 
     ``damage`` says, once the blocks are read, why the stream ended early; None for a sound one.
     """
 
     path: Path
     progress: Progress | None = None
-    reads_ahead: bool = True
     damage: str | None = field(default=None, init=False)
 
     def blocks(self) -> Iterator[bytes]:
@@ -49,8 +46,7 @@ class ByteSource:
             When the file cannot be opened or read.
         """
         first = True
-        blocks = self._decompressed()
-        for block in _read_ahead(blocks) if self.reads_ahead else blocks:
+        for block in self._decompressed():
             yield block.removeprefix(_BOM) if first else block
             first = False
 
@@ -207,38 +203,3 @@ class _Readable:
 
     def flush(self) -> None:
         """Nothing to flush: the stream is only read."""
-
-
-def _read_ahead(blocks: Iterator[bytes], depth: int = 2) -> Iterator[bytes]:
-    """The same blocks, made by a thread of their own, at most `depth` ahead."""
-    ready: queue.Queue[bytes | BaseException | None] = queue.Queue(depth)
-    stop = threading.Event()
-
-    def put(item: bytes | BaseException | None) -> bool:
-        while not stop.is_set():
-            try:
-                ready.put(item, timeout=0.1)
-            except queue.Full:
-                continue
-            return True
-        return False
-
-    def work() -> None:
-        try:
-            for block in blocks:
-                if not put(block):
-                    return
-            put(None)
-        except BaseException as error:  # noqa: BLE001 -- handed to the reading thread
-            put(error)
-
-    thread = threading.Thread(target=work, name="profframe-read-ahead", daemon=True)
-    thread.start()
-    try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        stop.set()
-        thread.join()

@@ -11,11 +11,13 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+import numpy as np
 
 from profframe.readers.json_repair import Repaired, read_document, repair
 
@@ -39,42 +41,80 @@ class NoArrayError(ValueError):
     """The text is no JSON, or holds no such array; str() says which."""
 
 
-@dataclass(slots=True)
 class Wave:
-    """Consecutive pieces with a comma between each two; the first begins at byte ``start``.
+    """Consecutive pieces of the text, each written as an array of its own.
 
-    ``behind`` is what follows the last: a comma, but for the piece that ends the text.
+    Between each two there was a comma; the first began at byte ``start`` of the stream.
+
+    Attributes
+    ----------
+    text
+        The arrays, one behind the other; more bytes may follow.
+    bounds
+        Where each of them begins, and where the last one ends.
+    behind
+        What follows the last piece in the stream: a comma, but for the piece that ends it.
     """
 
-    pieces: list[bytes | memoryview]
-    start: int
-    behind: bytes = b","
+    def __init__(self, text: memoryview, start: int, behind: bytes = b",") -> None:
+        self.text = text
+        self.bounds = [0]
+        self.start = start
+        self.behind = behind
+        self._written = 1
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
 
     @property
     def end(self) -> int:
         """Byte of the stream behind the last piece."""
-        return self._begin(len(self.pieces)) - 1
+        return self._begin(len(self)) - 1
+
+    @property
+    def open(self) -> int:
+        """Bytes of the piece that has not ended."""
+        return self._written - self.bounds[-1] - 1
+
+    def write(self, part: bytes | memoryview) -> None:
+        """Add to the piece that has not ended."""
+        end = self._written + len(part)
+        if end >= len(self.text):
+            longer = blank(end + len(self.text))
+            longer[: self._written] = self.text[: self._written]
+            self.text = longer
+        self.text[self._written : end] = part
+        self._written = end
+
+    def close(self) -> None:
+        """End this piece; what is written now belongs to the next."""
+        self.text[self.bounds[-1]] = ord("[")
+        self.text[self._written] = ord("]")
+        self.bounds.append(self._written + 1)
+        self._written += 2
+
+    def take_open(self) -> bytes:
+        """What is written of the piece that has not ended; here it is no more."""
+        begin = self.bounds[-1] + 1
+        part = bytes(self.text[begin : self._written])
+        self._written = begin
+        return part
 
     def span(self, first: int, behind: int) -> tuple[bytes, int]:
         """Text of the pieces from `first` up to `behind`, commas and all, and its first byte."""
-        last = self.behind if behind == len(self.pieces) else b","
-        return b",".join(self.pieces[first:behind]) + last, self._begin(first)
-
-    def arrays(self, into: bytearray) -> list[int]:
-        """Write each piece as the text of an array of its own; gives where each begins."""
-        offsets = [0]
-        for piece in self.pieces:
-            begin, end = offsets[-1], offsets[-1] + len(piece) + 2
-            if len(into) < end:
-                into.extend(bytes(end - len(into)))
-            into[begin] = ord("[")
-            into[begin + 1 : end - 1] = piece
-            into[end - 1] = ord("]")
-            offsets.append(end)
-        return offsets
+        bounds = self.bounds[first : behind + 1]
+        pieces = (self.text[begin + 1 : end - 1] for begin, end in itertools.pairwise(bounds))
+        last = self.behind if behind == len(self) else b","
+        return b",".join(pieces) + last, self._begin(first)
 
     def _begin(self, piece: int) -> int:
-        return self.start + sum(len(before) + 1 for before in self.pieces[:piece])
+        """Byte of the stream where a piece begins: each has two brackets for one comma."""
+        return self.start + self.bounds[piece] - piece
+
+
+def blank(size: int) -> memoryview:
+    """So many bytes to write to, which take memory when they are written."""
+    return np.empty(size, np.uint8).data
 
 
 @dataclass(slots=True)
@@ -137,6 +177,8 @@ class ArrayReader(Generic[Rows]):
         self._parse = parse
         self._parse_array = parse_array
         self._threads = threads
+        self._free: list[memoryview] = []
+        """Texts of waves that are done with: to fill them again costs less than fresh memory."""
         self.document = Document()
 
     def rows(self) -> Iterator[Rows]:
@@ -175,32 +217,38 @@ class ArrayReader(Generic[Rows]):
         if self._threads == 1:
             yield from map(self._parse, self._waves(text, start))
             return
-        ahead: list[Future[Parsed[Rows]]] = []
+        ahead: deque[Future[Parsed[Rows]]] = deque()
         with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
             for wave in self._waves(text, start):
                 ahead.append(pool.submit(self._parse, wave))
                 if len(ahead) > self._threads:
-                    yield ahead.pop(0).result()
+                    yield ahead.popleft().result()
             for future in ahead:
                 yield future.result()
 
     def _waves(self, text: bytes, start: int) -> Iterator[Wave]:
-        """Pieces of each block; only the one that goes over its end is copied."""
-        held: list[bytes | memoryview] = []
-        wave = Wave([], start)
+        """Pieces of each block, one behind the other; the last has a wave of its own."""
+        wave = self._wave(start)
         for block in itertools.chain((text,), self._blocks):
             view, begin = memoryview(block), 0
-            for comma in _commas(block, PIECE - sum(map(len, held))):
-                held.append(view[begin:comma])
-                wave.pieces.append(held[0] if len(held) == 1 else b"".join(held))
-                held, begin = [], comma + 1
-                if len(wave.pieces) == WAVE // PIECE:
+            for comma in _commas(block, PIECE - wave.open):
+                wave.write(view[begin:comma])
+                wave.close()
+                begin = comma + 1
+                if wave.bounds[-1] >= WAVE:
                     yield wave
-                    wave = Wave([], wave.end + 1)
-            held.append(view[begin:])
-        if wave.pieces:
+                    wave = self._wave(wave.end + 1)
+            wave.write(view[begin:])
+        last = self._wave(wave.end + 1, behind=b"")
+        last.write(wave.take_open())
+        last.close()
+        if len(wave):
             yield wave
-        yield Wave([b"".join(held)], wave.end + 1, behind=b"")
+        yield last
+
+    def _wave(self, start: int, behind: bytes = b",") -> Wave:
+        text = self._free.pop() if self._free else blank(WAVE + 2 * PIECE)
+        return Wave(text, start, behind)
 
     def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
         """Rows in the order of the text; what did not parse is repaired first.
@@ -224,10 +272,11 @@ class ArrayReader(Generic[Rows]):
                     tail.append(text)
                     continue
                 held, start = held + text, start if held else begin
-                is_last = behind == len(wave.pieces) and wave.behind
+                is_last = behind == len(wave) and wave.behind
                 waits = rows is None and bool(is_last) and len(held) <= _PATIENCE
                 if not waits:
                     held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
+            self._free.append(wave.text)
         while held and not closed:
             before = start
             held, start, closed = yield from self._mended(held, start, 0, tail)

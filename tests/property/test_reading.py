@@ -246,7 +246,7 @@ def _repairing_all(reader: ArrayReader[Any], *arguments: Any) -> None:
 
 
 def _needs_repair(wave: Wave) -> Parsed[Any]:
-    return Parsed(wave, [(0, len(wave.pieces), None)])
+    return Parsed(wave, [(0, len(wave), None)])
 
 
 _INIT: Final = ArrayReader.__init__

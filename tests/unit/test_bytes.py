@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gzip
-import threading
 import zlib
 from pathlib import Path
 
@@ -171,19 +170,6 @@ def test_a_read_that_fails_on_the_way_is_named(
     with pytest.raises(SourceError) as caught:
         list(ByteSource(path).blocks())
     assert str(caught.value) == f"{path}: cannot be read: Permission denied"
-
-
-def test_a_reader_that_stops_early_leaves_no_thread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader_bytes, "BLOCK", 7)
-    path = tmp_path / "t.json"
-    path.write_bytes(TEXT)
-    before = threading.active_count()
-    blocks = ByteSource(path).blocks()
-    assert next(blocks) == TEXT[:7]
-    blocks.close()  # type: ignore[attr-defined]
-    assert threading.active_count() == before
 
 
 def test_a_raw_deflate_stream_is_taken_for_plain_bytes(tmp_path: Path) -> None:

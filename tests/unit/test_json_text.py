@@ -29,9 +29,7 @@ def _refuse(word: str) -> None:
 
 def parse(wave: Wave) -> Parsed[Rows]:
     """Each piece by itself, as the wave has it."""
-    text = bytearray()
-    offsets = wave.arrays(text)
-    pieces = [bytes(text[a:b]) for a, b in pairwise(offsets)]
+    pieces = [bytes(wave.text[a:b]) for a, b in pairwise(wave.bounds)]
     return Parsed(wave, [(i, i + 1, loaded(piece)) for i, piece in enumerate(pieces)])
 
 
@@ -165,7 +163,7 @@ def test_an_element_that_still_does_not_parse_is_dropped_alone(size: int) -> Non
         return None if b"poison" in text else loaded(text)
 
     def refuses_all(wave: Wave) -> Parsed[Rows]:
-        return Parsed(wave, [(0, len(wave.pieces), None)])
+        return Parsed(wave, [(0, len(wave), None)])
 
     rows = [{"n": i, "name": "poison" if i in {3, 7} else "x"} for i in range(12)]
     reader = ArrayReader(iter([json.dumps(rows).encode()]), KEY, refuses_all, picky, 2)

@@ -132,8 +132,6 @@ class _Session(threading.local):
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self.cursor = connection.cursor()
-        self.text = bytearray()
-        """The text of a wave."""
         self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
 
     @contextmanager
@@ -161,9 +159,8 @@ class Parser:
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
-        text = self._session.text
-        pieces = _pieces(text, wave.arrays(text))
-        count = len(wave.pieces)
+        pieces = _pieces(wave.text, wave.bounds)
+        count = len(wave)
         rows = self._rows(pieces, strict=True)
         if rows is not None:
             return Parsed(wave, [(0, count, rows)])
@@ -263,7 +260,7 @@ def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
     )
 
 
-def _pieces(text: bytes | bytearray, offsets: list[int]) -> pa.LargeStringArray:
+def _pieces(text: bytes | memoryview, offsets: list[int]) -> pa.LargeStringArray:
     bounds = pa.py_buffer(np.asarray(offsets, dtype=np.int64))
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
 
