@@ -1,14 +1,24 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profframe import intervals
 from profframe.intervals import Forest, child_sums, nest, stab, subtree_sums, window_sums
 from tests.oracles import intervals as oracle
 from tests.oracles.intervals import Interval
+
+
+@pytest.fixture(autouse=True, scope="module", params=[0, 256], ids=["doubling", "walk"])
+def few(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Few rows are finished one by one, many all at once; here either way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "_FEW", request.param)
+        yield
 
 
 @st.composite

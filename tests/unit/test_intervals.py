@@ -93,6 +93,7 @@ def test_the_walk_and_the_doubling_find_the_same(
     rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intervals, "_ROUNDS", rounds)
+    monkeypatch.setattr(intervals, "_FEW", 0)
     chain, siblings = np.arange(300), np.arange(300) * 4 + 2000
     start = np.concatenate([chain, siblings])
     end = np.concatenate([1000 - chain, siblings + 3])
