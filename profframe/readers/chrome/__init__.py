@@ -10,7 +10,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -77,8 +79,8 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     SourceError
         When the file cannot be read.
     """
-    with duckdb.connect(config={"threads": 1}) as connection:
-        parser = Parser(connection)
+    with _database() as opened:
+        parser = Parser(opened)
         threads = threads or min(8, os.cpu_count() or 1)
         reader = ArrayReader(source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads)
         try:
@@ -94,9 +96,20 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
         own = _own(document)
         if own is not None:
             header = _as_exported(header, own)
-        raw = assemble(rows, header, quality, dropped, connection)
+        raw = assemble(rows, header, quality, dropped, opened())
         raw = _of_ascend(_of_kineto(raw))
         return raw if own is None else _counted_as_exported(raw, own)
+
+
+@contextmanager
+def _database() -> Iterator[Callable[[], duckdb.DuckDBPyConnection]]:
+    """Gives the database that parses; it is opened while the first text is read."""
+    with ThreadPoolExecutor(1, "profframe-open") as pool:
+        opening = pool.submit(duckdb.connect, config={"threads": 1})
+        try:
+            yield opening.result
+        finally:
+            opening.result().close()
 
 
 def _of_kineto(raw: RawTrace) -> RawTrace:

@@ -75,6 +75,7 @@ _EVENT_ARGS: Final = {
     "ev_idx": "Ev Idx",
 }
 _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
+_DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
 _MEMORY_ARGS: Final = {
     "address": "Addr",
     "bytes": "Bytes",
@@ -283,14 +284,14 @@ def _without_spaces(texts: pa.Array) -> pa.Array:
 
 def _memory_columns(rows: _Chosen) -> dict[str, pa.Array]:
     type_ = rows["Device Type"]
-    is_known = pc.and_(pc.greater_equal(type_, 0), pc.less(type_, len(ALLOCATOR_DEVICES)))
-    known = pc.if_else(is_known, type_, None)
+    is_known = pc.and_(pc.greater_equal(type_, _ZERO), pc.less(type_, _DEVICE_TYPES))
+    known = pc.if_else(is_known, type_, _NO_NUMBER)
     return (
         _key_columns(rows)
         | rows.all(_MEMORY_ARGS | {"time_ns": "time_ns"})
         | {
             "device_type": pa.array(ALLOCATOR_DEVICES).take(known),
-            "device": pc.if_else(pc.greater(type_, 0), rows["Device Id"], None),
+            "device": pc.if_else(pc.greater(type_, _ZERO), rows["Device Id"], _NO_NUMBER),
         }
     )
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cache
 from typing import Final
 
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.chrome.session import Session
 from profframe.readers.rows import GIVEN, Batch, Table, replaced, typed
 
 _RECORD: Final = "record_param_comms"
@@ -64,7 +65,7 @@ _MARKS: Final = (
 """Members that only such arguments have."""
 
 
-def with_device_args(batch: Batch, connection: duckdb.DuckDBPyConnection) -> Batch:
+def with_device_args(batch: Batch, session: Session) -> Batch:
     """Add what is found; few slices have any of it, so only their arguments are parsed again."""
     if Table.EVENTS not in batch:
         return batch
@@ -73,9 +74,9 @@ def with_device_args(batch: Batch, connection: duckdb.DuckDBPyConnection) -> Bat
     args = events["args"].filter(wanted)
     says = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
     rows = pa.chunked_array([pc.indices_nonzero(wanted)]).cast(pa.int64())
-    events = _with_said(events, rows.filter(says), _SAID, _of_collectives, connection)
+    events = _with_said(events, rows.filter(says), _SAID, _of_collectives, session)
     of_work = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
-    events = _with_said(events, of_work.to_arrow(), _WORK, pl.DataFrame, connection)
+    events = _with_said(events, of_work.to_arrow(), _WORK, pl.DataFrame, session)
     return {**batch, Table.EVENTS: events}
 
 
@@ -84,15 +85,14 @@ def _with_said(
     rows: pa.Array | pa.ChunkedArray,
     query: str,
     columns: Callable[[pa.Table], pl.DataFrame],
-    connection: duckdb.DuckDBPyConnection,
+    session: Session,
 ) -> pa.Table:
     """Events with the columns of what a query finds in the arguments of some of them."""
     if not len(rows):
         return events
     asked = pa.table({"row": rows, **{n: events[n].take(rows) for n in ("name", "args")}})
-    connection.register("device_args", asked)
-    found = columns(connection.sql(query).to_arrow_table())
-    connection.unregister("device_args")
+    with session.about("device_args", asked):
+        found = columns(session.ask(query))
     place = np.full(events.num_rows, -1, np.int64)
     place[found["row"].to_numpy()] = np.arange(found.height)
     at = pa.array(place, mask=place < 0)
@@ -107,35 +107,38 @@ def _with_said(
 
 def _of_collectives(found: pa.Table) -> pl.DataFrame:
     """Columns of the schema; polars plans them in a tenth of the time that DuckDB takes."""
-    said = pl.DataFrame(found.flatten())
+    return pl.DataFrame(found.flatten()).select("row", **_collective_columns())
+
+
+@cache
+def _collective_columns() -> dict[str, pl.Expr]:
     of = {name: pl.col(f"said.{name}") for name in _TYPES}
     size, first, stride = of["Group size"], of["Global rank start"], of["Global rank stride"]
     named = pl.col("name").str.extract_groups(f"^{_ASCEND}$").struct
     sent = pl.coalesce(of["In msg nelems"], of["count"])
     event = of["wait_on_cuda_event_record_corr_id"]
-    return said.select(
-        pl.col("row"),
-        bytes=_where(of["bytes"] >= 0, of["bytes"]),
-        collective=pl.coalesce(_text(of["Collective name"]), named.field("1")),
-        process_group=pl.coalesce(
+    return {
+        "bytes": _where(of["bytes"] >= 0, of["bytes"]),
+        "collective": pl.coalesce(_text(of["Collective name"]), named.field("1")),
+        "process_group": pl.coalesce(
             _text(of["Process Group Name"]),
             of["Process Group ID"],
             _text(of["Process Group Description"]),
             named.field("2"),
         ),
-        group_size=_where(size > 0, size),
-        group_ranks=pl.coalesce(_list(of["Process Group Ranks"]), _even(size, first, stride)),
-        collective_seq=_where(of["Seq"] >= 0, of["Seq"]),
-        collective_id=_text(of["Comms Id"]),
-        element_type=pl.coalesce(_text(of["dtype"]), _text(of["data_type"])),
-        in_elements=_where(sent >= 0, sent),
-        out_elements=_where(of["Out msg nelems"] >= 0, of["Out msg nelems"]),
-        in_splits=_list(of["In split size"]),
-        out_splits=_list(of["Out split size"]),
-        peer_rank=pl.coalesce(of["Dst Rank"], of["Src Rank"]),
-        wait_on_stream=of["wait_on_stream"],
-        wait_on_correlation=_where(event > 0, event),
-    )
+        "group_size": _where(size > 0, size),
+        "group_ranks": pl.coalesce(_list(of["Process Group Ranks"]), _even(size, first, stride)),
+        "collective_seq": _where(of["Seq"] >= 0, of["Seq"]),
+        "collective_id": _text(of["Comms Id"]),
+        "element_type": pl.coalesce(_text(of["dtype"]), _text(of["data_type"])),
+        "in_elements": _where(sent >= 0, sent),
+        "out_elements": _where(of["Out msg nelems"] >= 0, of["Out msg nelems"]),
+        "in_splits": _list(of["In split size"]),
+        "out_splits": _list(of["Out split size"]),
+        "peer_rank": pl.coalesce(of["Dst Rank"], of["Src Rank"]),
+        "wait_on_stream": of["wait_on_stream"],
+        "wait_on_correlation": _where(event > 0, event),
+    }
 
 
 def _where(condition: pl.Expr, value: pl.Expr) -> pl.Expr:

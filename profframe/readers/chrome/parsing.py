@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +15,7 @@ import pyarrow.compute as pc
 
 from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY, batch_of
 from profframe.readers.chrome.device_args import with_device_args
+from profframe.readers.chrome.session import Session
 from profframe.readers.decimal_time import SCALE
 from profframe.readers.json_text import Parsed, Wave
 from profframe.readers.rows import Batch
@@ -127,35 +126,12 @@ def _own(args: str) -> str:
              ELSE {args}::VARCHAR END AS args"""
 
 
-class _Session(threading.local):
-    """What each thread has for itself and uses again: what it costs is more than a small wave."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self.cursor = connection.cursor()
-        self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
-
-    @contextmanager
-    def about(self, pieces: pa.LargeStringArray) -> Iterator[None]:
-        """Ask about these pieces."""
-        self.cursor.register("pieces", pa.table({"t": _one_by_one(pieces)}))
-        try:
-            yield
-        finally:
-            self.cursor.unregister("pieces")
-
-    def ask(self, query: str) -> pa.Table:
-        """Rows of a query; that it can be run is looked at once."""
-        if query not in self._bound:
-            self._bound[query] = self.cursor.sql(query)
-        return self._bound[query].to_arrow_table()
-
-
 class Parser:
     """Makes rows of text; calls may run in parallel."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
         self._expects_other_keys = False
-        self._session = _Session(connection)
+        self._session = Session(database)
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
@@ -174,7 +150,7 @@ class Parser:
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
         session = self._session
-        with session.about(pieces):
+        with session.about("pieces", pa.table({"t": _one_by_one(pieces)})):
             try:
                 pieces.validate(full=True)
                 look = _look(pieces)
@@ -189,10 +165,10 @@ class Parser:
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
                 return None
-            return with_device_args(batch_of(members), session.cursor)
+            return with_device_args(batch_of(members), session)
 
     def _parse(
-        self, session: _Session, pieces: pa.LargeStringArray, look: _Look
+        self, session: Session, pieces: pa.LargeStringArray, look: _Look
     ) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and looked for afterwards."""
         if not (self._expects_other_keys or look.escaped_colon):

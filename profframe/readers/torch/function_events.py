@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from profframe.errors import ParameterError
 from profframe.readers.assembly import assemble
 from profframe.readers.chrome.device_args import with_device_args
+from profframe.readers.chrome.session import Session
 from profframe.readers.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
 
@@ -114,7 +115,7 @@ def read(events: Sequence[Any], told: Told) -> RawTrace:
     types = dict.fromkeys(t.upper() for t in found["device_type.name"] if t != _HOST)
     header = replace(told.header, clock="relative", device_type=next(iter(types), None))
     with duckdb.connect(config={"threads": 1}) as connection:
-        rows = gather([with_device_args(batch, connection)])
+        rows = gather([with_device_args(batch, Session(lambda: connection))])
         return assemble(rows, header, quality, 0, connection)
 
 

@@ -25,6 +25,7 @@ from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
+from profframe.readers.chrome.session import Session
 from profframe.readers.rows import (
     Batch,
     Header,
@@ -181,7 +182,7 @@ def read(results: Any, told: Told) -> RawTrace:
             quality.note(check, count, "in the arguments of a live event")
         flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
         header = replace(told.header, device_type=device_type_of([*batches, flows]))
-        rows = gather([with_device_args(batch, connection)])
+        rows = gather([with_device_args(batch, Session(lambda: connection))])
         return assemble(rows, header, quality, 0, connection)
 
 
