@@ -20,6 +20,7 @@ import pytest
 import profframe
 from profframe import Trace, cli
 from profframe.errors import NotATraceError, NoTraceFoundError, SourceError
+from profframe.readers import json_text
 from profframe.readers.json_text import ArrayReader, Parsed, Wave
 
 
@@ -302,7 +303,10 @@ LOADED: Final[dict[str, Case]] = {
         trace(event(), behind='"a": {"b": [1, 2'), {"unreadable_trailer": 1}
     ),
     "an element nested deep": Case(
-        trace(f'{{"ph":"X","args":{"[" * 3000}{"]" * 3000}}}', event()),
+        trace(event(args="[" * 3000 + "]" * 3000)),
+    ),
+    "an element nested deep and broken": Case(
+        trace(event(args="[" * 3000 + "NaN" + "]" * 3000), event()),
         {"unreadable_event": 1},
         dropped=1,
     ),
@@ -324,10 +328,16 @@ def accounted(loaded: Trace) -> dict[str, int]:
     return tables
 
 
+@pytest.mark.parametrize("piece", [64, json_text.PIECE], ids=["pieces", "whole"])
 @pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
 def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: Case
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    case: Case,
+    piece: int,
 ) -> None:
+    monkeypatch.setattr(json_text, "PIECE", piece)
     path = tmp_path / "t.json"
     path.write_bytes(case.content)
     loaded = profframe.load(path)

@@ -32,6 +32,11 @@ _ESCAPE: Final = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)")
 _SURROGATE: Final = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_WORDS: Final = re.compile(
+    r'(?:[\s,:\[\]{}]|"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)*+'
+)
+"""Text that holds nothing but the words of JSON, in whatever order."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _BAD_BYTE: Final = re.compile("[\udc80-\udcff]+")
 _JUNK_END: Final = re.compile(r"[{\[\]\"]")
@@ -187,8 +192,7 @@ class _Repairer:
             return self.value(position)
         except RecursionError:
             self.found, self.first = before
-            self.note("unreadable_event", position)
-            return None, self._skip(position)
+            return self._too_deep(position)
         except _IncompleteError:
             self.found, self.first = before
             raise
@@ -209,17 +213,23 @@ class _Repairer:
         self.seam = end
         return end
 
-    def _skip(self, position: int) -> int:
-        """Behind an element nested too deep to read: only brackets outside text are counted."""
+    def _too_deep(self, position: int) -> tuple[str | None, int]:
+        """An element nested too deep to mend, as it is: it may be sound. Its brackets end it."""
         depth = 0
-        for token in re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]').finditer(self.text, position):
+        for token in _BRACKETS.finditer(self.text, position):
             if token.group() in "{[":
                 depth += 1
             elif token.group() in "}]":
                 depth -= 1
-                if depth == 0:
-                    return token.end()
-        raise _IncompleteError
+            if depth == 0:
+                break
+        else:
+            raise _IncompleteError
+        deep = self.text[position : token.end()]
+        if _WORDS.fullmatch(deep) and _is_sound(deep):
+            return deep, token.end()
+        self.note("unreadable_event", position)
+        return None, token.end()
 
     def value(self, position: int, where: str = "member") -> tuple[str, int]:
         if position >= len(self.text):

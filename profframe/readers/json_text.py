@@ -54,6 +54,7 @@ class Wave:
         Where each of them begins, and where the last one ends.
     behind
         What follows the last piece in the stream: a comma, but for the piece that ends it.
+        There it is what is left of the text where the array seems to end.
     """
 
     def __init__(self, text: memoryview, start: int, behind: bytes = b",") -> None:
@@ -239,8 +240,9 @@ class ArrayReader(Generic[Rows]):
                     yield wave
                     wave = self._wave(wave.end + 1)
             wave.write(view[begin:])
-        last = self._wave(wave.end + 1, behind=b"")
-        last.write(wave.take_open())
+        text, behind = _split_end(wave.take_open())
+        last = self._wave(wave.end + 1, behind)
+        last.write(text)
         last.close()
         if len(wave):
             yield wave
@@ -266,14 +268,17 @@ class ArrayReader(Generic[Rows]):
                 waits = False
                 if rows is not None and not held and not closed:
                     yield rows
+                    if behind == len(wave) and wave.behind.startswith(b"]"):
+                        closed = True
+                        tail.append(wave.behind[1:])
                     continue
                 text, begin = wave.span(first, behind)
                 if closed:
                     tail.append(text)
                     continue
                 held, start = held + text, start if held else begin
-                is_last = behind == len(wave) and wave.behind
-                waits = rows is None and bool(is_last) and len(held) <= _PATIENCE
+                goes_on = behind == len(wave) and wave.behind == b","
+                waits = rows is None and goes_on and len(held) <= _PATIENCE
                 if not waits:
                     held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
             self._free.append(wave.text)
@@ -356,6 +361,12 @@ def _commas(text: bytes, searched: int) -> Iterator[int]:
     while match := _CUT.search(text, searched):
         yield match.start(1)
         searched = match.end(1) + PIECE
+
+
+def _split_end(text: bytes) -> tuple[bytes, bytes]:
+    """The last elements, and what is left where the array seems to end; if it does, they parse."""
+    end = text.rfind(b"]")
+    return (text[:end], text[end:]) if text[: max(0, end)].rstrip().endswith(b"}") else (text, b"")
 
 
 def _array_start(text: bytearray, key: str, seen: int) -> int | None:

@@ -163,8 +163,14 @@ def test_an_element_that_another_begins_in_ends_there() -> None:
     assert {"not_an_event", "unreadable_event", "second_array"} == set(DROPS)
 
 
-def test_an_element_that_is_nested_too_deep_is_dropped() -> None:
-    assert not mended('{"a": ' + "[" * 5000 + "]" * 5000 + "}", unreadable_event=1)
+def test_an_element_that_is_nested_too_deep_to_mend_is_left_to_the_parser() -> None:
+    deep = '{"a": ' + "[" * 5000 + '"}", 1e5, null' + "]" * 5000 + "}"
+    assert mended(deep) == deep
+
+
+@pytest.mark.parametrize("broken", ["NaN", "0x1", '"\x01"', "'a'", '"\udc80"'])
+def test_an_element_that_is_nested_too_deep_to_mend_and_broken_is_dropped(broken: str) -> None:
+    assert not mended('{"a": ' + "[" * 5000 + broken + "]" * 5000 + "}", unreadable_event=1)
 
 
 def test_junk_between_elements_is_dropped() -> None:

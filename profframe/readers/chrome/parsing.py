@@ -218,8 +218,8 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _no_objects(cursor: duckdb.DuckDBPyConnection) -> bool:
-    found = cursor.execute(_NO_OBJECTS).fetchone()
-    return found is not None and bool(found[0])
+    ((found,),) = cursor.execute(_NO_OBJECTS).fetchall()  # fetchone leaves the cursor in use
+    return bool(found)
 
 
 _METADATA: Final = pa.scalar("M", pa.string())
