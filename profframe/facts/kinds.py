@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -101,6 +102,8 @@ RULES: Final[tuple[Rule, ...]] = (
 )
 """The rules that are used unless others are given."""
 
+_WORDS: Final = re.compile(r"[\w|]*", re.ASCII)
+
 FORWARD_ARROWS: Final = "fwdbwd"
 """Category of the arrows from forward to backward ops."""
 LAUNCH_ARROWS: Final = "async_npu"
@@ -149,7 +152,15 @@ def _code(possible: Sequence[Rule], name: str | None) -> int:
 
 def _matches(pattern: str | None, text: str | None) -> bool:
     """A missing text is as an empty one."""
-    return pattern is None or re.fullmatch(pattern, text or "", re.DOTALL) is not None
+    return pattern is None or bool(_matcher(pattern)(text or ""))
+
+
+@cache
+def _matcher(pattern: str) -> Callable[[str], object]:
+    """Whether a text fits; what is only words is not compiled: all of that takes milliseconds."""
+    if _WORDS.fullmatch(pattern):
+        return frozenset(pattern.split("|")).__contains__
+    return re.compile(pattern, re.DOTALL).fullmatch
 
 
 def _processes(tables: Tables) -> tuple[Ints, list[str]]:
