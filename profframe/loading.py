@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from profframe import schema, store
+from profframe.arrow_pool import system_memory
 from profframe.caching import Cache
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError
 from profframe.facts import add_facts
@@ -61,6 +62,7 @@ class Facts:
         return f"{(self.kinds, self.compat, self.devices)!r}{json.dumps(files, sort_keys=True)}"
 
 
+@system_memory()
 def load(
     source: Source | Sequence[Source] | Any,
     run: str | None = None,
@@ -199,6 +201,7 @@ def check_names(run: str | None, rank: int | None) -> None:
         raise ParameterError("run must not be empty")
 
 
+@system_memory()
 def read_named(
     path: Path,
     run: str | None = None,
@@ -240,6 +243,7 @@ def read_named(
     return named(path, (facts or Facts()).add(raw), run, rank)
 
 
+@system_memory()
 def write_named(trace: Named, path: Source, *, replace: bool = True) -> bool:
     """Write it into a store; what `Trace.to_parquet` writes of it.
 

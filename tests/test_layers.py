@@ -17,6 +17,7 @@ ROOMS = (
     "errors",
     "schema",
     "intervals",
+    "arrow_pool",
     "spool",
     "work",
     "readers",

@@ -20,8 +20,6 @@ from profframe import schema
 from profframe.schema import BOOL, INT32, INT64, NAME, TEXT
 from profframe.spool import Builder, Spool
 
-POOL: Final = pa.system_memory_pool()
-"""Arrow's own pool asks for huge pages, and to clear them takes a fifth of the time of a load."""
 Batch = Mapping["Table", pa.Table]
 """Some consecutive rows of a source, by table."""
 
@@ -132,8 +130,8 @@ def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if array.type == type_:
         return array
     if type_ == NAME:
-        return pc.dictionary_encode(array.cast(pa.string()), memory_pool=POOL)
-    return _index(array) if type_ == INT32 else array.cast(type_, memory_pool=POOL)
+        return pc.dictionary_encode(array.cast(pa.string()))
+    return _index(array) if type_ == INT32 else array.cast(type_)
 
 
 _LOWEST: Final = pa.scalar(0, INT64)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.decimal_time import nanoseconds
-from profframe.readers.rows import POOL, Batch, Table, conform, is_known, nulls
+from profframe.readers.rows import Batch, Table, conform, is_known, nulls
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
@@ -97,7 +97,7 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
-        members[name] = pc.dictionary_encode(members[name], memory_pool=POOL)
+        members[name] = pc.dictionary_encode(members[name])
     members |= _exact(members) if "time_ns" in members else _times(members)
     where = _destinations(members)
     found = np.flatnonzero(np.bincount(where, minlength=len(Table)))
@@ -123,7 +123,7 @@ class _Chosen:
         values = self._members[name]
         if not is_known(values):
             return self._unknown(values.type)
-        return pc.filter(values, self._mask, memory_pool=POOL)
+        return pc.filter(values, self._mask)
 
     def __contains__(self, name: str) -> bool:
         return name in self._members
@@ -269,7 +269,7 @@ def _numbers(encoded: pa.DictionaryArray) -> pa.Array:
 
 def _on_texts(texts: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """A function applied to each distinct text."""
-    encoded = pc.dictionary_encode(texts, memory_pool=POOL)
+    encoded = pc.dictionary_encode(texts)
     changed = change(encoded.dictionary)
     if changed.equals(encoded.dictionary):
         return encoded
