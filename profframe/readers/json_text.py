@@ -214,7 +214,7 @@ class ArrayReader(Generic[Rows]):
         return bytes(text[:inside]), bytes(text[inside:]), inside
 
     def _parsed(self, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
-        """Parsed waves in order, a few ahead of the one that is taken; one thread does it all."""
+        """Parsed waves in order, one for each thread at a time; one thread alone does it all."""
         if self._threads == 1:
             yield from map(self._parse, self._waves(text, start))
             return
@@ -222,7 +222,7 @@ class ArrayReader(Generic[Rows]):
         with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
             for wave in self._waves(text, start):
                 ahead.append(pool.submit(self._parse, wave))
-                if len(ahead) > self._threads:
+                if len(ahead) == self._threads:
                     yield ahead.popleft().result()
             for future in ahead:
                 yield future.result()
