@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from types import MappingProxyType
 from typing import Final
 
-from profframe.facts.columns import Fact, Tables
+from profframe.facts.columns import Added, Fact, Tables, with_added
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
@@ -16,7 +17,7 @@ from profframe.facts.forward import forward
 from profframe.facts.kinds import RULES, Classifier, Rule, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
-from profframe.facts.memory import memory
+from profframe.facts.memory import memory, memory_columns
 from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import Registry, nodes
@@ -101,6 +102,13 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
         devices: partial(devices, known=models),
         work: partial(work, formulas={op: of for op, of in counted.items() if of is not None}),
     }
-    for fact in FACTS[1:]:
-        tables = others.get(fact, fact)(tables)
+    aside: dict[Fact, Future[Added]] = {}
+    with ThreadPoolExecutor(1, "profframe-facts") as pool:
+        for fact in FACTS[1:]:
+            if fact in aside:
+                tables = with_added(tables, aside[fact].result())
+            else:
+                tables = others.get(fact, fact)(tables)
+            if fact is nesting:  # memory is a fifth of the facts, and needs no more than this
+                aside[memory] = pool.submit(memory_columns, tables)
     return tables

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Tables: TypeAlias = Mapping[str, pa.Table]
 """The tables of one trace, by the names of ``schema.TABLES``."""
+Added: TypeAlias = Mapping[str, Mapping[str, pa.Array]]
+"""Columns by their names, by the table that they are added to."""
 Fact: TypeAlias = Callable[[Tables], Tables]
 """Takes the tables and gives them back with more columns, and notes in ``quality``."""
 
@@ -71,9 +73,13 @@ def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.Dictionary
 
 def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
-    codes, texts = words(events, "kind")
-    mask: Mask = np.array([text in kinds for text in texts], np.bool_)[codes]
-    return mask
+    wanted = (
+        np.array([text in kinds for text in chunk.dictionary.to_pylist()], np.bool_).take(
+            chunk.indices.to_numpy()
+        )
+        for chunk in events["kind"].chunks
+    )
+    return np.concatenate([np.empty(0, np.bool_), *wanted])
 
 
 def source_order(events: pa.Table) -> Ints:
@@ -112,6 +118,13 @@ def with_columns(tables: Tables, name: str, /, **columns: pa.Array) -> Tables:
         else:
             table = table.append_column(column_name, values)
     return {**tables, name: table}
+
+
+def with_added(tables: Tables, added: Added) -> Tables:
+    """Tables with these columns, too."""
+    for table, columns in added.items():
+        tables = with_columns(tables, table, **columns)
+    return tables
 
 
 def _shared_if_unknown(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:

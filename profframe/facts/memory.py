@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import (
+    Added,
     Tables,
     column,
     ids,
@@ -16,7 +17,7 @@ from profframe.facts.columns import (
     is_text,
     numbers,
     present,
-    with_columns,
+    with_added,
 )
 from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 
@@ -33,11 +34,16 @@ def memory(tables: Tables) -> Tables:
     (0 for a slice that does not nest). A record's op is the innermost host op around it on its
     thread, else the innermost host slice there, else the one on any thread that started last.
     """
-    tables = with_columns(tables, "memory", op_id=ids(_ops(tables)))
+    return with_added(tables, memory_columns(tables))
+
+
+def memory_columns(tables: Tables) -> Added:
+    """The columns that `memory` adds; of the facts they need `nesting` alone."""
     events = tables["events"]
     host = _host(events)
     known = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
+    added: dict[str, pa.Array] = {}
     for name, within in zip(_COLUMNS, _sums(tables, host), strict=True):
         if name in events.column_names:  # the source has counted itself
             total, known = numbers(events, name), host & present(events, name)
@@ -46,9 +52,8 @@ def memory(tables: Tables) -> Tables:
             total[host] = within
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
         columns = {name: total, f"self_{name}": own}
-        arrays = {name: column(name, values, known) for name, values in columns.items()}
-        tables = with_columns(tables, "events", **arrays)
-    return tables
+        added |= {name: column(name, values, known) for name, values in columns.items()}
+    return {"memory": {"op_id": ids(_ops(tables))}, "events": added}
 
 
 _COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}
