@@ -28,6 +28,7 @@ from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
 from profframe.facts.waiting import waiting
 from profframe.facts.work import work
+from profframe.spool import Spooled
 from profframe.work import FORMULAS, Formula
 from profframe.work.convolutions import UNPADDED
 
@@ -102,6 +103,7 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
         devices: partial(devices, known=models),
         work: partial(work, formulas={op: of for op, of in counted.items() if of is not None}),
     }
+    is_short_of_memory = isinstance(tables["events"], Spooled)
     aside: dict[Fact, Future[Added]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
         for fact in FACTS[1:]:
@@ -109,6 +111,6 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
                 tables = with_added(tables, aside[fact].result())
             else:
                 tables = others.get(fact, fact)(tables)
-            if fact is nesting:  # memory is a fifth of the facts, and needs no more than this
-                aside[memory] = pool.submit(memory_columns, tables)
+            if fact is nesting and not is_short_of_memory:
+                aside[memory] = pool.submit(memory_columns, tables)  # a fifth of all facts
     return tables

@@ -103,13 +103,18 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
 
 @contextmanager
 def _database() -> Iterator[Callable[[], duckdb.DuckDBPyConnection]]:
-    """Gives the database that parses; it is opened while the first text is read."""
-    with ThreadPoolExecutor(1, "profframe-open") as pool:
-        opening = pool.submit(duckdb.connect, config={"threads": 1})
-        try:
-            yield opening.result
-        finally:
-            opening.result().close()
+    """Gives the database that parses.
+
+    To open and to close it takes milliseconds: it is opened while the first text is read, and
+    closed while what was read is looked at.
+    """
+    pool = ThreadPoolExecutor(1, "profframe-database")
+    opening = pool.submit(duckdb.connect, config={"threads": 1})
+    try:
+        yield opening.result
+    finally:
+        pool.submit(lambda: opening.result().close())
+        pool.shutdown(wait=False)
 
 
 def _of_kineto(raw: RawTrace) -> RawTrace:
