@@ -205,7 +205,10 @@ class ArrayReader(Generic[Rows]):
             if inside is not None:
                 break
             last = text.rfind(member, seen)
-            seen = last if last >= 0 else max(0, len(text) - len(member) + 1)
+            if last < 0:
+                seen = max(0, len(text) - len(member) + 1)
+            else:  # it was another's member, or the text ends amid it
+                seen = last + (len(member) if _member(self._key).match(text, last) else 0)
         else:
             inside = None if _is_json(text) else _misplaced_array_start(text, self._key)
         if inside is None:
