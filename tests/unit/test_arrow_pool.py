@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import profframe
+from profframe.arrow_pool import system_memory
+from profframe.errors import NotATraceError
+
+
+def backend() -> str:
+    name: str = pa.default_memory_pool().backend_name
+    return name
+
+
+@pytest.fixture
+def chosen() -> str:
+    """The pool that the process has set."""
+    if backend() == "system":
+        pytest.skip("the process has set the system's pool itself")
+    return backend()
+
+
+def test_the_last_of_several_resets_the_pool(chosen: str) -> None:
+    first, second = system_memory(), system_memory()
+    with first:
+        second.__enter__()
+        assert backend() == "system"
+    assert backend() == "system"
+    second.__exit__(None, None, None)
+    assert backend() == chosen
+
+
+def test_a_load_leaves_the_pool_as_it_was_also_where_it_fails(tmp_path: Path, chosen: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text('[{"ph": "X", "name": "a", "ts": 1, "dur": 2}]')
+    seen: list[str] = []
+    profframe.load(path, progress=lambda _done, _all: seen.append(backend()))
+    assert set(seen) == {"system"}
+    assert backend() == chosen
+    path.write_text("{}")
+    with pytest.raises(NotATraceError):
+        profframe.load(path)
+    assert backend() == chosen
