@@ -1,7 +1,8 @@
 """One measurement in a process of its own: ``python -m benchmarks.measure NAME FILE``.
 
-Prints a JSON object with ``seconds`` and ``peak_bytes`` (of the whole process), and ``events``
-where the measurement counts them. Only the work is timed; imports come before it.
+Prints a JSON object with ``seconds``, ``peak_bytes`` of the whole process, the part of them that
+it had before the work, ``before_bytes``, and ``events`` where the measurement counts them. Only the
+work is timed; imports come before it.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ from typing import Final
 Measured = dict[str, float]
 
 
+def _peak_bytes() -> int:
+    """The most memory that the process has had."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def _timed(work: Callable[[], object]) -> Measured:
+    before = _peak_bytes()
     start = time.perf_counter()
     kept = work()  # as a user keeps it: freeing it is no part of the work
     seconds = time.perf_counter() - start
     del kept
-    return {"seconds": seconds}
+    return {"seconds": seconds, "before_bytes": before}
 
 
 def importing(_: Path) -> Measured:
@@ -111,9 +119,7 @@ MEASUREMENTS: Final[Mapping[str, Callable[[Path], Measured]]] = MappingProxyType
 def main() -> None:
     """Run the measurement and print what it found."""
     measured = MEASUREMENTS[sys.argv[1]](Path(sys.argv[2]))
-    unit = 1 if sys.platform == "darwin" else 1024
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    print(json.dumps({"peak_bytes": peak} | measured))
+    print(json.dumps({"peak_bytes": _peak_bytes()} | measured))
 
 
 if __name__ == "__main__":

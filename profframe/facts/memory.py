@@ -39,6 +39,7 @@ def memory(tables: Tables) -> Tables:
 
 def memory_columns(tables: Tables) -> Added:
     """The columns that `memory` adds; of the facts they need `nesting` alone."""
+    op_id = ids(_ops(tables))
     events = tables["events"]
     host = _host(events)
     known = host & bool(tables["memory"].num_rows)
@@ -53,7 +54,7 @@ def memory_columns(tables: Tables) -> Added:
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
         columns = {name: total, f"self_{name}": own}
         added |= {name: column(name, values, known) for name, values in columns.items()}
-    return {"memory": {"op_id": ids(_ops(tables))}, "events": added}
+    return {"memory": {"op_id": op_id}, "events": added}
 
 
 _COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}
