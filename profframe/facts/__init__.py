@@ -104,13 +104,14 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
         work: partial(work, formulas={op: of for op, of in counted.items() if of is not None}),
     }
     is_short_of_memory = isinstance(tables["events"], Spooled)
-    aside: dict[Fact, Future[Added]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
         for fact in FACTS[1:]:
-            if fact in aside:
-                tables = with_added(tables, aside[fact].result())
-            else:
-                tables = others.get(fact, fact)(tables)
-            if fact is nesting and not is_short_of_memory:
-                aside[memory] = pool.submit(memory_columns, tables)  # a fifth of all facts
+            tables = others.get(fact, fact)(tables)
+            if fact is nesting and not is_short_of_memory:  # memory is a fifth of all facts
+                others[memory] = _awaited(pool.submit(memory_columns, tables))
     return tables
+
+
+def _awaited(found: Future[Added]) -> Fact:
+    """The fact whose columns are being found meanwhile."""
+    return lambda tables: with_added(tables, found.result())

@@ -14,7 +14,7 @@ from isal import igzip_lib, isal_zlib
 from profframe.errors import SourceError
 
 BLOCK: Final = 256 << 10
-"""Bytes that are read, and at most given out, at once."""
+"""Bytes that are read, and at most given out, at once; few, so that a processor caches them."""
 
 Progress = Callable[[int, int], None]
 """Called with the bytes of the file that are read, and all of them."""
