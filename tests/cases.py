@@ -90,8 +90,8 @@ def value(cell: str, type_word: str) -> object:
 
 @cache
 def connection() -> duckdb.DuckDBPyConnection:
-    """One for all cases: to open it takes longer than most of them."""
-    return duckdb.connect()
+    """One for all cases: to open it takes longer than most. One thread: what ties is always so."""
+    return duckdb.connect(config={"threads": 1})
 
 
 def bare() -> duckdb.DuckDBPyConnection:
