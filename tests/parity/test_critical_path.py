@@ -110,6 +110,24 @@ def test_compute_bound() -> None:
     assert bounds(path) == {"host": 10, "launch": 15, "compute": 233, "idle": 2}
 
 
+def test_work_that_begins_as_its_launch_returns_waited_for_that() -> None:
+    """Not for the work before it on the stream, which ended while the call was still on."""
+    trace = trace_of(
+        step(1, 0, 60),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaLaunchKernel", 30, 50, 2),
+        kernel("a", 20, 45, 1),
+        kernel("b", 50, 80, 2),
+    )
+    assert parts(trace.critical_path(1)) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("cudaLaunchKernel", "slice", 10, 20),
+        ("ProfilerStep#1", "slice", 20, 30),
+        ("cudaLaunchKernel", "launch", 30, 50),
+        ("b", "work", 50, 80),
+    ]
+
+
 @pytest.mark.parametrize("told", ["sync", "call", "unknown record"])
 def test_two_streams_with_an_event(told: str) -> None:
     """A kernel waits for one of another stream: a sync tells for what, or the call alone."""

@@ -305,6 +305,28 @@ class TestChangePoints:
         found = [change_points.changes(one[None]) for one in series]
         assert sum(map(any, found)) <= 12
 
+    @pytest.mark.parametrize("length", [14, 60])
+    def test_the_chance_is_of_all_series_that_are_looked_at(self, length: int) -> None:
+        """Bonferroni, exactly: so many times the chance of one series alone, and then the level."""
+        series = np.random.default_rng(4).normal(size=(1, length))
+        series[:, length // 2 :] += 4
+        ((alone,),) = change_points.changes(series)
+        among = change_points.changes(np.vstack([series, np.zeros((2, length))]))
+        assert [[one.at for one in of_one] for of_one in among] == [[alone.at], [], []]
+        assert among[0][0].p == pytest.approx(3 * alone.p, rel=1e-12)
+        most = int(change_points.LEVEL / alone.p)
+        ((of_most,),) = change_points.changes(series, series=most)
+        assert of_most.p == pytest.approx(most * alone.p, rel=1e-12)
+        assert change_points.changes(series, series=most + 1) == [[]]
+
+    def test_a_trend_looks_at_all_its_metrics(self) -> None:
+        """Also at those that are known of other runs only, which are searched by themselves."""
+        rows = [op(f"r{n}", "x", 1000 + n % 3 + 9 * (n > 7)) for n in range(15)]
+        rows += [step(f"r{n}", 1, 5000) for n in range(15) if n != 3]
+        alone = trace_of(rows).trend("op:x")["p_value"].drop_nulls().item()
+        among = trace_of(rows).trend(["op:x", "step_p50_ns", "step_max_ns"])["p_value"]
+        assert among.drop_nulls().to_list() == pytest.approx([3 * alone], rel=1e-12)
+
     def test_ranks_see_the_same_in_any_scale(self) -> None:
         rng = np.random.default_rng(2)
         series = rng.normal(size=(3, 80))
@@ -362,6 +384,12 @@ class TestTypical:
         score, _ = typical.unlike(values, typical.of_others(values, np.zeros(10, np.int64)))
         assert abs(score[8]) < 0.01
         assert score[9] > 50
+
+    def test_the_chance_is_of_both_sides(self) -> None:
+        """By hand: distances 2 1 0 1 4, so the noise is 1.4826; Student's with 2 degrees of it."""
+        score, chance = typical.unlike(np.array([-2.0, -1, 0, 1, 4]), np.zeros(5))
+        assert score == pytest.approx(np.array([-2, -1, 0, 1, 4]) / 1.482602218505602)
+        assert chance == pytest.approx(1 - np.abs(score) / np.sqrt(2 + score**2))
 
     def test_zero_counts_by_difference(self) -> None:
         values = np.array([0.0, 1, 2, 1, 0, 2, 1, 500])
@@ -457,6 +485,20 @@ class TestRegressions:
         assert every.filter(pl.col("pace") != 1).height == 60
         own = found["ratio"].item() / found["pace"].item()
         assert own == pytest.approx(1.2, abs=0.05)
+
+    @pytest.mark.parametrize(("pace", "op4", "op7"), [(1.3, 1.1, 1.6), (0.7, 0.9, 1.2)])
+    def test_what_regressed_takes_longer_by_itself_and_at_equal_pace(
+        self, pace: float, op4: float, op7: float
+    ) -> None:
+        """All runs after are slower, op4 by less than the rest; or all faster, op4 by less."""
+        planted = {f"op{n}": pace for n in range(60)} | {"op4": op4, "op7": op7}
+        trace = noisy(20, ops=60, whole=0.1, planted=planted, seed=3)
+        every = trace.regressions(baseline=15, runs=5, every=True)
+        (row,) = every.filter(name="op4").to_dicts()
+        assert row["significant"]
+        assert (row["change_ns"] > 0) == (op4 > 1) == (row["change_low_ns"] < 0)
+        assert (row["change_low_ns"] < 0) == (row["change_high_ns"] < 0)
+        assert trace.regressions(baseline=15, runs=5)["name"].to_list() == ["op7"]
 
     def test_the_latest_run_alone(self) -> None:
         trace = noisy(12, planted={"op4": 1.5}, last=1)
@@ -717,6 +759,22 @@ class TestCheck:
         assert [one.metric for one in found.worse][:2] == ["op_self_ns", "kernel_ns"]
         still = checking.check(noisy(25), 20, 5, {"": Fraction(0)})
         assert still.worse == []
+
+    def test_many_metrics_are_corrected_for(self) -> None:
+        """Welch's p of x is 0.0018: clear as one of 3 metrics (both totals), not as one of 7."""
+        spent = {"a1": 100, "a2": 101, "a3": 99, "b1": 106, "b2": 107, "b3": 105}
+        rows = [op(run, "x", 1000 * ns) for run, ns in spent.items()]
+        rows += [op(run, name, 5000) for run in spent for name in ("t", "u", "v", "w")]
+        rows += [kernel(run, "k", 5000) for run in spent]
+        trace = trace_of(rows)
+        alone = checking.check(trace, "a*", None, {"op:x": Fraction(0)})
+        among = checking.check(trace, "a*", None, {"op:*": Fraction(0)})
+        for found, number in ((alone, 3), (among, 7)):
+            (p,) = found.metrics.filter(metric="op:x")["p_value"]
+            assert (found.metrics.height, round(p, 5)) == (number, 0.00183)
+        assert 3 * p < regressed.LEVEL < 7 * p
+        assert [one.metric for one in alone.worse] == ["op:x"]
+        assert among.worse == []
 
     def test_small_ops_do_not_count(self) -> None:
         trace = noisy(25, ops=60, planted={"op0": 1.5})
