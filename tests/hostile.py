@@ -15,11 +15,18 @@ and ``hostile_trace`` of ``conftest.py`` have the file and the trace.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
 MARK: Final = "hostile_ran"
 """What a name that runs as a script sets to 1."""
+
+ACTS: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""What no text is shown with, but for tabs and the ends of our own lines."""
 
 LONG: Final = "long_" + "x" * 9_990 + "_tail"
 """10,000 characters."""
@@ -61,7 +68,8 @@ NAMES: Final = (
     "[red]a[/red] [link=http://127.0.0.1/]b[/link] :smile:",
     "[c](javascript:void(0)) | `d` | **e**",
     # text from right to left, wide and combined characters, nothing to see
-    "\u202egnp.exe\u202c",
+    "\u202egnp.exe\u202c \u2067isolate\u2069 mark\u200e\u200f\u061c",
+    "\ufeffno\xad\u180e\u200b\u2060look\ufff9\U000e0041\U000e007f",
     "\u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627",
     "\u540d\u524d\u0301 \U0001f468\u200d\U0001f469\u200d\U0001f467",
     " ",
@@ -70,7 +78,7 @@ NAMES: Final = (
 )
 """Names of an annotation, a Python frame, an op, and a kernel each."""
 
-RUN: Final = f"=2+3 <img src=run.png onerror={MARK}=1> '\"; \x1b[31m\u202e"
+RUN: Final = f"=2+3 </title><script>{MARK}=1</script><img src=run.png> '\"; \x1b[31m\u202e"
 """For ``load(..., run=RUN)``."""
 
 GROUP: Final = f"<b>group</b> =1'\"{MARK}"

@@ -6,6 +6,8 @@ import csv
 import io
 import json
 import re
+from collections import Counter
+from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
@@ -14,10 +16,10 @@ import pytest
 import profframe
 from profframe import Trace, cli, schema
 from profframe.show import units
+from profframe.show.flame import FlameGraph
 from tests import hostile
 from tests.pages import Page
 
-ACTS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 FORMULA = re.compile(r"\s*[=+\-@]")
 NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
 SOME = hostile.NAMES[::6]
@@ -38,12 +40,12 @@ class TestNotebook:
     def test_answers(self, hostile_trace: Trace, name: str) -> None:
         page = shown(hostile_trace.answer(name))
         assert len(page.styles) == 1
-        assert not ACTS.search(page.text)
+        assert not hostile.ACTS.search(page.text)
 
     @pytest.mark.parametrize("name", schema.TABLES)
     def test_tables(self, hostile_trace: Trace, name: str) -> None:
         page = shown(getattr(hostile_trace, name))
-        assert not ACTS.search("".join(page.tips))
+        assert not hostile.ACTS.search("".join(page.tips))
 
     def test_every_name_is_there_whole(self, hostile_trace: Trace) -> None:
         rows = hostile_trace.self_times().filter(kind="annotation")
@@ -65,6 +67,52 @@ class TestNotebook:
         for name in SOME:
             page = shown(hostile_trace.critical_path(annotation=name))
             assert units.visible(repr(name)) in page.text
+
+
+class Outline(HTMLParser):
+    """The elements of a whole page, and the text of its title."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: Counter[str] = Counter()
+        self.attributes: set[str] = set()
+        self.title = ""
+        self._is_title = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+        self._is_title = tag == "title"
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_title &= tag != "title"
+
+    def handle_data(self, data: str) -> None:
+        self.title += data if self._is_title else ""
+
+
+class TestPages:
+    """Pages of their own have the same elements, whatever names and runs are called."""
+
+    def test_flame_graph(self, hostile_trace: Trace) -> None:
+        rows = hostile_trace.flame()
+        texts = dict.fromkeys(("run", "name"), pl.lit("r"))
+        page, plain = (
+            Outline(FlameGraph(some).to_html()) for some in (rows, rows.with_columns(**texts))
+        )
+        assert page.title == f"Flame graph of {units.visible(hostile.RUN)}"
+        assert (page.elements, page.attributes) == (plain.elements, plain.attributes)
+
+    def test_report(self, hostile_trace: Trace, tmp_path: Path) -> None:
+        for number, title in enumerate((hostile.RUN, "r")):
+            hostile_trace.report(tmp_path / f"{number}.html", title=title, sections="operators")
+        page, plain = (Outline((tmp_path / f"{n}.html").read_text()) for n in range(2))
+        assert page.title == f"{units.visible(hostile.RUN)} - profframe"
+        assert (page.elements, page.attributes) == (plain.elements, plain.attributes)
+        assert page.elements["img"] == page.elements["iframe"] == 0
+        assert not any(name.startswith("on") for name in page.attributes)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +153,7 @@ class TestCommandLine:
         rows = hostile_trace.sql(QUERY)
         text = self.written(stored, tmp_path, "json").read_text()
         assert json.loads(text) == rows.to_dicts()
-        assert not ACTS.search(text)
+        assert not hostile.ACTS.search(text)
         assert pl.read_parquet(self.written(stored, tmp_path, "parquet")).equals(rows)
 
     @pytest.mark.parametrize(
@@ -129,7 +177,7 @@ class TestCommandLine:
         assert cli.run([*command[:at], str(stored), *command[at:]]) == 0
         out = capsys.readouterr().out
         assert out
-        assert not ACTS.search(out)
+        assert not hostile.ACTS.search(out)
 
     def test_data_on_a_terminal_does_not_act_either(
         self,
@@ -139,7 +187,7 @@ class TestCommandLine:
     ) -> None:
         monkeypatch.setattr("sys.stdout.isatty", lambda: True)
         assert cli.run(["sql", str(stored), QUERY, "--format", "csv"]) == 0
-        assert not ACTS.search(capsysbinary.readouterr().out.decode())
+        assert not hostile.ACTS.search(capsysbinary.readouterr().out.decode())
 
 
 class TestSql:
@@ -154,9 +202,9 @@ class TestSql:
 
     def test_parameters(self, hostile_trace: Trace) -> None:
         for name in SOME:
-            assert hostile_trace.counter_series(name=name).height in (0, 36)
+            assert hostile_trace.counter_series(name=name).height in (0, len(hostile.NAMES))
             hostile_trace.sequences(name=name, min_kernels=1)
-        assert hostile_trace.counter_series(name=hostile.GROUP).height == 36
+        assert hostile_trace.counter_series(name=hostile.GROUP).height == len(hostile.NAMES)
         assert hostile_trace.filter(runs=hostile.RUN).events.height == hostile_trace.events.height
         assert {*hostile.NAMES} <= {*hostile_trace.events["name"]}
 

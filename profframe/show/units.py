@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNSAFE: Final = re.compile(
-    r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+    r"[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\U000e0000-\U000e007f\ud800-\udfff]"
 )
-"""Control bytes, line breaks, characters that reorder the text around them, lone surrogates."""
+"""Control bytes, line breaks, lone surrogates, and characters that reorder the text around them or
+are nothing to see; not the joiners that scripts and emoji are written with."""
 
 
 def duration(ns: float) -> str:
@@ -49,7 +52,7 @@ def size(number: float) -> str:
     >>> size(512), size(-1536), size(3 << 30)
     ('512 B  ', '-1.50 KiB', '3.00 GiB')
     """
-    if abs(number) < 1024:
+    if abs(number) < 1023.5:
         return f"{number:.0f} B  "
     value = float(number)
     for unit in ("KiB", "MiB", "GiB", "TiB"):
@@ -136,7 +139,7 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def escaped(json: str) -> str:
+def escaped(written: str) -> str:
     r"""JSON without what a terminal would act on; it is the same for a program.
 
     Examples
@@ -144,7 +147,7 @@ def escaped(json: str) -> str:
     >>> escaped('"\x7f \x9b2J"')
     '"\\u007f \\u009b2J"'
     """
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json)
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], written)
 
 
 def middle(text: str, most: int) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
+import math
+from collections.abc import Callable
 
 import polars as pl
 import pytest
@@ -80,6 +83,32 @@ def test_visible_text_has_nothing_that_acts(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "character",
+    [
+        *("\x00", "\t", "\x1b", "\x7f", "\x9b", "\ud800"),  # controls, half pairs
+        *("\u2028", "\u2029"),  # line breaks
+        *("\u202a", "\u202b", "\u202c", "\u202d", "\u202e"),  # embeddings, overrides
+        *("\u2066", "\u2067", "\u2068", "\u2069"),  # isolates
+        *("\u200e", "\u200f", "\u061c"),  # marks
+        *("\xad", "\u180e", "\u200b", "\u2060", "\u2064", "\ufeff", "\ufff9"),  # nothing to see
+        *("\U000e0001", "\U000e0041", "\U000e007f"),  # tags
+    ],
+    ids=ascii,
+)
+def test_what_acts_or_cannot_be_seen_is_an_escape(character: str) -> None:
+    escape = ascii(character)[1:-1]
+    assert units.visible(f"a{character}b") == f"a{escape}b"
+    document = json.dumps(f"a{character}b", ensure_ascii=False)
+    assert units.escaped(document).isascii()
+    assert json.loads(units.escaped(document)) == f"a{character}b"
+
+
+def test_joiners_stay_in_what_is_written_with_them() -> None:
+    for text in ("\u0646\u0645\u06cc\u200c\u062e\u0648\u0627", "\U0001f468\u200d\U0001f469"):
+        assert units.visible(text) == text
+
+
+@pytest.mark.parametrize(
     ("ns", "shown"),
     [
         (0, "0.000 us"),
@@ -94,6 +123,48 @@ def test_visible_text_has_nothing_that_acts(text: str) -> None:
 def test_durations_have_a_unit_that_suits(ns: int, shown: str) -> None:
     assert units.duration(ns) == shown
     assert units.duration(-ns).lstrip("-") == shown
+
+
+@pytest.mark.parametrize(
+    ("show", "number", "shown"),
+    [
+        (units.duration, 999_999.4, "999.999 us"),
+        (units.duration, 999_999.5, "1.000 ms"),
+        (units.duration, 999_999_499.9, "999.999 ms"),
+        (units.duration, 999_999_999.9, "1.000 s "),
+        (units.size, 1023.4, "1023 B  "),
+        (units.size, 1023.5, "1.00 KiB"),
+        (units.size, 1023.994 * 2**20, "1023.99 MiB"),
+        (units.size, 1023.996 * 2**20, "1.00 GiB"),
+        (units.rate, 999.4, "999 B/s"),
+        (units.rate, 999.5, "1.00 kB/s"),
+        (units.rate, 999_994, "999.99 kB/s"),
+        (units.rate, 999_996, "1.00 MB/s"),
+        (units.flops, 999.996e9, "1.00 TFLOP"),
+        (units.flop_rate, 999.996e12, "1.00 PFLOP/s"),
+    ],
+)
+def test_what_rounds_to_the_next_unit_has_it(
+    show: Callable[[float], str], number: float, shown: str
+) -> None:
+    assert show(number) == shown
+    assert show(-number) == f"-{shown}"
+
+
+@pytest.mark.parametrize(
+    ("show", "most", "edge"),
+    [
+        *((units.duration, 1000, edge) for edge in (999_999.5, 999_999_500.0)),
+        *((units.size, 1024, edge * 1024**n) for edge in (1023.5, 1023.995) for n in range(5)),
+        *((units.rate, 1000, edge * 1000**n) for edge in (999.5, 999.995) for n in range(5)),
+    ],
+)
+def test_no_number_reaches_the_next_unit_by_rounding(
+    show: Callable[[float], str], most: int, edge: float
+) -> None:
+    below, above = math.nextafter(edge, 0), math.nextafter(edge, math.inf)
+    for number in (below, edge, above, -below, -edge, -above):
+        assert abs(float(show(number).split()[0])) < most
 
 
 @given(st.integers(0, 2**62))

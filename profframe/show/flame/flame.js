@@ -26,9 +26,13 @@ const flameGraph = (() => {
     outside: "work of no known operator",
   };
 
-  // Controls, bidirectional overrides and half pairs as escapes, so that every text is one line.
-  const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
-  const escaped = (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  // What profframe/show/units.py takes for unsafe, as escapes, so that every text is one line.
+  const HIDDEN =
+    /[\0-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e007f}\ud800-\udfff]/gu;
+  const escaped = (character) => {
+    const digits = character.codePointAt(0).toString(16);
+    return digits.length > 4 ? `\\U${digits.padStart(8, "0")}` : `\\u${digits.padStart(4, "0")}`;
+  };
   const visible = (text) => text.replace(HIDDEN, escaped);
   const shortened = (text) =>
     text.length > LONGEST ? `${visible(text.slice(0, LONGEST))}\u2026` : visible(text);

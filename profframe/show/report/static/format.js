@@ -22,7 +22,7 @@ const format = (() => {
   }
 
   function bytes(number) {
-    if (Math.abs(number) < 1024) return `${number.toFixed(0)} B`;
+    if (Math.abs(number) < 1023.5) return `${number.toFixed(0)} B`;
     const shown = stepped(number, 1024, 1023.995, ["KiB", "MiB", "GiB", "TiB"]);
     return shown ?? `${fixed(number / 1024 ** 5, 2)} PiB`;
   }
