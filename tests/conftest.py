@@ -3,6 +3,7 @@ from __future__ import annotations
 import csv
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -58,6 +59,26 @@ def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def hostile_trace(hostile_file: Path) -> profframe.Trace:
     """The same, loaded, as a run of a hostile name."""
     return profframe.load(hostile_file, run=hostile.RUN)
+
+
+@pytest.fixture(scope="session")
+def report(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Callable[[str], Path]:
+    """The report of each kind of trace in `tests.reports`, made once."""
+    from tests.reports import EXAMPLES, loaded
+
+    folder = tmp_path_factory.mktemp("reports")
+
+    @cache
+    def made(kind: str) -> Path:
+        if kind not in EXAMPLES:
+            request.getfixturevalue("traces")
+        path = folder / f"{kind}.html"
+        loaded(kind).report(path)
+        return path
+
+    return made
 
 
 def chrome_traces() -> list[Path]:

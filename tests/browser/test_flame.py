@@ -125,8 +125,10 @@ def test_ranks_have_a_choice(opened: Open, tmp_path: Path) -> None:
 def test_hostile_names_are_only_names(opened: Open, tmp_path: Path, hostile_file: Path) -> None:
     trace = profframe.load(hostile_file, run=hostile.RUN)
     it = opened(page(FlameGraph(trace.flame()), tmp_path / "flame.html"))
+    tips = it.page.locator(".flame-tip .flame-name")
     for one in state(it)["boxes"]:
         it.page.mouse.move(*middle(it, one))
+        assert not hostile.ACTS.search(tips.inner_text())
     it.page.get_by_role("searchbox").fill("<script>")
     assert state(it)["found"]["nodes"] > 0
     assert it.run(f"typeof {hostile.MARK}") == "undefined"
