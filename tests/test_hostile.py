@@ -17,11 +17,13 @@ import profframe
 from profframe import Trace, cli, schema
 from profframe.show import units
 from profframe.show.flame import FlameGraph
-from tests import hostile
+from tests import hostile, reports
 from tests.pages import Page
 
 FORMULA = re.compile(r"\s*[=+\-@]")
 NUMBER = re.compile(r"\s*[+-]?[\d.]+(e[+-]?\d+)?\s*", re.IGNORECASE)
+SECTIONS = ("overview", "operators", "memory")
+"""Sections of a report with tables, facts, findings, and words about a peak."""
 SOME = hostile.NAMES[::6]
 """Names for what takes longer."""
 
@@ -107,8 +109,11 @@ class TestPages:
 
     def test_report(self, hostile_trace: Trace, tmp_path: Path) -> None:
         for number, title in enumerate((hostile.RUN, "r")):
-            hostile_trace.report(tmp_path / f"{number}.html", title=title, sections="operators")
+            hostile_trace.report(tmp_path / f"{number}.html", title=title, sections=SECTIONS)
         page, plain = (Outline((tmp_path / f"{n}.html").read_text()) for n in range(2))
+        texts = reports.data(tmp_path / "0.html")["texts"]
+        assert [text for text in (*texts, page.title) if hostile.ACTS.search(text)] == []
+        assert {units.visible(name) for name in hostile.NAMES if name != hostile.LONG} <= {*texts}
         assert page.title == f"{units.visible(hostile.RUN)} - profframe"
         assert (page.elements, page.attributes) == (plain.elements, plain.attributes)
         assert page.elements["img"] == page.elements["iframe"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -14,19 +13,12 @@ from profframe import Trace
 from profframe.cli import run
 from profframe.errors import ExportError, MissingExtraError, ParameterError, UnknownNameError
 from profframe.show.report import columns, page
+from tests.reports import data
 
 
 @pytest.fixture(scope="module")
 def trace(example: Path) -> Trace:
     return profframe.load(example)
-
-
-def data(path: Path) -> dict[str, dict[str, object]]:
-    """What scripts of the page read."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text())
-    assert found is not None
-    loaded: dict[str, dict[str, object]] = json.loads(found[1])
-    return loaded
 
 
 def test_only_some_sections(trace: Trace, tmp_path: Path) -> None:
@@ -44,7 +36,7 @@ def test_only_some_sections(trace: Trace, tmp_path: Path) -> None:
     assert "<h1>&lt;b&gt;mine&lt;/b&gt;</h1>" in text
     assert "This page has 3 of 139 rows, those with the most self_ns" in text
     assert done == [(0, 2, "operators"), (1, 2, "memory"), (2, 2, "done")]
-    assert data(tmp_path / "page.html")["frames"]["self_times"]["rows"] == 3  # type: ignore[index]
+    assert data(tmp_path / "page.html")["frames"]["self_times"]["rows"] == 3
 
 
 def test_errors(trace: Trace, tmp_path: Path) -> None:
@@ -114,9 +106,10 @@ def test_columns() -> None:
 
 
 def test_very_long_texts_are_cut_until_they_fit() -> None:
-    names = [f"{number:05}{'x' * 3000}" for number in range(3000)]
+    names = [f"{number:05}{'x' * 3000}" for number in range(3000)] + ["\x1b[31m" + "x" * 3000]
     stored = columns.document({"one": columns.Shown(pl.DataFrame({"name": names}))})
     assert sum(map(len, stored["texts"])) < 3_200_000
+    assert stored["texts"][0].startswith("\\x1b[31mxxx")
     assert stored["texts"][1].endswith("x... (3,005 characters)")
 
 
