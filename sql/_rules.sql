@@ -20,9 +20,9 @@ END;
 -- bytes_text: bytes for a sentence, in steps of 1024.
 CREATE OR REPLACE TEMP MACRO bytes_text(bytes) AS
 CASE
-    WHEN abs(bytes) >= 1073741824 THEN format('{:.2f} GiB', bytes / 1073741824)
-    WHEN abs(bytes) >= 1048576 THEN format('{:.1f} MiB', bytes / 1048576)
-    WHEN abs(bytes) >= 1024 THEN format('{:.1f} KiB', bytes / 1024)
+    WHEN abs(bytes) >= 1023.95 * 1048576 THEN format('{:.2f} GiB', bytes / 1073741824)
+    WHEN abs(bytes) >= 1023.95 * 1024 THEN format('{:.1f} MiB', bytes / 1048576)
+    WHEN abs(bytes) >= 1023.5 THEN format('{:.1f} KiB', bytes / 1024)
     ELSE format('{} B', bytes::BIGINT)
 END;
 

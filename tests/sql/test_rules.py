@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from profframe import advising, schema
+from profframe import advising, macros, schema
 from profframe.advising import Rule, markdown, own_rules
 from profframe.answering import Answer, advice, script
 from profframe.errors import AnswerError, ProfframeError
@@ -84,6 +84,48 @@ class TestRule:
         assert rule.link.startswith("https://")
         assert rule.answer.notes, "the reasons of its thresholds"
         assert max(map(len, rule.answer.sql.splitlines())) <= 130
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ("duration_text(9_949)", "9.9 us"),
+        ("duration_text(9_950)", "10 us"),
+        ("duration_text(999_499)", "999 us"),
+        ("duration_text(999_500)", "1.0 ms"),
+        ("duration_text(999_949_999)", "999.9 ms"),
+        ("duration_text(999_950_000)", "1.00 s"),
+        ("bytes_text(1023)", "1023 B"),
+        ("bytes_text(1023.5)", "1.0 KiB"),
+        ("bytes_text(1048524)", "1023.9 KiB"),
+        ("bytes_text(1048525)", "1.0 MiB"),
+        ("bytes_text(1073689395)", "1023.9 MiB"),
+        ("bytes_text(1073689396)", "1.00 GiB"),
+        ("percent_text(0)", "0 %"),
+        ("percent_text(0.0994)", "9.9 %"),
+        ("percent_text(0.0995)", "10 %"),
+    ],
+)
+def test_words_of_numbers_have_the_unit_that_they_round_to(call: str, text: str) -> None:
+    with duckdb.connect() as connection:
+        macros.load(connection, f"SELECT {call}")
+        negative = call.replace("(", "(-")
+        rows = connection.sql(f"SELECT {call}, {negative}").fetchall()
+    assert rows == [(text, text if text == "0 %" else f"-{text}")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x" * 80, "x" * 80),
+        ("x" * 81, "x" * 79 + "\u2026"),
+        ("a\nb\x1b\u2028\u2066\u200e\ufeff", "a?b?????"),
+    ],
+)
+def test_names_in_words_are_short_and_do_not_act(name: str, text: str) -> None:
+    with duckdb.connect() as connection:
+        macros.load(connection, "SELECT shown('')")
+        assert connection.execute("SELECT shown(?)", [name]).fetchall() == [(text,)]
 
 
 def test_every_case_is_of_a_rule() -> None:
