@@ -14,6 +14,24 @@ from profframe.errors import UnknownNameError
 from tests.cases import bare
 
 ANSWERS = catalogue()
+PLACES = {
+    "collective_summary": ("run", "process_group", "collective", "dtype", "bytes", "ranks"),
+    "collectives": ("run", "number", "rank"),
+    "exposed_communication": ("run", "rank", "start_ns"),
+    "flame": ("run", "rank", "node_id"),
+    "kernel_types": ("run", "rank", "classes"),
+    "key_averages": ("run", "rank", "first_occurrence"),
+    "op_kernels": ("run", "rank", "first_event_id"),
+    "queue_depth": ("run", "rank", "device", "stream", "time_ns"),
+    "rank_balance": ("run", "step", "place"),
+    "samples": ("run", "rank", "step", "what", "label"),
+    "sequences": ("run", "rank", "first_event_id"),
+    "step_times": ("run", "rank", "start_ns", "event_id"),
+    "steps": ("run", "rank", "start_ns", "event_id"),
+    "stragglers": ("run", "rank", "before_op", "before_kernel"),
+    "work_rates": ("run", "rank", "device", "time_ns"),
+}
+"""What tells the rows of an answer apart in its order, where that is not its grain."""
 
 
 def empty(*tables: str) -> duckdb.DuckDBPyConnection:
@@ -81,6 +99,15 @@ class TestHeader:
         assert statement.type == duckdb.StatementType.SELECT
         last_clause = answer.sql.rindex("\nORDER BY ")
         assert "\nSELECT" not in answer.sql[last_clause:]
+
+    def test_no_two_rows_have_the_same_place(self, answer: Answer) -> None:
+        """So that rows come in one order: it ends in all that tells rows apart."""
+        columns = {column.name for column in answer.columns}
+        inside = re.match(r"One row per \(([^)]*)\)", answer.grain)
+        grain = {part.split()[0] for part in inside[1].split(",")} & columns if inside else set()
+        apart = PLACES.get(answer.name, (*grain, *({"event_id"} & columns)))
+        order = answer.sql[answer.sql.rindex("\nORDER BY ") :]
+        assert [name for name in apart if not re.search(rf"\b{name}\b", order)] == []
 
     def test_kind_lists_are_the_schemas(self, answer: Answer) -> None:
         known = {frozenset(schema.HOST_KINDS), frozenset(schema.DEVICE_KINDS)}
