@@ -62,6 +62,12 @@ class TestNotebook:
         named = {units.middle(units.visible(name), 64) for name in hostile.NAMES}
         assert named <= {row[0] for row in shown(wide).cells}
 
+    def test_types_of_columns_are_texts_too(self, hostile_trace: Trace) -> None:
+        """Tooltips of headings name them, and an Enum names all that it can be."""
+        for name in hostile.NAMES:
+            page = shown(hostile_trace.overview().with_columns(x=pl.lit(name, pl.Enum([name]))))
+            assert not hostile.ACTS.search("".join(page.heads))
+
     def test_other_objects(self, hostile_trace: Trace) -> None:
         shown(hostile_trace.tree())
         shown(profframe.diff(hostile_trace, hostile_trace, (hostile.NAMES[0], hostile.NAMES[2])))
