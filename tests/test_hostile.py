@@ -62,6 +62,12 @@ class TestNotebook:
         named = {units.middle(units.visible(name), 64) for name in hostile.NAMES}
         assert named <= {row[0] for row in shown(wide).cells}
 
+    def test_names_of_columns_without_values_are_texts_too(self, hostile_trace: Trace) -> None:
+        for name in hostile.NAMES:
+            page = shown(hostile_trace.self_times().with_columns(pl.lit(None).alias(name)))
+            assert f"no values: {units.middle(units.visible(name), 64)}" in page.note
+            assert not hostile.ACTS.search(page.note + "".join(page.heads))
+
     def test_types_of_columns_are_texts_too(self, hostile_trace: Trace) -> None:
         """Tooltips of headings name them, and an Enum names all that it can be."""
         for name in hostile.NAMES:
@@ -75,6 +81,7 @@ class TestNotebook:
         for name in SOME:
             page = shown(hostile_trace.critical_path(annotation=name))
             assert units.visible(repr(name)) in page.text
+            assert not hostile.ACTS.search(page.text)
 
 
 class Outline(HTMLParser):
