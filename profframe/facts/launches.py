@@ -65,8 +65,8 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     process, _ = words(events, "pid")
     makes_calls = is_kind(events, schema.LAUNCH_KINDS)
     calls = np.flatnonzero(makes_calls & (correlation != 0))
-    start = numbers(events, "start_ns")
-    calls = calls[np.lexsort((calls, -numbers(events, "dur_ns")[calls], start[calls]))]
+    preorder, start = (numbers(events, name)[calls] for name in ("preorder", "start_ns"))
+    calls = calls[np.lexsort((preorder, start))]
     anywhere = last_equal(correlation[calls], calls, correlation[device])
     names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
     made_calls = names_process & np.isin(process[device], process[makes_calls])
@@ -76,9 +76,7 @@ def _launches(tables: Tables, device: Ints) -> Ints:
     key = process * distinct.size + np.searchsorted(distinct, correlation)
     within = last_equal(key[calls], calls, key[device])
     elsewhere = names_process & present(events, "device")[device]
-    found = np.where(made_calls, within, np.where(elsewhere, -1, anywhere))
-    found[correlation[device] == 0] = -1
-    return found
+    return np.where(made_calls, within, np.where(elsewhere, -1, anywhere))
 
 
 def _on_device_line(events: pa.Table) -> Mask:
@@ -162,7 +160,8 @@ def _with_notes(tables: Tables, launch: Ints, op: Ints) -> Tables:
 
 def _mismatch(tables: Tables, launch: Ints, op: Ints) -> Mask:
     events = tables["events"]
-    external, known = numbers(events, "external_id"), present(events, "external_id")
+    external = numbers(events, "external_id")
+    known = external != 0
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
     mismatch: Mask = joined & known & known[op] & (external[op] != external)
     return mismatch

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from profframe.facts import Tables, add_facts
 from tests.builders import Row, event, tables
 
@@ -60,6 +62,27 @@ def test_of_nested_calls_the_inner_one_launched() -> None:
     assert column(got, "device_ns") == [10, 10, 10]
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "inner"),
+    [
+        (call(0, 10, 7), call(0, 8, 7), 1),
+        (call(0, 8, 7), call(0, 10, 7), 0),
+        (call(0, 10, 7), call(0, 10, 7), 1),
+        (call(0, 10, 7, ev_idx=2), call(0, 10, 7, ev_idx=1), 0),
+        (call(3, 10, 7), call(0, 20, 7), 0),
+        (call(0, 10, 7), call(0, 8, 7, category="cuda_driver"), 1),
+    ],
+)
+def test_of_calls_that_start_together_the_inner_one_launched(
+    first: Row, second: Row, inner: int
+) -> None:
+    got = facts(first, second, kernel(20, 30, 7), kernel(30, 35, 7))
+    assert column(got, "parent_id")[inner] == 1 - inner
+    assert column(got, "launch_id") == [None, None, inner, inner]
+    assert column(got, "device_ns") == [15, 15, 10, 5]
+    assert column(got, "self_device_ns")[inner] == 15
+
+
 def test_an_op_around_the_call_is_found_through_python_frames() -> None:
     got = facts(
         event("aten::foo", 0, 100),
@@ -96,6 +119,36 @@ def test_processes_with_the_same_correlations_are_joined_apart() -> None:
     assert column(got, "launch_id")[3:] == [0, 1, None, 2]
 
 
+@pytest.mark.parametrize("python", ["0", "1", "3", "4711"])
+def test_the_index_of_a_device_is_no_process(python: str) -> None:
+    """Python has any number, in a container 1: kernels are on lines 0 to 3, by their devices."""
+    got = facts(
+        *(call(10 * n, 10 * n + 5, 7 + n, pid=python) for n in range(4)),
+        *(kernel(50, 60, 7 + n, pid=str(n), device=n, thread=9 + n) for n in range(4)),
+    )
+    assert column(got, "launch_id")[4:] == [0, 1, 2, 3]
+    assert column(got, "device_ns") == [10] * 8
+    assert notes(got) == {}
+
+
+def test_a_slice_of_a_process_without_calls_has_no_launch_if_it_is_on_a_device() -> None:
+    """And where some process made calls; else the number alone counts."""
+    got = facts(
+        call(0, 10, 7, pid="100"),
+        kernel(20, 30, 7, pid="100", device=0),
+        kernel(20, 30, 7, pid="200", device=0),
+        kernel(20, 30, 7, pid="200"),
+        kernel(20, 30, 7, pid=None, device=0),
+        kernel(20, 30, 7, pid="a text", device=0),
+        kernel(20, 30, 7, pid="1234567890", device=1234567890),
+        kernel(20, 30, 7, pid="123456789", device=123456789),
+    )
+    assert column(got, "launch_id")[1:] == [0, None, 0, 0, None, None, 0]
+    assert notes(got) == {"kernel_without_launch": 3}
+    alone = facts(call(0, 10, 7, pid="100"), kernel(20, 30, 7, pid="200", device=0))
+    assert column(alone, "launch_id") == [None, 0]
+
+
 def test_external_id_counts_only_without_a_launch() -> None:
     got = facts(
         event("aten::mm", 0, 50, external_id=1),
@@ -106,6 +159,41 @@ def test_external_id_counts_only_without_a_launch() -> None:
     )
     assert column(got, "op_id")[3:] == [0, 1]
     assert notes(got) == {"external_id_mismatch": 1, "kernel_without_launch": 1}
+
+
+def test_only_ids_that_differ_are_a_mismatch() -> None:
+    """A slice or an op without one says nothing, and 0 is none; a sync's is its correlation."""
+    got = facts(
+        event("aten::a", 0, 10),
+        call(1, 2, 1),
+        event("aten::b", 20, 30, external_id=0),
+        call(21, 22, 2),
+        event("aten::c", 40, 50, external_id=3),
+        call(41, 42, 3),
+        kernel(60, 61, 1, external_id=5),
+        kernel(61, 62, 2, external_id=5),
+        kernel(62, 63, 3, external_id=3),
+        kernel(63, 64, 3, external_id=None),
+        kernel(64, 65, 3, external_id=0),
+        event("Stream Sync", 60, 61, category="cuda_sync", correlation=3, external_id=9),
+        call(70, 71, 4),
+        kernel(72, 73, 4, external_id=3),
+    )
+    assert column(got, "op_id")[6:] == [0, 2, 4, 4, 4, 4, None, None]
+    assert notes(got) == {}
+
+
+def test_the_first_mismatch_is_named_and_all_are_counted() -> None:
+    got = facts(
+        event("aten::mm", 0, 50, external_id=1),
+        call(10, 20, 7),
+        kernel(30, 40, 7, external_id=1),
+        kernel(40, 50, 7, external_id=2),
+        event("Memcpy", 50, 60, category="gpu_memcpy", thread=9, correlation=7, external_id=3),
+    )
+    (note,) = got["quality"].to_pylist()
+    assert (note["check"], note["events"]) == ("external_id_mismatch", 2)
+    assert note["example_event_id"] == 3
 
 
 def test_an_external_id_is_of_an_op_then_of_an_annotation_and_never_shared() -> None:
@@ -191,6 +279,19 @@ def test_a_host_slice_is_in_the_step_that_it_starts_in() -> None:
 def test_a_device_slice_is_in_the_step_of_its_launch() -> None:
     got = facts(*step_marks(), call(90, 95, 7), kernel(150, 160, 7), kernel(150, 160, 8))
     assert column(got, "step")[2:] == [3, 3, None]
+
+
+def test_where_calls_are_known_an_op_gives_no_step() -> None:
+    """One rule for a source: that of its launches, or of its ops, never both."""
+    found_by_number: list[Row] = [
+        event("aten::mm", 10, 20, external_id=1),
+        kernel(150, 160, None, external_id=1),
+    ]
+    launched: list[Row] = [call(110, 120, 7), kernel(300, 310, 7)]
+    assert column(facts(*step_marks(), *found_by_number), "step")[2:] == [3, 3]
+    got = facts(*step_marks(), *found_by_number, *launched)
+    assert column(got, "op_id")[3] == 2
+    assert column(got, "step")[2:] == [3, None, 4, 4]
 
 
 def test_of_overlapping_steps_the_one_that_started_last_counts() -> None:
