@@ -217,6 +217,58 @@ def test_sync_bound(name: str) -> None:
     assert bounds(path) == {"host": 40, "launch": 20, "compute": 85, "sync": 5}
 
 
+@pytest.mark.parametrize("name", SYNCS)
+def test_a_call_that_returns_as_the_work_ends_has_waited_for_it(name: str) -> None:
+    row = SYNCS[name]
+    trace = trace_of(
+        step(1, 0, 150),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaEventRecord", 22, 25, 3),
+        call(name, 40, 118, 9),
+        *([] if row is None else [row]),
+        kernel("a", 30, 118, 1),
+    )
+    assert parts(trace.critical_path(1)) == [
+        ("ProfilerStep#1", "slice", 0, 10),
+        ("cudaLaunchKernel", "launch", 10, 30),
+        ("a", "work", 30, 118),
+        ("ProfilerStep#1", "slice", 118, 150),
+    ]
+
+
+@pytest.mark.parametrize("name", SYNCS)
+@pytest.mark.parametrize("end", [40, 119])
+def test_a_call_has_not_waited_for_what_ends_as_it_begins_or_after_it(name: str, end: int) -> None:
+    row = SYNCS[name]
+    trace = trace_of(
+        step(1, 0, 150),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaEventRecord", 22, 25, 3),
+        call(name, 40, 118, 9),
+        *([] if row is None else [row]),
+        kernel("a", 30, end, 1),
+    )
+    assert bounds(trace.critical_path(1)) == {"host": 150}
+
+
+def test_of_works_that_a_call_waited_for_the_last_to_end_counts() -> None:
+    trace = trace_of(
+        step(1, 0, 150),
+        call("cudaLaunchKernel", 10, 20, 1),
+        call("cudaLaunchKernel", 22, 25, 2),
+        call("cudaLaunchKernel", 26, 28, 3),
+        call("hipDeviceSynchronize", 40, 118, 9),
+        kernel("a", 30, 100, 1),
+        kernel("b", 31, 118, 2, stream=8),
+        kernel("c", 32, 110, 3, stream=9),
+    )
+    assert parts(trace.critical_path(1))[-3:] == [
+        ("cudaLaunchKernel", "launch", 22, 31),
+        ("b", "work", 31, 118),
+        ("ProfilerStep#1", "slice", 118, 150),
+    ]
+
+
 def test_a_call_that_need_not_wait_is_host_work() -> None:
     trace = trace_of(
         step(1, 0, 150),

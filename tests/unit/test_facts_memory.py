@@ -73,6 +73,30 @@ def test_the_op_of_a_record_is_looked_for_ever_further_out() -> None:
     assert column(got, "op_id", "memory") == [0, 0, 2, 4, None]
 
 
+def test_what_is_on_the_records_own_thread_goes_before_what_started_later_elsewhere() -> None:
+    got = facts(
+        event("cudaMalloc", 20, 30, category="cuda_runtime"),
+        event("aten::mm", 22, 30, thread=1),
+        event("frame", 40, 60, category="python_function"),
+        event("inner", 45, 55, category="python_function"),
+        event("frame", 44, 60, category="python_function", thread=1),
+        event("aten::add", 46, 60, thread=2),
+        memory=[record(25, 1), record(25, 1, thread=1), record(50, 1), record(50, 1, thread=1)],
+    )
+    assert column(got, "op_id", "memory") == [0, 1, 3, 4]
+
+
+def test_a_record_at_the_very_ends_of_a_slice_is_in_it() -> None:
+    got = facts(
+        event("aten::empty", 10, 20),
+        event("aten::free", 20, 20),
+        event("frame", 30, 40, category="python_function"),
+        memory=[record(at, 1) for at in (9, 10, 20, 21, 29, 30, 40, 41)],
+    )
+    assert column(got, "op_id", "memory") == [None, 0, 1, None, None, 2, 2, None]
+    assert column(got, "cpu_bytes") == [2, 1, 2]
+
+
 def test_a_record_without_a_time_is_in_nothing() -> None:
     got = facts(event("a", 0, 100), memory=[{**record(5, 7), "time_ns": None}])
     assert column(got, "cpu_bytes") == [0]

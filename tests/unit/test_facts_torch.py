@@ -121,6 +121,21 @@ def test_of_the_ops_of_one_number_the_last_to_start_is_the_forward_op() -> None:
     assert column(got, "fwd_id") == [None] * 5 + [2, 4, None, None]
 
 
+@pytest.mark.parametrize(("end", "found"), [(99, 0), (100, 0), (101, None)])
+def test_a_forward_op_ends_no_later_than_its_backward_op(end: int, found: int | None) -> None:
+    """In whole microseconds both often end at once."""
+    got = add_facts(tables(forward(0, end, 5), backward(90, 100, 5)))
+    assert column(got, "fwd_id") == [None, found]
+
+
+def test_of_forward_ops_that_start_or_end_together_the_last_one_counts() -> None:
+    started = (forward(0, 40, 5), forward(0, 20, 5), forward(0, 30, 5))
+    assert column(add_facts(tables(*started, backward(90, 99, 5))), "fwd_id")[-1] == 0
+    assert column(add_facts(tables(*started, backward(25, 35, 5))), "fwd_id")[-1] == 2
+    equal = (forward(0, 40, 5, ev_idx=2), forward(0, 40, 5, ev_idx=1))
+    assert column(add_facts(tables(*equal, backward(90, 99, 5))), "fwd_id")[-1] == 0
+
+
 def test_a_number_that_two_threads_have_needs_to_know_which() -> None:
     events = (
         forward(0, 10, 5, thread=0),

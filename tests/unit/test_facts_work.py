@@ -192,6 +192,47 @@ def test_under_autocast_the_op_inside_says_what_is_computed_in() -> None:
     assert column(rows, "work_dtype") == words
 
 
+def product(start: int, end: int, columns: int, word: str, **more: Any) -> Row:
+    """A product of so many columns, 40 FLOP each."""
+    dims = f"[[4,5],[5,{columns}]]"
+    types = f'["{word}","{word}"]'
+    return event("aten::mm", start, end, input_dims=dims, input_types=types, **more)
+
+
+@pytest.mark.parametrize(("columns", "word"), [(4, "fp16"), (3, "fp16"), (2, "fp16"), (1, "fp32")])
+def test_an_op_inside_says_it_if_it_does_half_of_the_work(columns: int, word: str) -> None:
+    rows = facts(
+        product(0, 90, 4, "float"),
+        product(1, 10, columns, "c10::Half"),
+        call(2, 1),
+        kernel(100, 110, 1),
+    )
+    assert column(rows, "work_dtype") == [word, "fp16", None, word]
+
+
+@pytest.mark.parametrize(
+    ("inside", "word"),
+    [
+        ([(1, 40, 4, "c10::Half"), (2, 30, 4, "c10::BFloat16")], "bf16"),
+        ([(1, 40, 2, "c10::Half"), (50, 60, 2, "c10::BFloat16")], "bf16"),
+        ([(1, 40, 3, "c10::Half"), (50, 60, 2, "c10::BFloat16")], "fp16"),
+        ([(1, 40, 2, "c10::Half"), (50, 60, 3, "c10::BFloat16")], "bf16"),
+        ([(1, 40, 4, "long int")], "fp32"),
+        ([(1, 40, 4, "long int"), (50, 60, 2, "c10::Half")], "fp16"),
+    ],
+)
+def test_of_several_ops_inside_the_one_that_does_most_says_it(
+    inside: list[tuple[int, int, int, str]], word: str
+) -> None:
+    rows = facts(product(0, 90, 4, "float"), *(product(*one) for one in inside))
+    assert rows[0]["work_dtype"] == word
+
+
+def test_an_op_on_whole_numbers_keeps_their_type() -> None:
+    rows = facts(product(0, 90, 4, "long int"), product(1, 80, 4, "c10::Half"))
+    assert column(rows, "work_dtype") == ["int64", "fp16"]
+
+
 def test_an_op_inside_that_does_little_does_not() -> None:
     rows = facts(
         event("aten::mm", 0, 90, **MM),
@@ -217,6 +258,26 @@ def test_kernels_of_fp32_may_compute_in_tf32() -> None:
         kernel(62, 63, 3, name="cutlass_80_tensorop_f16_s16816gemm"),
     )
     assert column(rows, "work_dtype")[6:] == ["tf32", "fp32", "fp16"]
+
+
+def test_tf32_is_of_the_kernels_of_one_owner() -> None:
+    """Also of one that adds up parts of a product; a kernel without an owner speaks for itself."""
+    rows = facts(
+        event("aten::mm", 0, 10, **MM),
+        call(1, 1),
+        call(3, 2),
+        event("aten::mm", 20, 30, **MM),
+        call(21, 3),
+        kernel(60, 61, 1, name="sm80_xmma_gemm_f32f32_tf32f32"),
+        kernel(61, 62, 2, name="splitKreduce_kernel"),
+        kernel(62, 63, 3, name="splitKreduce_kernel"),
+        kernel(70, 71, 97, name="sm80_xmma_gemm_f32f32_tf32f32"),
+        kernel(71, 72, 98, name="ampere_sgemm_64x64_tn"),
+        kernel(72, 73, 99, name="sm80_tensorop_f16_gemm"),
+        given={row: {"given_flops": 7} for row in (8, 9, 10)},
+    )
+    assert column(rows, "work_id")[5:] == [0, 0, 3, None, None, None]
+    assert column(rows, "work_dtype")[5:] == ["tf32", "tf32", "fp32", "tf32", "fp32", "fp16"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from profframe.intervals import (
     Ints,
     child_sums,
     covered_before,
+    last_until,
     nest,
     open_at,
     stab,
@@ -86,6 +87,54 @@ def test_times_too_far_apart_for_one_key() -> None:
     far = 2**62
     forest = nest(of(0, 5, 5, 5), of(-far, 0, 1, far), of(far, far + 9, 2, far + 5))
     assert forest.parent.tolist() == [-1, -1, 1, 1]
+
+
+@pytest.mark.parametrize("bits", [*range(57, 63)])
+@pytest.mark.parametrize("groups", [1, 2, 3, 4, 7, 8, 15, 16, 100])
+def test_far_times_of_many_groups_keep_their_order(bits: int, groups: int) -> None:
+    """A group and a time fit into one number, or else the time's place among all times does."""
+    far, group = 1 << bits, np.arange(groups)
+    early, late = np.zeros_like(group), np.full_like(group, far)
+    everywhere, start = np.concatenate([group, group]), np.concatenate([late, early])
+    forest = nest(everywhere, start, np.concatenate([late + 1, late + 9]))
+    assert forest.preorder.tolist() == [*(2 * group + 1), *(2 * group)]
+    assert forest.parent.tolist() == [*(group + groups), *[-1] * groups]
+    before, inside, behind = group - group, late + 1, late + 10
+    for at, found in ((before, groups), (late, 0), (inside, 0), (behind - 1, groups)):
+        places = stab(everywhere, start, np.concatenate([late + 1, late + 9]), group, at)
+        assert places.tolist() == [*(group + found)]
+    assert last_until(everywhere, start, group, late).tolist() == [*group]
+    assert last_until(everywhere, start, group, late - 1).tolist() == [*(group + groups)]
+    assert last_until(everywhere, start, group, early - 1).tolist() == [-1] * groups
+
+
+def test_stab_with_times_too_far_apart_for_one_key() -> None:
+    far = 2**62
+    group, start, end = of(0, 0, 1, 1, 2), of(-far, 5, -far, far, 6), of(far, 7, 4, far + 9, 9)
+    at_group, at = of(0, 0, 0, 1, 1, 1, 1, 2, 3), of(-far, 7, 8, 4, 5, far, far + 9, 5, 7)
+    found = stab(group, start, end, at_group, at)
+    assert found.tolist() == [0, 1, 0, 2, -1, 3, 3, -1, -1]
+
+
+def test_the_last_point_until_a_moment() -> None:
+    group, at = of(1, 0, 0, 1, 0), of(5, 20, 10, 7, 20)
+    in_group, until = of(0, 0, 0, 0, 0, 1, 1, 1, 1, 2), of(9, 10, 19, 20, 99, 4, 5, 6, 99, 99)
+    found = last_until(group, at, in_group, until)
+    assert found.tolist() == [-1, 2, 2, 4, 4, -1, 0, 0, 3, -1]
+    assert last_until(of(0, 0), of(5, 9), of(0, 0), of(4, 5)).tolist() == [-1, 0]
+
+
+def test_the_last_point_with_times_too_far_apart_for_one_key() -> None:
+    far = 2**62
+    group, at = of(1, 0, 0, 1, 0), of(5, far, -far, far, far)
+    in_group, until = of(0, 0, 0, 0, 1, 1, 1, 2), of(-far - 1, -far, 0, far, 4, 5, far, far)
+    found = last_until(group, at, in_group, until)
+    assert found.tolist() == [-1, 2, 2, 4, -1, 0, 3, -1]
+
+
+def test_the_last_of_no_points_and_no_moments() -> None:
+    assert last_until(of(), of(), of(0, 1), of(5, 5)).tolist() == [-1, -1]
+    assert last_until(of(0), of(5), of(), of()).tolist() == []
 
 
 @pytest.mark.parametrize("rounds", [0, 1, 20])

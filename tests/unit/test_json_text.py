@@ -158,6 +158,19 @@ def test_the_place_of_a_repair_counts_bytes_of_the_whole_text(size: int) -> None
     }
 
 
+@pytest.mark.parametrize("damaged", [1, 2, 3])
+def test_the_place_is_that_of_the_first_wherever_waves_end(size: int, damaged: int) -> None:
+    """Damage at the end of a wave waits for the next, which may begin with more of it."""
+    for length in range(60):
+        elements = [json.dumps({"n": "x" * length}), *['{"n": NaN}'] * damaged, '{"n": 0x1}']
+        text = "[" + ",".join([*elements, '{"n": 5}', *elements, '{"n": 0x1}']) + "]"
+        rows, document = read(text, size, threads=1)
+        assert len(rows) == 6 + 2 * damaged
+        assert document.found == {"non_finite_number": 2 * damaged, "hex_number": 3}
+        places = {"non_finite_number": text.index("NaN"), "hex_number": text.index("0x1")}
+        assert document.first == places
+
+
 def test_an_element_that_still_does_not_parse_is_dropped_alone(size: int) -> None:
     def picky(text: bytes) -> Rows | None:
         return None if b"poison" in text else loaded(text)

@@ -132,6 +132,20 @@ def test_processes_of_two_machines_are_apart(tmp_path: Path) -> None:
     assert columns(trace, "pid", "launch_id") == [("1:500", None), ("2:500", None), ("2:500", 1)]
 
 
+def test_the_machine_is_named_only_where_there_are_several(tmp_path: Path) -> None:
+    trace = export(
+        tmp_path,
+        CUPTI_ACTIVITY_KIND_RUNTIME=[call(10, 20, 5), call(30, 40, 6, globalTid=SECOND)],
+        CUPTI_ACTIVITY_KIND_KERNEL=[kernel(50, 60, 5)],
+        PROCESSES=[
+            {"globalPid": thread(500, 0), "pid": 500, "name": "python"},
+            {"globalPid": thread(600, 0), "pid": 600, "name": "python"},
+        ],
+        ThreadNames=[{"nameId": 6, "priority": 0, "globalTid": MAIN}],
+    )
+    assert columns(trace, "pid", "launch_id") == [("500", None), ("600", None), ("500", 0)]
+
+
 def test_of_nested_calls_the_innermost_launched(tmp_path: Path) -> None:
     trace = export(
         tmp_path,

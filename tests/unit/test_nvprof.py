@@ -107,6 +107,26 @@ def test_a_kernel_belongs_to_the_marker_around_its_launch_on_its_own_thread(tmp_
     assert accounted(trace) == {"events": 4 + 2 + 2, "metadata": 9 + 1}
 
 
+@pytest.mark.parametrize("table", ["RUNTIME", "DRIVER"])
+def test_of_several_processes_a_kernel_has_none(tmp_path: Path, table: str) -> None:
+    """Rows of devices do not say of which one they are."""
+    calls = [call(10, 20, 5), call(30, 40, 6) | {"processId": 7}]
+    kernels = [kernel(50, 60, 5), kernel(70, 80, 6)]
+    trace = load(tmp_path, **{table: calls, "CONCURRENT_KERNEL": kernels})
+    assert columns(trace, "pid", "launch_id") == [
+        (str(PID), None),
+        ("7", None),
+        (None, 0),
+        (None, 1),
+    ]
+
+
+def test_one_process_may_make_calls_of_both_kinds(tmp_path: Path) -> None:
+    rows = {"RUNTIME": [call(10, 20, 5)], "DRIVER": [call(12, 18, 5)]}
+    trace = load(tmp_path, **rows, CONCURRENT_KERNEL=[kernel(50, 60, 5)])
+    assert columns(trace, "pid", "launch_id") == [(str(PID), None), (str(PID), None), (str(PID), 1)]
+
+
 @pytest.mark.parametrize("cbid", [13, 211, 214, 269, 272, 311, 999])
 def test_any_call_may_launch(tmp_path: Path, cbid: int) -> None:
     trace = load(tmp_path, RUNTIME=[call(10, 20, 5, cbid)], CONCURRENT_KERNEL=[kernel(30, 40, 5)])
