@@ -67,6 +67,17 @@ def test_what_leaves_no_room_for_a_base_is_bad(text: str) -> None:
     assert found.rounded.tolist() == [False] * 4
 
 
+@pytest.mark.parametrize("beside", ["1.5", NOW], ids=["near", "far"])
+def test_what_lies_in_the_place_of_a_missing_value_does_not_matter(beside: str) -> None:
+    values = [Decimal("9" * 32 + ".0005"), Decimal(beside)]
+    _, words = pa.array(values, pa.decimal128(38, SCALE)).buffers()
+    second_only = pa.py_buffer(b"\x02")
+    found = nanoseconds(pa.Array.from_buffers(pa.decimal128(38, SCALE), 2, [second_only, words]))
+    assert found.ns.to_pylist() == [None, int(Decimal(beside) * 1000)]
+    assert not found.bad.any()
+    assert not found.rounded.any()
+
+
 def test_a_part_of_an_array_has_its_own_times() -> None:
     values = [Decimal(text) for text in ("1.5", NOW, "-2.25", TOO_FAR)]
     part = pa.array(values, pa.decimal128(38, SCALE)).slice(2, 1)

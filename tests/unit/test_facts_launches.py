@@ -23,8 +23,8 @@ def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
     return event("sgemm", start, end, **fields)
 
 
-def facts(*events: Row) -> Tables:
-    return add_facts(tables(*events))
+def facts(*events: Row, compat: str | None = None) -> Tables:
+    return add_facts(tables(*events), compat=compat)
 
 
 def column(of: Tables, name: str) -> list[object]:
@@ -83,6 +83,52 @@ def test_of_calls_that_start_together_the_inner_one_launched(
     assert column(got, "self_device_ns")[inner] == 15
 
 
+def test_of_calls_on_two_threads_the_one_that_started_last_launched() -> None:
+    got = facts(call(50, 60, 7), call(0, 90, 7, thread=1), kernel(95, 96, 7))
+    assert column(got, "launch_id")[2] == 0
+
+
+def test_rows_may_come_in_any_order() -> None:
+    got = facts(
+        call(20, 30, 7),
+        kernel(50, 60, 7),
+        event("aten::addmm", 10, 90),
+        event("aten::linear", 0, 100),
+    )
+    assert column(got, "launch_id") == [None, 0, None, None]
+    assert column(got, "op_id") == [None, 2, None, None]
+    assert column(got, "self_device_ns") == [0, 10, 10, 0]
+
+
+@pytest.mark.parametrize(("numbered", "op"), [({}, 1), ({"external_id": 5}, None)])
+def test_an_annotation_launches_only_where_the_source_numbers_no_ops(
+    numbered: dict[str, Any], op: int | None
+) -> None:
+    """Its ranges are then all that says on whose behalf; an op inside goes before."""
+    got = facts(
+        call(12, 13, 8),
+        event("region", 0, 20, category="user_annotation"),
+        event("aten::mm", 1, 9),
+        call(2, 3, 7),
+        kernel(50, 60, 7),
+        kernel(60, 70, 8, **numbered),
+    )
+    assert column(got, "op_id")[4:] == [2, op]
+
+
+def test_with_torchs_rules_the_op_is_that_of_the_external_id() -> None:
+    events = (
+        event("aten::mm", 0, 50, external_id=1),
+        event("aten::add", 60, 90, external_id=2),
+        call(10, 20, 7, external_id=1),
+        kernel(30, 40, 7, external_id=2),
+    )
+    assert column(facts(*events), "op_id")[3] == 0
+    assert column(facts(*events, compat="torch"), "op_id") == [None, None, None, 1]
+    plain = [{**row, "external_id": None} for row in events]
+    assert column(facts(*plain, compat="torch"), "op_id")[3] == 0
+
+
 def test_an_op_around_the_call_is_found_through_python_frames() -> None:
     got = facts(
         event("aten::foo", 0, 100),
@@ -131,6 +177,15 @@ def test_the_index_of_a_device_is_no_process(python: str) -> None:
     assert notes(got) == {}
 
 
+def test_the_index_of_a_device_is_no_process_of_another_either() -> None:
+    got = facts(
+        call(0, 10, 7, pid="1"),
+        call(20, 30, 8, pid="4711", thread=1),
+        kernel(50, 60, 8, pid="1", device=1),
+    )
+    assert column(got, "launch_id")[2] == 1
+
+
 def test_a_slice_of_a_process_without_calls_has_no_launch_if_it_is_on_a_device() -> None:
     """And where some process made calls; else the number alone counts."""
     got = facts(
@@ -177,10 +232,22 @@ def test_only_ids_that_differ_are_a_mismatch() -> None:
         kernel(64, 65, 3, external_id=0),
         event("Stream Sync", 60, 61, category="cuda_sync", correlation=3, external_id=9),
         call(70, 71, 4),
-        kernel(72, 73, 4, external_id=3),
+        kernel(72, 73, 4, external_id=7),
+        event("aten::d", 80, 81, external_id=8),
     )
-    assert column(got, "op_id")[6:] == [0, 2, 4, 4, 4, 4, None, None]
+    assert column(got, "op_id")[6:] == [0, 2, 4, 4, 4, 4, None, None, None]
     assert notes(got) == {}
+
+
+def test_the_first_row_may_be_a_call_and_mismatch() -> None:
+    got = facts(
+        call(10, 20, 7, external_id=1),
+        event("aten::mm", 0, 50, external_id=1),
+        event("aten::add", 60, 90, external_id=2),
+        kernel(30, 40, 7, external_id=2),
+    )
+    assert column(got, "op_id")[3] == 1
+    assert notes(got) == {"external_id_mismatch": 1}
 
 
 def test_the_first_mismatch_is_named_and_all_are_counted() -> None:
@@ -245,6 +312,39 @@ def test_an_arrow_leads_to_the_op_where_there_are_no_correlations() -> None:
 
     with_numbers = add_facts(tables(*slices, call(300, 301, 7), flows=flows))
     assert column(with_numbers, "op_id")[3:7] == [None] * 4
+
+
+def test_an_arrow_says_nothing_of_what_is_known_or_is_on_no_device() -> None:
+    flows = [
+        arrow("1", 0, 20, "s"),
+        arrow("1", 9, 120, "f"),
+        arrow("2", 0, 20, "s"),
+        arrow("2", 0, 70, "f"),
+        arrow("3", 0, 65, "s"),
+        arrow("3", 9, 150, "f"),
+        arrow("4", 0, 95, "s"),
+        arrow("4", 9, 170, "f"),
+        arrow("5", 0, 2, "s"),
+        arrow("5", 9, 190, "f"),
+        arrow("6", 0, 20, "s"),
+        arrow("6", 9, 120, "f"),
+    ]
+    slices = (
+        event("aten::first", 0, 4, external_id=1),
+        kernel(190, 195, None, external_id=6),
+        event("aten::mm", 10, 50, external_id=2),
+        kernel(120, 130, None, external_id=1),
+        event("enqueue", 60, 80, category="python_function"),
+        event("aten::inner", 70, 75),
+        kernel(150, 160, None),
+        event("aten::async", 90, 99, is_async=True),
+        kernel(170, 180, None),
+    )
+    got = add_facts(tables(*slices, flows=flows))
+    assert column(got, "op_id") == [None, 0, None, 0, None, None, None, None, None]
+    assert notes(got) == {}
+    first = add_facts(tables(kernel(190, 195, None), event("aten::first", 0, 4), flows=flows[8:10]))
+    assert column(first, "op_id") == [1, None]
 
 
 def test_syncs_and_device_annotations_cost_their_call_no_device_time() -> None:
