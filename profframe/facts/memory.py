@@ -42,14 +42,14 @@ def memory_columns(tables: Tables) -> Added:
     op_id = ids(_ops(tables))
     events = tables["events"]
     host = _host(events)
-    known = host & bool(tables["memory"].num_rows)
+    summed = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
     added: dict[str, pa.Array] = {}
     for name, within in zip(_COLUMNS, _sums(tables, host), strict=True):
         if name in events.column_names:  # the source has counted itself
             total, known = numbers(events, name), host & present(events, name)
         else:
-            total = np.zeros(events.num_rows, np.int64)
+            total, known = np.zeros(events.num_rows, np.int64), summed
             total[host] = within
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
         columns = {name: total, f"self_{name}": own}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pyarrow as pa
+
 from profframe.facts import Tables, add_facts
 from tests.builders import Row, event, tables
 
@@ -53,6 +55,22 @@ def test_async_slices_count_but_own_nothing_and_device_slices_have_no_bytes() ->
     )
     assert column(got, "cpu_bytes") == [7, None, None]
     assert column(got, "self_cpu_bytes") == [0, None, None]
+
+
+def test_what_the_source_has_counted_itself_stays() -> None:
+    source = tables(
+        event("outer", 0, 100),
+        event("inner", 10, 50),
+        event("untold", 60, 70),
+        event("k", 0, 100, category="kernel"),
+        memory=[record(20, 1000), record(20, 2000, "CUDA")],
+    )
+    given = pa.array([50, 20, None, 9], pa.int64())
+    got = add_facts({**source, "events": source["events"].append_column("cpu_bytes", given)})
+    assert column(got, "cpu_bytes") == [50, 20, None, None]
+    assert column(got, "self_cpu_bytes") == [30, 20, None, None]
+    assert column(got, "device_bytes") == [2000, 2000, 0, None]
+    assert column(got, "self_device_bytes") == [0, 2000, 0, None]
 
 
 def test_no_records_no_bytes() -> None:
