@@ -403,6 +403,31 @@ def test_of_overlapping_steps_the_one_that_started_last_counts() -> None:
     assert column(got, "step") == [1, 2, 2]
 
 
+def test_the_first_step_may_be_0_and_the_first_row_a_call() -> None:
+    got = facts(
+        call(10, 20, 7), kernel(150, 160, 7), event("ProfilerStep#0", 0, 100), *step_marks()[1:]
+    )
+    assert column(got, "step") == [0, 0, 0, 4]
+
+
+def test_a_device_slice_is_in_no_step_by_its_time() -> None:
+    unlaunched = kernel(50, 60, None, pid="1")
+    got = facts(*step_marks(), call(10, 20, 7), kernel(110, 120, 7, pid="1"), unlaunched)
+    assert column(got, "step")[2:] == [3, 3, None]
+    assert column(facts(*step_marks(), unlaunched), "step")[2] is None
+
+
+def test_a_step_without_an_end_or_a_length_holds_nothing() -> None:
+    got = facts(
+        event("ProfilerStep#1", 0, None),
+        event("ProfilerStep#2", 10, 10),
+        event("ProfilerStep#3", None, None),
+        event("a", 10, 20, thread=1),
+        event("b", None, None),
+    )
+    assert column(got, "step") == [None] * 5
+
+
 def test_what_only_looks_like_a_step_is_none() -> None:
     got = facts(
         event("ProfilerStep#x", 0, 100),

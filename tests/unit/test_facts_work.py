@@ -158,6 +158,68 @@ def test_what_the_source_says_goes_before_a_formula() -> None:
     assert column(rows, "work_dtype")[9:] == ["fp32", "bf16", None]
 
 
+def test_a_kernel_of_no_op_has_no_share_in_the_last_row() -> None:
+    rows = facts(
+        kernel(0, 10, 99),
+        kernel(10, 20, 98),
+        kernel(60, 70, 1),
+        call(31, 1),
+        event("aten::mm", 30, 50, **MM),
+        given={1: {"given_flops": 100, "given_bytes": 100}},
+    )
+    assert column(rows, "flops") == [None, 100, 120, None, 120]
+    assert column(rows, "bytes") == [None, 100, 188, None, 188]
+    assert column(rows, "work_id") == [None, None, 4, 4, 4]
+
+
+def test_a_kernel_may_have_done_nothing() -> None:
+    """To say 0 is to say something, of a kernel and of an op."""
+    rows = facts(
+        event("aten::mm", 0, 50, **MM),
+        *(call(start, start) for start in (1, 3)),
+        kernel(60, 70, 1),
+        kernel(70, 80, 3),
+        event("triton_a", 100, 120, input_dims="[[3]]", input_types='["c10::Half"]'),
+        call(101, 5),
+        kernel(130, 140, 5, name="sgemm"),
+        kernel(150, 160, 99, name="sgemm"),
+        given={3: {"given_flops": 0}, 5: {"given_flops": 0}, 8: {"given_flops": 0}},
+    )
+    assert column(rows, "flops") == [120, None, None, 0, 120, 0, None, 0, 0]
+    assert column(rows, "bytes")[5:] == [None] * 4
+    words = ["fp32", None, None, "fp32", "fp32", "fp16", None, "fp16", "fp32"]
+    assert column(rows, "work_dtype") == words
+
+
+def test_work_may_be_known_in_part() -> None:
+    rows = facts(
+        event("triton_a", 0, 20),
+        call(1, 1),
+        kernel(30, 40, 1),
+        event("triton_b", 100, 120),
+        call(101, 2),
+        kernel(130, 140, 2),
+        kernel(150, 160, 99, name="sgemm"),
+        given={0: {"given_bytes": 7}, 3: {"given_flops": 5}, 6: {"given_bytes": 3}},
+    )
+    assert column(rows, "flops") == [None, None, None, 5, None, 5, None]
+    assert column(rows, "bytes") == [7, None, 7, None, None, None, 3]
+    assert column(rows, "work_id") == [0, 0, 0, 3, 3, 3, None]
+    assert column(rows, "work_dtype")[-1] == "fp32"
+
+
+def test_only_ops_own_work() -> None:
+    rows = facts(
+        event("aten::mm", 0, 20, category="python_function", **MM),
+        event("aten::t", 1, 2, bytes=5),
+        event("Memcpy HtoD", 30, 40, category="gpu_memcpy", thread=9, bytes=96),
+        given={2: {"given_flops": 3}},
+    )
+    assert column(rows, "flops") == [None, None, 3]
+    assert column(rows, "bytes") == [None, None, 96]
+    assert column(rows, "work_id") == [None] * 3
+
+
 def test_work_that_is_given_is_done_in_the_type_of_the_inputs() -> None:
     half: dict[str, Any] = {"input_dims": "[[3]]", "input_types": '["c10::Half"]'}
     rows = facts(
@@ -226,6 +288,15 @@ def test_of_several_ops_inside_the_one_that_does_most_says_it(
 ) -> None:
     rows = facts(product(0, 90, 4, "float"), *(product(*one) for one in inside))
     assert rows[0]["work_dtype"] == word
+
+
+def test_of_equal_ops_the_innermost_says_it_wherever_its_row_is() -> None:
+    rows = facts(
+        product(2, 30, 4, "c10::BFloat16"),
+        product(1, 40, 4, "c10::Half"),
+        product(0, 90, 4, "float"),
+    )
+    assert column(rows, "work_dtype") == ["bf16", "fp16", "bf16"]
 
 
 def test_an_op_on_whole_numbers_keeps_their_type() -> None:
@@ -333,6 +404,36 @@ def test_without_kernels_they_have_the_only_type_in_the_trace(
     assert column(rows, "bytes")[:2] == [moved, moved or 54 * 4]
 
 
+def test_a_kernel_that_names_no_type_does_not_decide_that_of_a_list() -> None:
+    dims: dict[str, Any] = {
+        "input_dims": "[[[4,6],[3]],[]]",
+        "input_types": '["TensorList","Scalar"]',
+    }
+    rows = facts(
+        event("aten::t", 0, 1, input_dims="[[4,6]]", input_types='["c10::BFloat16"]'),
+        event("aten::cat", 20, 30, **dims),
+        call(21, 1),
+        kernel(40, 50, 1, name="some_kernel"),
+    )
+    assert column(rows, "bytes")[1] == 54 * 2
+
+
+def test_what_is_in_no_op_does_not_decide_the_type_of_a_list_in_the_last_row() -> None:
+    rows = facts(
+        event("aten::t", 0, 1, input_dims="[[4,6]]", input_types='["c10::BFloat16"]'),
+        event("aten::t", 2, 3, input_dims="[[4,6]]", input_types='["float"]'),
+        kernel(5, 6, 99, name="CatArrayBatchedCopy<double, int>"),
+        event(
+            "aten::cat",
+            20,
+            30,
+            input_dims="[[[4,6],[3]],[]]",
+            input_types='["TensorList","Scalar"]',
+        ),
+    )
+    assert column(rows, "bytes")[3] is None
+
+
 def test_an_op_inside_tells_the_type_of_a_list() -> None:
     dims: dict[str, Any] = {
         "input_dims": "[[[4,6],[3]],[]]",
@@ -394,8 +495,8 @@ def test_inputs_in_one_text() -> None:
     assert (row["flops"], row["bytes"], row["work_dtype"]) == (120, 4 * (20 + 15 + 3 + 12), "fp32")
 
 
-def test_huge_work_is_shared_exactly() -> None:
-    work = (1 << 62) - 5
+@pytest.mark.parametrize("work", [(1 << 62) - 5, (1 << 61) + 100])
+def test_huge_work_is_shared_exactly(work: int) -> None:
     rows = facts(
         event("my::op", 0, 50, input_dims="[[1]]"),
         *(call(start, start) for start in (1, 3, 5)),
@@ -408,6 +509,16 @@ def test_huge_work_is_shared_exactly() -> None:
     assert sum(shares) == work
     assert shares[2] < 1 << 12
     assert abs(2 * shares[0] - shares[1]) < 1 << 12
+
+
+def test_work_is_shared_by_durations_of_any_length() -> None:
+    rows = facts(
+        event("my::op", 0, 50, input_dims="[[1]]"),
+        *(call(start, start) for start in (1, 3, 5)),
+        *(kernel(60, 60 + (1 << 62), number) for number in (1, 3, 5)),
+        formulas={"my::op": Formula(lambda _: 300)},
+    )
+    assert column(rows, "flops")[4:] == [100, 100, 100]
 
 
 def test_formulas_of_a_user() -> None:

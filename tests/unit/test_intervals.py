@@ -10,6 +10,7 @@ from profframe.intervals import (
     child_sums,
     covered_before,
     last_until,
+    nearest,
     nest,
     open_at,
     stab,
@@ -73,7 +74,18 @@ def test_a_slice_without_length_is_never_a_parent() -> None:
     assert nested((5, 5), (5, 5), (0, 9)).parent.tolist() == [2, 2, -1]
 
 
+def test_slices_that_end_together_nest() -> None:
+    assert nested((0, 10), (1, 2), (3, 10), (4, 5), (6, 10)).parent.tolist() == [-1, 0, 0, 2, 2]
+
+
+def test_slices_that_start_together_nest_by_length_wherever_their_rows_are() -> None:
+    forest = nested((10, 12), (0, 5), (10, 19), (0, 9), (10, 15), (0, 7))
+    assert forest.parent.tolist() == [4, 5, -1, -1, 2, 3]
+    assert forest.preorder.tolist() == [5, 2, 3, 0, 4, 1]
+
+
 def test_groups_never_meet() -> None:
+    assert not nest(of(0, 1, 2), of(0, 5, 6), of(10, 20, 15)).crossing.any()
     forest = nest(of(1, 0, 1), of(0, 0, 5), of(10, 10, 6))
     assert forest.parent.tolist() == [-1, -1, 0]
     assert forest.preorder.tolist() == [1, 0, 2]
@@ -145,10 +157,15 @@ def test_the_walk_and_the_doubling_find_the_same(
     monkeypatch.setattr(intervals, "_FEW", 0)
     chain, siblings = np.arange(300), np.arange(300) * 4 + 2000
     start = np.concatenate([chain, siblings])
-    end = np.concatenate([1000 - chain, siblings + 3])
-    forest = nest(np.zeros(600, np.int64), start, end)
-    assert forest.parent.tolist() == [*range(-1, 299), *[-1] * 300]
-    assert forest.depth.tolist() == [*range(300), *[0] * 300]
+    for last_end in (1000 - chain, np.full_like(chain, 1000)):
+        end = np.concatenate([last_end, siblings + 3])
+        forest = nest(np.zeros(600, np.int64), start, end)
+        assert forest.parent.tolist() == [*range(-1, 299), *[-1] * 300]
+        assert forest.depth.tolist() == [*range(300), *[0] * 300]
+    pairs = np.concatenate([[0], siblings, siblings + 1])
+    end = np.concatenate([[9000], siblings + 3, siblings + 3])
+    forest = nest(np.zeros(601, np.int64), pairs, end)
+    assert forest.parent.tolist() == [-1, *[0] * 300, *range(1, 301)]
 
 
 def test_stab_takes_the_innermost_ends_included() -> None:
@@ -165,6 +182,14 @@ def test_stab_looks_in_one_group() -> None:
 def test_stab_with_nothing_to_find_or_to_look_for() -> None:
     assert stab(of(), of(), of(), of(0), of(5)).tolist() == [-1]
     assert stab(of(0), of(0), of(9), of(), of()).tolist() == []
+
+
+def test_the_nearest_marked_one_is_itself_or_an_ancestor() -> None:
+    parent = of(-1, 0, 1, 2, 3, -1, 5, 6, 4)
+    marked = np.array([True, False, False, True, False, False, False, True, False])
+    assert nearest(parent, marked).tolist() == [0, 0, 0, 3, 3, -1, -1, 7, 3]
+    assert nearest(parent, ~marked).tolist() == [-1, 1, 2, 2, 4, 5, 6, 6, 8]
+    assert nearest(parent, np.zeros_like(marked)).tolist() == [-1] * 9
 
 
 def test_window_sums_include_both_ends() -> None:
