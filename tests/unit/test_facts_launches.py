@@ -404,9 +404,8 @@ def test_of_overlapping_steps_the_one_that_started_last_counts() -> None:
 
 
 def test_the_first_step_may_be_0_and_the_first_row_a_call() -> None:
-    got = facts(
-        call(10, 20, 7), kernel(150, 160, 7), event("ProfilerStep#0", 0, 100), *step_marks()[1:]
-    )
+    first = event("ProfilerStep#0", 0, 100, category="user_annotation")
+    got = facts(call(10, 20, 7), kernel(150, 160, 7), first, *step_marks()[1:])
     assert column(got, "step") == [0, 0, 0, 4]
 
 
@@ -421,11 +420,12 @@ def test_a_step_without_an_end_or_a_length_holds_nothing() -> None:
     got = facts(
         event("ProfilerStep#1", 0, None),
         event("ProfilerStep#2", 10, 10),
-        event("ProfilerStep#3", None, None),
+        event("ProfilerStep#3", None, None, dur_ns=50),
         event("a", 10, 20, thread=1),
         event("b", None, None),
     )
     assert column(got, "step") == [None] * 5
+    assert column(facts(event("ProfilerStep#4", 0, 9), event("b", None, None)), "step") == [4, None]
 
 
 def test_what_only_looks_like_a_step_is_none() -> None:

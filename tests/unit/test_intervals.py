@@ -52,6 +52,12 @@ def test_partly_overlapping_slices_are_siblings_that_cross() -> None:
     assert forest.crossing.tolist() == [False, False, True, False]
 
 
+def test_what_is_inside_the_first_of_crossing_slices_does_not_hide_it() -> None:
+    assert nested((0, 10), (5, 15)).crossing.tolist() == [False, True]
+    assert nested((0, 10), (1, 2), (5, 15)).crossing.tolist() == [False, False, True]
+    assert nested((0, 10), (1, 2), (10, 15)).crossing.tolist() == [False] * 3
+
+
 def test_the_later_of_crossing_slices_takes_what_follows() -> None:
     forest = nested((0, 2), (1, 3), (1, 2))  # torch's own example
     assert forest.parent.tolist() == [-1, -1, 1]
@@ -64,6 +70,8 @@ def test_equal_slices_nest_in_their_order() -> None:
 def test_a_tie_is_decided_by_the_given_order() -> None:
     forest = nest(of(0, 0, 0), of(0, 0, 0), of(9, 9, 9), of(3, 1, 2))
     assert forest.parent.tolist() == [2, -1, 1]
+    longer = nest(of(0, 0, 0), of(0, 0, 0), of(9, 8, 9), of(3, 1, 2))
+    assert longer.parent.tolist() == [2, 0, -1]
 
 
 def test_a_slice_that_starts_where_another_ends_is_not_inside() -> None:
@@ -86,6 +94,9 @@ def test_slices_that_start_together_nest_by_length_wherever_their_rows_are() -> 
 
 def test_groups_never_meet() -> None:
     assert not nest(of(0, 1, 2), of(0, 5, 6), of(10, 20, 15)).crossing.any()
+    late = nest(of(1, 1, 1, 0), of(5, 6, 7, 5), of(9, 9, 9, 9))
+    assert late.parent.tolist() == [-1, 0, 1, -1]
+    assert late.preorder.tolist() == [1, 2, 3, 0]
     forest = nest(of(1, 0, 1), of(0, 0, 5), of(10, 10, 6))
     assert forest.parent.tolist() == [-1, -1, 0]
     assert forest.preorder.tolist() == [1, 0, 2]
