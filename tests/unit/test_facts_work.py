@@ -183,11 +183,13 @@ def test_a_kernel_may_have_done_nothing() -> None:
         call(101, 5),
         kernel(130, 140, 5, name="sgemm"),
         kernel(150, 160, 99, name="sgemm"),
-        given={3: {"given_flops": 0}, 5: {"given_flops": 0}, 8: {"given_flops": 0}},
+        kernel(160, 170, 98, name="dgemm"),
+        given={3: {"given_flops": 0}, 5: {"given_flops": 0}, 8: {"given_flops": 0}}
+        | {9: {"given_bytes": 0}},
     )
-    assert column(rows, "flops") == [120, None, None, 0, 120, 0, None, 0, 0]
-    assert column(rows, "bytes")[5:] == [None] * 4
-    words = ["fp32", None, None, "fp32", "fp32", "fp16", None, "fp16", "fp32"]
+    assert column(rows, "flops") == [120, None, None, 0, 120, 0, None, 0, 0, None]
+    assert column(rows, "bytes")[5:] == [None] * 4 + [0]
+    words = ["fp32", None, None, "fp32", "fp32", "fp16", None, "fp16", "fp32", "fp64"]
     assert column(rows, "work_dtype") == words
 
 
@@ -509,6 +511,18 @@ def test_huge_work_is_shared_exactly(work: int) -> None:
     assert sum(shares) == work
     assert shares[2] < 1 << 12
     assert abs(2 * shares[0] - shares[1]) < 1 << 12
+
+
+def test_small_work_is_shared_in_whole_numbers() -> None:
+    """As doubles 49 * (1 / 49) are less than 1."""
+    rows = facts(
+        event("my::op", 0, 50, input_dims="[[1]]"),
+        *(call(start, start) for start in (1, 3)),
+        kernel(60, 61, 1),
+        kernel(70, 118, 3),
+        formulas={"my::op": Formula(lambda _: 49)},
+    )
+    assert column(rows, "flops")[3:] == [1, 48]
 
 
 def test_work_is_shared_by_durations_of_any_length() -> None:
