@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
@@ -27,6 +27,8 @@ from tests.conftest import TRACES, real_trace
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged
 
 Part = tuple[str | None, str, int, int]
+EXAMPLES: Final = settings().max_examples
+"""A path asks nine questions: a few long lists show what many short ones do, for less."""
 
 
 def trace_of(*events: Row, run: str = "run", rank: int = 0) -> Trace:
@@ -620,7 +622,8 @@ def check_oracle(trace: Trace, path: CriticalPath) -> bool:
     return unique
 
 
-@given(st.lists(slices(), max_size=20))
+@settings(max_examples=EXAMPLES // 2)
+@given(st.lists(slices(), min_size=8, max_size=20))
 def test_it_is_the_longest_path(events: list[Row]) -> None:
     trace = trace_of(*events)
     steps = trace.steps().filter(pl.col("dur_ns") > 0)["step"].unique().to_list()
@@ -677,7 +680,7 @@ def hta_critical_path(rows: list[dict[str, Any]]) -> dict[str, int]:
 def runs(draw: st.DrawFn) -> list[Row]:
     """A host thread that launches kernels on a stream, which runs them as soon as it can."""
     now, free, events = 1_000, 0, []
-    for number in range(1, draw(st.integers(1, 6)) + 1):
+    for number in range(1, draw(st.integers(1, 20)) + 1):
         begin = now + 1_000 * draw(st.integers(1, 9))
         returned = begin + 1_000 * draw(st.integers(1, 5))
         if begin < free <= returned:  # HTA's deviation
@@ -690,6 +693,7 @@ def runs(draw: st.DrawFn) -> list[Row]:
     return [step(1, 0, now), *events]
 
 
+@settings(max_examples=max(1, EXAMPLES // 4))
 @given(runs())
 def test_totals_and_parts_are_those_of_hta(events: list[Row]) -> None:
     trace = trace_of(*events)
