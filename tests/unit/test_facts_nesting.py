@@ -52,6 +52,42 @@ def test_equal_slices_nest_in_the_profilers_order_then_the_sources() -> None:
     assert column(got, "parent_id") == [1, 2, None, 0]
 
 
+def test_threads_of_two_nodes_nest_apart() -> None:
+    got = facts(
+        event("a", 0, 100, node_id=0),
+        event("b", 10, 90, node_id=1),
+        event("c", 20, 80, node_id=0),
+        event("d", 30, 70, node_id=1),
+        event("e", 40, 60),
+        event("f", 20, 80, node_id=1, thread=1),
+    )
+    assert column(got, "parent_id") == [None, None, 0, 1, None, None]
+
+
+def test_with_torchs_rules_a_call_is_on_the_thread_of_its_op() -> None:
+    source = tables(
+        event("aten::mm", 0, 100, external_id=1),
+        event("cudaLaunchKernel", 10, 20, category="cuda_runtime", thread=1, external_id=1),
+    )
+    assert column(add_facts(source), "parent_id") == [None, None]
+    assert column(add_facts(source, compat="torch"), "parent_id") == [None, 0]
+
+
+def test_what_never_ended_has_no_time_of_its_own() -> None:
+    got = facts(
+        event("k", 10, None, category="kernel"),
+        event("k", 10, 15, category="kernel"),
+        event("k", 10, 10, category="kernel"),
+        event("a", 10, None),
+    )
+    assert column(got, "self_ns") == [None, 5, 0, None]
+
+
+def test_slices_that_touch_do_not_cross() -> None:
+    got = facts(event("a", 0, 10), event("b", 10, 20), event("c", 5, 15, thread=1))
+    assert got["quality"].num_rows == 0
+
+
 def test_crossing_slices_are_counted() -> None:
     got = facts(event("a", 0, 10), event("b", 5, 15), event("c", 20, 30))
     (note,) = got["quality"].to_pylist()

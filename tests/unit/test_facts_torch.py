@@ -176,6 +176,38 @@ def test_an_arrow_decides_if_its_ends_have_one_number() -> None:
     assert column(add_facts(tables(*events, flows=other)), "fwd_id")[3:] == [1, 1]
 
 
+def test_an_arrow_between_two_numbers_is_none() -> None:
+    events = (forward(0, 10, 6), forward(20, 30, 5), backward(100, 110, 5))
+    flows = [arrow("1", "s", 0, 0), arrow("1", "f", 100, 9)]
+    assert column(add_facts(tables(*events, flows=flows)), "fwd_id") == [None, None, 1]
+
+
+def test_only_ops_with_a_number_have_a_forward_op_or_are_one() -> None:
+    got = add_facts(
+        tables(
+            forward(0, 10, 0),
+            forward(20, 30, 5),
+            event("region", 40, 50, category="user_annotation", sequence_nr=5),
+            event("MulBackward0", 60, 70, thread=9, fwd_thread=1),
+            event("MulBackward0", 80, 90, thread=9, fwd_thread=1, sequence_nr=0),
+            event("MulBackward0", 100, 110, thread=9, fwd_thread=1, sequence_nr=5),
+        )
+    )
+    assert column(got, "fwd_id") == [None, None, None, None, 0, 1]
+
+
+def test_an_op_of_the_number_before_is_no_forward_op() -> None:
+    got = add_facts(
+        tables(
+            forward(0, 10, 4),
+            forward(300, 400, 5),
+            backward(200, 250, 5),
+            backward(200, 260, 4),
+        )
+    )
+    assert column(got, "fwd_id") == [None, None, None, 0]
+
+
 def test_a_backward_op_that_an_arrow_decides_is_no_forward_op_of_another() -> None:
     got = add_facts(
         tables(
