@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from profframe import schema
 from profframe.errors import SourceError
+from profframe.fingerprint import facts_version
 
 
 class Cache:
@@ -24,7 +24,7 @@ class Cache:
     ) -> Path:
         """Where the store for these files is, or is to be; ``facts`` tells how they are loaded."""
         key = hashlib.blake2b(digest_size=16)
-        key.update(repr((schema.SCHEMA_VERSION, run, rank)).encode())
+        key.update(repr((facts_version(), run, rank)).encode())
         key.update(facts.encode("utf-8", "surrogatepass"))
         for path in paths:
             key.update(

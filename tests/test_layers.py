@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "profframe"
 ROOMS = (
     "errors",
     "schema",
+    "fingerprint",
     "intervals",
     "arrow_pool",
     "spool",
