@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "profframe"
 
 ROOMS = (
     "errors",
+    "drafts",
     "schema",
     "fingerprint",
     "intervals",
