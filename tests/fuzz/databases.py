@@ -26,6 +26,7 @@ from tests.conftest import TRACES
 from tests.databases import Row, write
 from tests.unit import test_nsys as nsys
 from tests.unit import test_nvprof as nvprof
+from tests.unit import test_sqlite
 
 HOSTILE: Final[tuple[object, ...]] = (
     None,
@@ -105,18 +106,17 @@ def case(seed: int) -> None:
     with tempfile.TemporaryDirectory(prefix="profframe-fuzz-") as folder:
         path = Path(folder, "report.sqlite")
         _make(path, rng)
-        change = rng.choice((_nothing, _odd_values, _odd_values, _odd_schema, _damage, _damage))
+        change = rng.choice(CHANGES)
         change(path, rng)
-        before = path.read_bytes()
+        before = {file: file.read_bytes() for file in Path(folder).iterdir()}
         trace, said = _loaded(path)
         assert "\n" not in said
         assert trace is not None or change is not _nothing, said
-        if trace is not None:
+        if trace is not None and change is not _beside:
             _check(path, trace)
         if not rng.randrange(3):
             _check_command_line(path)
-        assert path.read_bytes() == before
-        assert [*Path(folder).iterdir()] == [path]
+        assert {file: file.read_bytes() for file in Path(folder).iterdir()} == before
 
 
 def _loaded(path: Path) -> tuple[Trace | None, str]:
@@ -254,6 +254,41 @@ def _damage(path: Path, rng: random.Random) -> None:
     path.write_bytes(data)
 
 
+def _beside(path: Path, rng: random.Random) -> None:
+    """Leave a journal or changes beside it, as a writer that was killed does; some are hostile."""
+    data = path.read_bytes()
+    precious = path.with_name("precious")
+    precious.write_text("anything\0")
+    if rng.randrange(2):
+        left = bytearray(test_sqlite.journal(data, precious))
+        beside = path.with_name(path.name + "-journal")
+    else:
+        copy = path.with_name("copy")
+        copy.write_bytes(data)
+        with closing(sqlite3.connect(copy, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("CREATE TABLE more AS SELECT * FROM sqlite_master")
+            left = bytearray(copy.with_name("copy-wal").read_bytes())
+            path.write_bytes(copy.read_bytes())
+        copy.unlink()
+        beside = path.with_name(path.name + "-wal")
+    for _ in range(rng.choice((0, 0, 1, 5))):
+        left[rng.randrange(len(left))] = rng.randrange(256)
+    beside.write_bytes(left[: rng.choice((len(left), len(left), rng.randrange(len(left))))])
+
+
+CHANGES: Final = (
+    _nothing,
+    _odd_values,
+    _odd_values,
+    _odd_schema,
+    _odd_schema,
+    _damage,
+    _damage,
+    _beside,
+)
+
+
 def _check(path: Path, trace: Trace) -> None:
     """Every row that SQLite finds is accounted for; what lost something is counted."""
     (row,) = trace.traces.rows(named=True)
@@ -306,16 +341,18 @@ def _rows(path: Path) -> int | None:
 
 def _check_kernels(path: Path, trace: Trace) -> None:
     """Sound times of kernels are as they are in the database."""
-    names = ("KERNEL", "CONCURRENT_KERNEL", "CDP_KERNEL")
+    kinds = (b"KERNEL", b"CONCURRENT_KERNEL", b"CDP_KERNEL")
+    names = {b"CUPTI_ACTIVITY_KIND_" + kind for kind in kinds}
 
     def ask(connection: sqlite3.Connection) -> list[tuple[int, int]] | None:
         if connection.execute("PRAGMA integrity_check").fetchall() != [(b"ok",)]:
             return None
         times: list[tuple[int, int]] = []
-        for name in names:
-            with suppress(sqlite3.Error):
-                query = f'SELECT start, "end" FROM CUPTI_ACTIVITY_KIND_{name}'
-                times += connection.execute(query).fetchall()
+        for row in connection.execute("PRAGMA table_list").fetchall():
+            if row[2] == b"table" and row[1] in names:
+                query = f'SELECT start, "end" FROM {row[1].decode()}'
+                with suppress(sqlite3.Error):
+                    times += connection.execute(query).fetchall()
         return times
 
     is_sound = trace.traces["base_ns"].is_null().all()  # else the times are moved by it
