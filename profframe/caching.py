@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from profframe import schema
-from profframe.errors import SourceError
+from profframe.drafts import drafted
+from profframe.errors import ExportError, SourceError
+from profframe.fingerprint import facts_version
 
 
 class Cache:
@@ -24,7 +24,7 @@ class Cache:
     ) -> Path:
         """Where the store for these files is, or is to be; ``facts`` tells how they are loaded."""
         key = hashlib.blake2b(digest_size=16)
-        key.update(repr((schema.SCHEMA_VERSION, run, rank)).encode())
+        key.update(repr((facts_version(), run, rank)).encode())
         key.update(facts.encode("utf-8", "surrogatepass"))
         for path in paths:
             key.update(
@@ -51,8 +51,10 @@ class Cache:
                 ).hexdigest()
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-        note.parent.mkdir(parents=True, exist_ok=True)
-        draft = note.with_suffix(f".{uuid.uuid4().hex}")
-        draft.write_text(json.dumps({"seen": seen, "content": content}))
-        draft.replace(note)
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExportError(f"{note.parent}: cannot be made: {error.strerror}") from error
+        with drafted(note) as draft:
+            draft.write_text(json.dumps({"seen": seen, "content": content}))
         return content

@@ -21,6 +21,7 @@ from profframe.facts import add_facts
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
 from profframe.finding import Found, Source, find, listed
+from profframe.fingerprint import facts_version
 from profframe.naming import Named, cycles, named, readable
 from profframe.readers import RawTrace, read
 from profframe.readers import torch as live
@@ -397,7 +398,11 @@ def _concatenate(traces: Sequence[Named], skipped: Sequence[str]) -> dict[str, p
 def _parts(trace: Named) -> dict[str, Iterator[pa.Table]]:
     """Its tables in the form of the schema; each part is made when it is asked for."""
     traces = trace.raw.tables["traces"]
-    source = {"source": readable(str(trace.path)), "rank_source": trace.rank_source}
+    source = {
+        "source": readable(str(trace.path)),
+        "rank_source": trace.rank_source,
+        "facts_version": facts_version(),
+    }
     for column, value in source.items():
         traces = traces.append_column(column, pa.array([value]))
     tables = {**trace.raw.tables, "traces": traces}

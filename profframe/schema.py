@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -301,6 +301,7 @@ TRACES = Table(
         Column("start_ns", INT64, "Earliest time in the trace.", "ns", "no event has a time"),
         Column("end_ns", INT64, "Latest time in the trace.", "ns", "no event has a time"),
         Column("schema_version", INT32, "Version of these tables."),
+        Column("facts_version", TEXT, "What the numbers were computed by: a hash of profframe's readers, facts and data of devices.", null="tables that profframe did not load"),
         Column("rank_source", NAME, "Where the rank is from: argument, distributedInfo, path, assumed."),
         Column("world_size", INT32, "Number of ranks of the job.", null=_UNKNOWN),
         Column("backend", TEXT, "Communication backend.", null=_UNKNOWN),
@@ -465,6 +466,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("faster_than_memory", "kernels that read and wrote faster than the memory of their device can at most", "kept: some of the data was in a cache, or is not all of what the formula counts"),
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
+            Check("another_version", "a trace in a store that another version of profframe has read, whose facts may differ", "kept as it is; `profframe convert` of its source writes it anew"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),
         )
     }

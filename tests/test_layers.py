@@ -15,7 +15,9 @@ PACKAGE = Path(__file__).parent.parent / "profframe"
 
 ROOMS = (
     "errors",
+    "drafts",
     "schema",
+    "fingerprint",
     "intervals",
     "arrow_pool",
     "spool",

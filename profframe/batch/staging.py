@@ -27,12 +27,21 @@ import pyarrow.parquet as pq
 
 from profframe import layout, schema, store
 from profframe.errors import StoreError
+from profframe.fingerprint import facts_version
 from profframe.naming import later_cycle
 from profframe.table_files import VERSION_KEY
 
 STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
-_COLUMNS: Final = ("run", "rank", "source", "start_ns", "content_hash", "convert_options")
+_COLUMNS: Final = (
+    "run",
+    "rank",
+    "source",
+    "start_ns",
+    "content_hash",
+    "convert_options",
+    "facts_version",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +82,7 @@ def options(run: str | None, rank: int | None, compat: str | None) -> str:
 
 def key(source: str, content: str, told: str) -> str:
     """Name of a staged folder, without what all of them begin with."""
-    parts = (source, content, told, str(schema.SCHEMA_VERSION))
+    parts = (source, content, told, facts_version())
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
@@ -232,14 +241,16 @@ class Destination(ABC):
                 version = (file.metadata.metadata or {}).get(VERSION_KEY)
         except (OSError, StoreError, pa.ArrowException):
             return
-        is_current = version == str(schema.SCHEMA_VERSION).encode()
-        is_whole = all(self.has(f"{folder}/{name}.parquet") for name in schema.TABLES)
+        is_sound = version == str(schema.SCHEMA_VERSION).encode() and all(
+            self.has(f"{folder}/{name}.parquet") for name in schema.TABLES
+        )
         for row in rows:
+            is_current = is_sound and row.get("facts_version") == facts_version()
             yield Record(
                 row["run"],
                 row["rank"],
                 row.get("source"),
-                row.get("content_hash") if is_current and is_whole else None,
+                row.get("content_hash") if is_current else None,
                 row.get("convert_options"),
                 row.get("start_ns") or 0,
                 folder,

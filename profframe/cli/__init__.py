@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NoReturn
 
 import click
@@ -20,7 +21,7 @@ from profframe.cli import (  # noqa: F401 - their verbs
     reporting,
     storing,
 )
-from profframe.cli.output import complain
+from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.verbs import INTERRUPTED, verbs
 from profframe.errors import ProfframeError
 
@@ -32,7 +33,8 @@ def main() -> NoReturn:
     """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
-    sys.exit(run(sys.argv[1:]))
+    open_streams()
+    sys.exit(close_streams(run(sys.argv[1:])))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -51,7 +53,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = verbs.main([*arguments], prog_name="profframe", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        with suppress(OSError):
+            error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED

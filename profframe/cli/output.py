@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from profframe.cli.verbs import BAD_INPUT, ENDINGS
+from profframe.drafts import drafted
 from profframe.show.units import escaped, visible
 
 if TYPE_CHECKING:
@@ -23,9 +26,51 @@ if TYPE_CHECKING:
     Human = Callable[[int | None], RenderableType]
 
 
+class _Stdout(io.FileIO):
+    """Stdout whose errors say that they are of stdout."""
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, "stdout") from None
+
+
+def open_streams() -> None:
+    """Prepare the standard streams, also those that are closed.
+
+    To write to a closed stdout is an error; what is written to a closed stderr, nobody is to read.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
+    was = sys.stdout
+    number = os.open(os.devnull, os.O_RDONLY) if was is None else was.fileno()
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(_Stdout(number, "w", closefd=False)),
+        encoding="utf-8" if was is None else was.encoding,
+        errors=None if was is None else was.errors,
+        line_buffering=was is not None and bool(was.line_buffering),
+    )
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
+
+
+def close_streams(code: int) -> int:
+    """Write what is left in the streams, and give the exit code: another where that fails."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError as error:
+            code = code or complain(f"stdout: {error.strerror}")
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())  # Python tries once more
+    return code
+
+
 def complain(message: str) -> int:
     """Write one line of error, and give the exit code of bad input."""
-    click.echo(f"error: {visible(message)}", err=True)
+    with suppress(OSError):  # where it cannot be said, the exit code says it
+        click.echo(f"error: {visible(message)}", err=True)
     return BAD_INPUT
 
 
@@ -49,7 +94,8 @@ def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> N
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        output.write_bytes(data)
+        with drafted(output) as draft:
+            draft.write_bytes(data)
 
 
 def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:

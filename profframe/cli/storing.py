@@ -85,7 +85,8 @@ _store = click.argument("path", metavar="STORE", type=Path)
 def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None) -> None:
     """Show the runs of a store.
 
-    Ranks, events, bytes, start, and schema version; also of a store of another version.
+    Ranks, events, bytes, start, and the versions of schema and facts; also of a store of another
+    version. What another version of profframe has read is counted above them.
     """
     from profframe import retention
     from profframe.show import stored

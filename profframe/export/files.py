@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import BinaryIO, Final, cast
 
 import duckdb
 
-from profframe.errors import ExportError
+from profframe.drafts import drafted
 
 _BATCH: Final = 65_536
 """Lines that are in memory at once."""
@@ -35,20 +34,9 @@ def written(path: str | os.PathLike[str]) -> Iterator[Write]:
     ExportError
         The file cannot be written.
     """
-    target = Path(os.path.realpath(path))
-    is_special = target.exists() and not target.is_file()
-    draft = target if is_special else target.with_name(f".{uuid.uuid4().hex}.part")
-    try:
-        try:
-            with _opened(draft, target.suffix.lower()) as file:
-                yield file.write
-            if not is_special:
-                draft.replace(target)
-        except OSError as error:
-            raise ExportError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        if not is_special:
-            draft.unlink(missing_ok=True)
+    suffix = Path(os.path.realpath(path)).suffix.lower()
+    with drafted(path) as draft, _opened(draft, suffix) as file:
+        yield file.write
 
 
 def _opened(path: Path, suffix: str) -> BinaryIO:

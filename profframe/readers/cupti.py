@@ -10,11 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.assembly import LONGEST_NS
 from profframe.readers.demangle import demangled
 from profframe.readers.rows import Batch, Quality, Table, conform
 from profframe.readers.sqlite import Database
-from profframe.schema import TEXT
+from profframe.schema import INT64, TEXT
 
+_LONGEST: Final = pa.scalar(LONGEST_NS, INT64)
+_SHORTEST: Final = pa.scalar(-LONGEST_NS, INT64)
+_UNKNOWN: Final = pa.scalar(None, INT64)
 UTC_NS: Final = 1_200_000_000_000_000_000
 """A time from here on, in nanoseconds, is since the epoch (it is the year 2008)."""
 
@@ -163,18 +167,30 @@ def slices(start: pa.Array, end: pa.Array, columns: Mapping[str, pa.Array]) -> p
     """Rows of events: between two times in nanoseconds, and their other columns."""
     count = len(start)
     no = constant(value=False, count=count, type_=pa.bool_())
+    beyond = no if _is_sound(start) and _is_sound(end) else pc.or_(_beyond(start), _beyond(end))
     return conform(
         Table.EVENTS,
         {
             "phase": constant("X", count),
             "start_ns": start,
-            "dur_ns": pc.subtract(end, start),
-            "bad_dur": no,
+            "dur_ns": pc.if_else(beyond, _UNKNOWN, pc.subtract(end, start)),
+            "bad_dur": beyond,
             "bad_time": no,
             "rounded": no,
             **columns,
         },
     )
+
+
+def _is_sound(times: pa.Array) -> bool:
+    """Whether the difference of any two is a number of 64 bits."""
+    bounds = pc.min_max(times).as_py()
+    return all(bound is None or abs(bound) < LONGEST_NS for bound in bounds.values())
+
+
+def _beyond(times: pa.Array) -> pa.Array:
+    sound = pc.and_(pc.less(times, _LONGEST), pc.greater(times, _SHORTEST))
+    return pc.fill_null(pc.invert(sound), fill_value=False)
 
 
 def marks(time: pa.Array, phase: str, columns: Mapping[str, pa.Array]) -> pa.Table:

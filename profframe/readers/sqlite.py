@@ -27,11 +27,21 @@ ROWS: Final = 1 << 16
 LITTLE_ENDIAN: Final = pa.binary(8)
 """Type of a column of 8 bytes."""
 
-_NAMES: Final = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT GLOB 'sqlite_*'"
+_NAMES: Final = (
+    "SELECT name FROM sqlite_master"
+    " WHERE type = 'table' AND rootpage > 0 AND name NOT GLOB 'sqlite_*'"
+)
+"""Tables that have rows of their own: no views, and none that a module makes up."""
 _ARGUMENTS: Final = 50
 """Columns that one function of SQLite takes, with their names."""
 _UNCOMMITTED: Final = ("-wal", "-journal")
 """Endings of the files beside a database that hold what was not yet written into it."""
+_JOURNAL_OF_SEVERAL: Final = bytes.fromhex("d9d505f920a163d7")
+"""How a journal ends that names a file for SQLite to delete when it is done."""
+_LEAST_ROW: Final = 4
+"""Bytes that a row takes at least, wherever it is."""
+_STEPS: Final = 10_000
+"""Steps of SQLite's machine from one look at how many there were to the next."""
 
 
 Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
@@ -233,14 +243,30 @@ def opened(path: Path, progress: Progress | None = None) -> Iterator[Database]:
 def _address(path: Path, stack: ExitStack) -> str:
     """Address of the database, or of a copy into which what is beside it can go."""
     with path.open("rb"):
-        beside = [path.with_name(path.name + ending) for ending in _UNCOMMITTED]
-    pending = [file for file in beside if file.is_file() and file.stat().st_size]
+        pending = _pending(path)
     if not pending:
         return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-")))
     for file in (path, *pending):
-        shutil.copyfile(file, scratch / file.name)
+        copy = shutil.copyfile(file, scratch / file.name)
+        if file != path and _ends_with(copy, _JOURNAL_OF_SEVERAL):
+            raise SourceError(
+                f"{file}: belongs to a change of several databases, and names a file that SQLite "
+                "would delete; move it away, or let the program that wrote it finish"
+            )
     return f"{(scratch / path.name).as_uri()}?mode=rw"
+
+
+def _pending(path: Path) -> list[Path]:
+    """Files beside a database that have something for it."""
+    beside = [path.with_name(path.name + ending) for ending in _UNCOMMITTED]
+    return [file for file in beside if file.is_file() and file.stat().st_size]
+
+
+def _ends_with(file: Path, ending: bytes) -> bool:
+    with file.open("rb") as opened_:
+        opened_.seek(max(0, file.stat().st_size - len(ending)))
+        return opened_.read() == ending
 
 
 def _check_size(connection: sqlite3.Connection, path: Path) -> None:
@@ -256,16 +282,29 @@ def _check_size(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _tables(connection: sqlite3.Connection, path: Path) -> dict[str, SourceTable]:
-    """Tables with their columns and how many rows they have."""
+    """Tables with their columns and how many rows they have.
+
+    Pages that name each other again and again make rows without end out of a small file. So they
+    are counted as far as the file can have them, and so are the steps that it takes.
+    """
     tables: dict[str, SourceTable] = {}
     for statement in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"):
         connection.execute(statement)
+    size = sum(file.stat().st_size for file in (path, *_pending(path)))
+    looks = iter(range(1000 + 10 * size // _STEPS))
+    connection.set_progress_handler(lambda: next(looks, None) is None, _STEPS)
+    room = 1 + size // _LEAST_ROW
     for (name,) in _all(connection, _NAMES, path, "sqlite_master"):
         text = str(_plain(name))
         info = _all(connection, f"PRAGMA table_info({quoted(text)})", path, text)
         columns = {str(_plain(row[1])): str(_plain(row[2])) for row in info}
-        ((rows,),) = _all(connection, f"SELECT count(*) FROM {quoted(text)}", path, text)
+        some = f"SELECT 1 FROM {quoted(text)} LIMIT {room}"
+        ((rows,),) = _all(connection, f"SELECT count(*) FROM ({some})", path, text)
+        room -= rows
+        if not room:
+            raise _damaged(path, text, ValueError("it has more rows than there is room for"))
         tables[text] = SourceTable(text, MappingProxyType(columns), rows)
+    connection.set_progress_handler(None, 0)
     return tables
 
 

@@ -26,6 +26,7 @@ _CONTENTS: Final = {
     "start_ns": pl.Int64,
     "clock": pl.String,
     "schema_version": pl.String,
+    "facts_version": pl.String,
     "folder": pl.String,
 }
 
@@ -42,8 +43,8 @@ def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
     -------
     polars.DataFrame
         One row per (run, rank), ordered: ``run rank events``; ``bytes`` of its files, of a pack its
-        share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version``; ``folder``
-        in the store.
+        share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version`` and
+        ``facts_version`` of the profframe that read the trace; ``folder`` in the store.
 
     Raises
     ------
@@ -91,7 +92,7 @@ def size(place: Place) -> int:
 
 
 def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
-    names = ["run", "rank", "start_ns", "clock"]
+    names = ["run", "rank", "start_ns", "clock", "facts_version"]
     with reading(place.file("traces")), pq.ParquetFile(place.file("traces")) as opened:
         known = [name for name in names if name in opened.schema_arrow.names]
         traces = opened.read(known).to_pylist()

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from profframe import schema
+from profframe.fingerprint import facts_version
 from profframe.show import terminal, units
 
 if TYPE_CHECKING:
@@ -19,11 +21,13 @@ def by_run(rows: pl.DataFrame) -> pl.DataFrame:
     Examples
     --------
     >>> row = {"run": "a", "rank": 0, "events": 2, "bytes": 9, "start_ns": 5, "clock": "utc"}
-    >>> rank = row | {"schema_version": "4", "folder": "run=a/rank=0"}
+    >>> rank = row | {"schema_version": "5", "facts_version": "1a", "folder": "run=a/rank=0"}
     >>> by_run(pl.DataFrame([rank, rank | {"rank": 1}])).rows()
-    [('a', 2, 4, 18, 5, 'utc', '4')]
+    [('a', 2, 4, 18, 5, 'utc', '5', '1a')]
     """
-    one = pl.col("clock", "schema_version").drop_nulls().unique(maintain_order=True)
+    one = (
+        pl.col("clock", "schema_version", "facts_version").drop_nulls().unique(maintain_order=True)
+    )
     return (
         rows.group_by("run", maintain_order=True)
         .agg(
@@ -50,6 +54,16 @@ def listing(found: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> Rende
         f" ({packs:,} packed), {units.plural(int(found['events'].sum()), 'event')},"
         f" {units.size(size).strip()}"
     )
+    others = found.filter(
+        (pl.col("facts_version") != facts_version())
+        | (pl.col("schema_version") != str(schema.SCHEMA_VERSION))
+    ).height
+    if others:
+        title += (
+            f"\n{units.plural(others, 'trace')} read by another version of profframe, so facts may"
+            f" differ from those of {facts_version()}: `profframe convert` of the sources writes"
+            " them anew"
+        )
     return terminal.table(shown, width, title, {"start (UTC)": "start (UTC)"})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,7 @@ from profframe.errors import StoreError, StoreVersionError
 from profframe.layout import Place, component, places, reading
 from profframe.selection import Integers, check_numbers, check_texts, literal
 from profframe.sources import Part
+from profframe.store import versions
 from profframe.table_files import VERSION_KEY
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Store:
 
     path: Path
     places: tuple[Place, ...]
+    is_current: bool = True
+    """Whether it is known that this version of profframe has made all of it."""
 
     def files(self, table: str) -> list[str]:
         """Paths of one table's files, by run and rank.
@@ -69,11 +73,12 @@ class Store:
         part
             What is needed of it.
         """
-        parts = [
-            f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
-            for condition, files in self._by_condition(table)
-        ]
-        part.view(connection, table, f"({' UNION ALL BY NAME '.join(parts)})")
+        rows = self._relation(table)
+        if table == "quality" and not self.is_current:
+            note = ", ".join(f'{sql} AS "{name}"' for name, sql in versions.note().items())
+            traces = f"{self._relation('traces')} WHERE {versions.others()}"
+            rows = f"(FROM {rows} UNION ALL BY NAME SELECT {note} FROM {traces})"  # noqa: S608
+        part.view(connection, table, rows)
 
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table as a LazyFrame; nothing is read yet.
@@ -88,6 +93,23 @@ class Store:
         polars.LazyFrame
             Text as plain String.
         """
+        import polars as pl
+
+        if table == "quality" and not self.is_current:
+            traces = self._scan("traces").filter(pl.sql_expr(versions.others()))
+            note = (pl.sql_expr(sql).alias(name) for name, sql in versions.note().items())
+            return pl.concat([self._scan(table), traces.select(note)])
+        return self._scan(table)
+
+    def _relation(self, table: str) -> str:
+        """All rows of a table, in SQL."""
+        parts = [
+            f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
+            for condition, files in self._by_condition(table)
+        ]
+        return f"({' UNION ALL BY NAME '.join(parts)})"
+
+    def _scan(self, table: str) -> pl.LazyFrame:
         import polars as pl
 
         parts = []
@@ -158,7 +180,7 @@ class Store:
             for place in self.places
             for key in (sorted(place.visible) if place.members else [("", 0)])
         ]
-        return tuple(Store(self.path, (place,)) for place in alone)
+        return tuple(replace(self, places=(place,)) for place in alone)
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
         """The store without the files that have nothing of some runs and ranks.
@@ -175,7 +197,7 @@ class Store:
         """
         names = None if runs is None else {component(run) for run in runs}
         found = [chosen for place in self.places if (chosen := place.only(names, ranks))]
-        return Store(self.path, tuple(found) or self.places[:1])
+        return replace(self, places=tuple(found) or self.places[:1])
 
     def again(self) -> Store | None:
         """The same (run, rank)s, where they are now; None if they are where they were, or gone."""
@@ -190,7 +212,7 @@ class Store:
         ]
         is_all = wanted == {name for place in found for name in place.names}
         has_moved = {place.folder for place in found} != {place.folder for place in self.places}
-        return Store(self.path, tuple(found)) if is_all and has_moved else None
+        return replace(self, places=tuple(found)) if is_all and has_moved else None
 
 
 def _read(files: Iterable[str]) -> str:
@@ -317,24 +339,32 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries:
         check_numbers("rank", ranks or (), (rank for _, rank in keys))
         found = found.only(runs, ranks)
     try:
-        for place in found.places:
-            check_folder(root, place.folder)
+        checked = [check_folder(root, place.folder) for place in found.places]
     except StoreError:  # also of what was removed, packed or written again after it was listed
         if tries:
             return _scan(root, runs, ranks, tries - 1)
         raise
-    return found
+    return replace(found, is_current=all(map(versions.is_current, checked)))
 
 
-def check_folder(root: Path, folder: Path) -> None:
-    """Raise an error if a folder lacks a table, or is of another schema version."""
-    missing = [name for name in schema.TABLES if not (folder / f"{name}.parquet").is_file()]
+def check_folder(root: Path, folder: Path) -> pq.FileMetaData:
+    """Raise an error if a folder lacks a table, or is of another schema version.
+
+    Returns
+    -------
+    pyarrow.parquet.FileMetaData
+        Of its file of `traces`.
+    """
+    there: set[str] = set()
+    with suppress(OSError), os.scandir(folder) as entries:
+        there.update(entry.name for entry in entries if entry.is_file())
+    missing = [name for name in schema.TABLES if f"{name}.parquet" not in there]
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     file = folder / "traces.parquet"
     with reading(file):
-        metadata = pq.read_metadata(file).metadata or {}
-    found = metadata.get(VERSION_KEY)
+        metadata = pq.read_metadata(file)
+    found = (metadata.metadata or {}).get(VERSION_KEY)
     if found is None:
         raise StoreError(f"{file}: Parquet, but not of profframe: it has no {VERSION_KEY.decode()}")
     if found != str(schema.SCHEMA_VERSION).encode():
@@ -343,6 +373,7 @@ def check_folder(root: Path, folder: Path) -> None:
             f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
             "profframe that wrote it"
         )
+    return metadata
 
 
 def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -16,6 +17,7 @@ import pytest
 import profframe
 from profframe import cli
 from profframe.batch.coordinator import Progress
+from profframe.batch.staging import Folder
 from profframe.errors import NoTraceFoundError, ParameterError, StoreError
 from tests.batch.sources import assert_same, content, loaded, names, write
 
@@ -168,6 +170,32 @@ def test_other_options_are_another_result(tmp_path: Path, example: Path) -> None
         ("cpu_training", '{"compat":"torch"}'),
         ("other", '{"run":"other"}'),
     ]
+
+
+@pytest.mark.parametrize("other", [{"run": "mine"}, {"rank": 3}, {"compat": "torch"}])
+def test_what_a_killed_batch_has_converted_is_not_taken_up_for_other_options(
+    other: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, store = write(tmp_path / "job" / "rank0.json"), tmp_path / "store"
+
+    def kill(*_: object, **__: object) -> bool:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "publish", kill)
+        with pytest.raises(KeyboardInterrupt):
+            profframe.convert(source, store)
+    (waits,) = store.glob(".staged-*")
+    files = profframe.convert(source, store, **other)
+
+    assert statuses(files) == ["written"]
+    traces = profframe.load(store).traces
+    found = traces.select("run", "rank", "convert_options").rows()
+    asked = {"run": "job", "rank": 0} | other
+    assert found == [(asked["run"], asked["rank"], json.dumps(other, separators=(",", ":")))]
+    assert waits.exists()
+    assert statuses(profframe.convert(source, store)) == ["written"]
+    assert not waits.exists()
 
 
 def test_a_damaged_folder_is_converted_again(tmp_path: Path) -> None:

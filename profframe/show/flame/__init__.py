@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from profframe.errors import ExportError
+from profframe.drafts import drafted
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.plots import palette
@@ -87,10 +87,8 @@ class FlameGraph:
         ExportError
             It cannot be written.
         """
-        try:
-            Path(path).write_text(self.to_html(), encoding="utf-8")
-        except OSError as error:
-            raise ExportError(f"{path}: cannot be written: {error.strerror or error}") from error
+        with drafted(path) as draft:
+            draft.write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         name = f"flame-{uuid.uuid4().hex}"

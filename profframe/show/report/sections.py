@@ -23,7 +23,7 @@ _ADVICE: Final = (
 )  # fmt: skip
 _SOURCES: Final = (
     "source", "format", "clock", "start_ns", "source_events", "world_size", "backend",
-    "device_type", "rank_source", "schema_version",
+    "device_type", "rank_source", "schema_version", "facts_version",
 )  # fmt: skip
 _FEW: Final = 6
 """Findings whose texts are all there at first."""

@@ -1,0 +1,44 @@
+"""Traces in a store that another version of profframe has read: what `quality` says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from profframe import schema
+from profframe.fingerprint import facts_version
+from profframe.selection import literal
+
+_CHECK: Final = schema.CHECKS["another_version"]
+_COLUMN: Final = schema.TRACES.names.index("facts_version")
+
+
+def others() -> str:
+    """SQL: a row of `traces` was made by another version."""
+    return f"facts_version <> {literal(facts_version())}"
+
+
+def note() -> Mapping[str, str]:
+    """Columns of `quality`, as SQL over such a row of `traces`."""
+    found = literal(f"{_CHECK.finds}: version ")
+    return {
+        "run": "run",
+        "rank": "rank",
+        "check": literal(_CHECK.name),
+        "events": "source_events",
+        "example_event_id": "CAST(NULL AS BIGINT)",
+        "action": literal(_CHECK.action),
+        "detail": f"{found} || facts_version || {literal(f', not {facts_version()}')}",
+    }
+
+
+def is_current(traces: pq.FileMetaData) -> bool:
+    """Whether a file's statistics tell that this version has made all its rows."""
+    for number in range(traces.num_row_groups):
+        column = traces.row_group(number).column(_COLUMN)
+        known = column.statistics
+        if known is None or not known.min == known.max == facts_version():
+            return False
+    return True
