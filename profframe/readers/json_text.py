@@ -29,7 +29,6 @@ WAVE: Final = 8 << 20
 """Bytes of the pieces that are parsed as one table, which takes some milliseconds of its own."""
 
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
-_NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 _TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
@@ -285,11 +284,8 @@ class ArrayReader(Generic[Rows]):
                 if not waits:
                     held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
             self._free.append(wave.text)
-        while held and not closed:
-            before = start
+        if held and not closed:
             held, start, closed = yield from self._mended(held, start, 0, tail)
-            if start == before:
-                break
         if not closed:
             self.document.found["truncated"] = 1 if held.strip() else 0
             self.document.first["truncated"] = start if held.strip() else end
@@ -310,19 +306,9 @@ class ArrayReader(Generic[Rows]):
         return (rest if fixed.incomplete or not longest else b""), begin, False
 
     def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
-        """The sound elements of the text, and how many of its bytes were used.
-
-        An element that does not end within `longest` characters is given up where the next seems
-        to begin.
-        """
+        """The sound elements of the text, and how many of its bytes were used."""
         decoded = text.decode("utf-8", "surrogateescape")
-        fixed = repair(decoded)
-        if fixed.incomplete and len(decoded) - fixed.end > longest:
-            resume = _NEXT.search(decoded, fixed.end)
-            if resume is not None:
-                fixed.found["unreadable_event"] += 1
-                fixed.first.setdefault("unreadable_event", fixed.end)
-                fixed.end = resume.start(1)
+        fixed = repair(decoded, longest)
         first = {check: _bytes(decoded[:place]) for check, place in fixed.first.items()}
         self.document.note(fixed.found, first, start)
         return fixed, _bytes(decoded[: fixed.end])
@@ -391,7 +377,7 @@ def _is_json(text: bytearray) -> bool:
 
 def _bytes(text: str) -> int:
     """Bytes that decoded text took."""
-    return len(text.encode("utf-8", "surrogateescape"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def _misplaced_array_start(text: bytearray, key: str) -> int | None:
