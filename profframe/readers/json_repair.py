@@ -438,10 +438,13 @@ class _Repairer:
         return '"' + self._content(position + 1, match.end() - 1) + '"', match.end()
 
     def _string(self, position: int, where: str) -> tuple[str, int]:
-        end = end_of(self.text, position, where)
-        if end is None:
+        found = end_of(self.text, position, where)
+        if found is None:
             raise _IncompleteError
-        return '"' + self._content(position + 1, end) + '"', end + 1
+        end, behind = found
+        if end == behind:
+            self.note("missing_quote", end)
+        return '"' + self._content(position + 1, end) + '"', behind
 
     def _content(self, start: int, end: int) -> str:
         content = content_of(self.text[start:end])

@@ -40,6 +40,7 @@ _AFTER_ESCAPED: Final = re.compile(
     r'\s*(?:,\s*"[^"\\]*+"\s*:|[}\]](?:\s*[}\]])*+\s*(?:,\s*(?:\{\s*)?"[^"\\]*+"\s*:|\Z))'
 )
 """What may stand behind an escaped quote that is none: JSON inside of the text escapes the next."""
+_REST_OF_KEY: Final = re.compile(r'[^"\\\n]*+"\s*:\s*["\d\-\[{tfn]')
 _AFTER_BROKEN: Final = re.compile(
     rf'\s*(?:[}}\]{{]|{_KEY}|,\s*[,{{}}\]]|,\s*\w+\s*:|,\s*"[^"\\]*+"\s*[,}}\]\[{{"\d\-])'
 )
@@ -64,8 +65,14 @@ def is_unicode(text: str) -> bool:
     return not _HALF.search(text) or not any(m.group(1) for m in _SURROGATE.finditer(text))
 
 
-def end_of(text: str, start: int, where: str) -> int | None:
-    """Place of the quote that ends the text in quotes at `start`; None if it is not there.
+class NoEndError(Exception):
+    """A quote opens text that nothing seems to end."""
+
+
+def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
+    """Where text in quotes ends, and where what follows it begins; None if it is not there.
+
+    Between the two is a quote, or nothing: the text is not closed.
 
     Parameters
     ----------
@@ -84,13 +91,19 @@ def end_of(text: str, start: int, where: str) -> int | None:
     Examples
     --------
     >>> end_of('{"a": "say "hi"", "b": 1}', 6, "member")
-    15
+    (15, 16)
+    >>> end_of('{"a": "hi, "b": 1}', 6, "member")
+    (9, 9)
     """
     strict = WHOLE.match(text, start)
-    if strict is not None and (
-        _AFTER[where].match(text, strict.end()) or _AFTER_BROKEN.match(text, strict.end())
-    ):
-        return strict.end() - 1
+    if strict is not None:
+        behind = strict.end()
+        if _AFTER[where].match(text, behind) or _AFTER_BROKEN.match(text, behind):
+            return behind - 1, behind
+        if where == "member" and _REST_OF_KEY.match(text, behind):
+            end = _end_before_key(text, start + 1, behind - 1)
+            if end is not None:
+                return end, end
     is_raw = False
     for mark in _MARK.finditer(text, start + 1, start + _FARTHEST):
         word, behind = mark.group(), mark.end()
@@ -99,14 +112,22 @@ def end_of(text: str, start: int, where: str) -> int | None:
         elif word.endswith('"'):
             after = _AFTER[where] if is_raw or word == '"' else _AFTER_ESCAPED
             if after.match(text, behind):
-                return behind - 1
+                return behind - 1, behind
     if len(text) > start + _FARTHEST:
         raise NoEndError
     return None
 
 
-class NoEndError(Exception):
-    """A quote opens text that nothing seems to end."""
+def _end_before_key(text: str, start: int, quote: int) -> int | None:
+    """Where text ends whose next quote opens a key, of the same object or of the next one."""
+    before = text[start:quote].rstrip()
+    is_next = before.endswith("{")
+    if is_next:
+        before = before[:-1].rstrip()
+    if not before.endswith(","):
+        return None
+    before = before[:-1].rstrip("}] \t\r\n" if is_next else None)
+    return None if before.endswith('\\"') else start + len(before)
 
 
 @dataclass(frozen=True, slots=True)

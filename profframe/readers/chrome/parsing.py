@@ -49,18 +49,21 @@ ARGS_TYPE: Final = json.dumps(
 """What is read of an event's arguments."""
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
 """Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
+_MEMBERS_TYPE: Final = json.dumps({"m": ["MAP(VARCHAR, JSON)"], "text": "DECIMAL(28, 6)"})
+"""Again a decimal, which nothing has, for the text of numbers."""
 _OWN_TYPE: Final = json.dumps({OWN_ARGS_KEY: {**OWN_COLUMNS, "args": "JSON"}})
 
 _OWN: Final = f'"{OWN_ARGS_KEY}"'
 _SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
 """Words that a piece seldom holds: what has none of them needs no closer look."""
 _NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
+_TEXT: Final = r'(?s)"(?:[^"\\]|\\.)*"'
 _OLD_SPELLING: Final = r"external id|Input dims"
 _ESCAPED_COLON: Final = r"\\u003[aA]"
 _CACHED: Final = 64 << 10
 """Bytes that stay in a processor's cache while they are looked at twice."""
 
-_KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(flatten(json_keys(t, '$[*]'))) FROM pieces"
+_KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(json_keys(t, '$[*]')) FROM pieces"
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
@@ -76,7 +79,8 @@ _ROWS_WITH_OTHER_KEYS: Final = f"""
                      lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
                  ), ',') AS other
           FROM (SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event,
-                       unnest(from_json(t, '["MAP(VARCHAR, JSON)"]')) AS members FROM pieces))"""
+                       unnest(from_json('{{"m":' || t || '}}', '{_MEMBERS_TYPE}').m) AS members
+                FROM pieces))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,12 @@ def _look(pieces: pa.LargeStringArray) -> _Look:
     if not is_suspect.any():
         return _NOTHING
     suspects = texts.filter(is_suspect)
-    patterns = (_NON_FINITE, _OLD_SPELLING, _ESCAPED_COLON, _OWN)
-    return _Look(*(suspects.str.contains(pattern).any() for pattern in patterns))
+    patterns = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
+    non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
+    return _Look(
+        non_finite.str.contains(_NON_FINITE).any(),
+        *(suspects.str.contains(pattern).any() for pattern in patterns),
+    )
 
 
 def _query(look: _Look, *, other_keys: bool) -> str:
@@ -124,6 +132,10 @@ def _own(args: str) -> str:
              WHEN json_valid(left({args}, {mark} - 2) || '}}')
              THEN left({args}, {mark} - 2) || '}}'
              ELSE {args}::VARCHAR END AS args"""
+
+
+class _DoubledError(Exception):
+    """An object has a member twice, of which DuckDB takes the first or none."""
 
 
 class Parser:
@@ -161,7 +173,7 @@ class Parser:
                     return None
                 if _lacks_times(members):
                     members |= _members(session.ask(_TIME_TEXTS))
-            except (duckdb.Error, pa.ArrowInvalid):
+            except (duckdb.Error, pa.ArrowInvalid, _DoubledError):
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
                 return None
@@ -175,8 +187,10 @@ class Parser:
             rows = session.ask(_query(look, other_keys=False))
             if _all_colons_known(pieces, _whole(rows["event"])):
                 return _members(rows)
-        found = {key for row in session.cursor.execute(_KEYS_OF_EVENTS).fetchall() for key in row}
-        self._expects_other_keys |= not found.issubset(_KEYS)
+        keys = [keys for (keys,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
+        if any(len(set(each)) < len(each) for each in keys):
+            raise _DoubledError
+        self._expects_other_keys |= not {key for each in keys for key in each}.issubset(_KEYS)
         return _members(session.ask(_query(look, other_keys=self._expects_other_keys)))
 
 
