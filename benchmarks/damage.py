@@ -5,8 +5,8 @@
     python benchmarks/damage.py           # five minutes
     python benchmarks/damage.py --small   # does it all run? a few events, figures mean nothing
 
-Each shape of damage is a trace of its own, read in two sizes, the sizes in turns. Figures are medians of
-the processor's time per event.
+Each shape of damage is a trace of its own, read in two sizes that take turns. Figures are medians
+of the processor's time per event.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ _SHORTEST_DEEP: Final = 16 << 10
 
 
 class _Text(str):
-    """Text in which an error of `json` has no line: to count lines takes as long as all before it."""
+    """Text in which errors of `json` have no line: to count lines takes as long as all before."""
 
     __slots__ = ()
 
@@ -69,6 +69,13 @@ def _members(pairs: json_values.Pairs) -> dict[str, Any]:
     return members if len(members) == len(pairs) else _Doubled(members)
 
 
+def _has_doubled(value: object) -> bool:
+    """Whether an object, or one that is a member of it, has a member twice."""
+    if type(value) is not dict:
+        return type(value) is _Doubled
+    return _Doubled in map(type, value.values())
+
+
 _DECODER: Final = json.JSONDecoder(parse_constant=json_values.refuse, object_pairs_hook=_members)
 
 
@@ -78,6 +85,20 @@ def _space_end(text: str, position: int) -> int:
 
 def _separators_end(text: str, position: int) -> int:
     return _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
+
+
+def has_doubled(text: str) -> bool:
+    r"""Whether an object of sound JSON has a member twice.
+
+    Examples
+    --------
+    >>> has_doubled('{"a": 1, "b": {"a": 2}}'), has_doubled(r'{"a": 1, "\u0061": 2}')
+    (False, True)
+    """
+    try:
+        return type(_DECODER.decode(text)) is _Doubled
+    except (ValueError, RecursionError):
+        return False
 
 
 class _IncompleteError(Exception):
@@ -223,7 +244,7 @@ class _Repairer:
             value, end = _DECODER.raw_decode(self.text, position)
         except ValueError:
             return None
-        if type(value) is _Doubled:
+        if _has_doubled(value):
             return None
         return end if self.is_unicode or is_unicode(self.text[position:end]) else None
 

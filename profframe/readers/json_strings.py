@@ -21,7 +21,7 @@ _SURROGATE: Final = re.compile(
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _BAD_BYTE: Final = re.compile("[\udc80-\udcff]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
-_ODD: Final = re.compile("[\\\\\"\x00-\x1f\udc80-\udcff]")
+_ODD: Final = re.compile('[\\\\"\x00-\x1f\udc80-\udcff]')
 """What text has that may need mending."""
 _MARK: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\|"')
 """An escape, a backslash that begins none, or a quote."""
@@ -48,7 +48,7 @@ _AFTER_BROKEN: Final = re.compile(
 
 
 def is_unicode(text: str) -> bool:
-    """Whether text that Python's lenient decoder takes is Unicode throughout.
+    r"""Whether text that Python's lenient decoder takes is Unicode throughout.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def is_unicode(text: str) -> bool:
 
     Examples
     --------
-    >>> is_unicode(r'"\\ud83d\\ude80"'), is_unicode(r'"\\ud83d"'), is_unicode(r'"C:\\\\ud83d"')
+    >>> is_unicode(r'"\ud83d\ude80"'), is_unicode(r'"\ud83d"'), is_unicode(r'"C:\\ud83d"')
     (True, False, True)
     """
     if not text.isascii() and _BAD_BYTE.search(text):
@@ -139,7 +139,7 @@ class Content:
 
 
 def content_of(text: str) -> Content:
-    """What is between two quotes, mended.
+    r"""What is between two quotes, mended.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def content_of(text: str) -> Content:
     Examples
     --------
     >>> content_of('say "hi"')
-    Content(text='say \\\\"hi\\\\"', found=('raw_quote',))
+    Content(text='say \\"hi\\"', found=('raw_quote',))
     """
     if not _ODD.search(text):
         return Content(text)

@@ -329,7 +329,7 @@ class ArrayReader(Generic[Rows]):
 
     def _read_header(self, head: bytes, tail: bytes) -> None:
         """What is before the array counts even where what is behind it cannot be read."""
-        before = head.decode("utf-8", "surrogateescape")
+        before = head.decode("utf-8", "surrogateescape") + "null"
         end = "]" if self.document.is_array else "]}"
         behind = "]" + tail.decode("utf-8", "surrogateescape")
         truncated = "truncated" in self.document.found
@@ -337,11 +337,13 @@ class ArrayReader(Generic[Rows]):
         if "unreadable_header" in found and not truncated:
             header, found = read_document(before + end)
             found["unreadable_trailer"] = 1
-        self.document.found.update(found)
         if isinstance(header, dict):
-            if isinstance(second := header.pop(self._key, None), list) and second:
-                self.document.found["second_array"] = len(second)
+            array = header.pop(self._key, None)
+            if isinstance(array, list) and array not in ([], [None]):
+                found["doubled_member"] -= 1  # the array: of these, the first counts
+                found["second_array"] = len(array)
             self.document.header = header
+        self.document.found.update(+found)
 
 
 def _commas(text: bytes, searched: int) -> Iterator[int]:

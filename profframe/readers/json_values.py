@@ -14,23 +14,24 @@ class Written(float):
 
     text: str
 
-    def __new__(cls, text: str) -> Written:
-        number = super().__new__(cls, text)
-        number.text = text
-        return number
+
+def _written(text: str) -> Written:
+    number = Written(text)
+    number.text = text
+    return number
 
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if repr(number) == text else Written(text)
+    return number if repr(number) == text else _written(text)
 
 
 def _int(text: str) -> float:
     try:
         number = int(text)
-    except ValueError:  # more digits than Python reads
-        return Written(text)
-    return number if number else Written(text) if text.startswith("-") else 0
+    except ValueError:  # more digits than Python reads: as a float it does
+        return _written(f"{text}e0")
+    return number if number or text == "0" else _written(text)
 
 
 def refuse(word: str) -> float:
@@ -79,9 +80,30 @@ def dumps(value: object) -> str:
     >>> dumps(loads("[1e400, 123456789.123456789123456789]"))
     '[1e400, 123456789.123456789123456789]'
     """
-    if isinstance(value, dict):
-        members = (f"{json.dumps(key)}: {dumps(item)}" for key, item in value.items())
-        return "{" + ", ".join(members) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(dumps, value)) + "]"
-    return value.text if isinstance(value, Written) else json.dumps(value)
+    out: list[str] = []
+    left: list[object] = [value]
+    """What is to be written, the last first: no depth is too deep."""
+    while left:
+        item = left.pop()
+        if isinstance(item, dict):
+            keys = (_Mark(f", {json.dumps(key)}: ") for key in item)
+            left.append(_Mark("}"))
+            left += reversed(
+                [part for member in zip(keys, item.values(), strict=True) for part in member]
+            )
+            out.append("{")
+        elif isinstance(item, list):
+            left.append(_Mark("]"))
+            left += reversed([part for each in item for part in (_Mark(", "), each)])
+            out.append("[")
+        elif isinstance(item, _Mark):
+            out.append(item.removeprefix(", ") if out[-1] in ("{", "[") else item)
+        else:
+            out.append(item.text if isinstance(item, Written) else json.dumps(item))
+    return "".join(out)
+
+
+class _Mark(str):
+    """Text between values."""
+
+    __slots__ = ()
