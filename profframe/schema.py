@@ -425,6 +425,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("odd_number", "numbers that JSON does not allow: +1, 007, 5., .5", "read as what they mean"),
             Check("bare_word", "words without quotes, as N/A", "became null"),
             Check("missing_value", "keys without a value", "became null"),
+            Check("missing_quote", "text that is not closed", "closed where the next member begins"),
+            Check("doubled_member", "members that their object has more than once", "the last one counts"),
             Check("odd_comma", "commas missing or too many", "one was put there"),
             Check("missing_colon", "keys without a colon", "taken as keys of what follows"),
             Check("missing_bracket", "objects and arrays that are not opened or not closed", "opened or closed where the next thing begins"),

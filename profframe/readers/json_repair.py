@@ -1,8 +1,8 @@
 """Broken JSON made whole: every repair named and counted.
 
 Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
-passed on as it is; only an element that does not parse is taken apart. A comma before a closing
-bracket loses nothing and is not counted.
+passed on as it is; only an element that does not parse is taken apart, and of that only what does
+not parse is mended. A comma before a closing bracket loses nothing and is not counted.
 """
 
 from __future__ import annotations
@@ -10,41 +10,73 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
+
+from profframe.readers import json_values
+from profframe.readers.json_strings import WHOLE, NoEndError, content_of, end_of, is_unicode
 
 DROPS: Final = ("not_an_event", "unreadable_event", "second_array")
 """Checks that drop a whole element."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
-_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"\s*:')
+_KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"\s*:')
 _LIST_OF_OBJECTS: Final = re.compile(r"\[[\s,]*\{\s*\"")
-_MORE: Final = re.compile(r"\](?:\s*[\]}])*\s*,?\s*\{")
+_OPENING: Final = re.compile(r'\{\s*"(?:[^"\\]|\\.)*+"\s*:')
+_NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*+"\s*:)')
+_MORE: Final = re.compile(r"\](?:\s*[\]}])*+\s*,?\s*\{")
 """A bracket that cannot be the array's own: what is behind that is a member, not an element."""
 _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
-_ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
+_ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _NON_FINITE: Final = re.compile(r"[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?)\Z", re.IGNORECASE)
-_ESCAPE: Final = re.compile(r"\\(?:[\"\\/bfnrt]|u[0-9a-fA-F]{4})|(\\)")
-_SURROGATE: Final = re.compile(
-    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
-)
-_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _WORDS: Final = re.compile(
     r'(?:[\s,:\[\]{}]|"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)*+'
 )
 """Text that holds nothing but the words of JSON, in whatever order."""
-_CONTROL: Final = re.compile(r"[\x00-\x1f]")
-_BAD_BYTE: Final = re.compile("[\udc80-\udcff]+")
 _JUNK_END: Final = re.compile(r"[{\[\]\"]")
-_AFTER_TEXT: Final = {
-    "member": re.compile(r'\s*(?:\}|,\s*(?:\}|"(?:[^"\\]|\\.)*"\s*:)|\Z|,\s*\Z|,\s*"[^"]*\Z)'),
-    "item": re.compile(r'\s*(?:\]|,\s*[\[{"\d\-\]tfnNI]|\Z|,\s*\Z)'),
-}
-"""What may stand behind the quote that ends a text, by where the text is."""
+_DEEPEST: Final = 100
+"""Objects and arrays in one another that are taken apart."""
+_MOST_ALIKE: Final = 16
+"""Objects in one another that begin as the element does, until they seem to be elements."""
+_LONGEST_DEEP: Final = 1 << 20
+"""Characters of an element that is nested deeper; after each that does not end in so many, less."""
+_SHORTEST_DEEP: Final = 16 << 10
+
+
+class _Text(str):
+    """Text in which errors of `json` have no line: to count lines takes as long as all before."""
+
+    __slots__ = ()
+
+    def count(self, *_: object) -> int:
+        return 0
+
+    def rfind(self, *_: object) -> int:
+        return -1
+
+
+class _Doubled(dict[str, Any]):
+    """Members of an object that has one of them twice."""
+
+
+def _members(pairs: json_values.Pairs) -> dict[str, Any]:
+    members = dict(pairs)
+    return members if len(members) == len(pairs) else _Doubled(members)
+
+
+def _has_doubled(value: object) -> bool:
+    """Whether an object, or one that is a member of it, has a member twice."""
+    if type(value) is not dict:
+        return type(value) is _Doubled
+    return _Doubled in map(type, value.values())
+
+
+_DECODER: Final = json.JSONDecoder(parse_constant=json_values.refuse, object_pairs_hook=_members)
 
 
 def _space_end(text: str, position: int) -> int:
@@ -55,15 +87,30 @@ def _separators_end(text: str, position: int) -> int:
     return _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
 
 
-def _refuse_constant(word: str) -> None:
-    raise ValueError(word)
+def has_doubled(text: str) -> bool:
+    r"""Whether an object of sound JSON has a member twice.
 
-
-_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+    Examples
+    --------
+    >>> has_doubled('{"a": 1, "b": {"a": 2}}'), has_doubled(r'{"a": 1, "\u0061": 2}')
+    (False, True)
+    """
+    try:
+        return type(_DECODER.decode(text)) is _Doubled
+    except (ValueError, RecursionError):
+        return False
 
 
 class _IncompleteError(Exception):
     """The text ended inside an element."""
+
+
+class _TooDeepError(Exception):
+    """An element is nested deeper than it is taken apart."""
+
+
+class _AlikeError(Exception):
+    """An element seems to hold those behind it."""
 
 
 @dataclass(slots=True)
@@ -82,13 +129,16 @@ class Repaired:
     first: dict[str, int] = field(default_factory=dict)
 
 
-def repair(text: str) -> Repaired:
+def repair(text: str, longest: int | None = None) -> Repaired:
     """Read the inside of a JSON array (without its opening bracket) and mend what is broken.
 
     Parameters
     ----------
     text
         Decoded with ``surrogateescape``, so that bytes that are no UTF-8 are still there.
+    longest
+        Characters after which an element that does not end is given up where the next one seems to
+        begin; None for never.
 
     Examples
     --------
@@ -96,11 +146,11 @@ def repair(text: str) -> Repaired:
     >>> fixed.elements, dict(fixed.found), fixed.closed
     (['{"stream":16}', '{"busy":null}'], {'hex_number': 1, 'non_finite_number': 1}, True)
     """
-    return _Repairer(text).elements()
+    return _Repairer(text).elements(len(text) if longest is None else longest)
 
 
 def read_document(text: str) -> tuple[object, Counter[str]]:
-    """One whole JSON value, mended where it must be.
+    """One whole JSON value, mended where it must be; `json_values.dumps` writes its numbers.
 
     Examples
     --------
@@ -109,10 +159,13 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
     """
     repairer = _Repairer(text)
     start = _space_end(text, 0)
-    sound = _sound_value(text, start)
     try:
-        value, end = sound or repairer.mended(start)
-    except (_IncompleteError, RecursionError):
+        end = repairer.sound_end(start)
+        fixed = text[start:end]
+        if end is None:
+            fixed, end = repairer.value(start)
+        value = json_values.decoder(repairer.counted).decode(fixed)
+    except (_IncompleteError, _TooDeepError, NoEndError, RecursionError):
         repairer.note("unreadable_header", start)
         return {}, repairer.found
     if text[end:].strip():
@@ -120,37 +173,42 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
     return value, repairer.found
 
 
-def _sound_value(text: str, position: int) -> tuple[object, int] | None:
-    """The value there and its end, or None where it needs mending."""
-    try:
-        value, end = _DECODER.raw_decode(text, position)
-    except (ValueError, RecursionError):
-        return None
-    return (value, end) if _is_sound(text[position:end]) else None
-
-
-def _is_sound(text: str) -> bool:
-    """Whether text that Python's lenient decoder took is Unicode throughout."""
-    return not _BAD_BYTE.search(text) and not any(m.group(1) for m in _SURROGATE.finditer(text))
-
-
 class _Repairer:
     """A tolerant reader of one text; it writes sound JSON and counts what it mended."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.text = _Text(text)
+        self.is_unicode = is_unicode(text)
         self.found: Counter[str] = Counter()
         self.first: dict[str, int] = {}
         self.arrays = 0
         """Arrays that are open in the element."""
+        self.depth = 0
+        """Objects and arrays that are."""
+        self.opening = ""
+        """How the element begins."""
+        self.alike = 0
+        """Objects in it that begin so, too."""
+        self.splits = False
+        """Whether they are elements, and not in it."""
         self.seam = -1
         """Place behind what was mended last: no comma is missed there."""
+        self.junk_end = -1
+        """Place behind brackets that are known to be junk."""
+        self.longest_deep = _LONGEST_DEEP
+
+    def counted(self, pairs: json_values.Pairs) -> dict[str, Any]:
+        """An object of its members, of which those that are doubled are counted."""
+        members = dict(pairs)
+        if doubled := len(pairs) - len(members):
+            self.found["doubled_member"] += doubled
+        return members
 
     def note(self, check: str, position: int) -> None:
         self.found[check] += 1
         self.first.setdefault(check, position)
 
-    def elements(self) -> Repaired:
+    def elements(self, longest: int) -> Repaired:
         out: list[str] = []
         text, position = self.text, 0
         closed = incomplete = False
@@ -159,48 +217,71 @@ class _Repairer:
             if position >= len(text):
                 break
             self._check_commas(start, position, after_one=bool(out))
-            self.arrays = 0
             if text[position] == "]":
-                if _MORE.match(text, position):
+                if self._is_junk(position):
                     position = self._drop_junk(position)
                     continue
                 position, closed = position + 1, True
                 break
             try:
-                fixed, end = self._element(position)
-            except _IncompleteError:
-                incomplete = True
-                break
+                fixed, position = self._element(position)
+            except (_IncompleteError, NoEndError) as error:
+                is_over = isinstance(error, NoEndError) or len(text) - position > longest
+                following = _NEXT.search(text, position) if is_over else None
+                if following is None:
+                    incomplete = True
+                    break
+                self.note("unreadable_event", position)
+                position = self.seam = following.start(1)
+                continue
             if fixed is not None:
                 out.append(fixed)
-            position = end
         return Repaired(out, position, closed, incomplete, self.found, self.first)
+
+    def sound_end(self, position: int) -> int | None:
+        """Where the value there ends, or None where it needs mending."""
+        try:
+            value, end = _DECODER.raw_decode(self.text, position)
+        except ValueError:
+            return None
+        if _has_doubled(value):
+            return None
+        return end if self.is_unicode or is_unicode(self.text[position:end]) else None
 
     def _element(self, position: int) -> tuple[str | None, int]:
         """The sound text of the element there, or None for one that is dropped, and its end."""
         text = self.text
+        if text[position] == "{":
+            try:
+                end = self.sound_end(position)
+            except RecursionError:
+                return self._too_deep(position)
+            return self._mended(position) if end is None else (text[position:end], end)
         if _KEY.match(text, position):
-            return self._object(self._bracket(position) - 1)
+            return self._mended(position, is_open=True)
         if _LIST_OF_OBJECTS.match(text, position):
             return None, self._bracket(position) + 1
-        if text[position] != "{":
-            return None, self._not_an_object(position)
-        if sound := _sound_value(text, position):
-            return text[position : sound[1]], sound[1]
+        return None, self._not_an_object(position)
+
+    def _mended(
+        self, position: int, *, is_open: bool = False, splits: bool = False
+    ) -> tuple[str | None, int]:
+        """The object there; one that is open lacks its bracket."""
         before = (self.found.copy(), dict(self.first))
+        self.opening = _opening(self.text, position)
+        self.splits, self.alike = splits, 0
         try:
-            return self.value(position)
-        except RecursionError:
+            return self._object(self._bracket(position) - 1 if is_open else position)
+        except (_AlikeError, _TooDeepError, RecursionError) as error:
             self.found, self.first = before
+            if isinstance(error, _AlikeError):
+                return self._mended(position, is_open=is_open, splits=True)
             return self._too_deep(position)
-        except _IncompleteError:
+        except (_IncompleteError, NoEndError):
             self.found, self.first = before
             raise
-
-    def mended(self, position: int) -> tuple[object, int]:
-        """The value there, and its end."""
-        fixed, end = self.value(position)
-        return json.loads(fixed), end
+        finally:
+            self.depth = self.arrays = 0
 
     def _not_an_object(self, position: int) -> int:
         if self.text[position] in "}:":
@@ -215,8 +296,8 @@ class _Repairer:
 
     def _too_deep(self, position: int) -> tuple[str | None, int]:
         """An element nested too deep to mend, as it is: it may be sound. Its brackets end it."""
-        depth = 0
-        for token in _BRACKETS.finditer(self.text, position):
+        depth, limit = 0, position + self.longest_deep
+        for token in _BRACKETS.finditer(self.text, position, limit):
             if token.group() in "{[":
                 depth += 1
             elif token.group() in "}]":
@@ -224,24 +305,29 @@ class _Repairer:
             if depth == 0:
                 break
         else:
-            raise _IncompleteError
+            self.longest_deep = max(_SHORTEST_DEEP, self.longest_deep // 2)
+            raise NoEndError if len(self.text) > limit else _IncompleteError
         deep = self.text[position : token.end()]
-        if _WORDS.fullmatch(deep) and _is_sound(deep):
+        if _WORDS.fullmatch(deep) and is_unicode(deep):
             return deep, token.end()
         self.note("unreadable_event", position)
         return None, token.end()
 
     def value(self, position: int, where: str = "member") -> tuple[str, int]:
+        """Sound text of the value there, and where it ends."""
         if position >= len(self.text):
             raise _IncompleteError
         first = self.text[position]
-        if first == "{":
-            return self._object(position)
-        if first == "[":
-            return self._array(position)
         if first == '"':
             return self._string(position, where)
-        return self._bare(position)
+        if first not in "{[":
+            return self._bare(position)
+        end = self.sound_end(position)
+        if end is not None:
+            return self.text[position:end], end
+        if self.depth > _DEEPEST:
+            raise _TooDeepError
+        return self._object(position) if first == "{" else self._array(position)
 
     def _space(self, position: int) -> int:
         end = _space_end(self.text, position)
@@ -257,40 +343,56 @@ class _Repairer:
         return end
 
     def _check_commas(self, start: int, end: int, *, after_one: bool) -> None:
-        commas = self.text.count(",", start, end)
+        commas = self.text[start:end].count(",")
         is_missing = after_one and not commas and start != self.seam
         is_first = commas and not after_one and start != self.seam
         if commas > 1 or is_first or (is_missing and self.text[end] not in "]}"):
             self.note("odd_comma", start)
 
     def _object(self, position: int) -> tuple[str, int]:
-        out: list[str] = []
-        position += 1
+        if self.depth and self._is_alike(position):
+            self.alike += 1
+            if self.alike > _MOST_ALIKE:
+                raise _AlikeError
+        self.depth += 1
+        members, end = self._members(position + 1)
+        self.depth -= 1
+        return "{" + ",".join(members) + "}", end
+
+    def _members(self, position: int) -> tuple[Iterable[str], int]:
+        """Members of an object by name, in the order of their first; the last of each."""
+        members: dict[str, str] = {}
         while True:
-            position = self._separators(position, after_one=bool(out))
+            position = self._separators(position, after_one=bool(members))
             if self.text[position] == "}":
-                return "{" + ",".join(out) + "}", position + 1
+                return members.values(), position + 1
             if self.text[position] == "{" or (self.text[position] == "]" and self.arrays):
-                return "{" + ",".join(out) + "}", self._bracket(position)
+                return members.values(), self._bracket(position)
             if self.text[position] != '"':
                 position = self._drop_junk(position)
                 continue
+            start = position
             key, position = self._key(position)
+            name = json.loads(key) if "\\" in key else key[1:-1]
+            if name in members:
+                self.note("doubled_member", start)
             position = self._space(position)
             if self.text[position] == ":":
                 position = self._space(position + 1)
             elif self.text[position] not in ",}]":
                 self.note("missing_colon", position)
-            if self.text[position] in ",}]":
+            if self.text[position] in ",}]" or (self.splits and self._is_alike(position)):
                 self.note("missing_value", position)
-                out.append(key + ":null")
+                members[name] = key + ":null"
                 continue
             fixed, position = self.value(position, "member")
-            out.append(key + ":" + fixed)
+            members[name] = key + ":" + fixed
 
     def _array(self, position: int) -> tuple[str, int]:
         self.arrays += 1
+        self.depth += 1
         items, end = self._items(position + 1)
+        self.depth -= 1
         self.arrays -= 1
         return "[" + ",".join(items) + "]", end
 
@@ -300,13 +402,22 @@ class _Repairer:
             position = self._separators(position, after_one=bool(out))
             if self.text[position] == "]":
                 return out, position + 1
-            if self.text[position] == "}":
+            if self.text[position] == "}" or (self.splits and self._is_alike(position)):
                 return out, self._bracket(position)
             if self.text[position] == ":":
                 position = self._drop_junk(position)
                 continue
             fixed, position = self.value(position, "item")
             out.append(fixed)
+
+    def _is_alike(self, position: int) -> bool:
+        return bool(self.opening) and self.text.startswith(self.opening, position)
+
+    def _is_junk(self, position: int) -> bool:
+        """Whether a bracket cannot be the array's own."""
+        if position >= self.junk_end and (more := _MORE.match(self.text, position)):
+            self.junk_end = more.end() - 1
+        return position < self.junk_end
 
     def _bracket(self, position: int) -> int:
         self.note("missing_bracket", position)
@@ -342,52 +453,31 @@ class _Repairer:
         return "null"
 
     def _key(self, position: int) -> tuple[str, int]:
-        match = _TEXT.match(self.text, position)
+        match = WHOLE.match(self.text, position)
         if match is None:
             raise _IncompleteError
-        return '"' + self._content(position + 1, match.end() - 1, []) + '"', match.end()
+        return '"' + self._content(position + 1, match.end() - 1) + '"', match.end()
 
     def _string(self, position: int, where: str) -> tuple[str, int]:
-        """The text that starts there; a quote ends it only where what follows it makes sense."""
-        text, after = self.text, _AFTER_TEXT[where]
-        quotes: list[int] = []
-        search = position + 1
-        while True:
-            quote = text.find('"', search)
-            if quote < 0:
-                raise _IncompleteError
-            backslashes = quote - len(text[position + 1 : quote].rstrip("\\")) - position - 1
-            if after.match(text, quote + 1) and (
-                backslashes % 2 == 0 or self._has_raw_backslash(position + 1, quote)
-            ):
-                break
-            if backslashes % 2 == 0:
-                quotes.append(quote)
-            search = quote + 1
-        return '"' + self._content(position + 1, quote, quotes) + '"', quote + 1
+        found = end_of(self.text, position, where)
+        if found is None:
+            raise _IncompleteError
+        end, behind = found
+        if end == behind:
+            self.note("missing_quote", end)
+        return '"' + self._content(position + 1, end) + '"', behind
 
-    def _has_raw_backslash(self, start: int, end: int) -> bool:
-        return any(m.group(1) for m in _ESCAPE.finditer(self.text, start, end))
+    def _content(self, start: int, end: int) -> str:
+        content = content_of(self.text[start:end])
+        for check in content.found:
+            self.note(check, start)
+        return content.text
 
-    def _content(self, start: int, end: int, quotes: list[int]) -> str:
-        content = self.text[start:end]
-        if quotes:
-            self.note("raw_quote", quotes[0])
-        if self._has_raw_backslash(start, end):
-            self.note("raw_backslash", start)
-            content = content.replace("\\", "\\\\").replace('"', '\\"')
-        elif quotes:
-            content = re.sub(r'(\\.)|"', lambda m: m.group(1) or '\\"', content, flags=re.DOTALL)
-        if _CONTROL.search(content):
-            self.note("control_byte", start)
-            content = _CONTROL.sub(lambda m: f"\\u{ord(m.group()):04x}", content)
-        if _BAD_BYTE.search(content):
-            self.note("invalid_utf8", start)
-            content = _BAD_BYTE.sub("\ufffd", content)
-        if not _is_sound(content):
-            self.note("lone_surrogate", start)
-            content = _SURROGATE.sub(lambda m: "\\ufffd" if m.group(1) else m.group(), content)
-        return content
+
+def _opening(text: str, position: int) -> str:
+    """The first bracket and key of an object."""
+    match = _OPENING.match(text, position)
+    return match.group() if match else ""
 
 
 def _plain_number(word: str) -> str:

@@ -29,7 +29,6 @@ WAVE: Final = 8 << 20
 """Bytes of the pieces that are parsed as one table, which takes some milliseconds of its own."""
 
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
-_NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*"\s*:)')
 _TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
@@ -285,11 +284,8 @@ class ArrayReader(Generic[Rows]):
                 if not waits:
                     held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
             self._free.append(wave.text)
-        while held and not closed:
-            before = start
+        if held and not closed:
             held, start, closed = yield from self._mended(held, start, 0, tail)
-            if start == before:
-                break
         if not closed:
             self.document.found["truncated"] = 1 if held.strip() else 0
             self.document.first["truncated"] = start if held.strip() else end
@@ -310,19 +306,9 @@ class ArrayReader(Generic[Rows]):
         return (rest if fixed.incomplete or not longest else b""), begin, False
 
     def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
-        """The sound elements of the text, and how many of its bytes were used.
-
-        An element that does not end within `longest` characters is given up where the next seems
-        to begin.
-        """
+        """The sound elements of the text, and how many of its bytes were used."""
         decoded = text.decode("utf-8", "surrogateescape")
-        fixed = repair(decoded)
-        if fixed.incomplete and len(decoded) - fixed.end > longest:
-            resume = _NEXT.search(decoded, fixed.end)
-            if resume is not None:
-                fixed.found["unreadable_event"] += 1
-                fixed.first.setdefault("unreadable_event", fixed.end)
-                fixed.end = resume.start(1)
+        fixed = repair(decoded, longest)
         first = {check: _bytes(decoded[:place]) for check, place in fixed.first.items()}
         self.document.note(fixed.found, first, start)
         return fixed, _bytes(decoded[: fixed.end])
@@ -343,7 +329,7 @@ class ArrayReader(Generic[Rows]):
 
     def _read_header(self, head: bytes, tail: bytes) -> None:
         """What is before the array counts even where what is behind it cannot be read."""
-        before = head.decode("utf-8", "surrogateescape")
+        before = head.decode("utf-8", "surrogateescape") + "null"
         end = "]" if self.document.is_array else "]}"
         behind = "]" + tail.decode("utf-8", "surrogateescape")
         truncated = "truncated" in self.document.found
@@ -351,11 +337,13 @@ class ArrayReader(Generic[Rows]):
         if "unreadable_header" in found and not truncated:
             header, found = read_document(before + end)
             found["unreadable_trailer"] = 1
-        self.document.found.update(found)
         if isinstance(header, dict):
-            if isinstance(second := header.pop(self._key, None), list) and second:
-                self.document.found["second_array"] = len(second)
+            array = header.pop(self._key, None)
+            if isinstance(array, list) and array not in ([], [None]):
+                found["doubled_member"] -= 1  # the array: of these, the first counts
+                found["second_array"] = len(array)
             self.document.header = header
+        self.document.found.update(+found)
 
 
 def _commas(text: bytes, searched: int) -> Iterator[int]:
@@ -391,7 +379,7 @@ def _is_json(text: bytearray) -> bool:
 
 def _bytes(text: str) -> int:
     """Bytes that decoded text took."""
-    return len(text.encode("utf-8", "surrogateescape"))
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
 
 def _misplaced_array_start(text: bytearray, key: str) -> int | None:

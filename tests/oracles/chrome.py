@@ -39,7 +39,54 @@ DEVICE_TYPES: Final = (
     "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
 )  # fmt: skip
 """c10/core/DeviceType.h."""
-DECODE: Final = json.JSONDecoder(parse_float=Decimal).decode
+
+
+class Spelled(Decimal):
+    """A number that equals another one only if the source writes both in the same way."""
+
+    text: str
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Spelled):
+            return self.text == other.text
+        return super().__eq__(other)
+
+    __hash__ = Decimal.__hash__
+
+
+class Members(dict[str, Any]):
+    """An object, of all its `pairs` the last of each name."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.pairs = pairs
+
+    def doubled(self, depth: int) -> int:
+        """Members that it has more than once, and those that objects in it have."""
+        found = len(self.pairs) - len(self)
+        inner = [value for _, value in self.pairs] if depth else []
+        while inner:
+            value = inner.pop()
+            if isinstance(value, Members):
+                found += value.doubled(depth - 1)
+            elif isinstance(value, list):
+                inner += value
+        return found
+
+
+def _spelled(text: str) -> Spelled:
+    number = Spelled(text)
+    number.text = text
+    return number
+
+
+def _int(text: str) -> int | Spelled:
+    return _spelled(text) if text == "-0" else int(text)
+
+
+DECODE: Final = json.JSONDecoder(
+    parse_float=_spelled, parse_int=_int, object_pairs_hook=Members
+).decode
 ENCODE: Final = json.JSONEncoder(ensure_ascii=False).encode
 """As `loads` and `dumps`, which would make a decoder and an encoder for each text."""
 
@@ -82,13 +129,20 @@ class Plain:
 
 def read(text: str | bytes) -> Plain:
     """All rows of a trace in sound JSON."""
-    document = json.loads(text, parse_float=Decimal)
+    document: Any = DECODE(text if isinstance(text, str) else text.decode())
     events = document if isinstance(document, list) else document["traceEvents"]
     plain = Plain(source_events=len(events))
     if isinstance(document, dict):
-        plain.header = {key: value for key, value in document.items() if key != "traceEvents"}
+        header = Members([pair for pair in document.pairs if pair[0] != "traceEvents"])
+        plain.header = header
+        plain.found["doubled_member"] += header.doubled(depth=1000)
     base_ns = int(plain.header.get("baseTimeNanoseconds", 0))
     for event in events:
+        plain.found["doubled_member"] += event.doubled(depth=0)
+        args = [value for key, value in event.pairs if key == "args"]
+        plain.found["doubled_member"] += sum(
+            each.doubled(depth=0) for each in args if isinstance(each, Members)
+        )
         _sort(event, base_ns, plain)
     _pair(plain)
     _name_streams(plain)
@@ -121,8 +175,8 @@ def text_of(value: object) -> str | None:
 
 def canonical(value: object) -> str:
     """JSON text without spaces."""
-    if isinstance(value, Decimal):
-        return str(value)
+    if isinstance(value, Spelled):
+        return value.text
     if isinstance(value, list):
         return "[" + ",".join(map(canonical, value)) + "]"
     if isinstance(value, dict):

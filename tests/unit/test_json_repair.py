@@ -159,7 +159,7 @@ def test_an_element_that_is_no_object_is_dropped(element: str) -> None:
 
 
 def test_an_element_that_another_begins_in_ends_there() -> None:
-    assert mended('{"a": {"x": 1}', missing_bracket=1) == '{"a":{"x":1}}'
+    assert mended('{"a": {"x": 1}', missing_bracket=1) == '{"a":{"x": 1}}'
     assert {"not_an_event", "unreadable_event", "second_array"} == set(DROPS)
 
 

@@ -28,6 +28,7 @@ from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json_repair import DROPS
 from profframe.readers.json_text import ArrayReader, Document, NoArrayError
+from profframe.readers.json_values import dumps
 from profframe.readers.rows import (
     Batch,
     Header,
@@ -192,9 +193,9 @@ def _header(document: Document, rows: Rows) -> Header:
         world_size=_index(distributed.get("world_size")),
         backend=_text(distributed.get("backend")),
         device_type=device_type_of([rows]),
-        device_properties=json.dumps(devices) if devices else None,
-        profiler_flags=json.dumps(flags) if flags else None,
-        metadata=json.dumps(rest) if rest else None,
+        device_properties=dumps(devices) if devices else None,
+        profiler_flags=dumps(flags) if flags else None,
+        metadata=dumps(rest) if rest else None,
     )
 
 
@@ -255,7 +256,7 @@ def _distributed(value: object) -> dict[str, Any]:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
     if isinstance(value, list):
         value = next((v for v in value if isinstance(v, dict)), None)

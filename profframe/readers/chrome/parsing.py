@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import duckdb
@@ -17,6 +18,7 @@ from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY,
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
 from profframe.readers.decimal_time import SCALE
+from profframe.readers.json_repair import has_doubled
 from profframe.readers.json_text import Parsed, Wave
 from profframe.readers.rows import Batch
 
@@ -49,18 +51,30 @@ ARGS_TYPE: Final = json.dumps(
 """What is read of an event's arguments."""
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
 """Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
+_MEMBERS_TYPE: Final = json.dumps({"m": ["MAP(VARCHAR, JSON)"], "text": "DECIMAL(28, 6)"})
+"""Again a decimal, which nothing has, for the text of numbers."""
 _OWN_TYPE: Final = json.dumps({OWN_ARGS_KEY: {**OWN_COLUMNS, "args": "JSON"}})
 
 _OWN: Final = f'"{OWN_ARGS_KEY}"'
 _SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
 """Words that a piece seldom holds: what has none of them needs no closer look."""
 _NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
+_TEXT: Final = r'(?s)"(?:[^"\\]|\\.)*"'
 _OLD_SPELLING: Final = r"external id|Input dims"
 _ESCAPED_COLON: Final = r"\\u003[aA]"
 _CACHED: Final = 64 << 10
 """Bytes that stay in a processor's cache while they are looked at twice."""
 
-_KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(flatten(json_keys(t, '$[*]'))) FROM pieces"
+_KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(json_keys(t, '$[*]')) FROM pieces"
+_KEYS_OF_ARGS: Final = "keys_of_args"
+"""Column with a number for each list of keys: there are few lists, and each is looked at once."""
+_ALL: Final = 256 << 10
+"""Bytes of which all arguments are looked at, as of a piece alone: of more it costs too much."""
+_SOME: Final = 64
+"""Arguments that are looked at of more: a writer that doubles a member does so all along."""
+_ANY_DOUBLED: Final = """
+    SELECT bool_or(len(keys) > list_unique(keys))
+    FROM (SELECT json_keys(args) AS keys FROM listed)"""
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
@@ -76,7 +90,8 @@ _ROWS_WITH_OTHER_KEYS: Final = f"""
                      lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
                  ), ',') AS other
           FROM (SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event,
-                       unnest(from_json(t, '["MAP(VARCHAR, JSON)"]')) AS members FROM pieces))"""
+                       unnest(from_json('{{"m":' || t || '}}', '{_MEMBERS_TYPE}').m) AS members
+                FROM pieces))"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +113,15 @@ def _look(pieces: pa.LargeStringArray) -> _Look:
     if not is_suspect.any():
         return _NOTHING
     suspects = texts.filter(is_suspect)
-    patterns = (_NON_FINITE, _OLD_SPELLING, _ESCAPED_COLON, _OWN)
-    return _Look(*(suspects.str.contains(pattern).any() for pattern in patterns))
+    patterns = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
+    non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
+    return _Look(
+        non_finite.str.contains(_NON_FINITE).any(),
+        *(suspects.str.contains(pattern).any() for pattern in patterns),
+    )
 
 
-def _query(look: _Look, *, other_keys: bool) -> str:
+def _query(look: _Look, *, other_keys: bool, all_args: bool) -> str:
     """One row per event: its members, those of its arguments, and its arguments with others."""
     rows, args, kept = _EVENTS, "event.args", "event"
     if other_keys:
@@ -111,7 +130,9 @@ def _query(look: _Look, *, other_keys: bool) -> str:
     own = ""
     if look.own_args:
         kept, own = "event", _own(args)
-    return f"SELECT {kept}, from_json({args}, '{ARGS_TYPE}') AS given{old}{own} FROM ({rows})"
+    keys = f", hash(json_keys(event.args)) AS {_KEYS_OF_ARGS}" if all_args else ""
+    given = f"from_json({args}, '{ARGS_TYPE}') AS given"
+    return f"SELECT {kept}, {given}{old}{own}{keys} FROM ({rows})"
 
 
 def _own(args: str) -> str:
@@ -126,11 +147,17 @@ def _own(args: str) -> str:
              ELSE {args}::VARCHAR END AS args"""
 
 
+class _DoubledError(Exception):
+    """An object has a member twice, of which DuckDB takes the first or none."""
+
+
 class Parser:
     """Makes rows of text; calls may run in parallel."""
 
     def __init__(self, database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
         self._expects_other_keys = False
+        self._sound_keys: set[int] = set()
+        """Lists of keys of arguments of which none is twice."""
         self._session = Session(database)
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
@@ -161,7 +188,7 @@ class Parser:
                     return None
                 if _lacks_times(members):
                     members |= _members(session.ask(_TIME_TEXTS))
-            except (duckdb.Error, pa.ArrowInvalid):
+            except (duckdb.Error, pa.ArrowInvalid, _DoubledError):
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
                 return None
@@ -171,13 +198,34 @@ class Parser:
         self, session: Session, pieces: pa.LargeStringArray, look: _Look
     ) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and looked for afterwards."""
+        query = partial(_query, look, all_args=_bytes(pieces) <= _ALL)
         if not (self._expects_other_keys or look.escaped_colon):
-            rows = session.ask(_query(look, other_keys=False))
+            rows = session.ask(query(other_keys=False))
+            self._check_args(session, rows)
             if _all_colons_known(pieces, _whole(rows["event"])):
                 return _members(rows)
-        found = {key for row in session.cursor.execute(_KEYS_OF_EVENTS).fetchall() for key in row}
-        self._expects_other_keys |= not found.issubset(_KEYS)
-        return _members(session.ask(_query(look, other_keys=self._expects_other_keys)))
+        keys = [keys for (keys,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
+        if any(len(set(each)) < len(each) for each in keys):
+            raise _DoubledError
+        self._expects_other_keys |= not {key for each in keys for key in each}.issubset(_KEYS)
+        rows = session.ask(query(other_keys=self._expects_other_keys))
+        self._check_args(session, rows)
+        return _members(rows)
+
+    def _check_args(self, session: Session, rows: pa.Table) -> None:
+        """Refuse arguments that have a member twice."""
+        args = pc.struct_field(rows["event"], "args")
+        if _KEYS_OF_ARGS not in rows.column_names:
+            chosen = np.linspace(0, len(args) - 1, min(_SOME, len(args)), dtype=np.int64)
+            if any(map(has_doubled, args.take(pa.array(chosen)).drop_null().to_pylist())):
+                raise _DoubledError
+        elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - self._sound_keys:
+            numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
+            with session.about("listed", pa.table({"args": args.take(pa.array(first))})):
+                ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
+            if is_doubled:
+                raise _DoubledError
+            self._sound_keys.update(numbers.tolist())
 
 
 def _all_colons_known(pieces: pa.LargeStringArray, events: pa.StructArray) -> bool:
@@ -202,6 +250,14 @@ def _colons(texts: pa.Array) -> int:
     letters = np.frombuffer(text, np.uint8)[first:last]
     parts = (letters[i : i + _CACHED] for i in range(0, letters.size, _CACHED))
     return sum(int(np.count_nonzero(part == ord(":"))) for part in parts)
+
+
+def _bytes(texts: pa.LargeStringArray) -> int:
+    """Bytes of all texts together."""
+    first, last = np.frombuffer(texts.buffers()[1], np.int64)[
+        [texts.offset, texts.offset + len(texts)]
+    ]
+    return int(last - first)
 
 
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
