@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
-from profframe.layout import Place, component, places, reading
-from profframe.selection import Integers, check_numbers, check_texts, literal
+from profframe.layout import Place, component, places
+from profframe.selection import Integers, check_numbers, check_texts
 from profframe.sources import Part
-from profframe.table_files import VERSION_KEY
+from profframe.store.checking import check_place, relation
+from profframe.store.rows import lazy, row_groups
+from profframe.table_files import VERSION_KEY, opened
 
 if TYPE_CHECKING:
     import duckdb
@@ -70,7 +68,7 @@ class Store:
             What is needed of it.
         """
         parts = [
-            f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
+            f"FROM {relation(files)} WHERE {condition or 'TRUE'}"
             for condition, files in self._by_condition(table)
         ]
         part.view(connection, table, f"({' UNION ALL BY NAME '.join(parts)})")
@@ -88,13 +86,7 @@ class Store:
         polars.LazyFrame
             Text as plain String.
         """
-        import polars as pl
-
-        parts = []
-        for condition, files in self._by_condition(table):
-            rows = pl.scan_parquet(files, hive_partitioning=False, glob=False)
-            parts.append(rows if condition is None else rows.filter(pl.sql_expr(condition)))
-        return parts[0] if len(parts) == 1 else pl.concat(parts)
+        return lazy(self.places, table)
 
     def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
         """Files of a table with what holds for their rows; those of which all count together."""
@@ -130,26 +122,21 @@ class Store:
             else:
                 yield from several
 
-    def check(self) -> None:
+    def check(self, *, thorough: bool = False) -> None:
         """Look at every file.
+
+        Parameters
+        ----------
+        thorough
+            Whether to read all of it, in search of what a question has failed of.
 
         Raises
         ------
         StoreError
-            A file is missing or damaged.
+            A file is missing or damaged, or is another one than when the store was opened.
         """
         for place in self.places:
-            for table in schema.TABLES:
-                try:
-                    with reading(place.file(table)):
-                        pq.read_metadata(place.file(table))
-                except StoreError as error:
-                    if place.folder.exists() and not _reads(place.file(table)):
-                        raise
-                    raise StoreError(
-                        f"{place.file(table)}: removed or packed since the store was opened; "
-                        "load it again"
-                    ) from error
+            check_place(place, thorough=thorough)
 
     def split(self) -> tuple[Store, ...]:
         """One store per (run, rank), for work that should not hold everything in memory."""
@@ -178,7 +165,7 @@ class Store:
         return Store(self.path, tuple(found) or self.places[:1])
 
     def again(self) -> Store | None:
-        """The same (run, rank)s, where they are now; None if they are where they were, or gone."""
+        """The same (run, rank)s, as they are now; None if they are as they were, or gone."""
         wanted = {name for place in self.places for name in place.names}
         found = [
             replace(
@@ -189,62 +176,8 @@ class Store:
             if not place.names.isdisjoint(wanted)
         ]
         is_all = wanted == {name for place in found for name in place.names}
-        has_moved = {place.folder for place in found} != {place.folder for place in self.places}
-        return Store(self.path, tuple(found)) if is_all and has_moved else None
-
-
-def _read(files: Iterable[str]) -> str:
-    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
-
-
-def row_groups(place: Place, table: str) -> Iterator[pa.Table]:
-    """Rows of a table of one folder, those that count, in the schema's types.
-
-    Parameters
-    ----------
-    place
-        The folder.
-    table
-        Name of a table of the schema.
-
-    Yields
-    ------
-    pyarrow.Table
-        At least one; a pack is read row group by row group.
-
-    Raises
-    ------
-    StoreError
-        The file is missing or damaged.
-    """
-    names = [column.name for column in schema.TABLES[table] if column.type == schema.NAME]
-    arrow = schema.TABLES[table].arrow
-    with (
-        reading(place.file(table)),
-        pq.ParquetFile(place.file(table), read_dictionary=names) as file,
-    ):
-        runs = [run for run, _ in place.visible]
-        yield arrow.empty_table()
-        for number in range(file.num_row_groups):
-            if place.members and not _may_have(file.metadata.row_group(number), runs):
-                continue
-            rows = file.read_row_group(number).cast(arrow)
-            if place.visible != place.members:
-                kept = [part for key, part in by_trace(rows).items() if key in place.visible]
-                rows = pa.concat_tables([rows[:0], *kept])
-            yield rows
-
-
-def _may_have(group: pq.RowGroupMetaData, runs: Iterable[str]) -> bool:
-    """Whether rows of some runs can be in a row group, by its statistics."""
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema == "run":
-            known = column.statistics
-            if known is None or not known.has_min_max:
-                return True
-            return any(known.min <= run <= known.max for run in runs)
-    return True
+        new, old = ({(p.folder, p.was) for p in several} for several in (found, self.places))
+        return Store(self.path, tuple(found)) if is_all and new != old else None
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -309,14 +242,14 @@ def scan(
 
 
 def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries: int) -> Store:
-    listed = places(root)
-    found = Store(root, tuple(p for p in listed if p.visible == p.members or p.visible))
-    if runs is not None or ranks is not None:
-        keys = [key for place in found.places for key in place.keys]
-        check_texts("run", runs or (), (run for run, _ in keys))
-        check_numbers("rank", ranks or (), (rank for _, rank in keys))
-        found = found.only(runs, ranks)
     try:
+        listed = places(root)
+        found = Store(root, tuple(p for p in listed if p.visible == p.members or p.visible))
+        if runs is not None or ranks is not None:
+            keys = [key for place in found.places for key in place.keys]
+            check_texts("run", runs or (), (run for run, _ in keys))
+            check_numbers("rank", ranks or (), (rank for _, rank in keys))
+            found = found.only(runs, ranks)
         for place in found.places:
             check_folder(root, place.folder)
     except StoreError:  # also of what was removed, packed or written again after it was listed
@@ -332,8 +265,8 @@ def check_folder(root: Path, folder: Path) -> None:
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     file = folder / "traces.parquet"
-    with reading(file):
-        metadata = pq.read_metadata(file).metadata or {}
+    with opened(file) as traces:
+        metadata = traces.metadata.metadata or {}
     found = metadata.get(VERSION_KEY)
     if found is None:
         raise StoreError(f"{file}: Parquet, but not of profframe: it has no {VERSION_KEY.decode()}")
@@ -343,26 +276,3 @@ def check_folder(root: Path, folder: Path) -> None:
             f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
             "profframe that wrote it"
         )
-
-
-def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
-    """Give the rows of each (run, rank), in their order; slices, not copies."""
-    if len(table) == 0:
-        return {}
-    run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
-    codes, rank = run.indices.to_numpy(), table["rank"].to_numpy()
-    edges = np.flatnonzero((codes[1:] != codes[:-1]) | (rank[1:] != rank[:-1])) + 1
-    slices = defaultdict(list)
-    for start, end in pairwise([0, *edges.tolist(), len(table)]):
-        key = run.dictionary[int(codes[start])].as_py(), int(rank[start])
-        slices[key].append(table.slice(start, end - start))
-    return {key: pa.concat_tables(parts) for key, parts in slices.items()}
-
-
-def _reads(file: Path) -> bool:
-    """Whether it can be read now: it may have been written again."""
-    try:
-        pq.read_metadata(file)
-    except (OSError, pa.ArrowException):
-        return False
-    return True

@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from profframe.errors import StoreError
 from profframe.layout import (
     SET_ASIDE,
     TEMPORARY,
+    check_own,
     component,
     folder_of,
     packs,
@@ -24,7 +26,7 @@ from profframe.layout import (
     temporary,
     write_manifest,
 )
-from profframe.store.reading import by_trace
+from profframe.store.rows import by_trace
 from profframe.table_files import write_file
 
 _UNFINISHED: Final = ".part"
@@ -208,8 +210,10 @@ def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
 
 
 def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
-    target.parent.mkdir(exist_ok=True)
     aside = target.with_name(SET_ASIDE + target.name)
+    for folder in (target, aside):
+        check_own(target.parent.parent, folder)
+    target.parent.mkdir(exist_ok=True)
     if aside.exists() and not target.exists():
         aside.rename(target)
     try:
@@ -239,5 +243,6 @@ def _exchange(one: Path, other: Path) -> bool:
 def _sweep(root: Path) -> None:
     """Remove what writers killed long ago have left."""
     for leftover in root.glob(f"{TEMPORARY}*"):
-        if time.time() - leftover.stat().st_mtime > _STALE_S:
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(FileNotFoundError):  # of another writer, who is done now
+            if time.time() - leftover.lstat().st_mtime > _STALE_S:
+                shutil.rmtree(leftover, ignore_errors=True)
