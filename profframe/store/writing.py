@@ -32,6 +32,9 @@ from profframe.table_files import write_file
 _UNFINISHED: Final = ".part"
 """Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
 _STALE_S: Final = 24 * 3600
+_ATTEMPTS: Final = 1000
+_IN_THE_WAY: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+"""What comes of it that another is at the same folder."""
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 
@@ -201,12 +204,13 @@ def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
     bool
         False if there is one that may not be replaced: nothing has been done.
     """
-    while True:
+    for left in reversed(range(_ATTEMPTS)):
         try:
             return _publish(fresh, target, replace=replace)
-        except FileNotFoundError:  # a run of which nothing is left may have been removed just now
-            if target.parent.exists() or not fresh.exists():
+        except OSError as error:  # others publish, restore and remove here, too
+            if error.errno not in _IN_THE_WAY or not fresh.exists() or not left:
                 raise
+    raise AssertionError
 
 
 def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
