@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections import defaultdict
@@ -20,27 +21,23 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from profframe import schema
+from profframe import manifest, schema
 from profframe.errors import StoreError
+from profframe.manifest import MOST_RANK, PACK, Key, Manifest
 from profframe.selection import any_of, literal
+from profframe.table_files import keys_in
 
-Key = tuple[str, int]
-"""Run and rank."""
-
-PACK: Final = "pack-"
 SET_ASIDE: Final = ".old-"
 TEMPORARY: Final = ".tmp-"
 """What a writer at work has; readers pass it by, and it is removed when it is a day old."""
-MANIFEST: Final = "manifest.json"
 _LOCK: Final = ".lock"
 _LONGEST_COMPONENT: Final = 200
 _LISTINGS: Final = 10
+_RANK: Final = re.compile("rank=(0|[1-9][0-9]{0,9})", re.ASCII)
+_CUT: Final = re.compile("[^~]{160}~[0-9a-f]{32}", re.ASCII)
 _TABLE_FILES: Final = frozenset(f"{name}.parquet" for name in schema.TABLES)
 
 
@@ -57,6 +54,8 @@ class Place:
     rank: int | None = None
     members: frozenset[Key] = frozenset()
     visible: frozenset[Key] = frozenset()
+    was: str = ""
+    """Its `identity` when it was found."""
 
     def file(self, table: str) -> Path:
         """Path of a table's file."""
@@ -73,7 +72,7 @@ class Place:
         if self.component is None or self.rank is None:
             return self.visible
         if "~" in self.component:
-            return _members(self.folder)
+            return keys_in(self.file("traces"))
         return frozenset({(unquote(self.component), self.rank)})
 
     @property
@@ -147,13 +146,15 @@ def folder_of(root: Path, run: str, rank: int) -> Path:
     return root / f"run={component(run)}" / f"rank={rank}"
 
 
-def places(root: Path) -> tuple[Place, ...]:
+def places(root: Path, *, tolerant: bool = False) -> tuple[Place, ...]:
     """What a store has, each (run, rank) once.
 
     Parameters
     ----------
     root
         The store, or a folder of one.
+    tolerant
+        Whether to pass by what is damaged: a pack without a sound manifest replaces nothing.
 
     Returns
     -------
@@ -169,7 +170,7 @@ def places(root: Path) -> tuple[Place, ...]:
         # Folders go only after a pack with what they had is there: so look for that again.
         before = packs(root)
         try:
-            found = _visible(root, [*_folders(root)])
+            found = _visible(root, [*_folders(root)], tolerant=tolerant)
         except StoreError:
             if not attempt or packs(root) == before:
                 raise
@@ -182,35 +183,19 @@ def places(root: Path) -> tuple[Place, ...]:
 def packs(root: Path) -> tuple[Path, ...]:
     """The packs of a store, those that are replaced as well; the latest first."""
     with suppress(OSError), os.scandir(root) as entries:
-        names = [entry.name for entry in entries if entry.name.startswith(PACK)]
-        return tuple(root / name for name in sorted(names, key=_age, reverse=True))
+        names = [
+            entry.name
+            for entry in entries
+            if entry.name.startswith(PACK) and entry.is_dir(follow_symlinks=False)
+        ]
+        return tuple(root / name for name in sorted(names, key=manifest.age, reverse=True))
     return ()
 
 
 def next_pack(root: Path, digest: str) -> Path:
     """A name for a pack, later than those that there are, and never used before."""
-    latest = max((_age(pack.name)[0] for pack in packs(root)), default=0)
+    latest = max((manifest.age(pack.name)[0] for pack in packs(root)), default=0)
     return root / f"{PACK}{latest + 1:06}-{digest}"
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    """What was noted when a folder was written; nothing for one without.
-
-    Raises
-    ------
-    StoreError
-        It is damaged.
-    """
-    file = folder / MANIFEST
-    try:
-        noted = json.loads(file.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(noted, dict):
-        raise StoreError(f"{file}: not a manifest of profframe")
-    return noted
 
 
 def write_manifest(folder: Path, more: Mapping[str, object] | None = None) -> None:
@@ -220,7 +205,7 @@ def write_manifest(folder: Path, more: Mapping[str, object] | None = None) -> No
         file = folder / f"{table}.parquet"
         files[file.name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
     noted = {"schema_version": schema.SCHEMA_VERSION, "files": files, **(more or {})}
-    (folder / MANIFEST).write_text(json.dumps(noted))
+    (folder / manifest.NAME).write_text(json.dumps(noted))
 
 
 def checksum(file: Path) -> str:
@@ -239,15 +224,6 @@ def temporary(root: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@contextmanager
-def reading(file: Path) -> Iterator[None]:
-    """Errors of reading that name the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowException, KeyError) as error:
-        raise StoreError(f"{file}: cannot be read: {error}; convert the trace again") from error
-
-
 def identity(folder: Path) -> str:
     """Text that tells a folder from one that is written in its place; empty if it is not there."""
     try:
@@ -262,15 +238,34 @@ def name_in(root: Path, folder: Path) -> str:
     return str(folder.with_name(folder.name.removeprefix(SET_ASIDE)).relative_to(root))
 
 
+def check_own(root: Path, folder: Path) -> None:
+    """Raise an error if the path of a folder leads out of its store, over a link.
+
+    Raises
+    ------
+    StoreError
+        It names the link.
+    """
+    path = root
+    for part in folder.relative_to(root).parts:
+        path /= part
+        if part == ".." or path.is_symlink():
+            raise StoreError(f"{path}: a link; nothing is changed behind a link in a store")
+
+
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Alone among those that name things in a store, where its file system has locks."""
     import fcntl
 
-    with (root / _LOCK).open("w") as file:
+    # A link in its place could name a file of somebody else's, which must not be emptied.
+    handle = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
         with suppress(OSError):
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(handle)
 
 
 def _folders(root: Path) -> Iterator[Path]:
@@ -287,58 +282,67 @@ def _folders(root: Path) -> Iterator[Path]:
         ]
 
 
-def _visible(root: Path, folders: Iterable[Path]) -> tuple[Place, ...]:
+def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Place, ...]:
     several = sorted(folders, key=_by_run_and_rank)
-    noted = {folder: manifest(folder) for folder in several if folder.name.startswith(PACK)}
-    replaced = {name: was for by in noted.values() for name, was in by.get("replaces", {}).items()}
+    noted = [
+        _manifest(folder, tolerant=tolerant)
+        for folder in several
+        if folder.name.startswith(PACK) and folder.parent == root
+    ]
+    replaced = {name: was for by in noted for name, was in by.replaces.items()}
     alone: list[Place] = []
-    others: list[Path] = []
+    others: list[Place] = []
     for folder in several:
-        name = name_in(root, folder) if replaced and folder != root else ""
-        if name in replaced and replaced[name] in {"", identity(folder)}:
+        name, was = name_in(root, folder) if replaced and folder != root else "", identity(folder)
+        if name in replaced and replaced[name] in {"", was}:
             continue
         run, rank = _named(folder)
         if run is None or rank is None:
-            others.append(folder)
+            others.append(Place(folder, was=was))
         else:
-            alone.append(Place(folder, run, rank))
+            alone.append(Place(folder, run, rank, was=was))
     taken: set[tuple[str, int]] = {(p.component or "", p.rank or 0) for p in alone}
     found: list[Place] = []
-    for folder in sorted(others, key=lambda f: _age(f.name), reverse=True):
-        members = _members(folder, noted.get(folder, {}))
+    for place in sorted(others, key=lambda p: manifest.age(p.folder.name), reverse=True):
+        members = _members(place, tolerant=tolerant)
         visible = frozenset(k for k in members if (component(k[0]), k[1]) not in taken)
         taken |= {(component(run), rank) for run, rank in visible}
-        found.append(Place(folder, members=members, visible=visible))
+        found.append(replace(place, members=members, visible=visible))
     return (*alone, *reversed(found))
 
 
 def _named(folder: Path) -> tuple[str | None, int | None]:
-    """Run, as in the path, and rank of a folder of one (run, rank)."""
+    """Run, as in the path, and rank of a folder of one (run, rank); None for one of another."""
     whole = folder.absolute() if folder.name and folder.parent.name else folder.resolve()
-    run, rank = whole.parent.name, whole.name.removeprefix(SET_ASIDE)
-    number = rank.removeprefix("rank=")
-    if run.startswith("run=") and rank.startswith("rank=") and number.isdecimal():
-        return run.removeprefix("run="), int(number)
-    return None, None
+    run, number = whole.parent.name, _RANK.fullmatch(whole.name.removeprefix(SET_ASIDE))
+    if not run.startswith("run=") or not number or int(number[1]) > MOST_RANK:
+        return None, None
+    run = run.removeprefix("run=")
+    is_ours = run.isascii() and (_CUT.fullmatch(run) or component(unquote(run)) == run)
+    return (run, int(number[1])) if is_ours else (None, None)
 
 
-def _members(folder: Path, noted: Mapping[str, Any] | None = None) -> frozenset[Key]:
-    if noted and "members" in noted:
-        return frozenset((member["run"], member["rank"]) for member in noted["members"])
-    file = folder / "traces.parquet"
-    with reading(file), pq.ParquetFile(file) as opened:
-        rows = opened.read(["run", "rank"]).to_pydict()
-    return frozenset(zip(rows["run"], rows["rank"], strict=True))
+def _manifest(folder: Path, *, tolerant: bool) -> Manifest:
+    try:
+        return manifest.read(folder)
+    except StoreError:
+        if tolerant:
+            return Manifest()
+        raise
+
+
+def _members(place: Place, *, tolerant: bool) -> frozenset[Key]:
+    try:
+        return keys_in(place.file("traces"))
+    except StoreError:
+        if tolerant:
+            return frozenset()
+        raise
 
 
 def _by_run_and_rank(folder: Path) -> tuple[str, int, str]:
     rank = folder.name.removeprefix(SET_ASIDE).removeprefix("rank=")
     return str(folder.parent), int(rank) if rank.isdecimal() else -1, folder.name
-
-
-def _age(pack: str) -> tuple[int, str]:
-    number = pack.removeprefix(PACK).partition("-")[0]
-    return int(number) if number.isdecimal() else -1, pack
 
 
 def _one_of(keys: Iterable[Key]) -> str:

@@ -168,11 +168,20 @@ def load(
         return chosen(Trace.from_tables(tables))
     facts = Facts(kinds, compat, fx_metadata, formulas, known)
     sources = listed(source)
-    if len(sources) == 1 and store.is_store(Path(sources[0])):
+
+    def opened() -> Trace:
         _refuse_names(run, rank, facts)
-        opened = Trace.from_store(Path(sources[0]), runs=runs, ranks=ranks)
-        return opened.limited(memory_limit).filter(steps=steps)
-    found = find(sources)
+        there = Trace.from_store(Path(sources[0]), runs=runs, ranks=ranks)
+        return there.limited(memory_limit).filter(steps=steps)
+
+    if _is_store(sources):
+        return opened()
+    try:
+        found = find(sources)
+    except (NoTraceFoundError, ParameterError):
+        if _is_store(sources):  # it has been made meanwhile
+            return opened()
+        raise
     if cache is None:
         return chosen(Trace.from_tables(_tables(found, run, rank, facts, progress=progress)))
     kept = Cache(Path(cache)).store_of(found.paths, run, rank, facts.key())
@@ -184,6 +193,10 @@ def load(
         except OSError:  # another process was faster
             shutil.rmtree(store_as)
     return chosen(Trace.from_store(kept))
+
+
+def _is_store(sources: Sequence[Source]) -> bool:
+    return len(sources) == 1 and store.is_store(sources[0])
 
 
 def check_names(run: str | None, rank: int | None) -> None:

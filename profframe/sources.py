@@ -7,15 +7,31 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import duckdb
 import polars as pl
 import pyarrow as pa
 
 from profframe import macros
+from profframe.errors import AnswerError, ProfframeError
 from profframe.frames import plain
 from profframe.selection import Integers, Selection
+
+_OF_THE_QUESTION: Final = (
+    duckdb.BinderException,
+    duckdb.CatalogException,
+    duckdb.ConversionException,
+    duckdb.InterruptException,
+    duckdb.NotImplementedException,
+    duckdb.OutOfMemoryException,
+    duckdb.OutOfRangeException,
+    duckdb.ParserException,
+    duckdb.PermissionException,
+    duckdb.SyntaxException,
+    duckdb.TypeMismatchException,
+)
+"""What DuckDB has against SQL, whatever the rows are."""
 
 Columns: TypeAlias = frozenset[str] | None
 """Names of columns that are needed; None for all there are."""
@@ -56,8 +72,8 @@ class Source(Protocol):
     def split(self) -> tuple[Source, ...]:
         """Sources of fewer rows each, where that saves memory."""
 
-    def check(self) -> None:
-        """Raise a StoreError if the rows can no longer be read."""
+    def check(self, *, thorough: bool = False) -> None:
+        """Raise a StoreError if the rows can no longer be read; thoroughly: look at all of them."""
 
     def again(self) -> Source | None:
         """The same rows where they are now, if they have moved."""
@@ -93,7 +109,7 @@ class InMemory:
     def split(self) -> tuple[Source, ...]:
         return (self,)
 
-    def check(self) -> None:
+    def check(self, *, thorough: bool = False) -> None:
         pass
 
     def again(self) -> None:
@@ -123,8 +139,8 @@ class Beside:
     def split(self) -> tuple[Source, ...]:
         return tuple(Beside(part, self.name, self._rows_of(part)) for part in self.source.split())
 
-    def check(self) -> None:
-        self.source.check()
+    def check(self, *, thorough: bool = False) -> None:
+        self.source.check(thorough=thorough)
 
     def again(self) -> Source | None:
         moved = self.source.again()
@@ -140,6 +156,13 @@ class Beside:
 
     def _of(self, table: str) -> Source:
         return InMemory({table: self.rows}) if table == self.name else self.source
+
+
+def blame(source: Source, error: Exception) -> None:
+    """Raise a StoreError if it is for the files of a source that a question has failed."""
+    cause = error.__cause__ if isinstance(error, AnswerError) else error
+    asked_wrongly = cause is None or isinstance(cause, (ProfframeError, *_OF_THE_QUESTION))
+    source.check(thorough=not asked_wrongly)
 
 
 def hide_progress(connection: duckdb.DuckDBPyConnection) -> None:
@@ -208,8 +231,8 @@ class Conversation:
     def split(self) -> tuple[Source, ...]:
         return self.source.split()
 
-    def check(self) -> None:
-        self.source.check()
+    def check(self, *, thorough: bool = False) -> None:
+        self.source.check(thorough=thorough)
 
     def again(self) -> Source | None:
         return self.source.again()

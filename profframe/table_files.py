@@ -1,8 +1,14 @@
-"""One table of a trace as one Parquet file."""
+"""One table of a trace as one Parquet file.
+
+A file may be damaged, or made to do harm. Arrow reads it and checks all that it has read, because
+other readers end the process, or take bytes for text, at some of what a file can say.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profframe import schema
+from profframe.errors import StoreError
 
 VERSION_KEY: Final = b"profframe.schema_version"
 """Key of the schema version in the metadata of every Parquet file."""
@@ -18,6 +25,177 @@ ROW_GROUP: Final = 131_072
 """Rows per row group, about: enough to compress, and few enough to skip and to read in parallel."""
 _FEW_TEXTS: Final = 1000
 """So few distinct texts are written with each row group, whether it has them or not."""
+
+_UNREADABLE: Final = (
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    MemoryError,
+    RuntimeError,
+    pa.ArrowException,
+)
+"""What Arrow raises where bytes are not what they are said to be."""
+
+
+@contextmanager
+def reading(file: Path | str) -> Iterator[None]:
+    """Errors of reading that name the file, in one line."""
+    try:
+        yield
+    except _UNREADABLE as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise StoreError(f"{file}: cannot be read: {why}; convert the trace again") from error
+
+
+@contextmanager
+def opened(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """A Parquet file to read, with some columns of text as dictionaries; errors name it."""
+    with reading(file):
+        if file.exists() and not file.is_file():
+            raise OSError("not a file")
+        with pq.ParquetFile(file, read_dictionary=texts) as found:
+            yield found
+
+
+def strange_columns(name: str, found: pa.Schema) -> list[str]:
+    """What is wrong with the columns of a file of a table.
+
+    Examples
+    --------
+    >>> strange_columns("traces", schema.TABLES["traces"].arrow)
+    []
+    """
+    wanted = {field.name: _plain(field.type) for field in schema.TABLES[name].arrow}
+    types = {field.name: _plain(field.type) for field in found}
+    return [
+        *(f"has no column {column!r}" for column in wanted if column not in types),
+        *(
+            f"has a column {column!r} that the schema does not have"
+            for column in types
+            if column not in wanted
+        ),
+        *(
+            f"column {column!r} is {types[column]}, not {kind}"
+            for column, kind in wanted.items()
+            if types.get(column, kind) != kind
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """A part of a table's file; nothing of it is read yet."""
+
+    path: Path
+    file: pq.ParquetFile
+    table: str
+    number: int
+
+    def rows(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Its rows in the schema's types.
+
+        Parameters
+        ----------
+        columns
+            Those that are needed, in this order; None for all.
+
+        Returns
+        -------
+        pyarrow.Table
+            Sound rows: text is UTF-8, and nothing is NULL that may not be.
+
+        Raises
+        ------
+        StoreError
+            It is damaged.
+        """
+        arrow = schema.TABLES[self.table].arrow
+        if columns is not None:
+            arrow = pa.schema([arrow.field(column) for column in columns])
+        with reading(self.path):
+            rows = self.file.read_row_group(self.number, columns and arrow.names)
+            _check_texts(rows)
+            return rows.select(arrow.names).cast(arrow)
+
+
+def row_groups(file: Path, name: str) -> Iterator[RowGroup]:
+    """The row groups of a table's file.
+
+    Raises
+    ------
+    StoreError
+        The file is missing, damaged, or of other columns.
+    """
+    arrow = schema.TABLES[name].arrow
+    texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
+    with opened(file, texts) as found:
+        is_known = found.schema_arrow.equals(arrow)
+        if not is_known and (problems := strange_columns(name, found.schema_arrow)):
+            raise ValueError(problems[0])
+        for number in range(found.num_row_groups):
+            yield RowGroup(file, found, name, number)
+
+
+def in_groups(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Rows that come in small parts, in parts of the size of a row group; none of no rows."""
+    held: list[pa.Table] = []
+    rows = 0
+    for part in parts:
+        if rows + len(part) > ROW_GROUP and held:
+            yield pa.concat_tables(held).unify_dictionaries()
+            held, rows = [], 0
+        if len(part):
+            held.append(part)
+            rows += len(part)
+    if held:
+        yield pa.concat_tables(held).unify_dictionaries()
+
+
+def traces_of(found: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
+    """Columns of a file of the table `traces`, of whatever schema version; those that it has.
+
+    Raises
+    ------
+    ValueError, OSError, pyarrow.ArrowException
+        It is damaged; `reading` makes an error of that.
+    """
+    rows = found.read(
+        [name for name in columns if name in found.schema_arrow.names], use_threads=False
+    )
+    rows.validate(full=True)
+    for name in {"run", "rank"} & set(columns):
+        if name not in rows.column_names or rows[name].null_count:
+            raise ValueError(f"a trace without a {name}")
+    for field in rows.schema:
+        if field.type != (kind := _plain(schema.TRACES.arrow.field(field.name).type)):
+            raise ValueError(f"column {field.name!r} is {field.type}, not {kind}")
+    return rows
+
+
+def keys_in(file: Path) -> frozenset[tuple[str, int]]:
+    """Run and rank of each trace of a file of the table `traces`, of whatever schema version.
+
+    Raises
+    ------
+    StoreError
+        The file is missing or damaged.
+    """
+    with opened(file) as found:
+        rows = traces_of(found, ["run", "rank"]).to_pydict()
+    return frozenset(zip(rows["run"], rows["rank"], strict=True))
+
+
+def _check_texts(rows: pa.Table) -> None:
+    """Raise an error for text that is not UTF-8; Arrow has looked at all else as it read."""
+    for column in rows.columns:
+        for chunk in column.chunks:
+            (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
 def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:

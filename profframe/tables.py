@@ -11,7 +11,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
-from typing import NoReturn, Self
+from typing import NoReturn, Self, TypeVar
 
 import duckdb
 import polars as pl
@@ -20,7 +20,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.answering import find, reads, run
 from profframe.answering import query as run_query
-from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
+from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.facts.devices import matched
 from profframe.facts.models import Devices, models
 from profframe.frames import chosen, frame
@@ -48,9 +48,13 @@ from profframe.sources import (
     InMemory,
     Part,
     Source,
+    blame,
     hide_progress,
 )
 
+Found = TypeVar("Found")
+
+_ATTEMPTS = 10
 _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 _ALL: Mapping[str, Columns] = MappingProxyType(dict.fromkeys(schema.TABLES))
 _BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
@@ -425,14 +429,7 @@ class Tables:
         return self._talk.once(question, ask) if self._talk else ask()
 
     def _rows(self, table: str) -> pl.DataFrame:
-        try:
-            rows = self.scan(table).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
-            moved = self._source.again()
-            if moved is not None:
-                return self._on(moved)._rows(table)  # noqa: SLF001 - its own kind
-            self._source.check()
-            raise StoreError(f"table {table!r} cannot be read: {error}") from error
+        rows = self._found(lambda trace: trace.scan(table).collect())
         return self._shown(rows, {column.name: column.doc for column in schema.TABLES[table]})
 
     def _shown(self, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
@@ -447,15 +444,28 @@ class Tables:
         question: Callable[[duckdb.DuckDBPyConnection], pl.DataFrame],
         views: Mapping[str, Columns] = _ALL,
     ) -> pl.DataFrame:
-        """What a question gives; asked again where the store has been packed meanwhile."""
-        try:
-            with self._connection(views) as connection:
+        """What a question gives."""
+
+        def ask(trace: Self) -> pl.DataFrame:
+            with trace._connection(views) as connection:
                 return question(connection)
-        except StoreError:
-            moved = self._source.again()
-            if moved is None:
-                raise
-        return self._on(moved)._asked(question, views)  # noqa: SLF001 - its own kind
+
+        return self._found(ask)
+
+    def _found(self, ask: Callable[[Self], Found]) -> Found:
+        """What is asked for; asked again where files were packed or written again meanwhile."""
+        trace = self
+        for _ in range(_ATTEMPTS):
+            try:
+                return ask(trace)
+            except StoreError:
+                source = trace._source
+                moved = source.again()
+                if moved is None:
+                    source.check()
+                    raise
+                trace = trace._on(moved)
+        return ask(trace)
 
     def _on(self, source: Source) -> Self:
         return type(self)(source, self._selection, self._memory_limit)
@@ -465,8 +475,14 @@ class Tables:
 
     def _table(self, table: str) -> pa.Table:
         where = self._selection.where(table)
-        parts = self._source.parts(table)
-        return pa.concat_tables(parts if where is None else (chosen(part, where) for part in parts))
+
+        def ask(trace: Self) -> pa.Table:
+            parts = trace._source.parts(table)
+            return pa.concat_tables(
+                parts if where is None else (chosen(part, where) for part in parts)
+            )
+
+        return self._found(ask)
 
     @contextmanager
     def _connection(
@@ -477,12 +493,10 @@ class Tables:
             try:
                 talk = self._talk
                 yield talk.cursor(views) if talk else self._opened(stack, views)
-            except (duckdb.Error, AnswerError):
-                self._source.check()
-                raise
-            except RuntimeError as error:
+            except Exception as error:
                 if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
                     raise KeyboardInterrupt from error
+                blame(self._source, error)
                 raise
 
     def _opened(self, stack: ExitStack, views: Mapping[str, Columns]) -> duckdb.DuckDBPyConnection:

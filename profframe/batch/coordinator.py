@@ -14,7 +14,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -353,14 +352,18 @@ class Batch:
         if status == "failed" and report.is_not_a_trace and not item.wanted:
             status = "skipped"
         rank = report.staged.rank if report.staged else None
-        events = report.events
+        events, error = report.events, report.error
         if status == "unchanged" and report.staged is None:
             for record in self._known.same(item.key, self._told(index), report.content):
                 run, rank = record.run, record.rank
-                with suppress(OSError):  # replaced at this moment
+                try:
                     events = self._store.events(record)
+                except FileNotFoundError:  # replaced at this moment
+                    pass
+                except StoreError as damage:
+                    status, error = "failed", f"{item.key}: {damage}"
         self._outcomes[index] = Outcome(
-            item.key, status, run, rank, events, item.size, report.seconds, _said(report.error)
+            item.key, status, run, rank, events, item.size, report.seconds, _said(error)
         )
         self._bytes_done += item.size
         self._tell()

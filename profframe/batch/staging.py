@@ -29,7 +29,7 @@ from profframe import layout, schema, store
 from profframe.errors import StoreError
 from profframe.fingerprint import facts_version
 from profframe.naming import later_cycle
-from profframe.table_files import VERSION_KEY
+from profframe.table_files import VERSION_KEY, reading, traces_of
 
 STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
@@ -196,7 +196,8 @@ class Destination(ABC):
         """Number of its events; None where its folder has others, too."""
         if record.is_packed:
             return None
-        with self.open(f"{record.folder}/events.parquet") as file:
+        path = f"{record.folder}/events.parquet"
+        with self.open(path) as file, reading(f"{self.address}/{path}"):
             return int(pq.read_metadata(file).num_rows)
 
     def copy(self, staged: Record, run: str, path: Path) -> None:
@@ -233,13 +234,13 @@ class Destination(ABC):
         """What a folder has; nothing where it is damaged, or not there."""
         try:
             with (
+                reading(f"{self.address}/{folder}/traces.parquet"),
                 self.open(f"{folder}/traces.parquet") as stream,
                 pq.ParquetFile(stream) as file,
             ):
-                names = [name for name in _COLUMNS if name in file.schema_arrow.names]
-                rows: list[dict[str, Any]] = file.read(names, use_threads=False).to_pylist()
+                rows: list[dict[str, Any]] = traces_of(file, _COLUMNS).to_pylist()
                 version = (file.metadata.metadata or {}).get(VERSION_KEY)
-        except (OSError, StoreError, pa.ArrowException):
+        except StoreError:
             return
         is_sound = version == str(schema.SCHEMA_VERSION).encode() and all(
             self.has(f"{folder}/{name}.parquet") for name in schema.TABLES
@@ -317,6 +318,7 @@ class Folder(Destination):
     def publish(self, staged: Record, *, replace: bool) -> bool:
         # Under a name of its own first: what is replaced must never be found under this key.
         waits, mine = self.root / staged.staged_folder, self._temporary()
+        layout.check_own(self.root, self.root / staged.folder)
         waits.rename(mine)
         folder = mine / staged.folder.partition("/")[2]
         target = self.root / folder_of(staged.run, staged.rank)

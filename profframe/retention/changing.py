@@ -13,15 +13,14 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 
-from profframe import schema, store
+from profframe import manifest, schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.layout import (
     SET_ASIDE,
-    Key,
     Place,
+    check_own,
     identity,
     locked,
-    manifest,
     name_in,
     next_pack,
     packs,
@@ -29,9 +28,10 @@ from profframe.layout import (
     temporary,
     write_manifest,
 )
+from profframe.manifest import Key
 from profframe.retention.listing import root_of, size
 from profframe.selection import Numbers, Text, check_numbers, check_texts, integers, texts
-from profframe.table_files import ROW_GROUP, write_file
+from profframe.table_files import in_groups, keys_in, write_file
 
 Progress = Callable[[int, int], None]
 
@@ -151,7 +151,8 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
     """
     root = root_of(path)
     with _alone(root):
-        chosen = _worth_packing(places(root))
+        there = places(root)
+        chosen = _worth_packing(p for p in there if manifest.is_name(name_in(root, p.folder)))
         if chosen:
             _pack(root, chosen, chosen, progress)
     return sum(len(place.names) for place in chosen)
@@ -179,7 +180,10 @@ def _pack(
     """Publish a pack of what counts of some places, and then remove others."""
     for place in chosen:
         store.check_folder(root, place.folder)
-    was = {place.folder: identity(place.folder) for place in replaced}
+    was = {place.folder: place.was for place in replaced}
+    for folder in was:
+        if not manifest.is_name(name_in(root, folder)):
+            raise StoreError(f"{folder}: not a folder of profframe; nothing was changed")
     with temporary(root) as aside:
         fresh = aside / "pack"
         fresh.mkdir()
@@ -197,7 +201,7 @@ def _pack(
                 for (run, rank), number in sorted(events.items())
             ],
             "replaces": {
-                name_in(root, folder): "" if folder.name.startswith("pack-") else then
+                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else then
                 for folder, then in was.items()
             },
         }
@@ -212,44 +216,50 @@ def _pack(
 
 
 def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
-    """Rows of a table, in parts of the size of a row group."""
-    held: list[pa.Table] = []
-    rows = 0
-    for place in chosen:
-        for part in store.row_groups(place, table):
-            if table == "events":
-                counted = pl.DataFrame(pa.table({n: part[n] for n in ("run", "rank")}))
-                counts = counted.group_by(pl.col("run").cast(pl.String), "rank").len()
-                events.update({(run, rank): number for run, rank, number in counts.rows()})
-            if rows + len(part) > ROW_GROUP and held:
-                yield pa.concat_tables(held).unify_dictionaries()
-                held, rows = [], 0
-            if len(part):
-                held.append(part)
-                rows += len(part)
-    if held:
-        yield pa.concat_tables(held).unify_dictionaries()
+    """Rows of a table, in parts of the size of a row group; counts events."""
+    known = events.keys() | frozenset()
+
+    def parts() -> Iterator[pa.Table]:
+        for place in chosen:
+            for part in store.row_groups(place, table):
+                keys = pl.DataFrame(pa.table({name: part[name] for name in ("run", "rank")}))
+                counts = keys.group_by(pl.col("run").cast(pl.String), "rank").len().rows()
+                for run, rank, number in counts:
+                    if (run, rank) not in known:
+                        raise StoreError(
+                            f"{place.file(table)}: rows of run {run!r}, rank {rank}, which is not "
+                            "in its traces.parquet"
+                        )
+                    if table == "events":
+                        events[run, rank] += number
+                yield part
+
+    return in_groups(parts())
 
 
 def _clean(root: Path) -> None:
     """Remove what packs have replaced, and packs that have nothing."""
     for pack in packs(root):
-        noted = manifest(pack)
-        for name, then in noted.get("replaces", {}).items():
+        noted = manifest.read(pack)
+        for name, then in noted.replaces.items():
             folder = root / name
             aside = folder.with_name(SET_ASIDE + folder.name)
             for one in (aside, folder) if folder.exists() else (aside,):
                 if one.exists() and (not then or one == aside or identity(one) == then):
-                    _take_away(root, one, then)
+                    try:
+                        _take_away(root, one, then)
+                    except StoreError as error:
+                        raise StoreError(f"{pack / manifest.NAME}: {error}") from error
             with suppress(OSError):
                 if folder.parent != root:
                     folder.parent.rmdir()
-        if noted.get("members") == []:
+        if noted.members == {} and not keys_in(pack / "traces.parquet"):
             _take_away(root, pack)
 
 
 def _take_away(root: Path, folder: Path, then: str = "") -> None:
     """Rename a folder out of sight, and delete it; put it back if it is not what it was."""
+    check_own(root, folder)
     with temporary(root) as aside:
         hidden = aside / folder.name
         try:
@@ -262,6 +272,7 @@ def _take_away(root: Path, folder: Path, then: str = "") -> None:
 
 def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
     """Rename a run out of sight, and delete it; put back what has just come into it."""
+    check_own(root, folder)
     with temporary(root) as aside:
         hidden = aside / folder.name
         folder.rename(hidden)
@@ -273,7 +284,7 @@ def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """Alone among those that change a store, after what a killed one has left is removed."""
-    if root.name.startswith(("run=", "rank=", "pack-")):
+    if root.name.startswith(("run=", "rank=", manifest.PACK)):
         raise StoreError(f"{root}: a part of a store; name the whole store")
     try:
         with locked(root):

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow.parquet as pq
 
-from profframe import store
+from profframe import manifest, store
 from profframe.errors import StoreError
-from profframe.layout import Key, Place, manifest, places, reading
-from profframe.table_files import VERSION_KEY
+from profframe.layout import Place, places
+from profframe.manifest import Key
+from profframe.table_files import VERSION_KEY, opened, traces_of
 
 _LISTINGS: Final = 10
 _CONTENTS: Final = {
@@ -93,13 +93,12 @@ def size(place: Place) -> int:
 
 def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
     names = ["run", "rank", "start_ns", "clock", "facts_version"]
-    with reading(place.file("traces")), pq.ParquetFile(place.file("traces")) as opened:
-        known = [name for name in names if name in opened.schema_arrow.names]
-        traces = opened.read(known).to_pylist()
-        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    with opened(place.file("traces")) as file:
+        traces = traces_of(file, names).to_pylist()
+        version = (file.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
     in_all = size(place)
-    with reading(place.file("events")):
-        total = pq.read_metadata(place.file("events")).num_rows
+    with opened(place.file("events")) as file:
+        total = file.metadata.num_rows
     events = _events(place) if place.members else Counter()
     for row in traces:
         key = row["run"], row["rank"]
@@ -116,10 +115,10 @@ def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
 
 def _events(place: Place) -> Counter[Key]:
     """Number of events of each (run, rank) of a pack."""
-    noted = manifest(place.folder).get("members", ())
+    noted = manifest.read(place.folder).members
     if noted:
-        return Counter({(member["run"], member["rank"]): member["events"] for member in noted})
-    with reading(place.file("events")):
-        keys = pq.read_table(place.file("events"), columns=["run", "rank"], partitioning=None)
-    counted = pl.DataFrame(keys).group_by("run", "rank").len()
-    return Counter({(run, rank): events for run, rank, events in counted.rows()})
+        return Counter(noted)
+    counted: Counter[Key] = Counter()
+    for rows in store.row_groups(place, "events", ["run", "rank"]):
+        counted.update({key: len(part) for key, part in store.by_trace(rows).items()})
+    return counted

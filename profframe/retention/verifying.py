@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 import polars as pl
-import pyarrow as pa
-import pyarrow.parquet as pq
 
-from profframe import schema
+from profframe import manifest, schema, store
 from profframe.errors import StoreError
-from profframe.layout import MANIFEST, Place, checksum, identity, manifest, places
+from profframe.layout import Place, checksum, identity, places
 from profframe.retention.listing import root_of, size
-from profframe.table_files import VERSION_KEY
+from profframe.table_files import VERSION_KEY, opened, row_groups, strange_columns, traces_of
 
 Progress = Callable[[int, int], None]
 _PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
@@ -23,7 +22,8 @@ _PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
 def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl.DataFrame:
     """Check every file of a store: its checksum, its columns and types, and whose rows it has.
 
-    Files without a recorded checksum are read from end to end instead.
+    Files without a recorded checksum are read from end to end instead. Manifests are checked, too,
+    and links are named: nothing in a store is behind one.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     Raises
     ------
     StoreError
-        There is no store, or a pack's manifest cannot be read.
+        There is no store.
 
     Examples
     --------
@@ -52,9 +52,9 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     0
     """
     root = root_of(path)
-    there = places(root)
+    there = places(root, tolerant=True)
     total, done = sum(map(size, there)), 0
-    rows: list[tuple[str, str]] = []
+    rows = [(name, "a link, which is not followed") for name in _links(root)]
     for place in there:
         was = identity(place.folder)
         problems = [*_problems(place)]
@@ -67,57 +67,67 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     return pl.DataFrame(rows, _PROBLEMS, orient="row")
 
 
+def _links(root: Path) -> Iterator[str]:
+    """Links in a store; a writer or a reader would have to leave it there."""
+    for where, folders, files in os.walk(root):
+        for name in sorted((*folders, *files)):
+            if (link := Path(where, name)).is_symlink():
+                yield str(link.relative_to(root))
+
+
 def _problems(place: Place) -> Iterator[tuple[str, str]]:
+    files: Mapping[str, manifest.File] = {}
     try:
-        noted = manifest(place.folder).get("files", {})
+        noted = manifest.read(place.folder)
+        files = noted.files
+        if noted.members is not None and noted.members.keys() != place.members:
+            yield manifest.NAME, "names other members than traces.parquet has"
     except StoreError as error:
-        yield MANIFEST, str(error)
-        noted = {}
+        yield manifest.NAME, _without(place.folder / manifest.NAME, error)
+    for name in files.keys() - {f"{table}.parquet" for table in schema.TABLES}:
+        if not (place.folder / name).exists():
+            yield name, "missing"
     for table in schema.TABLES:
         file = place.file(table)
-        known = noted.get(file.name) if isinstance(noted, dict) else None
-        try:
-            yield from ((file.name, why) for why in _problems_of(place, table, known))
-        except FileNotFoundError:
+        if not file.exists():
             yield file.name, "missing"
-        except (OSError, pa.ArrowException, StoreError) as error:
-            yield file.name, f"cannot be read: {error}"
+            continue
+        try:
+            yield from ((file.name, why) for why in _problems_of(place, table, files))
+        except StoreError as error:
+            yield file.name, _without(file, error)
 
 
-def _problems_of(place: Place, table: str, known: dict[str, Any] | None) -> Iterator[str]:
+def _without(file: Path, error: StoreError) -> str:
+    """What an error says of a file that is named beside it."""
+    return str(error).removeprefix(f"{file}: ")
+
+
+def _problems_of(place: Place, table: str, files: Mapping[str, manifest.File]) -> Iterator[str]:
     file = place.file(table)
-    found_bytes = file.stat().st_size
-    if known is not None and known.get("bytes") != found_bytes:
-        yield f"{found_bytes:,} bytes, not {known.get('bytes')} as when it was written"
-    elif known is not None and known.get("sha256") != checksum(file):
+    known = files.get(file.name)
+    size = file.stat().st_size
+    if known is not None and known.size != size:
+        yield f"{size:,} bytes, not {known.size} as when it was written"
+    elif known is not None and known.sha256 != checksum(file):
         yield "not as it was written: its checksum differs"
-    with pq.ParquetFile(file) as opened:
-        version = (opened.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-        if version != str(schema.SCHEMA_VERSION):
-            yield f"schema version {version or 'unknown'}, not {schema.SCHEMA_VERSION}"
-            return
-        wanted = {field.name: field.type for field in schema.TABLES[table].arrow}
-        found = {field.name: field.type for field in opened.schema_arrow}
-        for name in wanted.keys() - found.keys():
-            yield f"has no column {name!r}"
-        for name in found.keys() - wanted.keys():
-            yield f"has a column {name!r} that the schema does not have"
-        for name in wanted.keys() & found.keys():
-            if _plain(wanted[name]) != _plain(found[name]):
-                yield f"column {name!r} is {found[name]}, not {_plain(wanted[name])}"
-        rows = 0
-        for number in range(opened.num_row_groups):
-            # Without a checksum every column is read: damage of a page shows there.
-            columns = ["run", "rank"] if known is not None else None
-            group = opened.read_row_group(number, columns)
-            rows += group.num_rows
-            keys = set(zip(*(group[n].to_pylist() for n in ("run", "rank")), strict=True))
-            strange = keys - (place.members or place.keys)
-            for run, rank in sorted(strange)[:1]:
-                yield f"has rows of run {run!r}, rank {rank}, which its folder does not name"
-        if rows != opened.metadata.num_rows:
-            yield f"{rows:,} rows, not {opened.metadata.num_rows:,}"
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+    with opened(file) as found:
+        version = (found.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+        columns, wanted = found.schema_arrow, found.metadata.num_rows
+        keys = traces_of(found, ["run", "rank"]).to_pylist() if table == "traces" else []
+    if version != str(schema.SCHEMA_VERSION):
+        yield f"schema version {version or 'unknown'}, not {schema.SCHEMA_VERSION}"
+        return
+    if len(keys) != len({(key["run"], key["rank"]) for key in keys}):
+        yield "has a run and rank twice"
+    strange = strange_columns(table, columns)
+    yield from strange
+    rows = 0
+    for group in () if strange else row_groups(file, table):
+        # Without a checksum every column is read: damage of a page shows there.
+        part = group.rows(["run", "rank"] if known is not None else None)
+        rows += part.num_rows
+        for run, rank in sorted(store.by_trace(part).keys() - (place.members or place.keys))[:1]:
+            yield f"has rows of run {run!r}, rank {rank}, which its folder does not name"
+    if not strange and rows != wanted:
+        yield f"{rows:,} rows, not {wanted:,}"

@@ -17,12 +17,14 @@ each folder has size and checksum of its files; `profframe.layout` has the rules
 from __future__ import annotations
 
 from profframe.layout import component
-from profframe.store.reading import Store, check_folder, is_store, row_groups, scan
+from profframe.store.reading import Store, check_folder, is_store, scan
+from profframe.store.rows import by_trace, row_groups
 from profframe.store.writing import add, has, publish, put, write
 
 __all__ = [
     "Store",
     "add",
+    "by_trace",
     "check_folder",
     "component",
     "has",

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
-from profframe.layout import Place, component, places, reading
-from profframe.selection import Integers, check_numbers, check_texts, literal
+from profframe.layout import Place, component, places
+from profframe.selection import Integers, check_numbers, check_texts
 from profframe.sources import Part
 from profframe.store import versions
-from profframe.table_files import VERSION_KEY
+from profframe.store.checking import check_place, relation
+from profframe.store.rows import lazy, row_groups
+from profframe.table_files import VERSION_KEY, opened, reading
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,30 +91,22 @@ class Store:
         polars.LazyFrame
             Text as plain String.
         """
+        rows = lazy(self.places, table)
+        if table != "quality" or self.is_current:
+            return rows
         import polars as pl
 
-        if table == "quality" and not self.is_current:
-            traces = self._scan("traces").filter(pl.sql_expr(versions.others()))
-            note = (pl.sql_expr(sql).alias(name) for name, sql in versions.note().items())
-            return pl.concat([self._scan(table), traces.select(note)])
-        return self._scan(table)
+        traces = lazy(self.places, "traces").filter(pl.sql_expr(versions.others()))
+        note = (pl.sql_expr(sql).alias(name) for name, sql in versions.note().items())
+        return pl.concat([rows, traces.select(note)])
 
     def _relation(self, table: str) -> str:
         """All rows of a table, in SQL."""
         parts = [
-            f"FROM {_read(files)} WHERE {condition or 'TRUE'}"
+            f"FROM {relation(files)} WHERE {condition or 'TRUE'}"
             for condition, files in self._by_condition(table)
         ]
         return f"({' UNION ALL BY NAME '.join(parts)})"
-
-    def _scan(self, table: str) -> pl.LazyFrame:
-        import polars as pl
-
-        parts = []
-        for condition, files in self._by_condition(table):
-            rows = pl.scan_parquet(files, hive_partitioning=False, glob=False)
-            parts.append(rows if condition is None else rows.filter(pl.sql_expr(condition)))
-        return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
         """Files of a table with what holds for their rows; those of which all count together."""
@@ -152,26 +142,21 @@ class Store:
             else:
                 yield from several
 
-    def check(self) -> None:
+    def check(self, *, thorough: bool = False) -> None:
         """Look at every file.
+
+        Parameters
+        ----------
+        thorough
+            Whether to read all of it, in search of what a question has failed of.
 
         Raises
         ------
         StoreError
-            A file is missing or damaged.
+            A file is missing or damaged, or is another one than when the store was opened.
         """
         for place in self.places:
-            for table in schema.TABLES:
-                try:
-                    with reading(place.file(table)):
-                        pq.read_metadata(place.file(table))
-                except StoreError as error:
-                    if place.folder.exists() and not _reads(place.file(table)):
-                        raise
-                    raise StoreError(
-                        f"{place.file(table)}: removed or packed since the store was opened; "
-                        "load it again"
-                    ) from error
+            check_place(place, thorough=thorough)
 
     def split(self) -> tuple[Store, ...]:
         """One store per (run, rank), for work that should not hold everything in memory."""
@@ -200,7 +185,7 @@ class Store:
         return replace(self, places=tuple(found) or self.places[:1])
 
     def again(self) -> Store | None:
-        """The same (run, rank)s, where they are now; None if they are where they were, or gone."""
+        """The same (run, rank)s, as they are now; None if they are as they were, or gone."""
         wanted = {name for place in self.places for name in place.names}
         found = [
             replace(
@@ -211,62 +196,8 @@ class Store:
             if not place.names.isdisjoint(wanted)
         ]
         is_all = wanted == {name for place in found for name in place.names}
-        has_moved = {place.folder for place in found} != {place.folder for place in self.places}
-        return replace(self, places=tuple(found)) if is_all and has_moved else None
-
-
-def _read(files: Iterable[str]) -> str:
-    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
-
-
-def row_groups(place: Place, table: str) -> Iterator[pa.Table]:
-    """Rows of a table of one folder, those that count, in the schema's types.
-
-    Parameters
-    ----------
-    place
-        The folder.
-    table
-        Name of a table of the schema.
-
-    Yields
-    ------
-    pyarrow.Table
-        At least one; a pack is read row group by row group.
-
-    Raises
-    ------
-    StoreError
-        The file is missing or damaged.
-    """
-    names = [column.name for column in schema.TABLES[table] if column.type == schema.NAME]
-    arrow = schema.TABLES[table].arrow
-    with (
-        reading(place.file(table)),
-        pq.ParquetFile(place.file(table), read_dictionary=names) as file,
-    ):
-        runs = [run for run, _ in place.visible]
-        yield arrow.empty_table()
-        for number in range(file.num_row_groups):
-            if place.members and not _may_have(file.metadata.row_group(number), runs):
-                continue
-            rows = file.read_row_group(number).cast(arrow)
-            if place.visible != place.members:
-                kept = [part for key, part in by_trace(rows).items() if key in place.visible]
-                rows = pa.concat_tables([rows[:0], *kept])
-            yield rows
-
-
-def _may_have(group: pq.RowGroupMetaData, runs: Iterable[str]) -> bool:
-    """Whether rows of some runs can be in a row group, by its statistics."""
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema == "run":
-            known = column.statistics
-            if known is None or not known.has_min_max:
-                return True
-            return any(known.min <= run <= known.max for run in runs)
-    return True
+        new, old = ({(p.folder, p.was) for p in several} for several in (found, self.places))
+        return replace(self, places=tuple(found)) if is_all and new != old else None
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
@@ -331,29 +262,29 @@ def scan(
 
 
 def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries: int) -> Store:
-    listed = places(root)
-    found = Store(root, tuple(p for p in listed if p.visible == p.members or p.visible))
-    if runs is not None or ranks is not None:
-        keys = [key for place in found.places for key in place.keys]
-        check_texts("run", runs or (), (run for run, _ in keys))
-        check_numbers("rank", ranks or (), (rank for _, rank in keys))
-        found = found.only(runs, ranks)
     try:
-        checked = [check_folder(root, place.folder) for place in found.places]
+        listed = places(root)
+        found = Store(root, tuple(p for p in listed if p.visible == p.members or p.visible))
+        if runs is not None or ranks is not None:
+            keys = [key for place in found.places for key in place.keys]
+            check_texts("run", runs or (), (run for run, _ in keys))
+            check_numbers("rank", ranks or (), (rank for _, rank in keys))
+            found = found.only(runs, ranks)
+        are_current = [check_folder(root, place.folder) for place in found.places]
     except StoreError:  # also of what was removed, packed or written again after it was listed
         if tries:
             return _scan(root, runs, ranks, tries - 1)
         raise
-    return replace(found, is_current=all(map(versions.is_current, checked)))
+    return replace(found, is_current=all(are_current))
 
 
-def check_folder(root: Path, folder: Path) -> pq.FileMetaData:
+def check_folder(root: Path, folder: Path) -> bool:
     """Raise an error if a folder lacks a table, or is of another schema version.
 
     Returns
     -------
-    pyarrow.parquet.FileMetaData
-        Of its file of `traces`.
+    bool
+        Whether it is known that this version of profframe has made it.
     """
     there: set[str] = set()
     with suppress(OSError), os.scandir(folder) as entries:
@@ -362,9 +293,9 @@ def check_folder(root: Path, folder: Path) -> pq.FileMetaData:
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     file = folder / "traces.parquet"
-    with reading(file):
-        metadata = pq.read_metadata(file)
-    found = (metadata.metadata or {}).get(VERSION_KEY)
+    with opened(file) as traces:
+        metadata = traces.metadata
+        found = (metadata.metadata or {}).get(VERSION_KEY)
     if found is None:
         raise StoreError(f"{file}: Parquet, but not of profframe: it has no {VERSION_KEY.decode()}")
     if found != str(schema.SCHEMA_VERSION).encode():
@@ -373,27 +304,5 @@ def check_folder(root: Path, folder: Path) -> pq.FileMetaData:
             f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
             "profframe that wrote it"
         )
-    return metadata
-
-
-def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
-    """Give the rows of each (run, rank), in their order; slices, not copies."""
-    if len(table) == 0:
-        return {}
-    run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
-    codes, rank = run.indices.to_numpy(), table["rank"].to_numpy()
-    edges = np.flatnonzero((codes[1:] != codes[:-1]) | (rank[1:] != rank[:-1])) + 1
-    slices = defaultdict(list)
-    for start, end in pairwise([0, *edges.tolist(), len(table)]):
-        key = run.dictionary[int(codes[start])].as_py(), int(rank[start])
-        slices[key].append(table.slice(start, end - start))
-    return {key: pa.concat_tables(parts) for key, parts in slices.items()}
-
-
-def _reads(file: Path) -> bool:
-    """Whether it can be read now: it may have been written again."""
-    try:
-        pq.read_metadata(file)
-    except (OSError, pa.ArrowException):
-        return False
-    return True
+    with reading(file):
+        return versions.is_current(metadata)

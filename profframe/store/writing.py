@@ -8,6 +8,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ from profframe.errors import StoreError
 from profframe.layout import (
     SET_ASIDE,
     TEMPORARY,
+    check_own,
     component,
     folder_of,
     packs,
@@ -24,12 +26,15 @@ from profframe.layout import (
     temporary,
     write_manifest,
 )
-from profframe.store.reading import by_trace
+from profframe.store.rows import by_trace
 from profframe.table_files import write_file
 
 _UNFINISHED: Final = ".part"
 """Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
 _STALE_S: Final = 24 * 3600
+_ATTEMPTS: Final = 1000
+_IN_THE_WAY: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+"""What comes of it that another is at the same folder."""
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 
@@ -199,17 +204,20 @@ def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
     bool
         False if there is one that may not be replaced: nothing has been done.
     """
-    while True:
+    for left in reversed(range(_ATTEMPTS)):
         try:
             return _publish(fresh, target, replace=replace)
-        except FileNotFoundError:  # a run of which nothing is left may have been removed just now
-            if target.parent.exists() or not fresh.exists():
+        except OSError as error:  # others publish, restore and remove here, too
+            if error.errno not in _IN_THE_WAY or not fresh.exists() or not left:
                 raise
+    raise AssertionError
 
 
 def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
-    target.parent.mkdir(exist_ok=True)
     aside = target.with_name(SET_ASIDE + target.name)
+    for folder in (target, aside):
+        check_own(target.parent.parent, folder)
+    target.parent.mkdir(exist_ok=True)
     if aside.exists() and not target.exists():
         aside.rename(target)
     try:
@@ -239,5 +247,6 @@ def _exchange(one: Path, other: Path) -> bool:
 def _sweep(root: Path) -> None:
     """Remove what writers killed long ago have left."""
     for leftover in root.glob(f"{TEMPORARY}*"):
-        if time.time() - leftover.stat().st_mtime > _STALE_S:
-            shutil.rmtree(leftover, ignore_errors=True)
+        with suppress(FileNotFoundError):  # of another writer, who is done now
+            if time.time() - leftover.lstat().st_mtime > _STALE_S:
+                shutil.rmtree(leftover, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Whatever is killed, whenever: the store can be read, and a rerun completes it."""
+"""Batches at the same time, and workers that are killed; `tests.fuzz.kills` kills batches."""
 
 from __future__ import annotations
 
@@ -32,8 +32,6 @@ files = profframe.convert(source, store, engine, workers=int(processes) or None)
 failed = files["error"].drop_nulls().to_list()
 print(f"failed: {failed}" if failed else "done", flush=True)
 """
-KILLS: Final = 2
-MANY_KILLS: Final = 50
 
 
 @pytest.fixture(scope="module")
@@ -101,19 +99,6 @@ def assert_part(store: Path, whole: Content) -> None:
         assert found[name].equals(expected), name
 
 
-def kill_and_complete(
-    source: str, store: Path, whole: Content, after_s: float, processes: int = 0
-) -> bool:
-    was_killed = killed(start(source, store, processes), after_s)
-    assert_part(store, whole)
-    with ThreadPoolExecutor(2) as executor:
-        files = profframe.convert(source, store, executor)
-    assert set(files["status"]) <= {"written", "unchanged"}
-    assert_same(content(store), whole)
-    assert not list(store.glob(".staged-*"))
-    return was_killed
-
-
 @pytest.fixture(scope="module")
 def duration_s(source: str, tmp_path_factory: pytest.TempPathFactory) -> float:
     """What a batch that is not disturbed needs."""
@@ -121,27 +106,6 @@ def duration_s(source: str, tmp_path_factory: pytest.TempPathFactory) -> float:
     began = time.monotonic()
     assert finish(batch) == "done"
     return time.monotonic() - began
-
-
-@pytest.mark.parametrize("part", [number / KILLS for number in range(KILLS)])
-def test_a_killed_batch_is_completed_by_a_rerun(
-    part: float, source: str, undisturbed: Content, duration_s: float, tmp_path: Path
-) -> None:
-    kill_and_complete(source, tmp_path, undisturbed, duration_s * (part + 0.1))
-
-
-@pytest.mark.long
-def test_batches_killed_at_random_points(
-    source: str, undisturbed: Content, duration_s: float, tmp_path: Path
-) -> None:
-    moments = random.Random(6)  # noqa: S311 - moments, no secret
-    hits = 0
-    for number in range(MANY_KILLS):
-        store, processes = tmp_path / f"{number}", 2 * (number % 2)
-        slower = 3 if processes else 1
-        after_s = moments.uniform(0, duration_s * slower)
-        hits += kill_and_complete(source, store, undisturbed, after_s, processes)
-    assert hits > MANY_KILLS // 2
 
 
 @pytest.mark.long

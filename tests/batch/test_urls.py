@@ -144,6 +144,32 @@ def test_what_is_incomplete_elsewhere_is_completed(
     assert_same(content(fetch(memory, "/out", tmp_path / "copy")), loaded(paths))
 
 
+def test_what_is_replaced_elsewhere_is_incomplete_until_all_of_it_is(
+    memory: Any, tmp_path: Path, executor: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What fails half-way leaves no mixture of the old and the new that reads as complete."""
+    paths = jobs(tmp_path)
+    profframe.convert(paths, "memory://out", executor)
+    write(paths[0], 5, "new")
+    copies, copy = iter(range(5)), memory.cp_file
+
+    def fails(*of: str) -> None:
+        if next(copies, None) is None:
+            raise OSError("the network is gone")
+        copy(*of)
+
+    monkeypatch.setattr(memory, "cp_file", fails)
+    files = profframe.convert(paths, "memory://out", executor)
+    assert files["status"].to_list() == ["failed", "unchanged"]
+    assert [(record.run, record.rank) for record in Bucket("memory://out").records()] == [
+        ("job", 1)
+    ]
+
+    monkeypatch.setattr(memory, "cp_file", copy)
+    assert profframe.convert(paths, "memory://out", executor)["status"][0] == "written"
+    assert_same(content(fetch(memory, "/out", tmp_path / "copy")), loaded(paths))
+
+
 def test_without_fsspec_the_error_has_the_pip_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +16,7 @@ import pytest
 from profframe import layout, load, retention, schema, store
 from profframe.cli import run as command_line
 from profframe.errors import ParameterError, StoreError, UnknownNameError
+from tests.fuzz.kills import at_work
 from tests.unit.test_store import RUNS, both, one, rewrite
 
 Content = dict[str, pl.DataFrame]
@@ -302,41 +301,20 @@ def test_row_groups_are_of_many_runs_and_sorted_out(
     assert folders(copy) == ["run=a", "run=b", "run=c"]
 
 
-AT_WORK = """
-import os, signal, sys
-sys.path[:0] = {path!r}
-from pathlib import Path
-from profframe import retention, load
-import profframe.layout, polars, pyarrow.parquet
-
-events = iter(range(10**9))
-def hook(event, arguments):
-    if event in ("os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "open", "os.mkdir"):
-        if any({store!r} in str(a) for a in arguments) and next(events) == {moment}:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-sys.addaudithook(hook)
-{work}
-print(next(events))
-"""
-
-
-def at_work(path: Path, work: str, moment: int = -1) -> int:
+def changes(path: Path, work: str, moment: int = -1) -> int:
     """Changes to files that some work makes in another process; killed at one of them: 0."""
-    code = AT_WORK.format(path=sys.path, store=str(path), moment=moment, work=work)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
-    return int(done.stdout) if done.returncode == 0 else 0
+    code, said = at_work(path, work, moment)
+    return int(said) if code == 0 else 0
 
 
 def killed_and_completed(path: Path, moments: list[float]) -> None:
     """Pack, killed at some parts of it: answers are the same at every moment."""
     work = "retention.compact({!r})"
-    whole = at_work(made(path / "timed"), work.format(str(path / "timed")))
+    whole = changes(made(path / "timed"), work.format(str(path / "timed")))
     for number, moment in enumerate(moments):
         target = made(path / f"{number}")
         before = content(target)
-        assert at_work(target, work.format(str(target)), int(moment * whole)) == 0
+        assert changes(target, work.format(str(target)), int(moment * whole)) == 0
         assert same(content(target), before)
         assert not retention.verify(target).height
         retention.compact(target)
@@ -358,18 +336,12 @@ def test_packing_can_be_killed(tmp_path: Path) -> None:
     killed_and_completed(tmp_path, [0.3, 0.6, 0.8, 0.95])
 
 
-@pytest.mark.long
-def test_packing_can_be_killed_at_any_moment(tmp_path: Path) -> None:
-    moments = random.Random(6)  # noqa: S311 - moments, no secret
-    killed_and_completed(tmp_path, [moments.random() for _ in range(50)])
-
-
 @pytest.mark.parametrize("moment", [0.5, 0.9])
 def test_removing_can_be_killed(moment: float, tmp_path: Path) -> None:
     work = "retention.remove({!r}, 'b')"
-    whole = at_work(made(tmp_path / "timed"), work.format(str(tmp_path / "timed")))
+    whole = changes(made(tmp_path / "timed"), work.format(str(tmp_path / "timed")))
     target = made(tmp_path / "target")
-    assert at_work(target, work.format(str(target)), int(moment * whole)) == 0
+    assert changes(target, work.format(str(target)), int(moment * whole)) == 0
     found = [row[:2] for row in names(target) if row[0] == "b"]
     assert sorted(set(found)) in ([], [("b", 0), ("b", 1)])
     if found:

@@ -1,0 +1,188 @@
+"""What was noted when a folder of a store was written: read in one place, every value checked.
+
+A store may come from anybody. What its manifests say decides what is shown and what is deleted, so
+a value of another type than profframe writes, or a name of another form, is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import reprlib
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NoReturn, TypeVar
+
+from profframe.errors import StoreError
+
+Key = tuple[str, int]
+"""Run and rank."""
+Found = TypeVar("Found")
+
+NAME: Final = "manifest.json"
+PACK: Final = "pack-"
+MOST_RANK: Final = 2**31 - 1
+_MOST: Final = 2**63 - 1
+_FOLDER: Final = re.compile(r"run=[\w.%~-]*/rank=(0|[1-9][0-9]*)", re.ASCII)
+_PACK: Final = re.compile(r"pack-([0-9]+)(-[0-9a-f]+)?", re.ASCII)
+_IDENTITY: Final = re.compile(r"[0-9]+-[0-9]+", re.ASCII)
+_FILE: Final = re.compile(r"[a-z_]+\.parquet", re.ASCII)
+_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file as it was written."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a folder says of itself; nothing of it is there where it has no manifest."""
+
+    files: Mapping[str, File] = field(default_factory=dict)
+    members: Mapping[Key, int] | None = None
+    """Events of each (run, rank) of a pack; None where it does not say."""
+    replaces: Mapping[str, str] = field(default_factory=dict)
+    """Folders, by their names in the store, with the identity of each; packs without."""
+
+
+def read(folder: Path) -> Manifest:
+    """Read the manifest of a folder.
+
+    Parameters
+    ----------
+    folder
+        A folder of a store.
+
+    Returns
+    -------
+    Manifest
+        What it says; an empty one for a folder without.
+
+    Raises
+    ------
+    StoreError
+        It cannot be read, or is not as profframe writes it.
+
+    Examples
+    --------
+    >>> read(Path("no/such/folder")).members is None
+    True
+    """
+    file = folder / NAME
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise StoreError(f"{file}: not a file")
+        noted = json.loads(file.read_bytes(), parse_constant=_no_number)
+    except FileNotFoundError:
+        return Manifest()
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}") from error
+    try:
+        given = _object(noted, "it")
+        return Manifest(
+            _of_each(given.get("files", {}), "files", _file),
+            None if "members" not in given else _members(given["members"]),
+            _of_each(given.get("replaces", {}), "replaces", _replaced(folder.name)),
+        )
+    except (TypeError, ValueError) as error:
+        raise StoreError(f"{file}: not a manifest of profframe: {error}") from error
+
+
+def is_name(name: str) -> bool:
+    """Whether a folder's name in a store is of a form that profframe gives.
+
+    Examples
+    --------
+    >>> [is_name(name) for name in ("run=a%2Fb/rank=0", "pack-000001-0a1b2c3d", "../other")]
+    [True, True, False]
+    """
+    return bool(_FOLDER.fullmatch(name) or _PACK.fullmatch(name))
+
+
+def age(pack: str) -> tuple[int, str]:
+    """What the names of packs are ordered by: a later one has more of it.
+
+    Examples
+    --------
+    >>> age("pack-000010-ff") > age("pack-000009-00") > age("pack-of-another")
+    True
+    """
+    found = _PACK.fullmatch(pack)
+    return int(found[1]) if found else -1, pack
+
+
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _object(value: object, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"{what} is {reprlib.repr(value)}, not an object")
+    return value
+
+
+def _of_each(
+    value: object, what: str, checked: Callable[[str, object], Found]
+) -> Mapping[str, Found]:
+    given = _object(value, what)
+    return MappingProxyType({name: checked(name, one) for name, one in given.items()})
+
+
+def _file(name: str, value: object) -> File:
+    if not _FILE.fullmatch(name):
+        raise ValueError(f"files names {reprlib.repr(name)}, not a table's file")
+    given = _object(value, name)
+    digest = given.get("sha256")
+    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+        raise ValueError(f"{name} has a sha256 of {reprlib.repr(digest)}")
+    return File(_number(given.get("bytes"), f"bytes of {name}", _MOST), digest)
+
+
+def _members(value: object) -> Mapping[Key, int]:
+    if not isinstance(value, list):
+        raise TypeError(f"members is {reprlib.repr(value)}, not a list")
+    found: dict[Key, int] = {}
+    for one in value:
+        member = _object(one, "a member")
+        key = _run(member.get("run")), _number(member.get("rank"), "a member's rank", MOST_RANK)
+        if key in found:
+            raise ValueError(f"run {reprlib.repr(key[0])}, rank {key[1]} is twice a member")
+        found[key] = _number(member.get("events"), "a member's number of events", _MOST)
+    return MappingProxyType(found)
+
+
+def _run(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a member's run is {reprlib.repr(value)}, not text")
+    value.encode()
+    return value
+
+
+def _number(value: object, what: str, most: int) -> int:
+    if type(value) is not int or not 0 <= value <= most:
+        raise ValueError(f"{what} is {reprlib.repr(value)}, not a whole number up to {most}")
+    return value
+
+
+def _replaced(pack: str) -> Callable[[str, object], str]:
+    """Check what a pack replaces: an earlier pack, or a folder as it was."""
+
+    def checked(name: str, value: object) -> str:
+        if not is_name(name):
+            raise ValueError(f"it replaces {reprlib.repr(name)}, which is no folder of a store")
+        is_pack = name.startswith(PACK)
+        if is_pack and age(name) >= age(pack):
+            raise ValueError(f"it replaces {name}, which is later than itself")
+        is_known = value == "" if is_pack else _IDENTITY.fullmatch(str(value))
+        if not isinstance(value, str) or not is_known:
+            raise ValueError(f"it replaces {name} as it was at {reprlib.repr(value)}")
+        return value
+
+    return checked

@@ -1,0 +1,66 @@
+"""What is wrong with the files of a store that a question has failed of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from profframe import manifest, schema
+from profframe.errors import StoreError
+from profframe.layout import Place, checksum, identity
+from profframe.selection import literal
+from profframe.table_files import reading, row_groups
+
+
+def relation(files: Iterable[str]) -> str:
+    """SQL: the rows of some files."""
+    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+
+
+def check_place(place: Place, *, thorough: bool) -> None:
+    """Raise an error if a file of a folder is missing or damaged, or is another one than it was.
+
+    Parameters
+    ----------
+    place
+        The folder.
+    thorough
+        Whether to read all of it.
+
+    Raises
+    ------
+    StoreError
+        It names the first such file.
+    """
+    for table in schema.TABLES:
+        file = place.file(table)
+        try:
+            next(row_groups(file, table), None)
+            if thorough:
+                _check_content(file)
+        except StoreError as error:
+            if not place.folder.exists():
+                raise StoreError(
+                    f"{file}: removed or packed since the store was opened; load it again"
+                ) from error
+            if identity(place.folder) == place.was:
+                raise
+            break
+    if thorough and identity(place.folder) != place.was:
+        raise StoreError(f"{place.folder}: written again since the store was opened; load it again")
+
+
+def _check_content(file: Path) -> None:
+    """Raise an error for a file that is not as it was written, or that DuckDB cannot read."""
+    import duckdb
+
+    known = manifest.read(file.parent).files.get(file.name)
+    with reading(file):
+        if known is not None and known.sha256 != checksum(file):
+            raise ValueError("not as it was written: its checksum differs")
+        with duckdb.connect() as connection:
+            try:
+                rows = relation([str(file)])
+                connection.execute(f"SELECT count(hash(found)) FROM {rows} AS found")  # noqa: S608 - a quoted path
+            except duckdb.Error as error:
+                raise ValueError(str(error)) from error

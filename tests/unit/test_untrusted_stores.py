@@ -1,0 +1,298 @@
+"""A store that somebody else has made: it stays within its folder, and is taken at no word."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from profframe import cli, layout, load, manifest, retention, schema, store, table_files
+from profframe.batch.staging import STAGED, Folder
+from profframe.errors import StoreError
+from tests.fuzz.stores import not_utf8
+from tests.unit.test_store import one
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of a pack and a folder, beside another store."""
+    for rank in range(2):
+        store.write(one("a", rank, ("mm", "bmm")), tmp_path / "store")
+    retention.compact(tmp_path / "store")
+    store.write(one("b", 0), tmp_path / "store")
+    store.write(one("v", 0), tmp_path / "victim")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def victim(root: Path) -> Iterator[Path]:
+    """What is not to be touched."""
+    folder = root.parent / "victim"
+    before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    yield folder
+    assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
+
+
+def pack_of(root: Path) -> Path:
+    (pack,) = root.glob("pack-*")
+    return pack
+
+
+def say(folder: Path, **noted: Any) -> None:
+    """Change what a manifest says."""
+    file = folder / manifest.NAME
+    file.write_text(json.dumps(json.loads(file.read_text()) | noted))
+
+
+CHANGES: tuple[Callable[[Path], object], ...] = (
+    retention.compact,
+    lambda root: retention.remove(root, "b"),
+)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", ["../victim", "{victim}", "run=a/../../victim", "../victim/run=v"])
+def test_names_of_others_are_refused(
+    name: str, change: Callable[[Path], object], root: Path, victim: Path
+) -> None:
+    say(pack_of(root), replaces={name.format(victim=victim): ""})
+
+    with pytest.raises(StoreError, match=r"pack-.*/manifest\.json: not a manifest .* it replaces"):
+        change(root)
+    with pytest.raises(StoreError, match=r"manifest\.json"):
+        load(root)
+    found = retention.verify(root)
+    assert found["file"].to_list() == [f"{pack_of(root).name}/manifest.json"]
+    assert "which is no folder of a store" in found["problem"][0]
+    assert cli.run(["store", "verify", str(root)]) == 1
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_link_to_another_folder_is_not_followed_to_what_is_replaced(
+    change: Callable[[Path], object], root: Path, victim: Path
+) -> None:
+    (root / "run=v").symlink_to(victim / "run=v")
+    was = layout.identity(victim / "run=v/rank=0")
+    say(pack_of(root), replaces={"run=v/rank=0": was})
+
+    with pytest.raises(StoreError, match=r"manifest\.json: .*run=v: a link"):
+        change(root)
+    found = retention.verify(root)
+    assert ("run=v", "a link, which is not followed") in found.rows()
+
+
+def test_nothing_is_written_behind_a_link(root: Path, victim: Path) -> None:
+    (root / "run=v").symlink_to(victim / "run=v")
+    (root / "run=b/rank=1").symlink_to(victim / "run=v/rank=0")
+    (root / "run=b/.old-rank=2").symlink_to(victim / "run=v/rank=0")
+    for run, rank in (("v", 0), ("b", 1), ("b", 2)):
+        with pytest.raises(StoreError, match="a link; nothing is changed behind a link"):
+            store.write(one(run, rank, ("new",)), root)
+
+
+def test_what_is_staged_behind_a_link_is_not_taken(root: Path, victim: Path) -> None:
+    (root / f"{STAGED}key").symlink_to(victim)
+    destination = Folder(root)
+    staged = destination.find("key")
+    assert staged is not None
+
+    with pytest.raises(StoreError, match="a link"):
+        destination.publish(staged, replace=True)
+
+
+def test_a_lock_that_is_a_link_empties_no_file(root: Path, victim: Path) -> None:
+    (root / ".lock").unlink()
+    (root / ".lock").symlink_to(victim / "run=v/rank=0/events.parquet")
+
+    with pytest.raises(StoreError, match=r"\.lock: cannot change the store"):
+        retention.compact(root)
+
+
+def test_packs_that_are_links_say_nothing(root: Path, victim: Path) -> None:
+    other = victim / "pack-000009-ff"
+    other.mkdir()
+    was = layout.identity(root / "run=b/rank=0")
+    (other / manifest.NAME).write_text(json.dumps({"replaces": {"run=b/rank=0": was}}))
+    (root / other.name).symlink_to(other)
+
+    retention.compact(root)
+
+    assert set(load(root).traces["run"]) == {"a", "b"}
+    shutil.rmtree(other)
+
+
+def test_a_rank_is_no_sql(root: Path) -> None:
+    secret = root.parent / "secret"
+    secret.write_text("of somebody else")
+    rank = f"0) OR EXISTS (SELECT error(content) FROM read_text('{secret}')) OR (rank = 0"
+    say(pack_of(root), members=[{"run": "a", "rank": rank, "events": 1}])
+    store.write(one("a", 1), root)
+
+    with pytest.raises(StoreError, match=r"a member's rank is '0. OR EXISTS") as error:
+        load(root)
+    assert "somebody" not in str(error.value)
+    assert retention.verify(root).height == 1
+
+
+def test_members_that_are_left_out_are_found_and_kept(root: Path) -> None:
+    pack = pack_of(root)
+    for members in ([], [{"run": "a", "rank": 0, "events": 2}]):
+        say(pack, members=members)
+
+        assert len(load(root).traces.select("run", "rank").unique()) == 3
+        assert retention.verify(root).rows() == [
+            (f"{pack.name}/manifest.json", "names other members than traces.parquet has")
+        ]
+    say(pack, members=[])
+    retention.compact(root)
+    assert set(load(root).events.select("run", "rank").rows()) == {("a", 0), ("a", 1), ("b", 0)}
+
+
+def test_folders_of_other_names_are_left_alone(root: Path) -> None:
+    shutil.copytree(root / "run=b/rank=0", root / "mine/copy")
+    shutil.copytree(root / "run=b/rank=0", root / "run=b/rank=007")
+    store.write(one("c", 0), root)
+
+    retention.compact(root)
+
+    assert (root / "mine/copy/events.parquet").exists()
+    assert (root / "run=b/rank=007/events.parquet").exists()
+    assert set(load(root).traces.select("run", "rank").rows()) >= {("a", 0), ("b", 0), ("c", 0)}
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-9])
+
+
+def zero(file: Path) -> None:
+    data = file.read_bytes()
+    middle = len(data) // 2
+    file.write_bytes(data[:4] + bytes(middle) + data[4 + middle :])
+
+
+def no_utf8(file: Path) -> None:
+    """A text column that is none, as other writers leave it."""
+    rows = pq.ParquetFile(file).read()
+    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    place = rows.schema.get_field_index("name" if "name" in rows.column_names else "source")
+    rows = rows.set_column(place, rows.column_names[place], not_utf8(len(rows)))
+    pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
+
+
+def other_type(file: Path) -> None:
+    rows = pq.ParquetFile(file).read()
+    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    place = rows.schema.get_field_index("dur_ns" if "dur_ns" in rows.column_names else "end_ns")
+    texts = pa.array(["x"] * len(rows))
+    rows = rows.set_column(place, rows.column_names[place], texts)
+    pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
+
+
+def pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+DAMAGES: tuple[Callable[[Path], None], ...] = (cut, zero, no_utf8, other_type, pipe)
+
+
+@pytest.mark.parametrize("table", ["events", "traces"])
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda trace: trace().events if trace().traces.height else None,
+        lambda trace: trace().scan("events").collect() if trace().traces.height else None,
+        lambda trace: trace().tables,
+        lambda trace: trace().answer("self_times") if trace().traces.height else None,
+        lambda trace: trace().sql("SELECT sum(dur_ns + 1) FROM events, traces WHERE name > source"),
+        lambda trace: trace().tree() if trace().traces.height else None,
+    ],
+)
+def test_damage_is_one_line_that_names_the_file(
+    ask: Callable[..., object], damage: Callable[[Path], None], table: str, root: Path
+) -> None:
+    damage(root / f"run=b/rank=0/{table}.parquet")
+
+    with pytest.raises(StoreError, match=rf"run=b/rank=0/{table}\.parquet: ") as error:
+        ask(lambda: load(root, runs="b"))
+    assert "\n" not in str(error.value)
+    assert f"run=b/rank=0/{table}.parquet" in set(retention.verify(root)["file"])
+
+
+def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    no_utf8(root / "run=b/rank=0/events.parquet")
+    text = str(root)
+    for verb in (
+        ["show", text],
+        ["info", text],
+        ["answer", "kernels", text],
+        ["sql", text, "SELECT * FROM events"],
+        ["tree", text, "--run", "b"],
+        ["diff", text, text],
+        ["report", text, "-o", str(root.with_name("page.html"))],
+        ["export", text, "--run", "b", "-o", str(root.with_name("trace.json"))],
+        ["store", "compact", text],
+        ["store", "verify", text],
+    ):
+        assert cli.run(verb) == 1, verb
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: "), verb
+        assert "run=b/rank=0/events.parquet: " in line, verb
+
+
+HUGE = """
+import sys
+sys.path[:0] = {path!r}
+from profframe import load
+from profframe.errors import StoreError
+from tests.unit.test_untrusted_stores import flipped
+
+for place in range(*{places}):
+    with flipped({file!r}, place):
+        try:
+            load({root!r}).events
+        except StoreError:
+            pass
+print("done")
+"""
+
+
+class flipped:  # noqa: N801 - used like a function
+    """A file with one byte of its footer as 255, for a while."""
+
+    def __init__(self, file: str, place: int) -> None:
+        self.file, self.was = Path(file), Path(file).read_bytes()
+        data = bytearray(self.was)
+        data[place] = 255
+        self.file.write_bytes(data)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.file.write_bytes(self.was)
+
+
+def test_no_size_in_a_footer_ends_the_process(root: Path) -> None:
+    file = root / "run=b/rank=0/events.parquet"
+    data = file.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    code = HUGE.format(
+        path=sys.path, places=(footer, len(data) - 8, 61), file=str(file), root=str(root)
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
