@@ -236,7 +236,7 @@ def _read(text: str, size: int) -> RawTrace:
     ):
         path = Path(folder) / "trace.json"
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
-        return read(path)
+        return read(path, threads=1)
 
 
 def _compare(trace: RawTrace, plain: oracle.Plain) -> None:
