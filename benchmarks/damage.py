@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/damage.py           # five minutes
+    python benchmarks/damage.py           # ten minutes
     python benchmarks/damage.py --small   # does it all run? a few events, figures mean nothing
 
 Each shape of damage is a trace of its own, read in two sizes that take turns. Figures are medians

@@ -21,6 +21,7 @@ import profframe
 from profframe import Trace, cli
 from profframe.errors import NotATraceError, NoTraceFoundError, SourceError
 from profframe.readers import json_text
+from profframe.readers.json_repair import Repaired, repair
 from profframe.readers.json_text import ArrayReader, Parsed, Wave
 
 
@@ -288,6 +289,60 @@ LOADED: Final[dict[str, Case]] = {
         "dur_ns",
         (None,),
     ),
+    # Members that an object has more than once: the last one counts.
+    "a member doubled": Case(
+        trace(event(args='{"correlation": 5}, "zz": 1, "zz": 2')),
+        {"doubled_member": 1},
+        "args",
+        ('{"correlation":5,"zz":2}',),
+    ),
+    "arguments doubled": Case(
+        trace(event(args='{"correlation": 1}, "args": {"correlation": 5}')),
+        {"doubled_member": 1},
+        "correlation",
+        (5,),
+    ),
+    "a name doubled, with an escape": Case(
+        trace(event(args=r'{}, "na\u006de": "last"')), {"doubled_member": 1}, values=("last",)
+    ),
+    "an argument doubled": Case(
+        trace(event(args=r'{"correlation": 1, "x": 2, "correl\u0061tion": 5}')),
+        {"doubled_member": 1},
+        "correlation",
+        (5,),
+    ),
+    "members of the header doubled": Case(
+        trace(event(), before='"schemaVersion": 1, "a": {"b": 1, "b": 2}', behind='"a": 3'),
+        {"doubled_member": 2},
+    ),
+    "names that differ in case": Case(
+        trace(event(args='{"correlation": 5, "Correlation": 6}, "Name": "other"')),
+        {},
+        "correlation",
+        (5,),
+    ),
+    # Text that is sound, in an event that is not.
+    "embedded JSON beside NaN": Case(
+        trace(event(args=r'{"bw":NaN,"cfg":"{\"x\": \"y\"}"}')),
+        {"non_finite_number": 1},
+        "args",
+        (r'{"bw":null,"cfg":"{\"x\": \"y\"}"}',),
+    ),
+    "brackets in text beside NaN": Case(
+        trace(event(args=r'{"cfg":"\"}}]","bw":NaN}'), event(), event()),
+        {"non_finite_number": 1},
+        values=("op",) * 3,
+    ),
+    "an escaped backslash before ud800 beside NaN": Case(
+        trace(event(args=r'{"cfg":"C:\\ud800","bw":NaN}')),
+        {"non_finite_number": 1},
+        "args",
+        (r'{"cfg":"C:\\ud800","bw":null}',),
+    ),
+    "text that is not closed": Case(
+        trace('{"ph":"X","cat":"cpu_op,"name":"op","pid":1,"tid":1,"ts":1,"dur":2}'),
+        {"missing_quote": 1},
+    ),
     # Structure.
     "elements that are no events": Case(
         trace("1", event(), '"text"', "null", "[2]"), {"not_an_event": 4}, dropped=4
@@ -377,6 +432,55 @@ def _to_repair(wave: Wave) -> Parsed[Any]:
 
 def plain(tables: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
     return {name: table.to_pylist() for name, table in tables.items()}
+
+
+def test_text_that_looks_like_damage_sends_nothing_to_repair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repaired: list[str] = []
+
+    def noted(text: str, *rest: int) -> Repaired:
+        repaired.append(text)
+        return repair(text, *rest)
+
+    monkeypatch.setattr(json_text, "repair", noted)
+    path = tmp_path / "t.json"
+    path.write_text(trace(event("f(x: nan, y)", args=r'{"a": "C:\\ud800", "b": "[inf]"}')))
+    loaded = profframe.load(path)
+    assert (loaded.events["name"].to_list()[1], found(loaded)) == ("f(x: nan, y)", {})
+    assert [text for text in repaired if text.strip()] == []
+
+
+NUMBERS: Final = (
+    "1e5", "-0", "1.10", "5E-324", "1e400", "123456789.123456789123456789", "9" * 40,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("damage", ["", ', "bad": NaN'])
+def test_numbers_without_a_column_keep_their_text(tmp_path: Path, number: str, damage: str) -> None:
+    path = tmp_path / "t.json"
+    inside = f'{{"a":{number},"b":[{number}]}}'
+    text = trace(
+        event(args=f'{inside}, "own": {number}, "more": {inside}{damage}'),
+        before=f'"schemaVersion": 1, "x": {number}, "y": {{"z": [{number}]}}',
+    )
+    path.write_text(text)
+    loaded = profframe.load(path)
+    args = loaded.events["args"].to_list()[1].replace(',"bad":null', "")
+    assert args == f'{{"a":{number},"b":[{number}],"own":{number},"more":{inside}}}'
+    (metadata,) = loaded.traces["metadata"].to_list()
+    assert metadata == (
+        f'{{"schemaVersion": 1, "x": {number}, "y": {{"z": [{number}]}}, "end": 1}}'
+    )
+
+
+def test_a_header_may_be_deep_and_its_numbers_long(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    deep = "[" * 700 + "]" * 700
+    path.write_text(trace(before=f'"schemaVersion": 1, "a": {deep}, "b": {"7" * 5000}'))
+    (metadata,) = profframe.load(path).traces["metadata"].to_list()
+    assert f'"a": {deep}, "b": {"7" * 5000}e0' in metadata
 
 
 def test_the_clock_of_kineto_without_its_base_is_unknown(tmp_path: Path) -> None:

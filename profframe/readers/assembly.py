@@ -6,7 +6,7 @@ import itertools
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import duckdb
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.readers import json_values
 from profframe.readers.begin_end import pair
 from profframe.readers.devices import devices
 from profframe.readers.rows import (
@@ -187,7 +188,7 @@ def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
     threads: dict[_Thread, dict[str, object]] = {}
     columns = (labels[column].to_pylist() for column in ("name", "pid", "tid", "args"))
     for name, pid, tid, args in zip(*columns, strict=True):
-        values = json.loads(args) if args else None
+        values = _loads(args) if args else None
         value = values.get(_LABELS[name]) if isinstance(values, dict) else None
         if value is not None:
             labelled = (
@@ -213,13 +214,21 @@ def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
     )
 
 
+def _loads(args: str) -> Any:
+    """The arguments of a label; None where they are nested too deep for any."""
+    try:
+        return json_values.loads(args)
+    except RecursionError:
+        return None
+
+
 def _label_column(values: list[object], column: schema.Column) -> pa.Array:
     if column.type in {INT32, INT64}:
         return pa.array(
             [v if isinstance(v, int) and -1 << 63 <= v < 1 << 63 else None for v in values],
             column.type,
         )
-    texts = [v if v is None or isinstance(v, str) else json.dumps(v) for v in values]
+    texts = [v if v is None or isinstance(v, str) else json_values.dumps(v) for v in values]
     return pa.array(texts, pa.string()).cast(column.type)
 
 

@@ -281,7 +281,7 @@ class _Repairer:
             self.found, self.first = before
             raise
         finally:
-            self.depth = self.arrays = 0
+            self.depth, self.arrays, self.splits = 0, 0, False
 
     def _not_an_object(self, position: int) -> int:
         if self.text[position] in "}:":

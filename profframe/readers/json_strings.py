@@ -126,8 +126,11 @@ def _end_before_key(text: str, start: int, quote: int) -> int | None:
         before = before[:-1].rstrip()
     if not before.endswith(","):
         return None
-    before = before[:-1].rstrip("}] \t\r\n" if is_next else None)
-    return None if before.endswith('\\"') else start + len(before)
+    before = before[:-1].rstrip()
+    inside = before.rstrip("}] \t\r\n")
+    if inside.endswith('\\"'):  # a raw backslash, and this was the quote
+        return None
+    return start + len(inside if is_next else before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,6 @@ import pytest
 from tests.fuzz.children import fuzz
 
 
-@pytest.mark.cases(300, 5000)
+@pytest.mark.cases(150, 5000)
 def test_documents_have_the_rows_of_a_plain_reader(seeds: range) -> None:
     fuzz("tests.fuzz.documents", seeds)

@@ -129,10 +129,10 @@ class Plain:
 
 def read(text: str | bytes) -> Plain:
     """All rows of a trace in sound JSON."""
-    document: Any = DECODE(text if isinstance(text, str) else text.decode())
+    document = DECODE(text if isinstance(text, str) else text.decode())
     events = document if isinstance(document, list) else document["traceEvents"]
     plain = Plain(source_events=len(events))
-    if isinstance(document, dict):
+    if isinstance(document, Members):
         header = Members([pair for pair in document.pairs if pair[0] != "traceEvents"])
         plain.header = header
         plain.found["doubled_member"] += header.doubled(depth=1000)

@@ -102,6 +102,130 @@ def test_raw_quotes_inside_text_are_escaped(element: str, name: str) -> None:
     assert json.loads(mended(element, raw_quote=1))["name"] == name
 
 
+EMBEDDED = (
+    r'"{\"x\": \"y\"}"',
+    r'"\"}}]"',
+    r'"[{\"a\": [\"b\", {\"c\": \"}, {\\\"\"}]}, {\"d\": \"]}\"}]"',
+    r'"a \"b\""',
+    r'"\"a\", b\", \"c\": 1"',
+    r'"C:\\ud800\\"',
+    r'"\\"',
+    r'"\u0022}, {\u0022"',
+)
+
+
+@pytest.mark.parametrize("text", EMBEDDED)
+@pytest.mark.parametrize(
+    ("broken", "fixed", "check"),
+    [
+        ("NaN", "null", "non_finite_number"),
+        ("0x1F", "31", "hex_number"),
+        ('"a\x01"', r'"a\u0001"', "control_byte"),
+        (r'"C:\x"', r'"C:\\x"', "raw_backslash"),
+        (r'"\ud800"', r'"\ufffd"', "lone_surrogate"),
+        ("", "null", "missing_value"),
+    ],
+)
+def test_text_that_is_sound_stays_as_it_is_beside_what_is_mended(
+    text: str, broken: str, fixed: str, check: str
+) -> None:
+    for element in (
+        '{"bad":%s,"cfg":%s,"list":[%s,1],"args":{"k":%s}}',
+        '{"cfg":%s,"list":[%s,1],"args":{"k":%s},"bad":%s}',
+    ):
+        first = element.startswith('{"bad"')
+        mend = (fixed, text, text, text) if first else (text, text, text, fixed)
+        damaged = (broken, text, text, text) if first else (text, text, text, broken)
+        assert mended(element % damaged, **{check: 1}) == element % mend
+    inside = '{"args":{"cfg":%s,"bad":%s,"more":{"k":%s}}}'
+    found = mended(inside % (text, broken, text), **{check: 1})
+    assert found == inside % (text, fixed, text)
+
+
+def test_text_that_needs_mending_keeps_its_escapes() -> None:
+    element = '{"cfg":"{\\"x\\": \\"two\nlines\\", \\"y\\": [\\"}\\"]}","k":1}'
+    assert mended(element, control_byte=1) == element.replace("\n", "\\u000a")
+
+
+def test_escaped_quotes_are_no_raw_ones() -> None:
+    element = r'{"a":"C:\Users says \"hi\", \"ho\"","b":1}'
+    assert json.loads(mended(element, raw_backslash=1)) == {
+        "a": r"C:\Users says \"hi\", \"ho\"",
+        "b": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        '{"a":1,"a":2,"b":3}',
+        '{"a":{"x":1},"b":3,"a":2}',
+        r'{"\u0061":1,"b":3,"a":2}',
+        r'{"a":1,"b":3,"\u0061":2}',
+    ],
+)
+def test_of_doubled_members_the_last_counts(element: str) -> None:
+    assert json.loads(mended(element, doubled_member=1)) == {"a": 2, "b": 3}
+
+
+def test_members_that_differ_in_case_are_not_doubled() -> None:
+    assert mended('{"a":1,"A":2}') == '{"a":1,"A":2}'
+    assert mended('{"a":1,"A":2,"b":NaN}', non_finite_number=1) == '{"a":1,"A":2,"b":null}'
+
+
+@pytest.mark.parametrize(
+    ("element", "fixed"),
+    [
+        ('{"a": "x, "b": 1}', '{"a":"x","b":1}'),
+        ('{"a": {"k": "x, "b": 1}}', '{"a":{"k":"x","b":1}}'),
+        ('{"b": 1, "a": "x}', '{"b":1,"a":"x"}'),
+        ('{"b": 1, "a": {"k": "x}}', '{"b":1,"a":{"k":"x"}}'),
+    ],
+)
+def test_text_that_is_not_closed_ends_before_the_next_key(element: str, fixed: str) -> None:
+    assert mended(element, missing_quote=1) == fixed
+
+
+@pytest.mark.parametrize(
+    ("element", "fixed", "check"),
+    [
+        ('{"a":"x" "b":1}', '{"a":"x","b":1}', "odd_comma"),
+        ('{"a":"x",, "b":1}', '{"a":"x","b":1}', "odd_comma"),
+        ('{"a":"x","b" 1}', '{"a":"x","b":1}', "missing_colon"),
+        ('{"k":["x",,"y"]}', '{"k":["x","y"]}', "odd_comma"),
+        ('{"a":["x"}', '{"a":["x"]}', "missing_bracket"),
+    ],
+)
+def test_text_ends_where_it_says_also_before_what_is_broken(
+    element: str, fixed: str, check: str
+) -> None:
+    assert mended(element, **{check: 1}) == fixed
+
+
+def test_an_element_that_is_cut_in_a_list_does_not_swallow_those_behind_it() -> None:
+    fixed = repair(",".join(f'{{"n":{i},"k":[1' for i in range(40)) + "]")
+    assert fixed.elements[:20] == [f'{{"n":{i},"k":[1]}}' for i in range(20)]
+
+
+def test_brackets_that_are_no_end_are_passed_over() -> None:
+    fixed = repair('{"n":1}' + "]" * 1000 + ',{"n":2}]')
+    assert (fixed.elements, fixed.found) == (['{"n":1}', '{"n":2}'], {"dropped_junk": 1000})
+
+
+def test_an_error_does_not_count_the_lines_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    documents: list[str] = []
+    error = json.JSONDecodeError.__init__
+
+    def noted(self: json.JSONDecodeError, msg: str, doc: str, pos: int) -> None:
+        documents.append(doc)
+        error(self, msg, doc, pos)
+
+    monkeypatch.setattr(json.JSONDecodeError, "__init__", noted)
+    repair(",\n".join(['{"a": {"b": "x"y"}}'] * 50) + "]")
+    assert len(documents) >= 50
+    assert {(doc.count("\n", 0, len(doc)), doc.rfind("\n")) for doc in documents} == {(0, -1)}
+
+
 def test_raw_quotes_inside_the_texts_of_a_list_are_escaped() -> None:
     element = '{"Concrete Inputs": ["", "a"b", "[1, 2]"]}'
     value = json.loads(mended(element, raw_quote=1))
