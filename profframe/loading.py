@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from profframe.work import Formula
 
 Progress = Callable[[int, int], None]
+_VERSION: Final = facts_version()
+"""Of the code that runs: what is installed while a process lives is not that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,7 +416,7 @@ def _parts(trace: Named) -> dict[str, Iterator[pa.Table]]:
     source = {
         "source": readable(str(trace.path)),
         "rank_source": trace.rank_source,
-        "facts_version": facts_version(),
+        "facts_version": _VERSION,
     }
     for column, value in source.items():
         traces = traces.append_column(column, pa.array([value]))

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers import nvtx
-from profframe.readers.assembly import assemble
+from profframe.readers.assembly import LONGEST_NS, assemble
 from profframe.readers.cupti import (
     UTC_NS,
     constant,
@@ -445,7 +445,8 @@ def _header(database: Database, rows: Rows) -> Header:
     session = database.records(database.table("TARGET_INFO_SESSION_START_TIME"))
     is_utc = first is not None and first >= UTC_NS
     if session and not is_utc and type(utc := session[0].get("utcEpochNs")) is int:
-        base_ns = utc - _integer(exported.get("EXPORT_PARAM_TIME_SHIFT"))
+        base = utc - _integer(exported.get("EXPORT_PARAM_TIME_SHIFT"))
+        base_ns = base if abs(base) < LONGEST_NS else None
     devices = [_device(row) for row in database.records(database.table("TARGET_INFO_GPU"))]
     metadata = {
         "export": exported,

@@ -40,6 +40,8 @@ _JOURNAL_OF_SEVERAL: Final = bytes.fromhex("d9d505f920a163d7")
 """How a journal ends that names a file for SQLite to delete when it is done."""
 _LEAST_ROW: Final = 4
 """Bytes that a row takes at least, wherever it is."""
+_EXACT: Final = 1 << 53
+"""Integers up to this are what they are as real numbers, too."""
 _STEPS: Final = 10_000
 """Steps of SQLite's machine from one look at how many there were to the next."""
 
@@ -162,12 +164,13 @@ class Database:
             bytes_ = pa.array(values, type_)
             return pa.Array.from_buffers(INT64, len(bytes_), bytes_.buffers())
         try:
-            return pa.array(values, type_)
+            if not pa.types.is_floating(pa.infer_type(values)):  # Arrow would cut its digits off
+                return pa.array(values, type_)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
-            kept = [value if type(value) is int else None for value in values]
-            lost = sum(a is not b for a, b in zip(values, kept, strict=True))
-            self.odd["odd_value"] += lost
-            return pa.array(kept, type_)
+            pass
+        kept = [_integer(value) for value in values]
+        self.odd["odd_value"] += kept.count(None) - values.count(None)
+        return pa.array(kept, type_)
 
     def _text(self, values: Sequence[object]) -> pa.Array:
         try:
@@ -203,6 +206,13 @@ def _literal(text: str) -> str:
 def _plain(value: object) -> object:
     """Text for what SQLite gave as bytes."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _integer(value: object) -> int | None:
+    """An integer, also one that is stored as a real number."""
+    if isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT:
+        return int(value)
+    return value if type(value) is int else None
 
 
 def _is_utf8(value: bytes) -> bool:

@@ -185,7 +185,8 @@ def test_an_upgrade_is_not_served_the_numbers_of_before(package: Path, tmp_path:
 def another_version() -> Iterator[None]:
     """What is loaded in the block is loaded by another version."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("loading", "caching", "batch.staging", "store.versions"):
+        patch.setattr("profframe.loading._VERSION", OTHER)
+        for module in ("caching", "batch.staging", "store.versions"):
             patch.setattr(f"profframe.{module}.facts_version", lambda: OTHER)
         yield
 
@@ -292,8 +293,34 @@ def test_tables_that_profframe_did_not_load_are_of_no_version(tmp_path: Path) ->
 
 def test_importing_profframe_computes_no_version() -> None:
     code = (
-        "import profframe, profframe.loading, profframe.cli\n"
+        "import profframe, profframe.cli, profframe.fingerprint\n"
         "print(profframe.fingerprint.facts_version.cache_info().currsize)"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout == "0\n"
+
+
+def test_what_is_installed_meanwhile_is_not_the_version_of_what_runs(
+    package: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import sys\n"
+        "import profframe.loading\n"
+        "from profframe.fingerprint import version_of\n"
+        "from pathlib import Path\n"
+        "package, source = map(Path, sys.argv[1:])\n"
+        "before = version_of(package)\n"
+        "(package / 'facts' / 'kinds.py').write_text('')\n"
+        "found = profframe.load(source).traces['facts_version'].item()\n"
+        "print(found == before, version_of(package) == before)"
+    )
+    source = write(tmp_path / "a.json")
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(package), str(source)],
+        cwd=package.parent,
+        env=os.environ | {"PYTHONPATH": str(package.parent)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "True False\n"

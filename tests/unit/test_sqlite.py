@@ -162,6 +162,27 @@ def test_times_beyond_reach_make_no_duration(
     assert set(trace.quality["check"]) - {"kernel_without_launch"} == checks
 
 
+def test_real_numbers_are_not_cut_to_integers(tmp_path: Path) -> None:
+    rows = [kernel(1, 9, 1), kernel(2, 9, 2), kernel(3, 9, 3)]
+    for row, start in zip(rows, (1.5, 2.0, 1e300), strict=True):
+        row["start"] = start
+    for some in (rows, rows[:1]):
+        path = tmp_path / f"{len(some)}.sqlite"
+        trace = profframe.load(write(path, {"StringIds": STRINGS, KERNEL: some}))
+        assert trace.events["start_ns"].to_list() == [None, 2, None][: len(some)]
+        odd = trace.quality.filter(check="odd_value")["events"].to_list()
+        assert odd == [sum(row["start"] != 2 for row in some)]
+
+
+@pytest.mark.parametrize("start", [(1 << 63) - 1, -(1 << 63), 1 << 62])
+def test_a_session_that_began_beyond_reach_moves_no_time(tmp_path: Path, start: int) -> None:
+    session = {"TARGET_INFO_SESSION_START_TIME": [{"utcEpochNs": start}]}
+    tables = {"StringIds": STRINGS, KERNEL: [kernel(3, 5, 2)], **session}
+    trace = profframe.load(write(tmp_path / "a.sqlite", tables))
+    assert trace.events.select("start_ns", "dur_ns").rows() == [(3, 2)]
+    assert trace.traces.select("clock", "base_ns").rows() == [("relative", None)]
+
+
 def test_a_table_that_a_module_makes_up_is_counted_by_the_tables_behind_it(tmp_path: Path) -> None:
     database = write(tmp_path / "a.sqlite", {"StringIds": STRINGS, KERNEL: [kernel(1, 2, 3)]})
     with closing(sqlite3.connect(database)) as connection, connection:
