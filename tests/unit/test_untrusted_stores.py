@@ -230,6 +230,7 @@ def test_damage_is_one_line_that_names_the_file(
 
 
 def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store.write(one("c", 0), root)
     no_utf8(root / "run=b/rank=0/events.parquet")
     text = str(root)
     for verb in (
