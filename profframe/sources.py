@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import macros
-from profframe.errors import AnswerError, ProfframeError
+from profframe.errors import ProfframeError
 from profframe.frames import plain
 from profframe.selection import Integers, Selection
 
@@ -160,9 +160,15 @@ class Beside:
 
 def blame(source: Source, error: Exception) -> None:
     """Raise a StoreError if it is for the files of a source that a question has failed."""
-    cause = error.__cause__ if isinstance(error, AnswerError) else error
-    asked_wrongly = cause is None or isinstance(cause, (ProfframeError, *_OF_THE_QUESTION))
-    source.check(thorough=not asked_wrongly)
+    of_question = (ProfframeError, *_OF_THE_QUESTION)
+    source.check(thorough=not all(isinstance(one, of_question) for one in _causes(error)))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it was raised of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
 def hide_progress(connection: duckdb.DuckDBPyConnection) -> None:

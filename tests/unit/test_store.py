@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -342,3 +343,25 @@ def test_a_set_aside_folder_is_not_added_to(tmp_path: Path) -> None:
     assert store.has(tmp_path, "run", 0)
     assert not store.add(one(names=("new",)), tmp_path)
     assert [row["name"] for row in stored(tmp_path)["events"]] == ["mm"]
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_rows_that_are_asked_for_of_several_row_groups(
+    is_noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By polars, and by Arrow where no checksum says that the file is as it was written."""
+    monkeypatch.setattr(table_files, "ROW_GROUP", 4)
+    store.write(one(names=tuple(f"{n:02}" for n in range(20))), tmp_path)
+    if not is_noted:
+        (tmp_path / "run=run/rank=0/manifest.json").unlink()
+    rows, name = store.scan(tmp_path).scan("events"), pl.col("name")
+    assert pq.ParquetFile(tmp_path / "run=run/rank=0/events.parquet").num_row_groups == 5
+
+    chosen = rows.filter((name >= "03") & (name < "06"))
+    assert chosen.collect()["name"].to_list() == ["03", "04", "05"]
+    assert chosen.select("event_id").collect().width == 1
+    assert rows.head(5).collect()["name"].to_list() == ["00", "01", "02", "03", "04"]
+    assert rows.head(5).filter(name > "03").collect()["name"].to_list() == ["04"]
+    assert rows.filter(name > "90").collect().height == 0
+    assert rows.select(pl.len()).collect().item() == 20
+    assert rows.collect().schema == rows.collect_schema()
