@@ -6,6 +6,7 @@
       SourceError             something that was given to be read
         NotATraceError        readable, but not a trace of a known format
         NoTraceFoundError     a path, glob or directory with nothing to read in it
+      MemoryLimitError        something that needs more memory than the process may take
       StoreError              a Parquet store that cannot be read or written
         StoreVersionError     written with a schema version that this release does not know
       ExportError             a file that cannot be written
@@ -37,6 +38,10 @@ class NotATraceError(SourceError):
 
 class NoTraceFoundError(SourceError):
     """A path, glob or directory led to nothing that could be read."""
+
+
+class MemoryLimitError(ProfframeError):
+    """Something needs more memory than the process may take; the message says what to do."""
 
 
 class StoreError(ProfframeError):

@@ -7,11 +7,15 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from profframe import store
-from profframe.errors import NoTraceFoundError, ParameterError
+from profframe.errors import NoTraceFoundError, ParameterError, SourceError
 
 Source = str | os.PathLike[str]
+
+_STDIN: Final = Path("/dev/stdin")
+"""What ``-`` is; a file of that name is ``./-``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def find(sources: Iterable[Source]) -> Found:
     paths: list[Path] = []
     given: set[Path] = set()
     for source in sources:
-        path = Path(source)
+        path = _STDIN if os.fspath(source) == "-" else Path(source)
         if store.is_store(path):
             raise ParameterError(f"{path} is a store; a store is given alone")
         if path.is_dir():
@@ -84,4 +88,8 @@ def find(sources: Iterable[Source]) -> Found:
 
 
 def _inside(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    try:
+        inside = [*folder.iterdir()]
+    except OSError as error:
+        raise SourceError(f"{folder}: cannot be read: {error.strerror or error}") from error
+    return sorted(p for p in inside if p.is_file() and not p.name.startswith("."))

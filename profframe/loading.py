@@ -16,14 +16,15 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.arrow_pool import system_memory
 from profframe.caching import Cache
-from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError
+from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts import add_facts
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
 from profframe.finding import Found, Source, find, listed
 from profframe.fingerprint import facts_version
+from profframe.headroom import within
 from profframe.naming import Named, cycles, named, readable
-from profframe.readers import RawTrace, read
+from profframe.readers import RawTrace, is_pipe, read
 from profframe.readers import torch as live
 from profframe.selection import Numbers, Text, check_compat
 from profframe.spool import Spool, Spooled
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 _VERSION: Final = facts_version()
 """Of the code that runs: what is installed while a process lives is not that."""
+
+UNREADABLE_FILE: Final = "unreadable_file"
+"""The check of a file that was found beside others and cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +190,8 @@ def load(
         raise
     if cache is None:
         return chosen(Trace.from_tables(_tables(found, run, rank, facts, progress=progress)))
+    for path in filter(is_pipe, found.paths):
+        raise ParameterError(f"{path}: cache knows files by their content, and a pipe is read once")
     kept = Cache(Path(cache)).store_of(found.paths, run, rank, facts.key())
     if not store.is_store(kept):
         store_as = kept.with_name(f".tmp-{uuid.uuid4().hex}")
@@ -255,8 +261,9 @@ def read_named(
         When there is no room beside the store.
     """
     spool = None if beside is None else Spool(beside)
-    raw = read(path, progress, spool, threads)
-    return named(path, (facts or Facts()).add(raw), run, rank)
+    with within(path):
+        raw = read(path, progress, spool, threads)
+        return named(path, (facts or Facts()).add(raw), run, rank)
 
 
 @system_memory()
@@ -365,18 +372,18 @@ def _tables(
     """Read, add facts, name, and put together."""
     total = _Total(found.paths, progress)
     traces: list[Named] = []
-    skipped: list[str] = []
+    skipped: list[SourceError] = []
     for path in found.paths:
         try:
-            raw = read(path, total.of(path))
-        except NotATraceError as error:
+            with within(path):
+                traces.append(named(path, facts.add(read(path, total.of(path))), run, rank))
+        except SourceError as error:
             if path not in found.optional:
                 raise
-            skipped.append(str(error))
-            continue
-        traces.append(named(path, facts.add(raw), run, rank))
+            skipped.append(error)
     if not traces:
-        raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {skipped[0]}")
+        first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
+        raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
     return _concatenate(cycles(traces), skipped)
 
 
@@ -389,7 +396,7 @@ class _Total:
         self._all = 0
         for path in paths:
             self._before[path] = self._all
-            self._all += path.stat().st_size
+            self._all += _size(path)
 
     def of(self, path: Path) -> Progress | None:
         """What to call while `path` is read."""
@@ -399,13 +406,31 @@ class _Total:
         return lambda done, _: progress(self._before[path] + done, self._all)
 
 
-def _concatenate(traces: Sequence[Named], skipped: Sequence[str]) -> dict[str, pa.Table]:
+def _size(path: Path) -> int:
+    """Bytes of a file; none of one that is gone, as who reads it will say."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _concatenate(traces: Sequence[Named], skipped: Sequence[SourceError]) -> dict[str, pa.Table]:
     """The tables of all traces; what a directory held besides is listed with the first."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
         for name, rows in _parts(trace).items():
             parts[name] += rows
-    notes = schema.quality_rows(*(("skipped_file", 0, why, None) for why in skipped))
+    notes = schema.quality_rows(
+        *(
+            (
+                "skipped_file" if isinstance(why, NotATraceError) else UNREADABLE_FILE,
+                0,
+                str(why),
+                None,
+            )
+            for why in skipped
+        )
+    )
     parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
     return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
 

@@ -16,6 +16,8 @@ from profframe.readers import RawTrace
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
 _SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db))+\Z")
 
+_STREAM: Final = re.compile(r"/dev/(stdin|fd/\d+)\Z")
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
@@ -91,6 +93,8 @@ def readable(text: str) -> str:
 
 
 def _run_of(path: Path, *, is_rank_known: bool) -> str:
+    if stream := _STREAM.search(str(path)):
+        return "stdin" if stream[1] in {"stdin", "fd/0"} else "pipe"
     file, folder, above = path.name, *_folders(path)
     in_folder = _RANK.search(folder)
     is_rank_folder = in_folder is not None and in_folder.group() == folder

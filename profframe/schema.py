@@ -433,9 +433,10 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("dropped_junk", "text that is part of no value", "dropped"),
             Check("not_an_event", "elements among the events that are no objects", "dropped"),
             Check("unreadable_event", "events that could not be mended", "dropped"),
+            Check("long_event", "events whose text is longer than 32 MB", "dropped"),
             Check("truncated", "the source ends too early; `events` counts the one that was cut", "the events before it are kept"),
-            Check("unreadable_header", "what is around the events could not be mended", "dropped"),
-            Check("unreadable_trailer", "what is behind the events could not be mended", "dropped"),
+            Check("unreadable_header", "what is around the events could not be mended, or is more than 32 MB, 2 million values or 256 brackets deep", "dropped"),
+            Check("unreadable_trailer", "what is behind the events could not be mended, or is more than that", "dropped"),
             Check("second_array", "events in a second array of events", "dropped"),
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
@@ -470,6 +471,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
             Check("another_version", "a trace in a store that another version of profframe has read, whose facts may differ", "kept as it is; `profframe convert` of its source writes it anew"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),
+            Check("unreadable_file", "a file of the directory or pattern cannot be read", "not loaded"),
         )
     }
 )  # fmt: skip

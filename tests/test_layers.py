@@ -16,6 +16,7 @@ PACKAGE = Path(__file__).parent.parent / "profframe"
 ROOMS = (
     "errors",
     "drafts",
+    "headroom",
     "schema",
     "fingerprint",
     "intervals",

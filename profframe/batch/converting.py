@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -144,6 +144,9 @@ def _engine(
         yield executor
     elif files <= 1 and (workers, threads) == (None, None):
         yield Here()
+    elif any(item.name for item in found):  # a pipe is of this process alone
+        with ThreadPoolExecutor(1, "profframe-convert") as thread:
+            yield thread
     else:
         number = max(1, min(workers or workers_of_this_machine(), files))
         pool = LocalPool(number, threads or max(1, cores() // number))

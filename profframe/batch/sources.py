@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profframe.batch.pattern import Pattern
@@ -12,6 +13,7 @@ from profframe.batch.urls import is_url, listed, local_path, path_of
 from profframe.errors import ParameterError, ProfframeError, SourceError
 from profframe.finding import find
 from profframe.naming import is_named_like_a_trace, possible_runs, readable, whole
+from profframe.readers import is_pipe
 
 Source = str | os.PathLike[str]
 
@@ -23,6 +25,7 @@ class Item:
     ``source`` is its absolute path or its URL; ``run`` and ``rank`` are what the caller or a
     pattern says they are. ``error`` says why it cannot be converted, if that is known already.
     A file that is not ``wanted`` was found in a folder or by a glob and is not named like a trace.
+    What came through a pipe is called by ``name``, as nothing else that ever did.
     """
 
     source: str
@@ -32,11 +35,12 @@ class Item:
     rank_is_in_path: bool = False
     wanted: bool = True
     error: str | None = None
+    name: str | None = None
 
     @property
     def key(self) -> str:
         """Its source as a table can hold it."""
-        return readable(self.source)
+        return readable(self.name or self.source)
 
     @property
     def runs(self) -> tuple[str, ...]:
@@ -50,18 +54,19 @@ class Item:
     def named(self, run: str | None, rank: int | None, pattern: Pattern | None) -> Item:
         """The same file with the names that are given."""
         if pattern is None:
-            return Item(self.source, self.size, run, rank, wanted=self.wanted, error=self.error)
+            return replace(self, run=run, rank=rank)
         if self.error is not None:
             return self
         try:
             in_path = pattern.names(readable(path_of(self.source)))
         except SourceError as error:
-            return Item(self.source, self.size, wanted=self.wanted, error=str(error))
+            return replace(self, error=str(error))
         named = (
             (run if in_path[0] is None else in_path[0]),
             (rank if in_path[1] is None else in_path[1]),
         )
-        return Item(self.source, self.size, *named, in_path[1] is not None, self.wanted)
+        is_in_path = in_path[1] is not None
+        return replace(self, run=named[0], rank=named[1], rank_is_in_path=is_in_path)
 
 
 def items(
@@ -142,4 +147,6 @@ def _expanded(source: Source) -> Iterator[Item]:
     files = find([source])
     for path in files.paths:
         wanted = path not in files.optional or is_named_like_a_trace(path)
-        yield Item(str(whole(path)), path.stat().st_size, wanted=wanted)
+        source = str(whole(path))
+        name = f"{source}#{uuid.uuid4().hex[:8]}" if is_pipe(path) else None
+        yield Item(source, path.stat().st_size, wanted=wanted, name=name)

@@ -7,12 +7,13 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from profframe.errors import MissingExtraError, NoTraceFoundError, SourceError
+from profframe.readers.bytes import ByteSource
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")
 _BLOCK: Final = 4 << 20
@@ -121,7 +122,8 @@ def fetched(source: str) -> Iterator[Path]:
         It cannot be read.
     """
     if not is_url(source):
-        yield Path(source)
+        with closing(ByteSource(Path(source))) as stream, stream.file() as file:
+            yield file
         return
     files, path = file_system(source)
     names = [part for part in PurePosixPath(path_of(source)).parts if part not in {"/", "..", "."}]

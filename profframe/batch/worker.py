@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from profframe.batch.pool import LocalPool, cores, limit
 from profframe.batch.urls import fetched
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
+from profframe.headroom import is_of_memory, refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,7 +96,8 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
     except Exception as error:
         if "PROFFRAME_DEBUG" in os.environ:
             raise
-        report = Report("failed", error=f"{task.name}: internal: {type(error).__name__}: {error}")
+        said = refused() if is_of_memory(error) else f"internal: {type(error).__name__}: {error}"
+        report = Report("failed", error=f"{task.name}: {said}")
     return replace(report, seconds=time.perf_counter() - start)
 
 

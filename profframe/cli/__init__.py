@@ -23,7 +23,8 @@ from profframe.cli import (  # noqa: F401 - their verbs
 )
 from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.verbs import INTERRUPTED, verbs
-from profframe.errors import ProfframeError
+from profframe.errors import MemoryLimitError, ProfframeError
+from profframe.headroom import check_start, is_of_memory, refused
 
 
 def main() -> NoReturn:
@@ -34,6 +35,10 @@ def main() -> NoReturn:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
     open_streams()
+    try:
+        check_start()
+    except MemoryLimitError as error:
+        sys.exit(complain(str(error)))
     sys.exit(close_streams(run(sys.argv[1:])))
 
 
@@ -60,12 +65,19 @@ def run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except ProfframeError as error:
         return complain(str(error))
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        return complain(f"{where}{error.strerror or error}")
     except Exception as error:
-        if "PROFFRAME_DEBUG" in os.environ:
+        if "PROFFRAME_DEBUG" in os.environ and not isinstance(error, OSError):
             raise
-        name = type(error).__name__
-        return complain(f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)")
+        return complain(_said(error))
     return code if isinstance(code, int) else 0
+
+
+def _said(error: Exception) -> str:
+    """One line about an error that nobody expected."""
+    if is_of_memory(error):
+        return refused()
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror or error}"
+    name = type(error).__name__
+    return f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)"

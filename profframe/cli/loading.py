@@ -6,7 +6,10 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from profframe.cli.output import warn
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -24,10 +27,17 @@ def load(
     compat: str | None = None,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
+    from profframe.loading import UNREADABLE_FILE
     from profframe.loading import load as load_traces
+    from profframe.store import is_store
 
     with closing(Bar()) as bar:
-        return load_traces([*sources], run=run, rank=rank, compat=compat, progress=bar)
+        trace = load_traces([*sources], run=run, rank=rank, compat=compat, progress=bar)
+    if not is_store(Path(sources[0])):
+        quality = trace.quality
+        for detail in quality["detail"].filter(quality["check"] == UNREADABLE_FILE):
+            warn(detail)
+    return trace
 
 
 class Bar:

@@ -74,6 +74,11 @@ def complain(message: str) -> int:
     return BAD_INPUT
 
 
+def warn(message: str) -> None:
+    """Write one line about what was passed over."""
+    click.echo(f"warning: {visible(message)}", err=True)
+
+
 def checked_form(form: str | None, output: Path | None) -> str:
     """Choose the form of the output: the one that was asked for, or by the ending of the file."""
     chosen = form or (ENDINGS.get(output.suffix, "table") if output else "table")

@@ -177,7 +177,7 @@ def _loaded(text: str | None) -> Any:
     """What JSON text means; NaN, infinity and what else is no JSON are nothing."""
     try:
         return json.loads(text or "null", parse_constant=lambda _: None)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

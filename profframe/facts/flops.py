@@ -57,6 +57,9 @@ def flops(tables: Tables) -> Tables:
     return with_columns(tables, "events", torch_flops=values_column)
 
 
+_MOST: Final = (1 << 63) - 1
+
+
 def _recorded(tables: Tables) -> bool:
     flags = tables["traces"]["profiler_flags"].to_pylist()
     return any(json.loads(text).get("with_flops") for text in flags if text)
@@ -69,9 +72,10 @@ def _text(texts: Sequence[str], code: int) -> str:
 def _count(name: str, dims: str, values: str) -> int:
     """Torch's number; 0, as torch has it, where the inputs do not fit the formula."""
     try:
-        return FORMULAS[name](json.loads(dims), json.loads(values))
-    except (ValueError, IndexError, TypeError, ZeroDivisionError):
+        found = FORMULAS[name](json.loads(dims), json.loads(values))
+    except (ValueError, IndexError, TypeError, ZeroDivisionError, RecursionError):
         return 0
+    return found if found <= _MOST else 0
 
 
 def _matmul(first: Shape, second: Shape) -> int:

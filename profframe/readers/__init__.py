@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError
 from profframe.readers import chrome, nsys, nvprof, sqlite
-from profframe.readers.bytes import ByteSource, Progress, beginning
+from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.rows import Header, RawTrace
 from profframe.spool import Spool
 
-__all__ = ["Header", "RawTrace", "read"]
+__all__ = ["Header", "RawTrace", "is_pipe", "read"]
 
 _MOST_TABLES: Final = 6
 _REPORTS: Final = (".nsys-rep", ".qdrep", ".qdstrm")
@@ -44,16 +45,19 @@ def read(
     NotATraceError
         When it is not a trace of a known format.
     """
-    first = beginning(path)
-    if first.plain.startswith(sqlite.MAGIC):
-        if first.is_compressed:
-            raise NotATraceError(
-                f"{path}: not a trace: a compressed SQLite database (decompress it, and load that)"
-            )
-        return _read_database(path, progress, spool)
-    if why := _unreadable(path, first.plain):
-        raise NotATraceError(f"{path}: not a trace: {why}")
-    return chrome.read(ByteSource(path, progress), spool, threads)
+    with closing(ByteSource(path, progress)) as source:
+        first = source.beginning()
+        if first.plain.startswith(sqlite.MAGIC):
+            if first.is_compressed:
+                raise NotATraceError(
+                    f"{path}: not a trace: a compressed SQLite database (decompress it, and load "
+                    "that)"
+                )
+            with source.file() as file:
+                return _read_database(file, progress, spool)
+        if why := _unreadable(path, first.plain):
+            raise NotATraceError(f"{path}: not a trace: {why}")
+        return chrome.read(source, spool, threads)
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:

@@ -228,8 +228,15 @@ def _label_column(values: list[object], column: schema.Column) -> pa.Array:
             [v if isinstance(v, int) and -1 << 63 <= v < 1 << 63 else None for v in values],
             column.type,
         )
-    texts = [v if v is None or isinstance(v, str) else json_values.dumps(v) for v in values]
-    return pa.array(texts, pa.string()).cast(column.type)
+    return pa.array(map(_label, values), pa.string()).cast(column.type)
+
+
+def _label(value: object) -> str | None:
+    """A label as text; none of what is nested too deep to be written."""
+    try:
+        return value if value is None or isinstance(value, str) else json_values.dumps(value)
+    except RecursionError:
+        return None
 
 
 def _events(rows: pa.Table, quality: Quality) -> pa.Table:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+import os
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar, cast
@@ -21,6 +24,8 @@ Progress = Callable[[int, int], None]
 
 _SIP: Final = 1 << 10
 _CHECKSUM: Final = 8
+_PARTS: Final = 3
+"""Folder above, folder and file: what names of runs are made of."""
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -28,7 +33,7 @@ _BOM: Final = b"\xef\xbb\xbf"
 
 @dataclass(slots=True)
 class ByteSource:
-    """One file, read once from front to back.
+    """One file, opened once and read from front to back, as a pipe can be.
 
     ``damage`` says, once the blocks are read, why the stream ended early; None for a sound one.
     """
@@ -36,6 +41,64 @@ class ByteSource:
     path: Path
     progress: Progress | None = None
     damage: str | None = field(default=None, init=False)
+    _read: Iterator[bytes] = field(init=False)
+    _ahead: bytes | None = field(default=None, init=False)
+    """The first bytes of the file, where they are read already."""
+
+    def __post_init__(self) -> None:
+        self._read = self._raw()
+
+    def beginning(self) -> Beginning:
+        """What the file begins with, for whoever picks its reader; to read it goes on from there.
+
+        Raises
+        ------
+        SourceError
+            When the file cannot be opened or read.
+        """
+        if self._ahead is None:
+            self._ahead = next(self._read, b"")
+        raw = self._ahead[:_SIP]
+        if raw.startswith(_GZIP):
+            return Beginning(_first_out(isal_zlib.decompressobj(wbits=31).decompress, raw), True)
+        if raw.startswith(_ZSTD):
+            stream = pa.CompressedInputStream(pa.BufferReader(raw), "zstd")
+            return Beginning(_first_out(stream.read, _SIP), True)
+        return Beginning(raw, False)
+
+    def close(self) -> None:
+        """Close the file, read or not."""
+        cast("Generator[bytes, None, None]", self._read).close()
+
+    @contextmanager
+    def file(self) -> Iterator[Path]:
+        """A file that can be read again: this one, or a copy of what comes through a pipe.
+
+        Raises
+        ------
+        SourceError
+            When it cannot be read, or there is no room for the copy.
+        """
+        if not is_pipe(self.path):
+            yield self.path
+            return
+        with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
+            copy = Path(folder, *self.path.absolute().parts[1:][-_PARTS:])
+            try:
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                with copy.open("wb") as out:
+                    out.writelines(self._all())
+            except OSError as error:
+                why = error.strerror or error
+                raise SourceError(f"{self.path}: cannot be copied to {folder}: {why}") from error
+            try:
+                yield copy
+            except SourceError as error:
+                raise type(error)(str(error).replace(str(copy), str(self.path))) from error
+
+    def _all(self) -> Iterator[bytes]:
+        ahead, self._ahead = self._ahead, None
+        return self._read if ahead is None else itertools.chain((ahead,), self._read)
 
     def blocks(self) -> Iterator[bytes]:
         """Decompressed blocks in order.
@@ -51,7 +114,7 @@ class ByteSource:
             first = False
 
     def _decompressed(self) -> Iterator[bytes]:
-        raw = self._raw()
+        raw = self._all()
         first = next(raw, b"")
         if first.startswith(_GZIP):
             yield from self._inflate(first, raw)
@@ -64,7 +127,7 @@ class ByteSource:
     def _raw(self) -> Iterator[bytes]:
         try:
             with self.path.open("rb") as file:
-                size = self.path.stat().st_size
+                size = os.fstat(file.fileno()).st_size
                 done = 0
                 while block := file.read(BLOCK):
                     yield block
@@ -127,25 +190,15 @@ class Beginning:
     is_compressed: bool
 
 
-def beginning(path: Path) -> Beginning:
-    """What a file begins with, for whoever picks its reader.
+def is_pipe(path: Path) -> bool:
+    """Whether what a path leads to can be read only once.
 
-    Raises
-    ------
-    SourceError
-        When the file cannot be opened or read.
+    Examples
+    --------
+    >>> is_pipe(Path("examples/cpu_training.json.gz"))
+    False
     """
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_SIP)
-    except OSError as error:
-        raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-    if raw.startswith(_GZIP):
-        return Beginning(_first_out(isal_zlib.decompressobj(wbits=31).decompress, raw), True)
-    if raw.startswith(_ZSTD):
-        stream = pa.CompressedInputStream(pa.BufferReader(raw), "zstd")
-        return Beginning(_first_out(stream.read, _SIP), True)
-    return Beginning(raw, False)
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 _Argument = TypeVar("_Argument", bytes, int)

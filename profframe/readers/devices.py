@@ -58,7 +58,7 @@ def devices(properties: str | None, used: Iterable[int]) -> pa.Table:
 def _objects(properties: str | None) -> list[dict[str, object]]:
     try:
         listed = json.loads(properties or "[]")
-    except ValueError:
+    except (ValueError, RecursionError):
         return []
     return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from profframe.readers import json_values
 from profframe.readers.json_strings import WHOLE, NoEndError, content_of, end_of, is_unicode
 
-DROPS: Final = ("not_an_event", "unreadable_event", "second_array")
+DROPS: Final = ("not_an_event", "unreadable_event", "long_event", "second_array")
 """Checks that drop a whole element."""
 
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -289,7 +289,12 @@ class _Repairer:
             found = _JUNK_END.search(self.text, position + 1)
             self.seam = found.start() if found else len(self.text)
             return self.seam
-        _, end = self.value(position, "item")
+        try:
+            _, end = self.value(position, "item")
+        except (RecursionError, _TooDeepError):
+            fixed, end = self._too_deep(position)
+            if fixed is None:
+                return end
         self.note("not_an_event", position)
         self.seam = end
         return end

@@ -9,17 +9,18 @@ element.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from profframe.readers.json_opening import Behind, is_readable, opening
 from profframe.readers.json_repair import Repaired, read_document, repair
+from profframe.readers.json_structure import Structure, element_ends
 
 Rows = TypeVar("Rows")
 
@@ -29,15 +30,20 @@ WAVE: Final = 8 << 20
 """Bytes of the pieces that are parsed as one table, which takes some milliseconds of its own."""
 
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
-_TOKEN: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"|[\[\]{}]')
+_END: Final = re.compile(rb"\](?!(?:\s*[\]}])*\s*,?\s*\{)")
+"""The bracket that ends the array: no more elements follow."""
+_PLAIN_END: Final = re.compile(
+    rb'\](?:\s*+,\s*+"[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[\w.+-]++))*+\s*+\}?\s*+'
+)
+"""The same, where only numbers and simple texts are behind it."""
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
 _PATIENCE: Final = 512 << 10
 """Bytes that may wait for what follows them."""
-
-
-class NoArrayError(ValueError):
-    """The text is no JSON, or holds no such array; str() says which."""
+_LONG: Final = 1 << 20
+"""Bytes without a cut after which brackets say where an element ends."""
+MOST: Final = 32 << 20
+"""Bytes of the longest element that is read: to parse it takes twenty times as much."""
 
 
 class Wave:
@@ -54,13 +60,19 @@ class Wave:
     behind
         What follows the last piece in the stream: a comma, but for the piece that ends it.
         There it is what is left of the text where the array seems to end.
+    lost
+        Bytes of an element that is too long to be read; a wave with one has no pieces.
+    is_barren
+        Whether it is found that there is no element in it that is worth to be read.
     """
 
-    def __init__(self, text: memoryview, start: int, behind: bytes = b",") -> None:
+    def __init__(self, text: memoryview, start: int, behind: bytes = b",", lost: int = 0) -> None:
         self.text = text
         self.bounds = [0]
         self.start = start
         self.behind = behind
+        self.lost = lost
+        self.is_barren = False
         self._written = 1
 
     def __len__(self) -> int:
@@ -72,9 +84,19 @@ class Wave:
         return self._begin(len(self)) - 1
 
     @property
+    def is_long(self) -> bool:
+        """Whether it has one long piece, and no other."""
+        return len(self) == 1 and self.bounds[1] > _LONG
+
+    @property
     def open(self) -> int:
         """Bytes of the piece that has not ended."""
         return self._written - self.bounds[-1] - 1
+
+    def has(self, mark: bytes) -> bool:
+        """Whether some text is in a piece."""
+        parts = range(0, self.bounds[-1], PIECE)
+        return any(mark in bytes(self.text[at : at + PIECE + len(mark)]) for at in parts)
 
     def write(self, part: bytes | memoryview) -> None:
         """Add to the piece that has not ended."""
@@ -162,6 +184,9 @@ class ArrayReader(Generic[Rows]):
         Makes rows of one array's text, or None where it does not parse.
     threads
         Size of the pool.
+    mark
+        Text that each element has, but for some: where it is nowhere in a long text, that is
+        passed over.
     """
 
     def __init__(
@@ -171,8 +196,11 @@ class ArrayReader(Generic[Rows]):
         parse: Parser[Rows],
         parse_array: ArrayParser[Rows],
         threads: int,
+        *,
+        mark: bytes = b"",
     ) -> None:
         self._blocks = blocks
+        self._mark = mark
         self._key = key
         self._parse = parse
         self._parse_array = parse_array
@@ -189,72 +217,141 @@ class ArrayReader(Generic[Rows]):
         NoArrayError
             When the text holds no such array.
         """
-        head, text, start = self._find_array()
-        tail: list[bytes] = []
-        yield from self._in_order(self._parsed(text, start), tail)
-        tail += self._blocks
-        self._read_header(head, b"".join(tail))
-
-    def _find_array(self) -> tuple[bytes, bytes, int]:
-        """What is before the array, the first text inside it, and the first byte of that."""
-        text, seen, member = bytearray(), 0, f'"{self._key}"'.encode()
+        found = opening(self._blocks, self._key)
+        self.document.is_array = found.before == b"["
+        tail = Behind()
+        waves = self._readable(self._parsed(found.text, found.start), tail)
+        yield from self._in_order(waves, tail)
         for block in self._blocks:
-            text += block
-            inside = _array_start(text, self._key, seen)
-            if inside is not None:
-                break
-            last = text.rfind(member, seen)
-            if last < 0:
-                seen = max(0, len(text) - len(member) + 1)
-            else:  # it was another's member, or the text ends amid it
-                seen = last + (len(member) if _member(self._key).match(text, last) else 0)
-        else:
-            inside = None if _is_json(text) else _misplaced_array_start(text, self._key)
-        if inside is None:
-            raise NoArrayError(_why_no_array(bytes(text), self._key))
-        self.document.is_array = text[:inside].strip() == b"["
-        return bytes(text[:inside]), bytes(text[inside:]), inside
+            tail.append(block)
+        self._read_header(found.before, tail.text())
 
     def _parsed(self, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
-        """Parsed waves in order, one for each thread at a time; one thread alone does it all."""
+        """Parsed waves in order, one for each thread at a time; one thread alone does it all.
+
+        A long element is parsed alone, for the memory that this takes.
+        """
         if self._threads == 1:
-            yield from map(self._parse, self._waves(text, start))
+            yield from map(self._parse_pieces, self._waves(text, start))
             return
         ahead: deque[Future[Parsed[Rows]]] = deque()
         with ThreadPoolExecutor(self._threads, "profframe-parse") as pool:
             for wave in self._waves(text, start):
-                ahead.append(pool.submit(self._parse, wave))
-                if len(ahead) == self._threads:
+                while ahead and (wave.is_long or len(ahead) == self._threads):
+                    yield ahead.popleft().result()
+                ahead.append(pool.submit(self._parse_pieces, wave))
+                if wave.is_long:
                     yield ahead.popleft().result()
             for future in ahead:
                 yield future.result()
+
+    def _parse_pieces(self, wave: Wave) -> Parsed[Rows]:
+        """Rows of a wave, if there are any."""
+        if wave.lost:
+            return Parsed(wave, [])
+        if wave.bounds[-1] > _LONG and not wave.has(self._mark):
+            wave.is_barren = True
+            return Parsed(wave, [(0, len(wave), None)])
+        return self._parse(wave)
 
     def _waves(self, text: bytes, start: int) -> Iterator[Wave]:
         """Pieces of each block, one behind the other; the last has a wave of its own."""
         wave = self._wave(start)
         for block in itertools.chain((text,), self._blocks):
-            view, begin = memoryview(block), 0
-            for comma in _commas(block, PIECE - wave.open):
-                wave.write(view[begin:comma])
-                wave.close()
-                begin = comma + 1
-                if wave.bounds[-1] >= WAVE:
-                    yield wave
-                    wave = self._wave(wave.end + 1)
-            wave.write(view[begin:])
+            wave = yield from self._cut(wave, block, _commas(block, PIECE - wave.open))
+            if wave.open > _LONG:
+                wave, behind = yield from self._long(wave)
+                if behind:
+                    if len(wave):
+                        yield wave
+                    yield self._last(wave.end + 1, b"", behind)
+                    return
         text, behind = _split_end(wave.take_open())
-        last = self._wave(wave.end + 1, behind)
-        last.write(text)
-        last.close()
         if len(wave):
             yield wave
-        yield last
+        yield self._last(wave.end + 1, text, behind)
+
+    def _cut(self, wave: Wave, text: bytes, commas: Iterable[int]) -> Generator[Wave, None, Wave]:
+        """Write text to a wave; gives the wave that has what is behind the last comma."""
+        view, begin = memoryview(text), 0
+        for comma in commas:
+            wave.write(view[begin:comma])
+            wave.close()
+            begin = comma + 1
+            if wave.bounds[-1] >= WAVE or wave.is_long:
+                yield wave
+                wave = self._wave(wave.end + 1)
+        wave.write(view[begin:])
+        return wave
+
+    def _long(self, wave: Wave) -> Generator[Wave, None, tuple[Wave, bytes]]:
+        """Read on behind text in which no element seems to end, up to where its brackets say.
+
+        Gives the wave that goes on, and the text from the bracket on that ends the array.
+        """
+        start, text, structure = wave.end + 1, wave.take_open(), Structure()
+        if len(wave):
+            yield wave
+        held: list[bytes] = []
+        size = 0
+        while True:
+            commas, end = _ends(structure, text)
+            if commas or end is not None:
+                break
+            if size or not text.isspace():
+                held.append(text)
+                size += len(text)
+            else:
+                start += len(text)
+            if size > MOST:
+                held.clear()
+            text = next(self._blocks, b"")
+            if not text:
+                break
+        ends = commas if end is None else [*commas, end]
+        if size > MOST:
+            lost = ends[0] if ends else len(text)
+            yield Wave(blank(2), start, lost=size + lost)
+            start, text = start + size + lost, text[lost:]
+            ends = [place - lost for place in ends]
+        else:
+            text = b"".join([*held, text])
+            ends = [place + size for place in ends]
+        wave = yield from self._cut(self._wave(start), text, ends)
+        return wave, b"" if end is None else b"]" + wave.take_open()
+
+    def _last(self, start: int, text: bytes, behind: bytes) -> Wave:
+        last = self._wave(start, behind)
+        last.write(text)
+        last.close()
+        return last
 
     def _wave(self, start: int, behind: bytes = b",") -> Wave:
-        text = self._free.pop() if self._free else blank(WAVE + 2 * PIECE)
-        return Wave(text, start, behind)
+        size = WAVE + 2 * PIECE
+        text = self._free.pop() if self._free else blank(size)
+        return Wave(text if size <= len(text) <= 2 * size else blank(size), start, behind)
 
-    def _in_order(self, waves: Iterator[Parsed[Rows]], tail: list[bytes]) -> Iterator[Rows]:
+    def _readable(self, waves: Iterator[Parsed[Rows]], tail: Behind) -> Iterator[Parsed[Rows]]:
+        """Waves but for elements of the array that are too long to be read, or to be mended."""
+        for parsed in waves:
+            wave = parsed.wave
+            if tail.is_begun:
+                tail.size += wave.lost
+                yield parsed
+            elif wave.lost:
+                self._drop(wave, "long_event")
+            elif wave.is_barren:
+                self._drop(wave, "dropped_junk")
+            elif wave.is_long and parsed.runs[0][2] is None and wave.end - wave.start > _LONGEST:
+                self._drop(wave, "unreadable_event")
+            else:
+                yield parsed
+
+    def _drop(self, wave: Wave, check: str) -> None:
+        self.document.note(Counter({check: 1}), {check: 0}, wave.start)
+        self._free.append(wave.text)
+
+    def _in_order(self, waves: Iterator[Parsed[Rows]], tail: Behind) -> Iterator[Rows]:
         """Rows in the order of the text; what did not parse is repaired first.
 
         What did not parse at the end of a wave waits for the next: if that begins with text that
@@ -291,7 +388,7 @@ class ArrayReader(Generic[Rows]):
             self.document.first["truncated"] = start if held.strip() else end
 
     def _mended(
-        self, text: bytes, start: int, longest: int, tail: list[bytes]
+        self, text: bytes, start: int, longest: int, tail: Behind
     ) -> Generator[Rows, None, tuple[bytes, int, bool]]:
         """Rows of the text; gives what is left of it, its first byte, and whether the array ended.
 
@@ -327,16 +424,17 @@ class ArrayReader(Generic[Rows]):
             yield from self._rows_of(elements[:middle], start)
             yield from self._rows_of(elements[middle:], start)
 
-    def _read_header(self, head: bytes, tail: bytes) -> None:
+    def _read_header(self, head: bytes, tail: bytes | None) -> None:
         """What is before the array counts even where what is behind it cannot be read."""
-        before = head.decode("utf-8", "surrogateescape") + "null"
-        end = "]" if self.document.is_array else "]}"
-        behind = "]" + tail.decode("utf-8", "surrogateescape")
-        truncated = "truncated" in self.document.found
-        header, found = read_document(before + (end if truncated else behind))
-        if "unreadable_header" in found and not truncated:
-            header, found = read_document(before + end)
-            found["unreadable_trailer"] = 1
+        whole = head + b"null]"
+        alone = whole + (b"" if self.document.is_array else b"}")
+        if "truncated" in self.document.found:
+            header, found = _read_around(alone)
+        else:
+            header, found = _read_around(None if tail is None else whole + tail)
+            if "unreadable_header" in found:
+                header, found = _read_around(alone)
+                found["unreadable_trailer"] = 1
         if isinstance(header, dict):
             array = header.pop(self._key, None)
             if isinstance(array, list) and array not in ([], [None]):
@@ -344,6 +442,13 @@ class ArrayReader(Generic[Rows]):
                 found["second_array"] = len(array)
             self.document.header = header
         self.document.found.update(+found)
+
+
+def _read_around(text: bytes | None) -> tuple[object, Counter[str]]:
+    """The document without its array; None for what is too much."""
+    if text is None or not is_readable(text):
+        return {}, Counter(unreadable_header=1)
+    return read_document(text.decode("utf-8", "surrogateescape"))
 
 
 def _commas(text: bytes, searched: int) -> Iterator[int]:
@@ -356,69 +461,30 @@ def _commas(text: bytes, searched: int) -> Iterator[int]:
 
 def _split_end(text: bytes) -> tuple[bytes, bytes]:
     """The last elements, and what is left where the array seems to end; if it does, they parse."""
-    end = text.rfind(b"]")
-    return (text[:end], text[end:]) if text[: max(0, end)].rstrip().endswith(b"}") else (text, b"")
+    last = text.rfind(b"]")
+    seems_so = text[: max(0, last)].rstrip().endswith(b"}")
+    if seems_so and _PLAIN_END.fullmatch(text, last):
+        return text[:last], text[last:]
+    _, end = _ends(Structure(), text)
+    if end is None:
+        end = last if seems_so else len(text)
+    return text[:end], text[end:]
 
 
-def _array_start(text: bytearray, key: str, seen: int) -> int | None:
-    """Offset behind the bracket that opens the array, or None: it is not in the text yet."""
-    opening = re.match(rb"[ \t\r\n]*\[", text)
-    if opening is not None:
-        return opening.end()
-    ends = (m.end() for m in _member(key).finditer(text, seen))
-    return next((end for end in ends if _depth(text, end - 1) == 1), None)
-
-
-def _is_json(text: bytearray) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+def _ends(structure: Structure, text: bytes) -> tuple[list[int], int | None]:
+    """Commas between elements, some `PIECE` apart, and the bracket that ends the array."""
+    likely = [match.start(1) for match in _CUT.finditer(text)] if b'"' in text else []
+    commas, end = element_ends(structure, text, likely)
+    if end is not None and not _END.match(text, end):
+        end = None
+    some: list[int] = []
+    at = 0
+    while at < commas.size:
+        some.append(int(commas[at]))
+        at = int(np.searchsorted(commas, some[-1] + PIECE))
+    return some, end
 
 
 def _bytes(text: str) -> int:
     """Bytes that decoded text took."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
-
-
-def _misplaced_array_start(text: bytearray, key: str) -> int | None:
-    """Where the array seems to open in a document whose quotes and brackets do not add up."""
-    found = _member(key).search(text)
-    return found.end() if found else None
-
-
-def _member(key: str) -> re.Pattern[bytes]:
-    return re.compile(rb'(?<!\\)"' + re.escape(key.encode()) + rb'"\s*:\s*\[')
-
-
-def _depth(text: bytearray, position: int) -> int:
-    """Brackets open at a place of sound text."""
-    depth = 0
-    for token in _TOKEN.finditer(text, 0, position):
-        if token.group() in (b"{", b"["):
-            depth += 1
-        elif token.group() in (b"}", b"]"):
-            depth -= 1
-    return depth
-
-
-def _why_no_array(text: bytes, key: str) -> str:
-    if not text.strip():
-        return "the file is empty"
-    try:
-        value = json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
-        return f"it is not JSON: {_fault(error)}"
-    if isinstance(value, dict):
-        return f"its {key!r} is not an array" if key in value else f"it has no {key!r}"
-    return f"the JSON is of type {type(value).__name__}, not an object or an array of events"
-
-
-def _fault(error: Exception) -> str:
-    """What the parser did not like, and where."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"{error.reason} at byte {error.start:,} (not UTF-8)"
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at line {error.lineno:,} column {error.colno:,}"
-    return "it is nested too deep"

@@ -16,7 +16,7 @@ import numpy.ma  # noqa: F401 -- Arrow imports it for its first array, amid the 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe import schema
+from profframe import headroom, schema
 from profframe.schema import BOOL, INT32, INT64, NAME, TEXT
 from profframe.spool import Builder, Spool
 
@@ -158,9 +158,12 @@ def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
     parts: dict[Table, list[pa.Table]] = {
         table: [pa.schema(COLUMNS[table].items()).empty_table()] for table in Table
     }
+    held = 0
     for batch in batches:
         for table, rows in batch.items():
             parts[table].append(rows)
+            held += rows.nbytes
+        headroom.check(held)
     return {
         table: pa.concat_tables(rows, promote_options="default").unify_dictionaries()
         for table, rows in parts.items()
@@ -172,6 +175,7 @@ def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
     for batch in batches:
         for table, rows in batch.items():
             builders[table].add(rows)
+        headroom.check()
     tables = {table: builder.table() for table, builder in builders.items()}
     return {table: rows if table in _MANY else rows.read() for table, rows in tables.items()}
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -8,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from profframe.readers import json_text
-from profframe.readers.json_text import ArrayReader, Document, NoArrayError, Parsed, Wave
+from profframe.readers import json_opening, json_text
+from profframe.readers.json_opening import NoArrayError
+from profframe.readers.json_text import ArrayReader, Document, Parsed, Wave
 
 KEY = "rows"
 Rows = list[Any]
@@ -278,3 +280,110 @@ def test_elements_far_longer_than_a_piece_are_read(size: int) -> None:
 def test_an_array_within_an_element_of_another_array_is_not_the_array(size: int) -> None:
     with pytest.raises(NoArrayError, match="it has no 'rows'"):
         read('{"a": [{"rows": [{"n": 1}]}]}', size)
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds a thousandth of what they are."""
+    for name, bytes_ in {"PIECE": 128, "WAVE": 8192, "_LONG": 1024, "MOST": 32_768}.items():
+        monkeypatch.setattr(json_text, name, bytes_)
+    monkeypatch.setattr(json_text, "_LONGEST", 4096)
+    monkeypatch.setattr(json_opening, "MOST_AROUND", 32_768)
+
+
+@pytest.mark.usefixtures("scaled")
+@pytest.mark.parametrize("block", [100, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    "long",
+    ['{"n": 1, "text": "%s"}' % ("}]," * 9000), '{"n": 1, "list": [%s0]}' % ("[1, 2], " * 3000)],
+)
+def test_a_long_element_is_read_with_those_around_it(long: str, block: int) -> None:
+    for text in (f'{{"rows": [{{"n": 0}}, {long}, {{"n": 2}}], "b": 1}}', f'[{{"n": 0}}, {long}]'):
+        rows, document = read(text, block)
+        assert rows[1] == json.loads(long)
+        assert [row["n"] for row in rows] == [0, 1, 2][: len(rows)]
+        assert document.header == ({"b": 1} if text.startswith("{") else {})
+        assert document.found == {}
+
+
+@pytest.mark.usefixtures("scaled")
+@pytest.mark.parametrize("block", [100, 1000])
+@pytest.mark.parametrize("unit", ["}],", "[0", "\\\\", "0, "])
+def test_an_element_beyond_the_bound_is_passed_over_and_counted(unit: str, block: int) -> None:
+    inside = unit * (40_000 // len(unit))
+    long = f'{{"n": 1, "text": "{inside}"}}' if unit in {"}],", "\\\\"} else f'{{"n": [{inside}'
+    if unit == "[0":
+        long += "]" * (inside.count("[") + 1) + "}"
+    elif unit == "0, ":
+        long += "0]}"
+    before = f'{{"rows": [{{"n": 0}}, {long}'
+    for behind, numbers in ((', {"n": 2}], "b": 1}', [0, 2]), ('], "b": 1}', [0])):
+        rows, document = read(before + behind, block)
+        assert [row["n"] for row in rows] == numbers
+        assert document.header == {"b": 1}
+        assert document.found == {"long_event": 1}
+        assert 0 <= before.index(long) - document.first["long_event"] <= 1
+
+
+@pytest.mark.usefixtures("scaled")
+def test_an_element_that_never_ends_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    def blank(size: int) -> memoryview:
+        sizes.append(size)
+        return memoryview(bytearray(size))
+
+    monkeypatch.setattr(json_text, "blank", blank)
+    blocks = itertools.chain([b'{"rows": [{"n": 0}, {"a": "'], itertools.repeat(b"a" * 99, 9999))
+    reader = ArrayReader(blocks, KEY, parse, loaded, 2)
+    assert [row["n"] for rows in reader.rows() for row in rows] == [0]
+    assert reader.document.found == {"long_event": 1, "truncated": 0}
+    assert sum(sizes) < 200_000
+
+
+@pytest.mark.usefixtures("scaled")
+def test_long_text_behind_the_array_is_passed_over_and_named() -> None:
+    for tail in ('"text": "' + "]}, {" * 10_000 + '"', '"list": [' + '{"n": 9}, ' * 10_000 + "0]"):
+        rows, document = read(f'{{"a": 1, "rows": [{{"n": 0}}, {{"n": 1}}], {tail}}}', 500)
+        assert [row["n"] for row in rows] == [0, 1]
+        assert document.header == {"a": 1}
+        assert document.found == {"unreadable_trailer": 1}
+
+
+@pytest.mark.usefixtures("scaled")
+def test_a_long_header_is_named_and_the_elements_are_read() -> None:
+    header = "[" * 300 + "]" * 300
+    rows, document = read(f'{{"a": {header}, "rows": [{{"n": 0}}]}}', 500)
+    assert [row["n"] for row in rows] == [0]
+    assert document.header == {}
+    assert document.found == {"unreadable_header": 1, "unreadable_trailer": 1}
+
+
+@pytest.mark.usefixtures("scaled")
+def test_text_without_a_mark_is_passed_over_and_not_mended() -> None:
+    text = '{"rows": [{"n": 0}, ' + "{}, 0, " * 5000 + '{"n": 1}]}'
+    repaired: list[bytes] = []
+
+    def counted(piece: bytes) -> Rows | None:
+        repaired.append(piece)
+        return loaded(piece)
+
+    blocks = (text[at : at + 500].encode() for at in range(0, len(text), 500))
+    reader = ArrayReader(blocks, KEY, parse, counted, 1, mark=b'"n"')
+    rows = [row for part in reader.rows() for row in part]
+    assert [row["n"] for row in rows if row] == [0, 1]
+    assert reader.document.found["dropped_junk"] >= 2
+    assert sum(map(len, repaired)) < len(text) / 2
+
+
+def test_events_with_a_missing_quote_are_cut_where_elements_meet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The brackets of what follows seem to be in strings, and the strings seem to be outside."""
+    monkeypatch.setattr(json_text, "_LONG", 1024)
+    monkeypatch.setattr(json_text, "MOST", 2048)
+    long = '{"n": 1, "name": x", "text": "%s"}' % ("a" * 1500)
+    text = '{"rows": [{"n": 0}, ' + long + ', {"n": 2}, {"n": 3}]}'
+    rows, document = read(text, 100)
+    assert [row.get("n") for row in rows][-2:] == [2, 3]
+    assert document.found

@@ -13,6 +13,7 @@ import pytest
 
 import profframe
 from profframe import Trace
+from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts.kinds import Rule
 from profframe.readers.bytes import ByteSource
@@ -417,13 +418,13 @@ def test_what_progress_raises_comes_through(write: Write) -> None:
 
 def test_a_file_that_vanishes_is_named(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write("a.json")
-    blocks = ByteSource.blocks
+    beginning = ByteSource.beginning
 
     def vanishing(source: ByteSource) -> Any:
         source.path.unlink()
-        return blocks(source)
+        return beginning(source)
 
-    monkeypatch.setattr(ByteSource, "blocks", vanishing)
+    monkeypatch.setattr(ByteSource, "beginning", vanishing)
     with pytest.raises(SourceError) as caught:
         profframe.load(path)
     assert str(caught.value) == f"{path}: cannot be read: No such file or directory"
@@ -461,3 +462,101 @@ def test_compat_is_torch_or_nothing(tmp_path: Path) -> None:
     profframe.load(path).to_parquet(tmp_path / "store")
     with pytest.raises(ParameterError, match="a store has that already"):
         profframe.load(tmp_path / "store", compat="torch")
+
+
+@pytest.fixture
+def refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files whose name says so cannot be opened."""
+    opened = Path.open
+
+    def refuse(path: Path, mode: str = "r", *arguments: Any, **more: Any) -> Any:
+        if "secret" in path.name and "r" in mode:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, mode, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+
+@pytest.mark.usefixtures("refuses")
+def test_a_file_that_cannot_be_read_among_others_is_passed_over_and_named(
+    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("a.json")
+    secret = write("secret.json")
+    trace = profframe.load(tmp_path)
+    assert trace.traces["run"].to_list() == ["a"]
+    (row,) = trace.quality.filter(trace.quality["check"] == "unreadable_file").to_dicts()
+    assert row["detail"].endswith(f": {secret}: cannot be read: Permission denied")
+    assert command_line(["info", str(tmp_path)]) == 0
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("warning: ")
+    assert str(secret) in line
+    with pytest.raises(SourceError, match=r"secret\.json: cannot be read: Permission denied"):
+        profframe.load([tmp_path / "a.json", secret])
+
+
+@pytest.mark.usefixtures("refuses")
+def test_files_of_which_none_can_be_read_are_an_error(write: Write, tmp_path: Path) -> None:
+    write("secret1.json")
+    write("secret2.json")
+    with pytest.raises(NoTraceFoundError, match=r"none of 2 files.*secret1.*Permission denied"):
+        profframe.load(tmp_path)
+
+
+@pytest.mark.parametrize("brackets", [300, 990, 200_000])
+def test_brackets_that_are_never_closed_are_an_error_with_the_name(
+    brackets: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("[" * brackets)
+    with pytest.raises(NotATraceError) as caught:
+        profframe.load(path)
+    assert str(caught.value).startswith(f"{path}: not a trace: ")
+
+
+DEEP = [300, 985, 990, 5000]
+
+
+@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("where", ["x", "deviceProperties", "distributedInfo"])
+def test_a_header_that_is_nested_deep_is_passed_over_and_named(
+    where: str, deep: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "a.json"
+    nested = "[" * deep + "]" * deep
+    for value in (nested, json.dumps(nested)):
+        path.write_text(
+            f'{{"{where}": {value}, "traceEvents": [{{"ph": "X", "ts": 1, "dur": 1}}]}}'
+        )
+        trace = profframe.load(path)
+        assert trace.events.height == 1
+        found = set(trace.quality["check"])
+        assert ("unreadable_header" in found) == (value == nested)
+        for verb in ("info", "show"):
+            assert command_line([verb, str(path)]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("deep", DEEP)
+def test_events_that_are_nested_deep_are_loaded_and_exported(
+    deep: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, nested = tmp_path / "a.json", "[" * deep + "]" * deep
+    args = f'{{"name": {nested}, "Input Dims": {nested}, "sort_index": {"7" * 5000}}}'
+    members = f'"pid": 1, "tid": 2, "args": {args}'
+    path.write_text(
+        f'[{{"ph": "M", "name": "process_name", {members}}}, {{"ph": "M", "name": '
+        f'"process_sort_index", {members}}}, {{"ph": "X", "name": "aten::mm", "cat": "cpu_op", '
+        f'"ts": 1, "dur": 1, {members}}}]'
+    )
+    for verb in (["info"], ["show"], ["export", "-o", str(tmp_path / "b.json")]):
+        assert command_line([verb[0], str(path), *verb[1:]]) == 0, capsys.readouterr().err
+
+
+def test_sizes_that_no_number_holds_are_no_work(tmp_path: Path) -> None:
+    path, size = tmp_path / "a.json", "7" * 25
+    path.write_text(
+        '{"with_flops": 1, "schemaVersion": 1, "traceEvents": [{"ph": "X", "name": "aten::mm", '
+        '"cat": "cpu_op", "ts": 1, "dur": 1, "pid": 1, "tid": 1, "args": {"Input Dims": '
+        f"[[{size}, {size}], [{size}, {size}]]}}}}]}}"
+    )
+    assert profframe.load(path).events["torch_flops"].to_list() == [0]

@@ -26,8 +26,9 @@ from profframe.readers.assembly import assemble
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
+from profframe.readers.json_opening import NoArrayError
 from profframe.readers.json_repair import DROPS
-from profframe.readers.json_text import ArrayReader, Document, NoArrayError
+from profframe.readers.json_text import ArrayReader, Document
 from profframe.readers.json_values import dumps
 from profframe.readers.rows import (
     Batch,
@@ -44,6 +45,7 @@ from profframe.schema import INT32
 from profframe.spool import Spool
 
 _EVENTS_KEY: Final = "traceEvents"
+_PHASE: Final = b'"ph"'
 _KINETO: Final = "kineto"
 _ASCEND: Final = "Ascend Hardware"
 _STREAM: Final = re.compile(r"Stream (\d{1,9})")
@@ -83,7 +85,9 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     with _database() as opened:
         parser = Parser(opened)
         threads = threads or min(8, os.cpu_count() or 1)
-        reader = ArrayReader(source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads)
+        reader = ArrayReader(
+            source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads, mark=_PHASE
+        )
         try:
             rows = gather(reader.rows(), spool)
         except NoArrayError as error:

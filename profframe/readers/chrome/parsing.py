@@ -188,6 +188,8 @@ class Parser:
                     return None
                 if _lacks_times(members):
                     members |= _members(session.ask(_TIME_TEXTS))
+            except duckdb.OutOfMemoryException:
+                raise
             except (duckdb.Error, pa.ArrowInvalid, _DoubledError):
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text

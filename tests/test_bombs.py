@@ -1,0 +1,128 @@
+"""Small files of much text end soon, in little memory, in an error or with their damage named."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import os
+import resource
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import profframe
+from profframe.readers import json_opening, json_text
+
+EVENT = b'{"ph":"X","name":"a","ts":1,"dur":2,"pid":1,"tid":2}'
+BEGIN = b'{"traceEvents":[' + EVENT
+SHAPES = {
+    "zeros": (b"", b"\0", b""),
+    "spaces": (b"", b" ", b""),
+    "lines": (b"", b"\n", b""),
+    "brackets": (b"", b"[", b""),
+    "objects in each other": (b"", b'{"a":', b""),
+    "text": (b'"', b"a", b""),
+    "digits": (b"", b"7", b""),
+    "backslashes": (b'["', b"\\", b""),
+    "numbers": (b"[", b"0,", b""),
+    "empty objects": (b"[", b"{},", b""),
+    "header": (b'{"a":"', b"a", b'","traceEvents":[' + EVENT + b"]}"),
+    "spaces in the array": (BEGIN + b",", b" ", EVENT + b"]}"),
+    "brackets in the array": (BEGIN + b",", b"[", b""),
+    "text in the array": (BEGIN + b',"', b"a", b""),
+    "numbers in the array": (BEGIN + b",", b"0,", EVENT + b"]}"),
+    "empty objects in the array": (BEGIN + b",", b"{},", EVENT + b"]}"),
+    "a name": (BEGIN + b',{"ph":"X","ts":1,"dur":1,"name":"', b"a", b'"},' + EVENT + b"]}"),
+    "args": (BEGIN + b',{"ph":"X","ts":1,"dur":1,"args":[', b"0,", b"0]}," + EVENT + b"]}"),
+    "ends in a name": (BEGIN + b',{"ph":"X","ts":1,"name":"', b"]}", b'"},' + EVENT + b"]}"),
+    "a trailer": (BEGIN + b'],"a":"', b"a", b'"}'),
+    "ends in a trailer": (BEGIN + b'],"a":"', b"]}", b'"}'),
+    "objects in a trailer": (BEGIN + b'],"a":[', b'{"a":1},', b"0]}"),
+    "text behind": (BEGIN + b"]}", b"hello ", b""),
+}  # fmt: skip
+SURVIVES = {name: 1 + (EVENT in end) for name, (begin, _, end) in SHAPES.items() if EVENT in begin}
+"""Events of the shapes that have any."""
+
+
+def parts(shape: str, size: int) -> Iterator[bytes]:
+    begin, unit, end = SHAPES[shape]
+    block = unit * ((1 << 20) // len(unit))
+    return itertools.chain([begin], itertools.repeat(block, size // len(block)), [end])
+
+
+def write(path: Path, blocks: Iterator[bytes]) -> None:
+    if path.suffix == ".gz":
+        with gzip.open(path, "wb", compresslevel=1) as file:
+            file.writelines(blocks)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.CompressedOutputStream(file, "zstd") as out:
+            for block in blocks:
+                out.write(block)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_much_text_is_refused_or_passed_over_and_named(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_opening, "MOST_AROUND", 256 << 10)
+    monkeypatch.setattr(json_text, "MOST", 512 << 10)
+    monkeypatch.setattr(json_text, "_LONG", 128 << 10)
+    path = tmp_path / "bomb.gz"
+    write(path, parts(shape, 3 << 20))
+    if shape not in SURVIVES:
+        with pytest.raises(profframe.NotATraceError, match="not a trace: ") as caught:
+            profframe.load(path)
+        assert str(caught.value).startswith(f"{path}: ")
+        return
+    trace = profframe.load(path)
+    assert trace.events.height == SURVIVES[shape]
+    assert trace.quality.height or shape == "spaces in the array"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ending", ["gz", "zst"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_2_gb_take_less_than_1_gb_of_memory(shape: str, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"bomb.{ending}"
+    write(path, parts(shape, 2 << 30))
+    command = [sys.executable, "-m", "profframe", "info", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as child:
+        assert child.stdout is not None
+        killer = threading.Timer(300, child.kill)
+        killer.start()
+        said = child.stdout.read().decode()
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+        killer.cancel()
+    assert child.returncode == (shape not in SURVIVES), said
+    assert "internal:" not in said
+    assert used.ru_maxrss < 1 << 20  # kB
+
+
+def test_very_many_empty_members_of_gzip_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "members.gz"
+    path.write_bytes(gzip.compress(b"") * 50_000 + gzip.compress(BEGIN + b"]}"))
+    assert profframe.load(path).events.height == 1
+
+
+def test_a_zstd_frame_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "window.zst"
+    header = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3])  # a window of 2 GB
+    path.write_bytes(header + b"\x01\x00\x00" + b"text")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(profframe.NotATraceError, match="zstd stream is damaged"):
+        profframe.load(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+
+
+def test_a_sparse_file_of_zeros_is_refused_by_its_beginning(tmp_path: Path) -> None:
+    path = tmp_path / "zeros.json"
+    with path.open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(profframe.NotATraceError, match="no array 'traceEvents' in its first 32 MB"):
+        profframe.load(path)

@@ -1,0 +1,99 @@
+"""What does not fit ends in one line that says what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import profframe
+from profframe import headroom
+from profframe.errors import MemoryLimitError
+from profframe.readers.chrome import parsing
+
+GPU = Path("examples/gpu_training.json.gz").absolute()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        pa.ArrowMemoryError("malloc of size 64 failed"),
+        duckdb.OutOfMemoryException("Out of Memory Error: Allocation failure"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        RuntimeError("can't start new thread"),
+        ImportError("libarrow.so: failed to map segment from shared object"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_refused_memory_is_one_error_that_names_what_did_not_fit(error: Exception) -> None:
+    expected = r"^a.json: memory was refused.*profframe convert"
+    with pytest.raises(MemoryLimitError, match=expected), headroom.within("a.json"):
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemError("x"), OSError(2, "x")])
+def test_other_errors_stay_what_they_are(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headroom, "left", lambda: None)
+    with pytest.raises(type(error)), headroom.within("a.json"):
+        raise error
+
+
+def test_an_error_of_the_system_is_of_memory_where_little_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(headroom, "left", lambda: 1 << 20)
+    assert headroom.is_of_memory(SystemError("returned NULL without setting an exception"))
+
+
+@pytest.mark.parametrize(("limit", "used", "expected"), [(900, 300, 620), ("max", 300, None)])
+def test_the_room_of_a_group_is_its_limit_without_what_it_uses(
+    limit: object, used: int, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    (tmp_path / "memory.current").write_text(f"{used}\n")
+    (tmp_path / "memory.stat").write_text("anon 280\ninactive_file 15\nactive_file 5\n")
+    monkeypatch.setattr(headroom, "_GROUPS", tmp_path)
+    monkeypatch.setattr(headroom, "_own_group", lambda: "")
+    assert headroom._group() == expected
+
+
+def test_a_load_is_refused_before_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(headroom, "left", lambda: headroom.RESERVE + 1)
+    with pytest.raises(MemoryLimitError, match=r"^examples/.*: needs more than the 256 MB"):
+        profframe.load("examples/gpu_training.json.gz")
+
+
+def test_a_piece_for_which_there_is_no_memory_is_not_taken_for_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise duckdb.OutOfMemoryException("Out of Memory Error")
+
+    monkeypatch.setattr(parsing.Parser, "_parse", refuse)
+    with pytest.raises(MemoryLimitError, match="memory was refused"):
+        profframe.load(GPU)
+
+
+@pytest.mark.parametrize("megabytes", [400, 1000, 1500])
+def test_a_limit_that_is_too_low_to_begin_with_is_one_line(megabytes: int) -> None:
+    limit = megabytes << 20
+    done = subprocess.run(
+        [sys.executable, "-m", "profframe", "info", str(GPU)],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: ")
+    assert "address space" in done.stderr
+    assert done.stderr.count("\n") == 1
