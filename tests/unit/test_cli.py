@@ -347,7 +347,7 @@ def test_an_interrupt_is_130(store: str, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_duckdb_makes_of_an_interrupt_is_130(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: object) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise RuntimeError("Query interrupted")
 
     monkeypatch.setattr("profframe.tables.run_query", interrupt)
