@@ -104,14 +104,30 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except ProfframeError as error:
+    except Exception as error:  # noqa: BLE001 - here all become exit codes
+        if _is_interrupt(error):
+            return INTERRUPTED
+        return _complained(error)
+    return code if isinstance(code, int) else 0
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C, or what DuckDB makes of it, or went wrong while it was acted on."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted":
+            return True
+        error = error.__context__
+    return False
+
+
+def _complained(error: Exception) -> int:
+    """Write the line of an error, and give the exit code."""
+    if isinstance(error, ProfframeError):
         return complain(str(error))
-    except OSError as error:
+    if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}")
-    except Exception as error:
-        if "PROFFRAME_DEBUG" in os.environ:
-            raise
-        name = type(error).__name__
-        return complain(f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)")
-    return code if isinstance(code, int) else 0
+    if "PROFFRAME_DEBUG" in os.environ:
+        raise error
+    name = type(error).__name__
+    return complain(f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)")
