@@ -42,7 +42,7 @@ def main() -> NoReturn:
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
     open_streams()
-    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # nothing has begun
     sys.unraisablehook = _unraisable
     is_interrupted = threading.Event()
 
@@ -56,6 +56,7 @@ def main() -> NoReturn:
         timer.start()
 
     with stopping(end_soon):
+        signal.signal(signal.SIGINT, _interrupt)
         code = run(sys.argv[1:])
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = close_streams(code)
