@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from profframe.cli import main
+import sys
 
 if __name__ == "__main__":
+    try:
+        from profframe.cli import main
+    except KeyboardInterrupt:
+        sys.exit(130)
     main()

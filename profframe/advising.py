@@ -84,6 +84,9 @@ GROUP BY events.run, events.rank, window_ns, steps
 HAVING sum(self_ns) >= coalesce(getvariable('slow_sort_share'), 0.1) * window_ns
 ```
 
+A rule reads the tables of the trace, as every question does; `trace.given(...).advice(...)` and
+`--files DIR` give it own frames and files beside them.
+
 A line `-- only if:` with a condition, as `EXISTS (FROM shared_names WHERE name = 'aten::sort')`,
 leaves a rule out of traces that it cannot be about, which saves planning it. Severities, texts and
 evidence are made as every rule makes them: `severity_of(gain_ns, window_ns)`, `part_text(part_ns,
@@ -118,6 +121,16 @@ class Rule:
         """Its thresholds."""
         return self.answer.parameters
 
+    @property
+    def body(self) -> str:
+        """Its SELECT, as it stands in parentheses inside the answer."""
+        return _body(self.answer.sql)
+
+    @property
+    def condition(self) -> str:
+        """SQL of whether it can be about a trace."""
+        return f"coalesce(({self.only_if}), false)"
+
 
 @dataclass(frozen=True, slots=True)
 class Advice(Answer):
@@ -134,7 +147,7 @@ class Advice(Answer):
     @property
     def conditions(self) -> str:
         """SQL for one row, with whether each rule can be about the trace."""
-        return "SELECT " + ", ".join(f"coalesce(({rule.only_if}), false)" for rule in self.rules)
+        return "SELECT " + ", ".join(rule.condition for rule in self.rules)
 
     def only(self, chosen: Iterable[Rule], given: Iterable[str] = ()) -> Advice:
         """The same with some of the rules; tables of `_rules.sql` that are ``given`` are there."""
@@ -264,7 +277,7 @@ def assembled(answer: Answer, chosen: Iterable[Rule], given: Iterable[str] = ())
     """
     chosen = tuple(chosen)
     comment = "".join(f"-- {line}\n" for line in comment_lines(answer.sql))
-    bodies = [_body(rule.answer.sql) for rule in chosen]
+    bodies = [rule.body for rule in chosen]
     shared = [
         f"{name} AS MATERIALIZED (FROM {name}({inputs}))"
         for name, inputs in _steps(bodies)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -19,8 +20,9 @@ from typing import Final
 
 import duckdb
 
-from profframe import advising, macros, schema
+from profframe import advising, closed, macros, schema
 from profframe.advising import Advice
+from profframe.closed import Terms
 from profframe.errors import AnswerError, ParameterError, ProfframeError, UnknownNameError
 from profframe.headers import (
     CONVERT,
@@ -46,14 +48,19 @@ __all__ = [
     "reads",
     "run",
     "script",
+    "select",
     "sql_directory",
 ]
+
+_FREE: Final = Terms()
+"""Nothing beside the tables, and no limits."""
 
 _RESULT: Final = "_answer"
 """The table that a result is in for a moment."""
 _NAMES: Final = "shared_names"
 """The table of `sql/_rules.sql` that conditions of rules are about."""
 _UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
+_OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
 _UNKNOWN_NAME: Final = re.compile(
     r"Table with name .* does not exist|Referenced (column|table) .* not found"
     r"|does not have a column named"
@@ -170,6 +177,7 @@ def run(
     connection: duckdb.DuckDBPyConnection,
     answer: Answer,
     parameters: Mapping[str, object] = MappingProxyType({}),
+    terms: Terms = _FREE,
 ) -> duckdb.DuckDBPyRelation:
     """Run an answer on a connection that has a view per table.
 
@@ -181,6 +189,8 @@ def run(
         The answer, from `find`.
     parameters
         Value by parameter name.
+    terms
+        Whether a file of the user's may read own files, and how many rows there may be.
 
     Returns
     -------
@@ -194,7 +204,8 @@ def run(
     UnknownNameError
         The SQL names a table or column that is not there; the message suggests the nearest.
     AnswerError
-        DuckDB refused the SQL, or the result is not what the header declares.
+        DuckDB refused the SQL, it reaches for more than tables, there are more rows than may be,
+        or the result is not what the header declares.
 
     Examples
     --------
@@ -207,15 +218,16 @@ def run(
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
     if isinstance(answer, Advice):
-        relation = _advice(connection, answer, parameters)
+        relation = _advice(connection, answer, parameters, terms)
     else:
         where, ours = f"answer {answer.name!r}", _is_ours(answer)
         _set_variables(connection, answer, parameters)
-        with _one_line_errors(where):
+        with _one_line_errors(where, terms):
             if not ours:
-                _check_one_select(connection, answer.sql, where)
+                closed.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, kept=ours)
-            relation = _computed(connection, answer.sql)
+            relation = _computed(connection, answer.sql, terms)
+    _check_rows(relation, f"answer {answer.name!r}", terms)
     _check_columns(answer, relation)
     return relation
 
@@ -280,9 +292,9 @@ def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({
 
 
 def query(
-    connection: duckdb.DuckDBPyConnection, sql: str, where: str = "query"
+    connection: duckdb.DuckDBPyConnection, sql: str, where: str = "query", terms: Terms = _FREE
 ) -> duckdb.DuckDBPyRelation:
-    """Run one SELECT and turn what DuckDB has against it into an error of one line.
+    """Run one SELECT of anybody's and turn what is wrong with it into an error of one line.
 
     Parameters
     ----------
@@ -292,6 +304,8 @@ def query(
         One statement that gives rows.
     where
         What the error message calls the SQL.
+    terms
+        Whether it may read own files, and how many rows it may give.
 
     Returns
     -------
@@ -303,15 +317,43 @@ def query(
     UnknownNameError
         A table or column is not there; the message suggests the nearest.
     AnswerError
-        The SQL is not one SELECT, or DuckDB refused it.
+        The SQL is not one SELECT, it reaches for more than tables, it gives too many rows, or
+        DuckDB refused it.
 
     Examples
     --------
     >>> query(duckdb.connect(), "SELECT 1 + 1").fetchall()
     [(2,)]
     """
-    with _one_line_errors(where):
-        _check_one_select(connection, sql, where)
+    with _one_line_errors(where, terms):
+        closed.check(connection, sql, where, terms)
+        found = connection.sql(sql)
+        rows = (found if terms.rows is None else found.limit(terms.rows + 1)).materialize()
+    _check_rows(rows, where, terms)
+    return rows
+
+
+def select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Run a SELECT that came with profframe; errors are those of `query`.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views ``events``, ``memory``, ...
+    sql
+        One SELECT.
+
+    Returns
+    -------
+    duckdb.DuckDBPyRelation
+        The rows, already computed.
+
+    Examples
+    --------
+    >>> select(duckdb.connect(), "SELECT 1 + 1").fetchall()
+    [(2,)]
+    """
+    with _one_line_errors("query"):
         return connection.sql(sql).materialize()
 
 
@@ -380,15 +422,12 @@ def _is_ours(answer: Answer) -> bool:
     return answer.name in _files() and answer == _shipped(answer.name)
 
 
-def _check_one_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
-    kinds = [statement.type for statement in connection.extract_statements(sql)]
-    if kinds != [duckdb.StatementType.SELECT]:
-        found = ", ".join(kind.name for kind in kinds) or "no statement"
-        raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
-
-
-def _computed(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+def _computed(
+    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
+) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes long to plan: a statement is planned once, a relation twice."""
+    if terms.rows is not None:
+        return connection.sql(sql).limit(terms.rows + 1).materialize()
     connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
     rows = connection.sql(f"FROM {_RESULT}").materialize()
     connection.execute(f"DROP TABLE {_RESULT}")
@@ -450,17 +489,23 @@ def _set_variables(
 
 
 def _advice(
-    connection: duckdb.DuckDBPyConnection, answer: Advice, parameters: Mapping[str, object]
+    connection: duckdb.DuckDBPyConnection,
+    answer: Advice,
+    parameters: Mapping[str, object],
+    terms: Terms,
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes as long to plan as to run.
 
     Rules that cannot be about the trace are left out, and so is a step of the planner whose time
     grows with the square of the rules.
     """
+    where, ours = f"answer {answer.name!r}", _is_ours(answer)
+    if not ours:
+        _check_rules(connection, answer, terms)
     _set_variables(connection, answer, parameters)
     try:
         with (
-            _one_line_errors(f"answer {answer.name!r}"),
+            _one_line_errors(where, terms),
             _without_optimizer(connection, "projection_pullup"),
         ):
             macros.load(connection, f"{_NAMES}(events) {answer.conditions}")
@@ -468,10 +513,10 @@ def _advice(
             [applies] = connection.execute(answer.conditions).fetchall()
             chosen = [rule for rule, it_does in zip(answer.rules, applies, strict=True) if it_does]
             asked = answer.only(chosen, (_NAMES,))
-            macros.load(connection, asked.sql, kept=_is_ours(answer))
-            return _computed(connection, asked.sql)
+            macros.load(connection, asked.sql, kept=ours)
+            return _computed(connection, asked.sql, terms)
     except ProfframeError:
-        _blame(connection, answer)
+        _blame(connection, answer, replace(terms, rows=None))
         raise
 
 
@@ -486,19 +531,37 @@ def _without_optimizer(connection: duckdb.DuckDBPyConnection, name: str) -> Iter
         connection.execute("RESET disabled_optimizers")
 
 
-def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice) -> None:
+def _check_rules(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) -> None:
+    """Check rules of the user's: what is a SELECT by itself stays one within parentheses."""
+    shipped = find(advising.ANSWER)
+    known = shipped.rules if isinstance(shipped, Advice) else ()
+    for rule in answer.rules:
+        if rule not in known:
+            for sql in (rule.body, f"SELECT {rule.condition}"):
+                with _one_line_errors(str(rule.path)):
+                    closed.check(connection, sql, str(rule.path), terms)
+
+
+def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) -> None:
     """Raise the error of the rule that fails by itself, too."""
     macros.load(connection, f"{answer.conditions} {answer.sql}")
     for rule in answer.rules:
         name = str(rule.path)
         try:
-            query(connection, answer.only([rule]).conditions, where=name)
-            query(connection, answer.only([rule]).sql, where=name)
+            query(connection, answer.only([rule]).conditions, name, terms)
+            query(connection, answer.only([rule]).sql, name, terms)
         except ProfframeError as error:
             message = str(error)
             raise type(error)(
                 message if message.startswith(name) else f"{name}: {message}"
             ) from error
+
+
+def _check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> None:
+    if terms.rows is not None and len(relation) > terms.rows:
+        raise AnswerError(
+            f"{where}: gives more than the {terms.rows:,} rows that it may (rows=, --rows)"
+        )
 
 
 def _check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
@@ -516,10 +579,22 @@ def _check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
 
 
 @contextmanager
-def _one_line_errors(where: str) -> Iterator[None]:
+def _one_line_errors(where: str, terms: Terms = _FREE) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
+        if isinstance(error, duckdb.InterruptException):
+            raise
+        if isinstance(error, duckdb.OutOfMemoryException) and terms.memory_limit is not None:
+            raise AnswerError(
+                f"{where}: needs more memory than the {terms.memory_limit} that it may "
+                "(memory_limit=, --memory)"
+            ) from error
+        if file := _OUT_OF_REACH.search(str(error)):
+            raise AnswerError(
+                f"{where}: {file.group(1)} is refused: a question reads the tables of the trace; "
+                "files=... (--files) gives it files beside them"
+            ) from error
         message, _, _ = str(error).partition("\nLINE ")
         line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
         if member := _UNKNOWN_MEMBER.search(line):

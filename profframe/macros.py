@@ -27,6 +27,10 @@ KEPT: Final = (
 """Macros whose one parameter is ``events``, and that no parameter of an answer has a part in."""
 
 _CALL: Final = re.compile(r"(\w+)\s*\(")
+_CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")
+_READ: Final = re.compile(r"query_table\((\w+)\)")
+_HEAD: Final = re.compile(r"CREATE OR REPLACE TEMP MACRO \w+\(([^)]*)\)")
+_WORD: Final = re.compile(r"\w+")
 _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
 
 
@@ -118,6 +122,47 @@ def called(sql: str, closed: Collection[str] = ()) -> Mapping[str, str]:
 
     add(_CALL.findall(COMMENT.sub("", sql)))
     return found
+
+
+def names() -> Collection[str]:
+    """Names of all macros.
+
+    Examples
+    --------
+    >>> "lanes" in names()
+    True
+    """
+    return _macros().keys()
+
+
+@cache
+def tables_of(name: str) -> frozenset[int]:
+    """Positions of a macro's parameters that are names of tables.
+
+    Examples
+    --------
+    >>> sorted(tables_of("kernel_limits"))
+    [0, 1]
+    """
+    body = _HEAD.sub("", _macros()[name])
+    read = set(_READ.findall(body))
+    for called, given in _CALL_WITH.findall(body):
+        if called in _macros() and called != name:
+            words = [word.strip() for word in given.split(",")]
+            read |= {words[place] for place in tables_of(called) if place < len(words)}
+    return frozenset(n for n, word in enumerate(parameters(name)) if word in read)
+
+
+def parameters(name: str) -> list[str]:
+    """Names of a macro's parameters.
+
+    Examples
+    --------
+    >>> parameters("kernel_limits")
+    ['events', 'devices', 'dtype']
+    """
+    head = _HEAD.match(_macros()[name])
+    return [] if head is None else _WORD.findall(head[1])
 
 
 @cache

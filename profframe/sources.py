@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import macros
+from profframe.closed import Terms
 from profframe.errors import ProfframeError
 from profframe.frames import plain
 from profframe.selection import Integers, Selection
@@ -63,6 +64,9 @@ class Source(Protocol):
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         """Let a connection, and no other, read a part of a table by the table's name."""
 
+    def paths(self, tables: Iterable[str]) -> Iterator[str]:
+        """Files that a connection reads for views of some tables."""
+
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table, text as plain String."""
 
@@ -98,6 +102,9 @@ class InMemory:
             connection.register(f"_{table}", rows)
             part.view(connection, table, f"_{table}")
 
+    def paths(self, tables: Iterable[str]) -> Iterator[str]:  # noqa: ARG002
+        yield from ()
+
     def scan(self, table: str) -> pl.LazyFrame:
         if table not in self.frames:
             self.frames[table] = plain(self.tables[table])
@@ -129,6 +136,9 @@ class Beside:
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         self._of(table).view(connection, table, part)
+
+    def paths(self, tables: Iterable[str]) -> Iterator[str]:
+        return self.source.paths(table for table in tables if table != self.name)
 
     def scan(self, table: str) -> pl.LazyFrame:
         return self._of(table).scan(table)
@@ -192,19 +202,29 @@ class Conversation:
     source: Source
     selection: Selection
     """Of the rows that are asked about."""
+    terms: Terms
+    """On which the connection was opened."""
     connection: duckdb.DuckDBPyConnection
     known: dict[object, Future[Any]] = field(default_factory=dict)
     """What was asked, and what came or comes back."""
     of_thread: _OfThread = field(default_factory=_OfThread)
     asking: threading.Lock = field(default_factory=threading.Lock)
+    cursors: list[duckdb.DuckDBPyConnection] = field(default_factory=list)
+
+    def interrupt(self) -> None:
+        """Stop what any thread is asking."""
+        for cursor in [*self.cursors]:
+            cursor.interrupt()
 
     def cursor(self, views: Mapping[str, Columns]) -> duckdb.DuckDBPyConnection:
         """A connection for questions of this thread, with these columns of the same rows."""
         mine = self.of_thread
         if mine.cursor is None:
             mine.cursor, mine.views = self.connection.cursor(), {}
+            self.cursors.append(mine.cursor)
             hide_progress(mine.cursor)
             macros.keep(mine.cursor, self.once)
+            self.terms.hand_over(mine.cursor)
         for table, columns in views.items():
             if table not in mine.views or mine.views[table] != columns:
                 part = Part(columns, self.selection.where(table))
@@ -227,6 +247,9 @@ class Conversation:
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         self.source.view(connection, table, part)
+
+    def paths(self, tables: Iterable[str]) -> Iterator[str]:
+        return self.source.paths(tables)
 
     def scan(self, table: str) -> pl.LazyFrame:
         return self.source.scan(table)

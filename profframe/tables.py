@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
-import uuid
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from os import PathLike
-from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn, Self, TypeVar
 
@@ -20,11 +18,13 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.answering import find, reads, run
 from profframe.answering import query as run_query
-from profframe.errors import ParameterError, StoreError, UnknownNameError
+from profframe.closed import Paths, Terms, connect, own_files, own_tables
+from profframe.errors import AnswerError, StoreError, UnknownNameError
 from profframe.facts.devices import matched
 from profframe.facts.models import Devices, models
 from profframe.frames import chosen, frame
 from profframe.headers import Answer
+from profframe.interrupting import stopping
 from profframe.selection import (
     Integers,
     Numbers,
@@ -34,7 +34,6 @@ from profframe.selection import (
     check_numbers,
     check_texts,
     integers,
-    literal,
     numbers,
     texts,
 )
@@ -57,7 +56,6 @@ Found = TypeVar("Found")
 _ATTEMPTS = 10
 _NO_DOCS: Mapping[str, str] = MappingProxyType({})
 _ALL: Mapping[str, Columns] = MappingProxyType(dict.fromkeys(schema.TABLES))
-_BYTES = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
 
 
 class Tables:
@@ -71,17 +69,17 @@ class Tables:
     0
     """
 
-    __slots__ = ("_memory_limit", "_selection", "_source")
+    __slots__ = ("_selection", "_source", "_terms")
     _selection: Selection
     _source: Source
-    _memory_limit: str | None
+    _terms: Terms
 
     def __init__(
-        self, source: Source, selection: Selection | None = None, memory_limit: str | None = None
+        self, source: Source, selection: Selection | None = None, terms: Terms | None = None
     ) -> None:
         object.__setattr__(self, "_source", source)
         object.__setattr__(self, "_selection", selection or Selection())
-        object.__setattr__(self, "_memory_limit", memory_limit)
+        object.__setattr__(self, "_terms", terms or Terms())
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(f"a Trace is frozen: cannot set {name!r}")
@@ -89,8 +87,8 @@ class Tables:
     def __delattr__(self, name: str) -> NoReturn:
         raise AttributeError(f"a Trace is frozen: cannot delete {name!r}")
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Source, Selection, str | None]]:
-        return type(self), (self._source, self._selection, self._memory_limit)
+    def __reduce__(self) -> tuple[type[Self], tuple[Source, Selection, Terms]]:
+        return type(self), (self._source, self._selection, self._terms)
 
     @classmethod
     def from_tables(cls, tables: Mapping[str, pa.Table]) -> Self:
@@ -145,14 +143,25 @@ class Tables:
         selection = selection if numbered is None else selection.ranks(numbered)
         return cls(store.scan(path, names, numbered), selection)
 
-    def limited(self, memory_limit: str | None) -> Self:
-        """Ask questions in bounded memory; what does not fit goes to a temporary folder.
+    def limited(
+        self,
+        memory_limit: str | None = None,
+        *,
+        timeout_s: float | None = None,
+        rows: int | None = None,
+    ) -> Self:
+        """Ask questions within limits, each of which ends in an error where it does not do.
 
         Parameters
         ----------
         memory_limit
-            Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; rows that
-            are given back are not in it. None for most of the machine's memory.
+            Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; what does
+            not fit goes to a temporary folder first. Rows that are given back are not in it. None
+            for most of the machine's memory.
+        timeout_s
+            Seconds that a question may take.
+        rows
+            Rows that `sql` and `answer` may give.
 
         Returns
         -------
@@ -162,7 +171,7 @@ class Tables:
         Raises
         ------
         ParameterError
-            It is no number of bytes with a unit.
+            A value is of the wrong type.
 
         Examples
         --------
@@ -170,11 +179,38 @@ class Tables:
         >>> load("examples/cpu_training.json.gz").limited("1GB").self_times().height > 0
         True
         """
-        if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
-            raise ParameterError(
-                f"memory_limit: needs a number of bytes, such as '2GB', got {memory_limit!r}"
-            )
-        return type(self)(self._source, self._selection, memory_limit)
+        return self._under(self._terms.limited(memory_limit, timeout_s, rows))
+
+    def given(self, *, tables: Mapping[str, object] | None = None, files: Paths = ()) -> Self:
+        """Give questions more to read than the tables of the trace, which is all they can else.
+
+        Parameters
+        ----------
+        tables
+            Frames of polars, pandas or Arrow, by the names that SQL has for them.
+        files
+            Files, and folders with all that is in them, that SQL may read, as by ``read_csv``.
+
+        Returns
+        -------
+        Trace
+            A trace on the same data, and these beside it.
+
+        Raises
+        ------
+        ParameterError
+            A name is taken or no name, something is no frame, or there is no such file.
+
+        Examples
+        --------
+        >>> import polars as pl
+        >>> from profframe import load
+        >>> mine = pl.DataFrame({"name": ["aten::mm"], "budget_ns": [1000]})
+        >>> trace = load("examples/cpu_training.json.gz").given(tables={"mine": mine})
+        >>> trace.sql("SELECT count(*) AS rows FROM mine")["rows"][0]
+        1
+        """
+        return self._under(replace(self._terms, tables=own_tables(tables), files=own_files(files)))
 
     @property
     def events(self) -> pl.DataFrame:
@@ -275,19 +311,36 @@ class Tables:
             The SQL cannot be run.
         """
         found = find(answer)
-        asked = partial(self._asked, lambda c: frame(run(c, found, parameters)), reads(found))
+        asked = partial(
+            self._asked, lambda c: frame(run(c, found, parameters, self._terms)), reads(found)
+        )
         docs = {column.name: column.doc for column in found.columns}
         values = {parameter.name: parameter.default for parameter in found.parameters} | parameters
         given = tuple((name, str(value)) for name, value in sorted(values.items()))
-        return self._once((found.sql, given), lambda: self._shown(asked(), docs))
+        return self._once((found.sql, given, self._terms.rows), lambda: self._shown(asked(), docs))
 
-    def sql(self, query: str) -> pl.DataFrame:
+    def sql(
+        self,
+        query: str,
+        *,
+        tables: Mapping[str, object] | None = None,
+        files: Paths = (),
+        memory_limit: str | None = None,
+        timeout_s: float | None = None,
+        rows: int | None = None,
+    ) -> pl.DataFrame:
         """Run one SELECT over the tables by name: ``events``, ``memory``, ...
+
+        It reads these tables and what it is given here, and nothing else of the machine.
 
         Parameters
         ----------
         query
             DuckDB SQL.
+        tables, files
+            As `given` takes them, for this question.
+        memory_limit, timeout_s, rows
+            As `limited` takes them, for this question.
 
         Returns
         -------
@@ -298,11 +351,29 @@ class Tables:
         ------
         UnknownNameError
             A table or column is not there; the message suggests the nearest.
+        ParameterError
+            Something else than the query cannot be used.
         AnswerError
-            It is not one SELECT, or DuckDB refused it.
+            It is not one SELECT, it reaches for more than it is given, it passes a limit, or
+            DuckDB refused it.
+
+        Examples
+        --------
+        >>> from profframe import load
+        >>> trace = load("examples/cpu_training.json.gz")
+        >>> trace.sql("SELECT count(*) AS events FROM events", timeout_s=60, rows=1).height
+        1
         """
-        asked = partial(self._asked, lambda connection: frame(run_query(connection, query)))
-        return self._once(query, lambda: self._shown(asked()))
+        asked_of = self
+        if tables is not None or files:
+            asked_of = asked_of.given(tables=tables, files=files)
+        if (memory_limit, timeout_s, rows) != (None, None, None):
+            asked_of = asked_of.limited(memory_limit, timeout_s=timeout_s, rows=rows)
+        return asked_of._sql(query)  # noqa: SLF001 - its own kind
+
+    def _sql(self, query: str) -> pl.DataFrame:
+        asked = partial(self._asked, lambda c: frame(run_query(c, query, terms=self._terms)))
+        return self._once((query, self._terms.rows), lambda: self._shown(asked()))
 
     def filter(
         self,
@@ -356,7 +427,7 @@ class Tables:
         if steps is not None:
             some_steps = integers("steps", steps)
             selection = selection.steps(some_steps, self._windows(some_steps, selection))
-        return type(self)(source, selection.time(start_ns, end_ns), self._memory_limit)
+        return type(self)(source, selection.time(start_ns, end_ns), self._terms)
 
     def with_devices(self, devices: Devices) -> Self:
         """Match the devices anew, with models beside and before those that are known.
@@ -385,7 +456,7 @@ class Tables:
         """
         rows = matched(self._whole("devices"), models(devices))
         source = Beside(self._source, "devices", rows)
-        return type(self)(source, self._selection, self._memory_limit)
+        return type(self)(source, self._selection, self._terms)
 
     @contextmanager
     def asking(self, at_once: int = 1) -> Iterator[Self]:
@@ -415,13 +486,19 @@ class Tables:
         with self._connection() as connection:
             [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
             connection.execute(f"SET external_threads = {min(at_once, threads)}")
-            yield self._on(Conversation(self._source, self._selection, connection))
+            talk = Conversation(self._source, self._selection, self._terms, connection)
+            with stopping(talk.interrupt):
+                yield self._on(talk)
 
     @property
     def _talk(self) -> Conversation | None:
         """The conversation that is held about these rows."""
         source = self._source
-        if isinstance(source, Conversation) and source.selection == self._selection:
+        if (
+            isinstance(source, Conversation)
+            and source.selection == self._selection
+            and source.terms.is_asked_like(self._terms)
+        ):
             return source
         return None
 
@@ -467,8 +544,15 @@ class Tables:
                 trace = trace._on(moved)
         return ask(trace)
 
+    def _under(self, terms: Terms) -> Self:
+        return type(self)(self._source, self._selection, terms)
+
+    def _of_any_rows(self) -> Self:
+        """The same for what profframe asks on its way, which nobody has limited."""
+        return self._under(replace(self._terms, rows=None))
+
     def _on(self, source: Source) -> Self:
-        return type(self)(source, self._selection, self._memory_limit)
+        return type(self)(source, self._selection, self._terms)
 
     def _whole(self, table: str) -> pa.Table:
         return pa.concat_tables(self._source.parts(table))
@@ -490,24 +574,34 @@ class Tables:
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection with a view per table, for one question."""
         with ExitStack() as stack:
+            talk = self._talk
+            is_late = None
             try:
-                talk = self._talk
-                yield talk.cursor(views) if talk else self._opened(stack, views)
+                connection = talk.cursor(views) if talk else self._opened(stack, views)
+                is_late = stack.enter_context(stopping(connection.interrupt, self._terms.timeout_s))
+                yield connection
+            except duckdb.InterruptException as error:
+                raise self._stopped(is_late) from error
             except Exception as error:
                 if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
                     raise KeyboardInterrupt from error
                 blame(self._source, error)
                 raise
 
+    def _stopped(self, is_late: threading.Event | None) -> BaseException:
+        """What a question ends in that was stopped from outside."""
+        if is_late is None or not is_late.is_set():
+            return KeyboardInterrupt()
+        return AnswerError(
+            f"the question took more than the {self._terms.timeout_s:g} s that it may "
+            "(timeout_s=, --timeout)"
+        )
+
     def _opened(self, stack: ExitStack, views: Mapping[str, Columns]) -> duckdb.DuckDBPyConnection:
         """A new connection, which the stack closes."""
-        connection = stack.enter_context(duckdb.connect())
+        connection = stack.enter_context(connect(self._terms, self._source.paths(views)))
         hide_progress(connection)
-        if self._memory_limit is not None:
-            connection.execute("SET memory_limit = " + literal(self._memory_limit))
-        # Made by DuckDB only where it is needed; by default it would be in the current folder.
-        folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
-        connection.execute("SET temp_directory = " + literal(str(folder)))
+        self._terms.hand_over(connection)
         for table, columns in views.items():
             part = Part(columns, self._selection.where(table))
             self._source.view(connection, table, part)
@@ -515,12 +609,12 @@ class Tables:
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):
-            found = self.sql("SELECT DISTINCT kind FROM events")["kind"]
+            found = self._of_any_rows().sql("SELECT DISTINCT kind FROM events")["kind"]
             check_texts("kind", kinds, {*schema.KINDS, *found})
 
     def _windows(self, steps: Integers, selection: Selection) -> list[Window]:
         """Windows of the steps that are asked for, in the traces that are selected."""
-        of_traces = type(self)(self._source, selection.of_traces(), self._memory_limit)
+        of_traces = type(self)(self._source, selection.of_traces())
         found = of_traces.answer("steps").drop_nulls(["step", "start_ns"])
         check_numbers("step", steps, found["step"])
         end = pl.col("start_ns") + pl.col("dur_ns")

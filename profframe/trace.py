@@ -257,16 +257,17 @@ class Trace(Exports, History):
         """
         from profframe.export import report
 
-        report.write(self, path, report.Options(title, sections, rows), progress)
+        report.write(self._of_any_rows(), path, report.Options(title, sections, rows), progress)
 
     def summary(self) -> Summary:
         """What is inside, in a few labelled lines; the text of ``repr``."""
+        trace = self._of_any_rows()
         return Summary(
-            overview=self.overview(),
-            kinds=self.sql(_KINDS),
-            steps=self.steps(),
-            traces=self.traces,
-            quality=self.quality,
+            overview=trace.overview(),
+            kinds=trace.sql(_KINDS),
+            steps=trace.steps(),
+            traces=trace.traces,
+            quality=trace.quality,
         )
 
     def __repr__(self) -> str:

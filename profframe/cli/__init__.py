@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NoReturn
+from types import FrameType
+from typing import Final, NoReturn
 
 import click
 
@@ -25,12 +27,18 @@ from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.verbs import INTERRUPTED, verbs
 from profframe.errors import MemoryLimitError, ProfframeError
 from profframe.headroom import check_start, is_of_memory, refused
+from profframe.interrupting import stopping
+
+_IMPORTING: Final = "<frozen importlib._bootstrap>"
+_LATER_S: Final = 0.05
+_GRACE_S: Final = 1.5
+"""Seconds from Ctrl-C until the process ends, whatever it is doing."""
 
 
 def main() -> NoReturn:
     """Run the command line; the exit code is 0, 1 for bad input, 2 for wrong usage.
 
-    `diff` and `check` with `--fail-on` have 3 for what grew too much.
+    `diff` and `check` with `--fail-on` have 3 for what grew too much; 130 is Ctrl-C.
     """
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `profframe ... | head` ends quietly
@@ -39,7 +47,46 @@ def main() -> NoReturn:
         check_start()
     except MemoryLimitError as error:
         sys.exit(complain(str(error)))
-    sys.exit(close_streams(run(sys.argv[1:])))
+    signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))  # nothing has begun
+    sys.unraisablehook = _unraisable
+    is_interrupted = threading.Event()
+
+    def end_soon() -> None:
+        """Leave a moment to end in order, and no more to libraries that do not listen."""
+        if is_interrupted.is_set():
+            return
+        is_interrupted.set()
+        timer = threading.Timer(_GRACE_S, os._exit, (INTERRUPTED,))
+        timer.daemon = True
+        timer.start()
+
+    with stopping(end_soon):
+        signal.signal(signal.SIGINT, _interrupt)
+        code = run(sys.argv[1:])
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        code = close_streams(code)
+    if code == INTERRUPTED or is_interrupted.is_set():
+        os._exit(code)  # threads of libraries may still be at work: nobody waits for them
+    sys.exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt; a little later where a module is imported, which may not bear it."""
+    outer = frame
+    while outer is not None:
+        if outer.f_code.co_filename == _IMPORTING:
+            again = threading.Timer(_LATER_S, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
+        outer = outer.f_back
+    raise KeyboardInterrupt
+
+
+def _unraisable(problem: sys.UnraisableHookArgs) -> None:
+    """Say nothing of a Ctrl-C that came where Python cannot raise it: it ends all the same."""
+    if problem.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(problem)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -63,21 +110,32 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except ProfframeError as error:
-        return complain(str(error))
-    except Exception as error:
-        if "PROFFRAME_DEBUG" in os.environ and not isinstance(error, OSError):
-            raise
-        return complain(_said(error))
+    except Exception as error:  # noqa: BLE001 - here all become exit codes
+        if _is_interrupt(error):
+            return INTERRUPTED
+        return _complained(error)
     return code if isinstance(code, int) else 0
 
 
-def _said(error: Exception) -> str:
-    """One line about an error that nobody expected."""
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Whether it is Ctrl-C, or what DuckDB makes of it, or went wrong while it was acted on."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted":
+            return True
+        error = error.__context__
+    return False
+
+
+def _complained(error: Exception) -> int:
+    """Write the line of an error, and give the exit code."""
+    if isinstance(error, ProfframeError):
+        return complain(str(error))
     if is_of_memory(error):
-        return refused()
+        return complain(refused())
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
-        return f"{where}{error.strerror or error}"
+        return complain(f"{where}{error.strerror or error}")
+    if "PROFFRAME_DEBUG" in os.environ:
+        raise error
     name = type(error).__name__
-    return f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)"
+    return complain(f"internal: {name}: {error} (PROFFRAME_DEBUG=1 shows where; please report)")

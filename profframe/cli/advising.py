@@ -9,7 +9,15 @@ import click
 from profframe.cli.asking import check_question, parameter
 from profframe.cli.loading import load
 from profframe.cli.output import checked_form, echo, emit
-from profframe.cli.verbs import takes_sources, verbs, with_compat, with_form, with_output
+from profframe.cli.verbs import (
+    Terms,
+    takes_sources,
+    verbs,
+    with_compat,
+    with_form,
+    with_output,
+    with_terms,
+)
 
 with_rules = click.option(
     "--rules",
@@ -25,6 +33,7 @@ with_rules = click.option(
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Findings.")
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a threshold.")
 @with_rules
+@with_terms
 @with_compat
 @with_form
 @with_output
@@ -34,6 +43,7 @@ def advice(
     parameters: tuple[str, ...],
     rules: tuple[Path, ...],
     *,
+    terms: Terms,
     compat: str | None,
     form: str | None,
     output: Path | None,
@@ -50,7 +60,7 @@ def advice(
     given = dict(map(parameter, parameters))
     asked = with_own(rules)
     check_question(asked, given)
-    trace = load(sources, compat=compat)
+    trace = terms.on(load(sources, compat=compat))
     found = trace.answer(asked, **given)
     if form == "table" and output is None:
         echo(findings(found, top))

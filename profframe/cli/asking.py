@@ -10,7 +10,7 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import as_prose, as_rows, checked_form, emit
-from profframe.cli.verbs import verbs, with_compat, with_form, with_output
+from profframe.cli.verbs import Terms, verbs, with_compat, with_form, with_output, with_terms
 from profframe.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 @click.argument("sources", metavar="[TRACE...]", nargs=-1)
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
+@with_terms
 @with_compat
 @with_form
 @with_output
@@ -46,6 +47,7 @@ def answer(
     parameters: tuple[str, ...],
     *,
     as_sql: bool,
+    terms: Terms,
     compat: str | None,
     form: str | None,
     output: Path | None,
@@ -65,13 +67,13 @@ def answer(
     given = dict(map(parameter, parameters))
     if name == "critical_path" and sources:
         options = _options(given, _PATH)
-        trace = load(sources, compat=compat)
+        trace = terms.on(load(sources, compat=compat))
         rows = trace.critical_path(**options).events
         emit(rows, form, output, as_rows(rows, trace))
         return
     if name in _METHODS and sources:
         options = _options(given, _METHODS[name])
-        trace = load(sources, compat=compat)
+        trace = terms.on(load(sources, compat=compat))
         rows = getattr(trace, name)(**options)
         emit(rows, form, output, as_rows(rows, trace))
         return
@@ -85,7 +87,7 @@ def answer(
         columns = _columns(name)
         emit(columns, form, output, as_prose(columns))
         return
-    trace = load(sources, compat=compat)
+    trace = terms.on(load(sources, compat=compat))
     rows = trace.answer(name, **given)
     emit(rows, form, output, as_rows(rows, trace))
 
@@ -93,16 +95,26 @@ def answer(
 @verbs.command()
 @click.argument("source")
 @click.argument("query")
+@with_terms
 @with_compat
 @with_form
 @with_output
-def sql(source: str, query: str, compat: str | None, form: str | None, output: Path | None) -> None:
+def sql(
+    source: str,
+    query: str,
+    *,
+    terms: Terms,
+    compat: str | None,
+    form: str | None,
+    output: Path | None,
+) -> None:
     """Run one SELECT over the tables.
 
-    They are: events, memory, flows, counters, instants, threads, devices, traces, quality.
+    They are: events, memory, flows, counters, instants, threads, devices, traces, quality. It
+    reads nothing else but what --files names.
     """
     form = checked_form(form, output)
-    trace = load((source,), compat=compat)
+    trace = terms.on(load((source,), compat=compat))
     rows = trace.sql(query)
     emit(rows, form, output, as_rows(rows, trace))
 

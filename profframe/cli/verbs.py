@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from profframe import __version__
+from profframe.errors import ParameterError
+
+if TYPE_CHECKING:
+    from profframe.trace import Trace
 
 BAD_INPUT: Final = 1
 GREW: Final = 3
@@ -38,6 +44,69 @@ with_compat = click.option(
     help="Facts as torch has them, also where those are wrong.",
 )
 with_output = click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
+
+
+_TERMS: Final = (
+    click.option(
+        "--files",
+        multiple=True,
+        type=Path,
+        metavar="DIR",
+        help="A folder, or a file, that SQL of your own may read; it may read no other.",
+    ),
+    click.option("--timeout", type=float, metavar="SECONDS", help="Most time of the question."),
+    click.option("--memory", metavar="SIZE", help="Most memory of the question, such as 2GB."),
+    click.option(
+        "--rows", type=int, metavar="N", help="Most rows that it may give; more are an error."
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a question may read beside its tables, and how much it may take."""
+
+    files: tuple[Path, ...]
+    timeout: float | None
+    memory: str | None
+    rows: int | None
+
+    def check(self) -> None:
+        """Find out what is wrong with them before a large trace is loaded."""
+        from profframe.closed import Terms as Checked
+        from profframe.closed import own_files
+
+        try:
+            own_files(self.files)
+            Checked().limited(self.memory, self.timeout, self.rows)
+        except ParameterError as error:
+            raise click.UsageError(str(error)) from error
+
+    def on(self, trace: Trace) -> Trace:
+        """A trace that is asked on these terms."""
+        return trace.given(files=self.files).limited(
+            self.memory, timeout_s=self.timeout, rows=self.rows
+        )
+
+
+def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb the options of `Terms`, as one argument ``terms``."""
+
+    @functools.wraps(verb)
+    def bound(
+        files: tuple[Path, ...],
+        timeout: float | None,
+        memory: str | None,
+        rows: int | None,
+        **others: Any,
+    ) -> None:
+        terms = Terms(files, timeout, memory, rows)
+        terms.check()
+        verb(**others, terms=terms)
+
+    for option in reversed(_TERMS):
+        bound = option(bound)
+    return bound
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

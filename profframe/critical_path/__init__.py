@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from profframe.answering import Answer, prepare, query
+from profframe.answering import Answer, prepare, select
 from profframe.critical_path import graph, rows
 from profframe.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
@@ -210,10 +210,10 @@ def _events(
         schema=_PATH,
     )
     connection.register("_path", path)
-    found = pl.DataFrame(query(connection, _DESCRIBED).to_arrow_table())
+    found = pl.DataFrame(select(connection, _DESCRIBED).to_arrow_table())
     connection.unregister("_path")
     keys = (pl.lit(trace[0], pl.String).alias("run"), pl.lit(trace[1], pl.Int32).alias("rank"))
-    starts = pl.DataFrame(query(connection, _STARTS).to_arrow_table())
+    starts = pl.DataFrame(select(connection, _STARTS).to_arrow_table())
     return frame(found.select(*keys, pl.all()), starts.lazy())
 
 

@@ -9,7 +9,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from profframe.answering import query
+from profframe.answering import select
 from profframe.critical_path.graph import (
     NONE,
     UNSET,
@@ -84,7 +84,7 @@ def annotation_window(
     )
     count = marks["start_ns"].size
     if not count:
-        names = query(connection, "SELECT DISTINCT name FROM path_annotations(events)")
+        names = select(connection, "SELECT DISTINCT name FROM path_annotations(events)")
         known = [name for (name,) in names.fetchall() if name is not None]
         raise UnknownNameError.among("annotation", annotation, known)
     check_numbers("instance", (integer("instance", instance),), range(count))
@@ -228,7 +228,7 @@ def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
 
 def _ints(connection: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Ints]:
     """Columns of integers, UNSET for NULL; by ``event_id``, if that is one of them."""
-    table: pa.Table = query(connection, sql).to_arrow_table()
+    table: pa.Table = select(connection, sql).to_arrow_table()
     columns = {name: numbers(table, name, missing=UNSET) for name in table.column_names}
     ids = columns.get("event_id")
     if ids is None or bool((ids[1:] > ids[:-1]).all()):

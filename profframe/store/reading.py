@@ -78,6 +78,22 @@ class Store:
             rows = f"(FROM {rows} UNION ALL BY NAME SELECT {note} FROM {traces})"  # noqa: S608
         part.view(connection, table, rows)
 
+    def paths(self, tables: Iterable[str]) -> Iterator[str]:
+        """Files that a connection reads for views of some tables.
+
+        Parameters
+        ----------
+        tables
+            Names of tables of the schema.
+
+        Yields
+        ------
+        str
+            Their paths, one per table and folder.
+        """
+        for table in tables:
+            yield from self.files(table)
+
     def scan(self, table: str) -> pl.LazyFrame:
         """All rows of a table as a LazyFrame; nothing is read yet.
 

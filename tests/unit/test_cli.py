@@ -344,10 +344,24 @@ def test_an_interrupt_is_130(store: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert cli.run([store]) == 130
 
 
-def test_what_duckdb_makes_of_an_interrupt_is_130(
+def test_what_goes_wrong_after_an_interrupt_is_130(
     store: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("Set changed size during iteration")
+
+    monkeypatch.setattr(Trace, "self_times", interrupt)
+
+    assert cli.run([store]) == 130
+
+
+def test_what_duckdb_makes_of_an_interrupt_is_130(
+    store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
         raise RuntimeError("Query interrupted")
 
     monkeypatch.setattr("profframe.tables.run_query", interrupt)

@@ -1,0 +1,106 @@
+"""Ctrl-C while Python waits for a library: what the library works on is stopped at once.
+
+Python acts on a signal between two of its own steps, and a query is one step. But its handler in C
+writes each signal into a pipe, if there is one (`signal.set_wakeup_fd`), and a thread that reads
+the pipe can stop the query from outside. Then Python takes its step, and raises KeyboardInterrupt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+Stop = Callable[[], object]
+"""Has something end that is going on; called from another thread."""
+
+
+@contextmanager
+def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.Event]:
+    """Have a function called at Ctrl-C, and when a time is over.
+
+    Parameters
+    ----------
+    stop
+        What to call; it may be called after the block, too.
+    timeout_s
+        Seconds from now; None for no end.
+
+    Yields
+    ------
+    threading.Event
+        Set when the time is over.
+
+    Examples
+    --------
+    >>> import time
+    >>> with stopping(lambda: None, timeout_s=0.01) as is_late:
+    ...     time.sleep(0.2)
+    >>> is_late.is_set()
+    True
+    """
+    is_late = threading.Event()
+
+    def end() -> None:
+        is_late.set()
+        stop()
+
+    timer = None if timeout_s is None else threading.Timer(timeout_s, end)
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        if threading.current_thread() is threading.main_thread() and os.name != "nt":
+            with _watcher(os.getpid()).calling(stop):
+                yield is_late
+        else:
+            yield is_late
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+class _Watcher:
+    """A thread that waits for Ctrl-C, for the whole life of a process."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._write, False)
+        self._stops: list[Stop] = []
+        self._before = -1
+        threading.Thread(target=self._watch, name="profframe-interrupts", daemon=True).start()
+
+    @contextmanager
+    def calling(self, stop: Stop) -> Iterator[None]:
+        """Have a function called at Ctrl-C; on the main thread."""
+        before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        if before != self._write:
+            self._before = before
+        self._stops.append(stop)
+        try:
+            yield
+        finally:
+            self._stops.remove(stop)
+            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+
+    def _watch(self) -> None:
+        while numbers := os.read(self._read, 64):
+            if self._before != -1:  # of a loop of events, which waits for them
+                with contextlib.suppress(OSError):
+                    os.write(self._before, numbers)
+            if signal.SIGINT in numbers:
+                self._stop()
+
+    def _stop(self) -> None:
+        for stop in [*self._stops]:
+            with contextlib.suppress(Exception):  # it may have ended meanwhile
+                stop()
+
+
+@cache
+def _watcher(process: int) -> _Watcher:  # noqa: ARG001 - a fork has no threads of its parent
+    return _Watcher()
