@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -112,12 +113,39 @@ class RowGroup:
             It is damaged.
         """
         arrow = schema.TABLES[self.table].arrow
-        if columns is not None:
-            arrow = pa.schema([arrow.field(column) for column in columns])
+        return self._read(arrow.names if columns is None else columns)
+
+    def known(self, columns: Sequence[str]) -> pa.Table:
+        """Its rows as `rows` has them, without columns in which all is NULL.
+
+        A small file is mostly such columns, and each costs as much as any other to read.
+        """
+        arrow = schema_of(self.table, tuple(columns))
         with reading(self.path):
-            rows = self.file.read_row_group(self.number, columns and arrow.names)
-            _check_texts(rows)
-            return rows.select(arrow.names).cast(arrow)
+            group = self.file.metadata.row_group(self.number)
+            unknown = set()
+            for column in map(group.column, range(group.num_columns)):
+                counts = column.statistics
+                nulls = counts.null_count if counts and counts.has_null_count else -1
+                if nulls == group.num_rows:
+                    unknown.add(column.path_in_schema)
+            read = [f.name for f in arrow if not (f.nullable and f.name in unknown)]
+        return self._read(read or columns)
+
+    def _read(self, columns: Sequence[str]) -> pa.Table:
+        arrow = schema_of(self.table, tuple(columns))
+        with reading(self.path):
+            rows = self.file.read_row_group(self.number, arrow.names)
+            # Arrow leaves it to us whether text is UTF-8 and each code is one of its dictionary.
+            rows.validate(full=True)
+            return rows if rows.schema.equals(arrow) else rows.select(arrow.names).cast(arrow)
+
+
+@lru_cache(maxsize=1000)
+def schema_of(table: str, columns: tuple[str, ...]) -> pa.Schema:
+    """The schema of some columns of a table, in their order."""
+    arrow = schema.TABLES[table].arrow
+    return pa.schema([arrow.field(column) for column in columns])
 
 
 def row_groups(file: Path, name: str) -> Iterator[RowGroup]:
@@ -138,19 +166,43 @@ def row_groups(file: Path, name: str) -> Iterator[RowGroup]:
             yield RowGroup(file, found, name, number)
 
 
-def in_groups(parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Rows that come in small parts, in parts of the size of a row group; none of no rows."""
+def in_groups(parts: Iterable[pa.Table], enough: int = ROW_GROUP) -> Iterator[pa.Table]:
+    """Rows that come in small parts, in parts of the size of a row group; none of no rows.
+
+    A part may lack columns that others have: all is NULL in them there. So many rows are
+    ``enough`` for a part as well.
+    """
     held: list[pa.Table] = []
     rows = 0
-    for part in parts:
-        if rows + len(part) > ROW_GROUP and held:
-            yield pa.concat_tables(held).unify_dictionaries()
+    for some in parts:
+        if held and rows + len(some) > ROW_GROUP:
+            yield _joined(held)
             held, rows = [], 0
-        if len(part):
-            held.append(part)
-            rows += len(part)
+        if len(some):
+            held.append(some)
+            rows += len(some)
+        if held and rows >= enough:
+            yield _joined(held)
+            held, rows = [], 0
     if held:
-        yield pa.concat_tables(held).unify_dictionaries()
+        yield _joined(held)
+
+
+def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
+
+
+def completed(rows: pa.Table, table: str, columns: Sequence[str]) -> pa.Table:
+    """Rows with some columns of a table, NULL in those that they lack."""
+    arrow = schema_of(table, tuple(columns))
+    if rows.schema.equals(arrow):
+        return rows
+    there = frozenset(rows.column_names)
+    values = [
+        rows[field.name] if field.name in there else pa.nulls(len(rows), field.type)
+        for field in arrow
+    ]
+    return pa.Table.from_arrays(values, schema=arrow)
 
 
 def traces_of(found: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
@@ -185,13 +237,6 @@ def keys_in(file: Path) -> frozenset[tuple[str, int]]:
     with opened(file) as found:
         rows = traces_of(found, ["run", "rank"]).to_pydict()
     return frozenset(zip(rows["run"], rows["rank"], strict=True))
-
-
-def _check_texts(rows: pa.Table) -> None:
-    """Raise an error for text that is not UTF-8; Arrow has looked at all else as it read."""
-    for column in rows.columns:
-        for chunk in column.chunks:
-            (chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk).validate(full=True)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

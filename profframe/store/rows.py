@@ -1,38 +1,31 @@
 """Rows of the files of a store, those that count.
 
-polars has the fastest reader of Parquet, but it panics at some damaged files, or ends the process.
-It reads files that are as they were written, by their checksums; Arrow reads the others, and checks
-what it has read.
+polars has a reader of Parquet of its own, which ends the whole process at some damaged files. So
+Arrow reads them, and polars is given what has been checked.
 """
 
 from __future__ import annotations
 
-import stat
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache, lru_cache
-from itertools import chain, pairwise
-from pathlib import Path
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from profframe import manifest, schema
+from profframe import schema
 from profframe import table_files as files
-from profframe.errors import StoreError
 from profframe.frames import plain
-from profframe.layout import Place, checksum
+from profframe.layout import Place
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 def row_groups(
-    place: Place,
-    table: str,
-    columns: Sequence[str] | None = None,
-    may_matter: Callable[[files.RowGroup], bool] | None = None,
+    place: Place, table: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
     """Rows of a table of one folder, those that count, in the schema's types.
 
@@ -44,8 +37,6 @@ def row_groups(
         Name of a table of the schema.
     columns
         Those that are needed, in this order; None for all.
-    may_matter
-        Whether rows of a row group can be needed; None if all are.
 
     Yields
     ------
@@ -57,21 +48,10 @@ def row_groups(
     StoreError
         The file is missing or damaged.
     """
-    is_part = place.visible != place.members
-    read = columns and [*dict.fromkeys((*columns, *(("run", "rank") if is_part else ())))]
-    arrow = schema.TABLES[table].arrow
-    yield pa.schema([arrow.field(name) for name in columns or arrow.names]).empty_table()
-    runs = [run for run, _ in place.visible]
-    for group in files.row_groups(place.file(table), table):
-        if is_part and not _may_have(group, runs):
-            continue
-        if may_matter is not None and not may_matter(group):
-            continue
-        rows = group.rows(read)
-        if is_part:
-            kept = [part for key, part in by_trace(rows).items() if key in place.visible]
-            rows = pa.concat_tables([rows[:0], *kept]).select(columns or arrow.names)
-        yield rows
+    names = columns or schema.TABLES[table].names
+    yield files.schema_of(table, tuple(names)).empty_table()
+    for group in _groups(place, table):
+        yield group.rows(names) if place.condition is None else _counted(place, group, names)
 
 
 def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
@@ -94,45 +74,25 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
     def frames(
         columns: list[str] | None, where: pl.Expr | None, rows: int | None, _at_once: int | None
     ) -> Iterator[pl.DataFrame]:
-        as_written, others = _parted(places, table)
-        of_all = where if rows is None else None  # the first rows are taken before others go
-        parts = (_by_polars(as_written, table, columns, of_all, rows) for _ in as_written[:1])
-        for frame in chain(parts, _by_arrow(others, table, columns, of_all)):
-            if rows is None:
-                yield frame
-                continue
-            first = frame.head(rows)
-            rows -= len(first)
-            yield first if where is None else first.filter(where)
-            if not rows:
+        names = columns or schema.TABLES[table].names
+        # The first rows are taken before others go.
+        may_matter = None if where is None or rows is not None else _any_of(where)
+        parts = (
+            group.known(names) if place.condition is None else _counted(place, group, names)
+            for place in places
+            for group in _groups(place, table)
+            if may_matter is None or may_matter(group)
+        )
+        for part in files.in_groups(parts, files.ROW_GROUP if rows is None else rows):
+            frame = plain(files.completed(part, table, names).combine_chunks())
+            if rows is not None:
+                frame = frame.head(rows)
+                rows -= frame.height
+            yield frame if where is None else frame.filter(where)
+            if rows == 0:
                 return
 
     return register_io_source(frames, schema=_columns(table), is_pure=True)
-
-
-def _parted(places: Iterable[Place], table: str) -> tuple[list[Place], list[Place]]:
-    """Folders all of whose rows count and whose file is as it was written, and others."""
-    parts: tuple[list[Place], list[Place]] = ([], [])
-    for place in places:
-        known = place.condition is None and _is_as_written(place.file(table))
-        parts[not known].append(place)
-    return parts
-
-
-def _is_as_written(file: Path) -> bool:
-    try:
-        known = file.stat()
-        return stat.S_ISREG(known.st_mode) and _has_its_checksum(
-            file, (known.st_ino, known.st_size, known.st_mtime_ns)
-        )
-    except (OSError, StoreError):
-        return False
-
-
-@lru_cache(maxsize=65_536)
-def _has_its_checksum(file: Path, _identity: tuple[int, int, int]) -> bool:
-    known = manifest.read(file.parent).files.get(file.name)
-    return known is not None and checksum(file) == known.sha256
 
 
 @cache
@@ -140,36 +100,19 @@ def _columns(table: str) -> pl.Schema:
     return plain(schema.TABLES[table].arrow.empty_table()).schema
 
 
-def _by_polars(
-    places: Sequence[Place],
-    table: str,
-    columns: Sequence[str] | None,
-    where: pl.Expr | None,
-    rows: int | None,
-) -> pl.DataFrame:
-    import polars as pl
-
-    paths = [str(place.file(table)) for place in places]
-    found = pl.scan_parquet(paths, hive_partitioning=False, glob=False)
-    found = found if columns is None else found.select(columns)
-    found = found if rows is None else found.head(rows)
-    try:
-        return (found if where is None else found.filter(where)).collect()
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        for place in places:
-            for _ in row_groups(place, table):
-                pass
-        why = " ".join(str(error).split())
-        raise StoreError(f"{paths[0]}: table {table!r} cannot be read: {why}") from error
+def _groups(place: Place, table: str) -> Iterator[files.RowGroup]:
+    """The row groups of a table of one folder that can have rows that count."""
+    runs = None if place.condition is None else [run for run, _ in place.visible]
+    for group in files.row_groups(place.file(table), table):
+        if runs is None or _may_have(group, runs):
+            yield group
 
 
-def _by_arrow(
-    places: Iterable[Place], table: str, columns: Sequence[str] | None, where: pl.Expr | None
-) -> Iterator[pl.DataFrame]:
-    may_matter = None if where is None else _any_of(where)
-    parts = (part for place in places for part in row_groups(place, table, columns, may_matter))
-    for part in files.in_groups(parts):
-        yield plain(part) if where is None else plain(part).filter(where)
+def _counted(place: Place, group: files.RowGroup, columns: Sequence[str]) -> pa.Table:
+    """The rows that count of a row group of which not all do."""
+    rows = group.rows([*dict.fromkeys((*columns, "run", "rank"))])
+    kept = [part for key, part in by_trace(rows).items() if key in place.visible]
+    return pa.concat_tables([rows[:0], *kept]).select(columns)
 
 
 def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:

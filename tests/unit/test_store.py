@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profframe import schema, store, table_files
+from profframe import retention, schema, store, table_files
 from profframe.errors import StoreError, StoreVersionError
 from tests.builders import table
 
@@ -345,15 +345,11 @@ def test_a_set_aside_folder_is_not_added_to(tmp_path: Path) -> None:
     assert [row["name"] for row in stored(tmp_path)["events"]] == ["mm"]
 
 
-@pytest.mark.parametrize("is_noted", [True, False])
 def test_rows_that_are_asked_for_of_several_row_groups(
-    is_noted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By polars, and by Arrow where no checksum says that the file is as it was written."""
     monkeypatch.setattr(table_files, "ROW_GROUP", 4)
     store.write(one(names=tuple(f"{n:02}" for n in range(20))), tmp_path)
-    if not is_noted:
-        (tmp_path / "run=run/rank=0/manifest.json").unlink()
     rows, name = store.scan(tmp_path).scan("events"), pl.col("name")
     assert pq.ParquetFile(tmp_path / "run=run/rank=0/events.parquet").num_row_groups == 5
 
@@ -365,3 +361,27 @@ def test_rows_that_are_asked_for_of_several_row_groups(
     assert rows.filter(name > "90").collect().height == 0
     assert rows.select(pl.len()).collect().item() == 20
     assert rows.collect().schema == rows.collect_schema()
+
+
+def test_rows_are_of_no_column_that_is_known_to_be_null(tmp_path: Path) -> None:
+    for rank in range(3):
+        store.write(one(rank=rank, names=("x", "y")), tmp_path)
+    retention.compact(tmp_path)
+    store.write(one(rank=1, names=("z",)), tmp_path)
+    rows = store.scan(tmp_path).scan("events")
+
+    whole = rows.collect()
+    assert whole["flops"].null_count() == whole.height == 5
+    for asked in (["flops"], ["flops", "stack"], ["stack", "name"]):
+        assert rows.select(asked).collect().equals(whole.select(asked))
+    assert rows.filter(pl.col("flops").is_null()).collect().equals(whole)
+    assert rows.filter(pl.col("flops") > 0).collect().height == 0
+
+
+def test_the_first_rows_are_read_of_the_first_files(tmp_path: Path) -> None:
+    for rank in range(3):
+        store.write(one(rank=rank, names=("x", "y")), tmp_path)
+    rows = store.scan(tmp_path).scan("events")
+    (tmp_path / "run=run/rank=2/events.parquet").write_bytes(b"no Parquet")
+
+    assert rows.head(3).collect()["rank"].to_list() == [0, 0, 1]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -251,6 +252,83 @@ def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixt
         for line in lines:
             assert line.startswith("error: "), verb
             assert "run=b/rank=0/events.parquet: " in line, verb
+
+
+def say_its_checksum(file: Path) -> None:
+    """Let the manifest say that a file is as it was written."""
+    files = json.loads((file.parent / manifest.NAME).read_text())["files"]
+    files[file.name] = {"bytes": file.stat().st_size, "sha256": layout.checksum(file)}
+    say(file.parent, files=files)
+
+
+def strange_code(file: Path) -> None:
+    """Codes of texts that are not in their dictionary."""
+    rows = pq.ParquetFile(file).read()
+    rows = rows.set_column(rows.schema.get_field_index("name"), "name", pa.array(["x", "y", "z"]))
+    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    rows = rows.replace_schema_metadata(metadata)
+    pq.write_table(rows, file, store_schema=False, compression="none")
+    group = pq.read_metadata(file).row_group(0)
+    (name,) = (
+        column
+        for column in map(group.column, range(group.num_columns))
+        if column.path_in_schema == "name"
+    )
+    data = bytearray(file.read_bytes())
+    end = name.dictionary_page_offset + name.total_compressed_size
+    data[end - 2 : end] = b"\xff\xff"
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [cut, zero, no_utf8, other_type, strange_code])
+def test_a_checksum_proves_nothing(damage: Callable[[Path], None], root: Path) -> None:
+    store.write(one("b", 0, ("x", "y", "z")), root)
+    file = root / "run=b/rank=0/events.parquet"
+    damage(file)
+    say_its_checksum(file)
+
+    for ask in (
+        lambda: load(root).events,
+        lambda: load(root).scan("events").select("name", "dur_ns").collect(),
+        lambda: load(root).scan("events").filter(name="x", dur_ns=0).collect(),
+        lambda: load(root).tables,
+    ):
+        with pytest.raises(StoreError, match=r"run=b/rank=0/events\.parquet: ") as error:
+            ask()
+        assert "\n" not in str(error.value)
+
+
+def test_null_is_refused_where_there_is_none(root: Path) -> None:
+    file = root / "run=b/rank=0/events.parquet"
+    rows = pq.ParquetFile(file).read()
+    for name in ("kind", "event_id"):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, name, pa.nulls(len(rows), rows.schema.field(name).type))
+    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
+    say_its_checksum(file)
+
+    for asked in ("kind", "event_id", ["kind", "flops"], pl.all()):
+        with pytest.raises(StoreError, match=r"run=b/rank=0/events\.parquet: "):
+            load(root).scan("events").select(asked).collect()
+
+
+def test_no_file_is_read_by_polars(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its reader panics at some files, or ends the process."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("polars reads a file")
+
+    for name in ("scan_parquet", "read_parquet", "read_parquet_schema", "read_parquet_metadata"):
+        monkeypatch.setattr(pl, name, refuse)
+    store.write(one("a", 1, ("new",)), root)
+    trace = load(root)
+
+    for name in schema.TABLES:
+        assert trace.scan(name).collect().height == trace.tables[name].num_rows
+    assert trace.events.height == 4
+    assert trace.traces.height == 3
+    assert load(root, runs="a").scan("events").head(1).collect().height == 1
 
 
 HUGE = """
