@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from profframe.errors import (
     AnswerError,
     ExportError,
+    MemoryLimitError,
     MissingExtraError,
     NotATraceError,
     NoTraceFoundError,
@@ -41,6 +42,7 @@ __all__ = [
     "AnswerError",
     "ExportError",
     "Frame",
+    "MemoryLimitError",
     "MissingExtraError",
     "NoTraceFoundError",
     "NotATraceError",

@@ -99,8 +99,9 @@ def within(what: object) -> Iterator[None]:
     >>> with within("trace.json"):
     ...     raise MemoryError
     Traceback (most recent call last):
-        ...
-    profframe.errors.MemoryLimitError: trace.json: memory was refused to this process; ...
+    profframe.errors.MemoryLimitError: trace.json: memory was refused to this process; profframe
+    convert writes a trace into a store in parts, and memory_limit= limits what a question of a
+    store takes
     """
     try:
         yield

@@ -381,6 +381,8 @@ def _tables(
             if path not in found.optional:
                 raise
             skipped.append(error)
+    if not traces and len(skipped) == 1 and not isinstance(skipped[0], NotATraceError):
+        raise skipped[0]
     if not traces:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")

@@ -256,7 +256,7 @@ def test_an_error_that_nobody_thought_of_is_that_of_one_file(
 
     def read_named(path: Path, *args: Any, **options: Any) -> Any:
         if path.name == "b.json":
-            raise MemoryError("no more")
+            raise LookupError("no more")
         return real(path, *args, **options)
 
     monkeypatch.setattr(profframe.loading, "read_named", read_named)
@@ -264,7 +264,7 @@ def test_an_error_that_nobody_thought_of_is_that_of_one_file(
     files = profframe.convert(paths, tmp_path / "store", ThreadPoolExecutor(1))
 
     assert statuses(files) == ["written", "failed", "written"]
-    assert files["error"][1] == f"{paths[1]}: internal: MemoryError: no more"
+    assert files["error"][1] == f"{paths[1]}: internal: LookupError: no more"
     assert not list((tmp_path / "store").glob(".[ts]*"))
 
 

@@ -32,6 +32,7 @@ CHANGES_NO_NUMBER: Final = {
     "fingerprint": "the version itself",
     "finding": "which files are read; their names and contents are known by themselves",
     "frames": "rows as a user reaches them",
+    "headroom": "whether a trace is loaded at all",
     "layout": "which folders of a store count",
     "manifest": "what is noted of a folder of a store",
     "selection": "which rows are asked for",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profframe import load, retention, store
+from profframe import Trace, load, retention, store
 from profframe.errors import ParameterError, UnknownNameError
 from tests.unit.test_store import one
 
@@ -87,12 +87,18 @@ def test_traces_of_files_are_chosen_as_well() -> None:
 def test_a_limit_holds_for_questions_and_their_copies(path: Path) -> None:
     trace = load(path, memory_limit="123MB")
     asked = "SELECT current_setting('memory_limit') AS m, current_setting('temp_directory') AS t"
+
+    def settings(of: Trace) -> tuple[str, str]:
+        with of._connection() as connection:
+            ((limit, folder),) = connection.sql(asked).fetchall()
+            return limit, folder
+
     for of in (trace, trace.filter(ranks=1), pickle.loads(pickle.dumps(trace))):  # noqa: S301
-        limit, folder = of.sql(asked).row(0)
+        limit, folder = settings(of)
         assert limit == "117.3 MiB"
         assert "profframe-" in folder
         assert not Path(folder).exists()
-    unlimited, folder = load(path).sql(asked).row(0)
+    unlimited, folder = settings(load(path))
     assert unlimited != limit
     assert "profframe-" in folder
 

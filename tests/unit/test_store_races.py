@@ -13,6 +13,7 @@ import pytest
 
 import profframe
 from profframe import answering, layout, load, retention, schema, store, table_files, tables
+from profframe.closed import Terms
 from profframe.errors import AnswerError, StoreError
 from profframe.retention import changing
 from profframe.store import writing
@@ -237,12 +238,14 @@ def test_a_question_is_asked_again_of_what_has_changed(
     trace, asked = load(root), answering.query
     changes = iter([CHANGES[change]] * 2)
 
-    def failing(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    def failing(
+        connection: duckdb.DuckDBPyConnection, sql: str, *, terms: Terms
+    ) -> duckdb.DuckDBPyRelation:
         if (work := next(changes, None)) is not None:
             work(root)
             error = duckdb.IOException('IO Error: Cannot open file "events.parquet"')
             raise AnswerError("query: IO Error: Cannot open file") from error
-        return asked(connection, sql)
+        return asked(connection, sql, terms=terms)
 
     monkeypatch.setattr(tables, "run_query", failing)
     if change == "packed":
@@ -266,7 +269,7 @@ def test_what_never_stays_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -
     trace = load(root)
     numbers = iter(range(1000))
 
-    def failing(*_: object) -> duckdb.DuckDBPyRelation:
+    def failing(*_: object, **_terms: Terms) -> duckdb.DuckDBPyRelation:
         store.write(one("a", 0, (f"{next(numbers)}",)), root)
         raise AnswerError("query: IO Error") from duckdb.IOException("IO Error")
 
