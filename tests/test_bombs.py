@@ -99,7 +99,7 @@ def test_much_text_is_refused_or_passed_over_and_named(
 def test_what_is_mended_in_vain_has_an_end(unit: str) -> None:
     patience = Patience("ph")
     event = EVENT.decode()
-    text = "},".join([event[:-1], unit * ((1 << 20) // len(unit)) + '{"a":1', event + "]"])
+    text = "},".join([event[:-1], unit * ((2 << 20) // len(unit)) + '{"a":1', event + "]"])
     fixed = repair(text, 0, patience)
     assert fixed.elements[0] == event
     assert fixed.elements[-1] == event or fixed.incomplete
@@ -114,9 +114,8 @@ def test_text_that_waits_for_its_end_is_mended_a_few_times(monkeypatch: pytest.M
         return repair(text, *arguments)
 
     monkeypatch.setattr(json_text, "repair", counted)
-    monkeypatch.setattr(json_text, "_LONGEST", 1 << 20)
-    size = 2 << 20
-    text = BEGIN + b',{"ph":"X","args":[' + b'{"a":"ph"},' * (size // 11)
+    size = 4 << 20
+    text = BEGIN + b',{"ph":"X","args":[' + (b'{"ph":"%s"},' % (b"a" * 1014)) * (size >> 10)
     blocks = (text[at : at + (1 << 18)] for at in range(0, len(text), 1 << 18))
     parser = Parser(duckdb.connect)
     reader = ArrayReader(blocks, "traceEvents", parser.wave, parser.array, 1)
