@@ -151,6 +151,13 @@ def test_very_many_empty_members_of_gzip_are_read(tmp_path: Path) -> None:
     assert profframe.load(path).events.height == 1
 
 
+def test_gzip_inside_of_gzip_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "twice.gz"
+    path.write_bytes(gzip.compress(gzip.compress(BEGIN + b"]}")))
+    with pytest.raises(profframe.NotATraceError, match="compressed twice: unpack it once"):
+        profframe.load(path)
+
+
 def test_a_zstd_frame_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "window.zst"
     header = b"\x28\xb5\x2f\xfd\x00" + bytes([(31 - 10) << 3])  # a window of 2 GB
