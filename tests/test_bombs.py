@@ -11,12 +11,18 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 
 import profframe
 from profframe.readers import json_opening, json_text
+from profframe.readers.chrome.parsing import Parser
+from profframe.readers.json_patience import Patience
+from profframe.readers.json_repair import Repaired, repair
+from profframe.readers.json_text import ArrayReader
 
 EVENT = b'{"ph":"X","name":"a","ts":1,"dur":2,"pid":1,"tid":2}'
 BEGIN = b'{"traceEvents":[' + EVENT
@@ -40,6 +46,11 @@ SHAPES = {
     "a name": (BEGIN + b',{"ph":"X","ts":1,"dur":1,"name":"', b"a", b'"},' + EVENT + b"]}"),
     "args": (BEGIN + b',{"ph":"X","ts":1,"dur":1,"args":[', b"0,", b"0]}," + EVENT + b"]}"),
     "ends in a name": (BEGIN + b',{"ph":"X","ts":1,"name":"', b"]}", b'"},' + EVENT + b"]}"),
+    "objects that end in a key": (BEGIN + b",", b'},{"', b"," + EVENT + b"]}"),
+    "objects of no phase": (BEGIN + b",", b'{"ph":NaN},', EVENT + b"]}"),
+    "members in the array": (BEGIN + b",", b'"ph":NaN,', b""),
+    "objects in arrays": (BEGIN + b",", b"[{", b""),
+    "ends in the array": (BEGIN + b",", b"]", b""),
     "a trailer": (BEGIN + b'],"a":"', b"a", b'"}'),
     "ends in a trailer": (BEGIN + b'],"a":"', b"]}", b'"}'),
     "objects in a trailer": (BEGIN + b'],"a":[', b'{"a":1},', b"0]}"),
@@ -84,6 +95,36 @@ def test_much_text_is_refused_or_passed_over_and_named(
     assert trace.quality.height or shape == "spaces in the array"
 
 
+@pytest.mark.parametrize("unit", ['},{"', '{"ph":NaN},', '"ph":NaN,', "[{", "NaN,", '},{"a":"'])
+def test_what_is_mended_in_vain_has_an_end(unit: str) -> None:
+    patience = Patience("ph")
+    event = EVENT.decode()
+    text = "},".join([event[:-1], unit * ((2 << 20) // len(unit)) + '{"a":1', event + "]"])
+    fixed = repair(text, 0, patience)
+    assert fixed.elements[0] == event
+    assert fixed.elements[-1] == event or fixed.incomplete
+    assert fixed.found.total() < 3 << 16
+
+
+def test_text_that_waits_for_its_end_is_mended_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    mended = []
+
+    def counted(text: str, *arguments: Any) -> Repaired:
+        mended.append(len(text))
+        return repair(text, *arguments)
+
+    monkeypatch.setattr(json_text, "repair", counted)
+    size = 4 << 20
+    text = BEGIN + b',{"ph":"X","args":[' + (b'{"ph":"%s"},' % (b"a" * 1014)) * (size >> 10)
+    blocks = (text[at : at + (1 << 18)] for at in range(0, len(text), 1 << 18))
+    parser = Parser(duckdb.connect)
+    reader = ArrayReader(blocks, "traceEvents", parser.wave, parser.array, 1)
+    for _ in reader.rows():
+        pass
+    assert sum(mended) < 4 * size
+    assert reader.document.found["unreadable_event"] or reader.document.found["truncated"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("ending", ["gz", "zst"])
 @pytest.mark.parametrize("shape", SHAPES)
@@ -108,6 +149,13 @@ def test_very_many_empty_members_of_gzip_are_read(tmp_path: Path) -> None:
     path = tmp_path / "members.gz"
     path.write_bytes(gzip.compress(b"") * 50_000 + gzip.compress(BEGIN + b"]}"))
     assert profframe.load(path).events.height == 1
+
+
+def test_gzip_inside_of_gzip_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "twice.gz"
+    path.write_bytes(gzip.compress(gzip.compress(BEGIN + b"]}")))
+    with pytest.raises(profframe.NotATraceError, match="compressed twice: unpack it once"):
+        profframe.load(path)
 
 
 def test_a_zstd_frame_that_asks_for_much_memory_is_refused(tmp_path: Path) -> None:

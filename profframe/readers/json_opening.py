@@ -21,6 +21,8 @@ MOST_DEPTH: Final = 256
 
 _SPACE: Final = b" \t\r\n"
 _PART: Final = 1 << 20
+_COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
+"""What gzip and zstd begin with, which no JSON does."""
 
 
 class NoArrayError(ValueError):
@@ -176,6 +178,8 @@ def _loaded(text: bytearray) -> object:
 def _why_no_array(text: bytearray, key: str) -> str:
     if not text:
         return "the file is empty"
+    if text.startswith(_COMPRESSED):
+        return "it is compressed twice: unpack it once"
     if not _is_small(text):
         return f"no array {key!r} in its first {len(text) >> 20:,} MB"
     try:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from profframe.readers import json_values
+from profframe.readers.json_patience import Patience
+from profframe.readers.json_strict import DECODER, holds_doubled
 from profframe.readers.json_strings import WHOLE, NoEndError, content_of, end_of, is_unicode
 
 DROPS: Final = ("not_an_event", "unreadable_event", "long_event", "second_array")
@@ -46,6 +48,8 @@ _MOST_ALIKE: Final = 16
 _LONGEST_DEEP: Final = 1 << 20
 """Characters of an element that is nested deeper; after each that does not end in so many, less."""
 _SHORTEST_DEEP: Final = 16 << 10
+_MOST_REPAIRS: Final = 1 << 17
+"""Repairs of one element: one that needs more is given up."""
 
 
 class _Text(str):
@@ -60,45 +64,12 @@ class _Text(str):
         return -1
 
 
-class _Doubled(dict[str, Any]):
-    """Members of an object that has one of them twice."""
-
-
-def _members(pairs: json_values.Pairs) -> dict[str, Any]:
-    members = dict(pairs)
-    return members if len(members) == len(pairs) else _Doubled(members)
-
-
-def _has_doubled(value: object) -> bool:
-    """Whether an object, or one that is a member of it, has a member twice."""
-    if type(value) is not dict:
-        return type(value) is _Doubled
-    return _Doubled in map(type, value.values())
-
-
-_DECODER: Final = json.JSONDecoder(parse_constant=json_values.refuse, object_pairs_hook=_members)
-
-
 def _space_end(text: str, position: int) -> int:
     return _SPACE.match(text, position).end()  # type: ignore[union-attr]
 
 
 def _separators_end(text: str, position: int) -> int:
     return _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
-
-
-def has_doubled(text: str) -> bool:
-    r"""Whether an object of sound JSON has a member twice.
-
-    Examples
-    --------
-    >>> has_doubled('{"a": 1, "b": {"a": 2}}'), has_doubled(r'{"a": 1, "\u0061": 2}')
-    (False, True)
-    """
-    try:
-        return type(_DECODER.decode(text)) is _Doubled
-    except (ValueError, RecursionError):
-        return False
 
 
 class _IncompleteError(Exception):
@@ -129,7 +100,7 @@ class Repaired:
     first: dict[str, int] = field(default_factory=dict)
 
 
-def repair(text: str, longest: int | None = None) -> Repaired:
+def repair(text: str, longest: int | None = None, patience: Patience | None = None) -> Repaired:
     """Read the inside of a JSON array (without its opening bracket) and mend what is broken.
 
     Parameters
@@ -139,6 +110,8 @@ def repair(text: str, longest: int | None = None) -> Repaired:
     longest
         Characters after which an element that does not end is given up where the next one seems to
         begin; None for never.
+    patience
+        What may be mended in vain, in this text and others.
 
     Examples
     --------
@@ -146,7 +119,9 @@ def repair(text: str, longest: int | None = None) -> Repaired:
     >>> fixed.elements, dict(fixed.found), fixed.closed
     (['{"stream":16}', '{"busy":null}'], {'hex_number': 1, 'non_finite_number': 1}, True)
     """
-    return _Repairer(text).elements(len(text) if longest is None else longest)
+    return _Repairer(text).elements(
+        len(text) if longest is None else longest, patience or Patience()
+    )
 
 
 def read_document(text: str) -> tuple[object, Counter[str]]:
@@ -181,6 +156,9 @@ class _Repairer:
         self.is_unicode = is_unicode(text)
         self.found: Counter[str] = Counter()
         self.first: dict[str, int] = {}
+        self.repairs = 0
+        """All repairs, those of elements that were given up as well."""
+        self.most_repairs = _MOST_REPAIRS
         self.arrays = 0
         """Arrays that are open in the element."""
         self.depth = 0
@@ -205,10 +183,13 @@ class _Repairer:
         return members
 
     def note(self, check: str, position: int) -> None:
+        self.repairs += 1
+        if self.repairs == self.most_repairs:
+            raise NoEndError
         self.found[check] += 1
         self.first.setdefault(check, position)
 
-    def elements(self, longest: int) -> Repaired:
+    def elements(self, longest: int, patience: Patience) -> Repaired:
         out: list[str] = []
         text, position = self.text, 0
         closed = incomplete = False
@@ -216,16 +197,23 @@ class _Repairer:
             start, position = position, _separators_end(text, position)
             if position >= len(text):
                 break
+            before = self.repairs
+            self.most_repairs = before + _MOST_REPAIRS
+            if patience.is_over and (likely := patience.likely(text, position)) > position:
+                position = self._drop_junk(position, likely)
+                continue
             self._check_commas(start, position, after_one=bool(out))
             if text[position] == "]":
                 if self._is_junk(position):
                     position = self._drop_junk(position)
+                    patience.weigh(None, 0)
                     continue
                 position, closed = position + 1, True
                 break
             try:
                 fixed, position = self._element(position)
             except (_IncompleteError, NoEndError) as error:
+                patience.miss(self.repairs - before)
                 is_over = isinstance(error, NoEndError) or len(text) - position > longest
                 following = _NEXT.search(text, position) if is_over else None
                 if following is None:
@@ -234,6 +222,7 @@ class _Repairer:
                 self.note("unreadable_event", position)
                 position = self.seam = following.start(1)
                 continue
+            patience.weigh(fixed, self.repairs - before)
             if fixed is not None:
                 out.append(fixed)
         return Repaired(out, position, closed, incomplete, self.found, self.first)
@@ -241,10 +230,10 @@ class _Repairer:
     def sound_end(self, position: int) -> int | None:
         """Where the value there ends, or None where it needs mending."""
         try:
-            value, end = _DECODER.raw_decode(self.text, position)
+            value, end = DECODER.raw_decode(self.text, position)
         except ValueError:
             return None
-        if _has_doubled(value):
+        if holds_doubled(value):
             return None
         return end if self.is_unicode or is_unicode(self.text[position:end]) else None
 
@@ -429,10 +418,10 @@ class _Repairer:
         self.seam = position
         return position
 
-    def _drop_junk(self, position: int) -> int:
+    def _drop_junk(self, position: int, end: int = 0) -> int:
         self.note("dropped_junk", position)
-        self.seam = position + 1
-        return position + 1
+        self.seam = end or position + 1
+        return self.seam
 
     def _bare(self, position: int) -> tuple[str, int]:
         match = _BARE.match(self.text, position)

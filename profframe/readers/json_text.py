@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 import numpy as np
 
 from profframe.readers.json_opening import Behind, is_readable, opening
+from profframe.readers.json_patience import Patience
 from profframe.readers.json_repair import Repaired, read_document, repair
 from profframe.readers.json_structure import Structure, element_ends
 
@@ -185,8 +186,7 @@ class ArrayReader(Generic[Rows]):
     threads
         Size of the pool.
     mark
-        Text that each element has, but for some: where it is nowhere in a long text, that is
-        passed over.
+        Text that each element has, but for some: long text without it is passed over.
     """
 
     def __init__(
@@ -205,6 +205,9 @@ class ArrayReader(Generic[Rows]):
         self._parse = parse
         self._parse_array = parse_array
         self._threads = threads
+        self._patience = Patience(mark.decode().strip('"'))
+        self._tried = 0
+        """Bytes that waited when they were mended last; twice as many are worth another try."""
         self._free: list[memoryview] = []
         """Texts of waves that are done with: to fill them again costs less than fresh memory."""
         self.document = Document()
@@ -394,18 +397,25 @@ class ArrayReader(Generic[Rows]):
 
         What follows the array's end goes to `tail`.
         """
+        if longest and len(text) < 2 * self._tried:
+            return text, start, False
         fixed, used = self._repair(text, start, longest)
         yield from self._rows_of(fixed.elements, start)
         rest, begin = text[used:], start + used
         if fixed.closed:
             tail.append(rest)
             return b"", begin, True
-        return (rest if fixed.incomplete or not longest else b""), begin, False
+        if longest and fixed.incomplete and len(rest) > longest:
+            self.document.note(Counter(unreadable_event=1), {"unreadable_event": 0}, begin)
+        if longest and (not fixed.incomplete or len(rest) > longest):
+            rest = b""
+        self._tried = len(rest)
+        return rest, begin, False
 
     def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
         """The sound elements of the text, and how many of its bytes were used."""
         decoded = text.decode("utf-8", "surrogateescape")
-        fixed = repair(decoded, longest)
+        fixed = repair(decoded, longest, self._patience)
         first = {check: _bytes(decoded[:place]) for check, place in fixed.first.items()}
         self.document.note(fixed.found, first, start)
         return fixed, _bytes(decoded[: fixed.end])
@@ -453,8 +463,8 @@ def _read_around(text: bytes | None) -> tuple[object, Counter[str]]:
 
 def _commas(text: bytes, searched: int) -> Iterator[int]:
     """Offsets of commas between elements, about `PIECE` apart, from a place on."""
-    searched = max(0, searched)
-    while match := _CUT.search(text, searched):
+    searched, end = max(0, searched), text.rfind(b'"') + 1
+    while match := _CUT.search(text, searched, end):
         yield match.start(1)
         searched = match.end(1) + PIECE
 
@@ -466,8 +476,7 @@ def _split_end(text: bytes) -> tuple[bytes, bytes]:
     if seems_so and _PLAIN_END.fullmatch(text, last):
         return text[:last], text[last:]
     _, end = _ends(Structure(), text)
-    if end is None:
-        end = last if seems_so else len(text)
+    end = (last if seems_so else len(text)) if end is None else end
     return text[:end], text[end:]
 
 

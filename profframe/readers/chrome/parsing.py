@@ -18,7 +18,7 @@ from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY,
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
 from profframe.readers.decimal_time import SCALE
-from profframe.readers.json_repair import has_doubled
+from profframe.readers.json_strict import has_doubled
 from profframe.readers.json_text import Parsed, Wave
 from profframe.readers.rows import Batch
 
