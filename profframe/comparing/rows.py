@@ -103,7 +103,8 @@ def _means(side: Side) -> pl.DataFrame:
     )
     return sums.select(
         *_KEY,
-        pl.col("calls") / number,
+        # polars multiplies by 1 / number, which is not always the nearest double.
+        pl.col("calls").map_batches(lambda calls: calls.to_numpy() / number, pl.Float64),
         *(_rounded_mean(pl.col(name), number) for name in measures),
         *(_per_second(work) for work in _WORK),
     ).rename({"spent_ns": "ns"})

@@ -246,6 +246,13 @@ def test_a_changed_op_is_found_among_noise() -> None:
     assert not profframe.diff(runs(1, 1), runs(1, 2))["significant"].any()
 
 
+def test_a_mean_of_calls_is_the_nearest_double() -> None:
+    """3 of 5 runs are 0.6, and not 3 times a fifth: 0.6000000000000001."""
+    rows = [op("all", 1, run=f"{run}") for run in range(5)]
+    side = trace([*rows, *(op(name, 1, run=f"{run}") for name in "abc" for run in range(3))])
+    assert set(profframe.diff(side, side)["base_calls"]) == {1.0, 0.6}
+
+
 # Any tables, against loops.
 
 _NAME: Final = st.sampled_from([*HOSTILE, "a", "b"])
