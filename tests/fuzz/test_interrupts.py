@@ -7,6 +7,6 @@ import pytest
 from tests.fuzz.children import fuzz
 
 
-@pytest.mark.cases(8, 60)
+@pytest.mark.cases(5, 60)
 def test_interrupts(seeds: range) -> None:
     fuzz("tests.fuzz.interrupts", seeds, limit_s=180)
