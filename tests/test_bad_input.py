@@ -441,7 +441,7 @@ def test_text_that_looks_like_damage_sends_nothing_to_repair(
 ) -> None:
     repaired: list[str] = []
 
-    def noted(text: str, *rest: int) -> Repaired:
+    def noted(text: str, *rest: Any) -> Repaired:
         repaired.append(text)
         return repair(text, *rest)
 
