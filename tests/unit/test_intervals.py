@@ -132,11 +132,13 @@ def test_far_times_of_many_groups_keep_their_order(bits: int, groups: int) -> No
 
 
 def test_stab_with_times_too_far_apart_for_one_key() -> None:
+    """The last of all times in a group comes before the first of all in the next group."""
     far = 2**62
-    group, start, end = of(0, 0, 1, 1, 2), of(-far, 5, -far, far, 6), of(far, 7, 4, far + 9, 9)
-    at_group, at = of(0, 0, 0, 1, 1, 1, 1, 2, 3), of(-far, 7, 8, 4, 5, far, far + 9, 5, 7)
+    group, start, end = of(0, 0, 1, 1, 2), of(-far, 5, -far, far, 6), of(far + 9, 7, 4, far + 9, 9)
+    at_group = of(0, 0, 0, 0, 1, 1, 1, 1, 2, 3)
+    at = of(-far, 7, 8, far + 9, 4, 5, far, far + 9, 5, 7)
     found = stab(group, start, end, at_group, at)
-    assert found.tolist() == [0, 1, 0, 2, -1, 3, 3, -1, -1]
+    assert found.tolist() == [0, 1, 0, 0, 2, -1, 3, 3, -1, -1]
 
 
 def test_the_last_point_until_a_moment() -> None:
@@ -149,10 +151,10 @@ def test_the_last_point_until_a_moment() -> None:
 
 def test_the_last_point_with_times_too_far_apart_for_one_key() -> None:
     far = 2**62
-    group, at = of(1, 0, 0, 1, 0), of(5, far, -far, far, far)
-    in_group, until = of(0, 0, 0, 0, 1, 1, 1, 2), of(-far - 1, -far, 0, far, 4, 5, far, far)
+    group, at = of(1, 0, 0, 1, 0, 2), of(5, far, -far, far, far, -far - 1)
+    in_group, until = of(0, 0, 0, 0, 1, 1, 1, 2, 3), of(-far - 1, -far, 0, far, 4, 5, far, far, far)
     found = last_until(group, at, in_group, until)
-    assert found.tolist() == [-1, 2, 2, 4, -1, 0, 3, -1]
+    assert found.tolist() == [-1, 2, 2, 4, -1, 0, 3, 5, -1]
 
 
 def test_the_last_of_no_points_and_no_moments() -> None:

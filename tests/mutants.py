@@ -1,0 +1,646 @@
+"""Faults that are planted one at a time, each of which a test has to find every time.
+
+They were planted by hand once, and the tests let them live. Each has had a test of its own since,
+beside the code that it proves; here is where that is, so that it can be proved again::
+
+    python -m tests.mutants               # each fault once
+    python -m tests.mutants --times 5     # each five times
+    python -m tests.mutants 4 12 'gaps*'  # only these: numbers, or patterns of files
+    python -m tests.mutants --list
+    python -m tests.mutants --check       # every fault still has its place; nothing is run
+
+The faults are planted in a copy of the tree. A mutant is dead if its test fails; what keeps pytest
+from running it proves nothing, and is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePath
+from typing import Final, Literal
+
+ROOT: Final = Path(__file__).parent.parent
+NEEDED: Final = ("profframe", "sql", "tests", "examples", "pyproject.toml")
+LIMIT_S: Final = 300
+
+Verdict = Literal["dead", "lived", "late", "not run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A fault: text that a file has once, what stands in its place, and the test that finds it."""
+
+    number: str
+    says: str
+    path: str
+    was: str
+    now: str
+    tests: str
+
+
+SERIOUS: Final = (
+    Mutant(
+        "1",
+        "kernels whose pid is the index of their device lose their launch in a container",
+        "profframe/facts/launches.py",
+        "(process[device] >= 0) & ~_on_device_line(events)[device]",
+        "(process[device] >= 0)",
+        "tests/unit/test_facts_launches.py::test_the_index_of_a_device_is_no_process",
+    ),
+    Mutant(
+        "2",
+        "what a killed batch has staged is taken up for other options",
+        "profframe/batch/staging.py",
+        "parts = (source, content, told, facts_version())",
+        "parts = (source, content, facts_version())",
+        "tests/batch/test_convert.py"
+        "::test_what_a_killed_batch_has_converted_is_not_taken_up_for_other_options",
+    ),
+    Mutant(
+        "3",
+        "the title of a flame graph is not escaped",
+        "profframe/show/flame/__init__.py",
+        "<title>{html.escape(self._title())}</title>",
+        "<title>{self._title()}</title>",
+        "tests/test_hostile.py::TestPages::test_flame_graph",
+    ),
+    Mutant(
+        "4",
+        "a pack has its name before it is on the disk",
+        "profframe/retention/changing.py",
+        "        _to_disk(fresh)\n",
+        "",
+        "tests/unit/test_store_races.py::test_a_pack_is_on_the_disk_before_it_has_its_name",
+    ),
+    Mutant(
+        "5a",
+        "what is written again while it is packed is not looked for",
+        "profframe/retention/changing.py",
+        "if identity(folder) != then:",
+        "if False:",
+        "tests/unit/test_store_races.py::test_what_is_written_while_it_is_packed_stays",
+    ),
+    Mutant(
+        "5b",
+        "what is written while its old state is deleted is not put back",
+        "profframe/retention/changing.py",
+        "if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:",
+        "if False:",
+        "tests/unit/test_store_races.py"
+        "::test_what_is_written_while_its_old_state_is_deleted_is_put_back",
+    ),
+    Mutant(
+        "6",
+        "a copy in a bucket that fails half-way reads as complete",
+        "profframe/batch/bucket.py",
+        'files.rm_file(f"{root}/{target}/traces.parquet")',
+        "pass",
+        "tests/batch/test_urls.py"
+        "::test_what_is_replaced_elsewhere_is_incomplete_until_all_of_it_is",
+    ),
+    Mutant(
+        "7",
+        "escaped quotes count as raw ones",
+        "profframe/readers/json_strings.py",
+        """if '"' in marks:\n        found.append("raw_quote")""",
+        """if '"' in text:\n        found.append("raw_quote")""",
+        "tests/unit/test_json_repair.py"
+        "::test_text_that_is_sound_stays_as_it_is_beside_what_is_mended",
+    ),
+    Mutant(
+        "8a",
+        "the chance of a metric is not corrected for the number of metrics",
+        "profframe/comparing/checking.py",
+        "p * number > regressed.LEVEL",
+        "p > regressed.LEVEL",
+        "tests/unit/test_history.py::TestCheck::test_many_metrics_are_corrected_for",
+    ),
+    Mutant(
+        "8b",
+        "the chance of a change is not corrected for series that are searched elsewhere",
+        "profframe/comparing/change_points.py",
+        "places = (series or number) *",
+        "places = number *",
+        "tests/unit/test_history.py"
+        "::TestChangePoints::test_the_chance_is_of_all_series_that_are_looked_at",
+    ),
+    Mutant(
+        "8c",
+        "the chance of an outlier is of one side",
+        "profframe/comparing/typical.py",
+        "2 * special.stdtr(",
+        "special.stdtr(",
+        "tests/unit/test_history.py::TestTypical::test_the_chance_is_of_both_sides",
+    ),
+    Mutant(
+        "9",
+        "what is faster at equal pace is listed as regressed",
+        "profframe/comparing/regressed.py",
+        'pl.col("change_ns") > 0, at_equal_pace > 0))',
+        'pl.col("change_ns") > 0))',
+        "tests/unit/test_history.py"
+        "::TestRegressions::test_what_regressed_takes_longer_by_itself_and_at_equal_pace",
+    ),
+    Mutant(
+        "10a",
+        "a record of memory in no op of its thread goes to what started last anywhere",
+        "profframe/facts/memory.py",
+        "    look(anything, thread, where)\n",
+        "",
+        "tests/unit/test_facts_memory.py"
+        "::test_what_is_on_the_records_own_thread_goes_before_what_started_later_elsewhere",
+    ),
+    Mutant(
+        "10b",
+        "a call that returns as the work of its stream ends has not waited for it",
+        "profframe/critical_path/graph.py",
+        "last_until(works.stream, works.end, stream, until)",
+        "last_until(works.stream, works.end, stream, until - 1)",
+        "tests/parity/test_critical_path.py"
+        "::test_a_call_that_returns_as_the_work_ends_has_waited_for_it",
+    ),
+    Mutant(
+        "10c",
+        "a call that returns as the last work of all streams ends has not waited for it",
+        "profframe/critical_path/graph.py",
+        "nowhere[: call.size], until)",
+        "nowhere[: call.size], until - 1)",
+        "tests/parity/test_critical_path.py"
+        "::test_a_call_that_returns_as_the_work_ends_has_waited_for_it",
+    ),
+)
+
+FACTS: Final = (
+    Mutant(
+        "11",
+        "an op without an External id is a mismatch",
+        "profframe/facts/launches.py",
+        "joined & known & known[op] & (external[op] != external)",
+        "joined & known & (external[op] != external)",
+        "tests/unit/test_facts_launches.py::test_only_ids_that_differ_are_a_mismatch",
+    ),
+    Mutant(
+        "12",
+        "of two calls that start together the outer one launched",
+        "profframe/facts/launches.py",
+        "np.lexsort((preorder, start))",
+        "np.lexsort((-preorder, start))",
+        "tests/unit/test_facts_launches.py"
+        "::test_of_calls_that_start_together_the_inner_one_launched",
+    ),
+    Mutant(
+        "13",
+        "a step is that of the launch or else of the op, row by row",
+        "profframe/facts/steps.py",
+        "cause = launch if (launch >= 0).any() else op",
+        "cause = np.where(launch >= 0, launch, op)",
+        "tests/unit/test_facts_launches.py::test_where_calls_are_known_an_op_gives_no_step",
+    ),
+    Mutant(
+        "14",
+        "as torch has it, work of an HPU has an op",
+        "profframe/facts/device_time.py",
+        '("MTIA", "HPU")',
+        '("MTIA",)',
+        "tests/unit/test_facts_device_time.py::test_torch_gives_the_work_of_some_devices_to_no_op",
+    ),
+    Mutant(
+        "15",
+        "a forward op that ends in the nanosecond of its backward op is not found",
+        "profframe/facts/forward.py",
+        'np.searchsorted(key, at_end, side="right")',
+        'np.searchsorted(key, at_end, side="left")',
+        "tests/unit/test_facts_torch.py::test_a_forward_op_ends_no_later_than_its_backward_op",
+    ),
+    Mutant(
+        "16",
+        "an op inside has to do all of the work to say its type",
+        "profframe/facts/work.py",
+        "2 * counted.flops[rows] >= counted.flops[around[rows]]",
+        "counted.flops[rows] >= counted.flops[around[rows]]",
+        "tests/unit/test_facts_work.py::test_an_op_inside_says_it_if_it_does_half_of_the_work",
+    ),
+    Mutant(
+        "17",
+        "tf32 of a kernel without an owner spreads to all without one",
+        "profframe/facts/work.py",
+        "    in_tf32[-1] = False\n",
+        "",
+        "tests/unit/test_facts_work.py::test_tf32_is_of_the_kernels_of_one_owner",
+    ),
+    Mutant(
+        "18",
+        "linear_backward counts gradients that its mask leaves out",
+        "profframe/work/matrices.py",
+        "sum(map(bool, wanted[:2]))",
+        "len(wanted[:2])",
+        "tests/unit/test_work.py::test_by_hand",
+    ),
+    Mutant(
+        "19a",
+        "keys of far times in many groups do not fit into 64 bits",
+        "profframe/intervals.py",
+        "_KEY_BITS: Final = 62",
+        "_KEY_BITS: Final = 66",
+        "tests/unit/test_intervals.py::test_far_times_of_many_groups_keep_their_order",
+    ),
+    Mutant(
+        "19b",
+        "where times are too far apart for one key, groups meet",
+        "profframe/intervals.py",
+        "group.astype(np.int64) * distinct.size +",
+        "group.astype(np.int64) * (distinct.size - 1) +",
+        "tests/unit/test_intervals.py::test_stab_with_times_too_far_apart_for_one_key",
+    ),
+    Mutant(
+        "19c",
+        "the last point until a moment is one before that moment",
+        "profframe/intervals.py",
+        'place = np.searchsorted(key[rows], wanted, side="right") - 1',
+        'place = np.searchsorted(key[rows], wanted, side="left") - 1',
+        "tests/unit/test_intervals.py::test_the_last_point_until_a_moment",
+    ),
+)
+
+READERS: Final = (
+    Mutant(
+        "20",
+        "damage at the end of a wave has the place of the next wave",
+        "profframe/readers/json_text.py",
+        "held + text, start if held else begin",
+        "held + text, begin",
+        "tests/unit/test_json_text.py::test_the_place_is_that_of_the_first_wherever_waves_end",
+    ),
+    Mutant(
+        "21a",
+        "the machine is named where there is only one",
+        "profframe/readers/nsys.py",
+        "self._several_machines = len(machines) > 1",
+        "self._several_machines = len(machines) > 0",
+        "tests/unit/test_nsys.py::test_the_machine_is_named_only_where_there_are_several",
+    ),
+    Mutant(
+        "21b",
+        "of several processes the first has all kernels",
+        "profframe/readers/nvprof.py",
+        "str(*pids) if len(pids) == 1 else None",
+        "str(min(pids)) if pids else None",
+        "tests/unit/test_nvprof.py::test_of_several_processes_a_kernel_has_none",
+    ),
+    Mutant(
+        "22",
+        "times that leave no room for a base are read",
+        "profframe/readers/decimal_time.py",
+        "np.abs(high) >= _MOST_WORDS",
+        "np.abs(high) >= 2 * _MOST_WORDS",
+        "tests/unit/test_decimal_time.py::test_what_leaves_no_room_for_a_base_is_bad",
+    ),
+)
+
+TIES: Final = (
+    Mutant(
+        "23",
+        "a gap is a sync's where the host had as much of it",
+        "sql/_gaps.sql",
+        "WHEN sync_ns > host_ns THEN 'sync'",
+        "WHEN sync_ns >= host_ns THEN 'sync'",
+        "tests/sql/test_golden.py::TestGolden::test_rows[idle-waits]",
+    ),
+    Mutant(
+        "24",
+        "of slices with equal parts of a gap the last one is named",
+        "sql/gaps.sql",
+        "ORDER BY part_ns DESC, event_id)",
+        "ORDER BY part_ns DESC, event_id DESC)",
+        "tests/sql/test_golden.py::TestGolden::test_rows[gaps-host]",
+    ),
+    Mutant(
+        "25",
+        "an op that ends as the call begins is not before it",
+        "sql/stragglers.sql",
+        "ops.start_ns + ops.dur_ns <= calls.at_ns",
+        "ops.start_ns + ops.dur_ns < calls.at_ns",
+        "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-by_op]",
+    ),
+    Mutant(
+        "26",
+        "as many changes as points are too many",
+        "sql/queue_depth.sql",
+        "HAVING points > 0 AND count(*) > points",
+        "HAVING points > 0 AND count(*) >= points",
+        "tests/sql/test_golden.py::TestGolden::test_rows[queue_depth-points]",
+    ),
+    Mutant(
+        "27",
+        "work that takes as long by both peaks is bound by memory",
+        "sql/roofline.sql",
+        "CASE WHEN compute_ps >= memory_ps THEN 'compute' WHEN compute_ps < memory_ps THEN",
+        "CASE WHEN compute_ps > memory_ps THEN 'compute' WHEN compute_ps <= memory_ps THEN",
+        "tests/sql/test_golden.py::TestGolden::test_rows[roofline-by_kernel]",
+    ),
+    Mutant(
+        "28",
+        "work that begins as its launch returns did not wait for that",
+        "profframe/critical_path/graph.py",
+        "returned = works.call_end <= works.start",
+        "returned = works.call_end < works.start",
+        "tests/parity/test_critical_path.py"
+        "::test_work_that_begins_as_its_launch_returns_waited_for_that",
+    ),
+    Mutant(
+        "29a",
+        "collectives of ranks whose first steps differ begin anew in each step",
+        "sql/_collectives.sql",
+        "HAVING count(DISTINCT first_step) = 1 AND ",
+        "HAVING ",
+        "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
+    ),
+    Mutant(
+        "29b",
+        "collectives of ranks whose last steps differ begin anew in each step",
+        "sql/_collectives.sql",
+        " AND count(DISTINCT last_step) = 1 AND ",
+        " AND ",
+        "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
+    ),
+    Mutant(
+        "29c",
+        "collectives begin anew in each step where a rank has no steps",
+        "sql/_collectives.sql",
+        " AND count(first_step) = count(*)\n",
+        "\n",
+        "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
+    ),
+)
+
+MINOR: Final = (
+    Mutant(
+        "30a",
+        "a duration is 1000.000 us",
+        "profframe/show/units.py",
+        "if size >= 999_999.5:",
+        "if size >= 1_000_000:",
+        "tests/unit/test_show.py::test_what_rounds_to_the_next_unit_has_it",
+    ),
+    Mutant(
+        "30b",
+        "U+2066 to U+2069 reorder what is shown",
+        "profframe/show/units.py",
+        r"\u2060-\u206f",
+        r"\u2060-\u2065\u206a-\u206f",
+        "tests/unit/test_show.py::test_what_acts_or_cannot_be_seen_is_an_escape",
+    ),
+    Mutant(
+        "31a",
+        "a file at work is called .parquet",
+        "profframe/store/writing.py",
+        'fresh / f"{name}{_UNFINISHED}"',
+        'fresh / f"{name}.parquet"',
+        "tests/unit/test_store_races.py::test_a_file_at_work_is_called_no_parquet",
+    ),
+    Mutant(
+        "31b",
+        "what was set aside is not put back first",
+        "profframe/store/writing.py",
+        "    if aside.exists() and not target.exists():\n        aside.rename(target)\n",
+        "",
+        "tests/unit/test_store_races.py::test_what_was_set_aside_is_put_back_before_anything_else",
+    ),
+)
+
+MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR)
+
+
+def misplaced(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[str]:
+    """Say which mutants have not exactly one place, or no test.
+
+    Parameters
+    ----------
+    mutants
+        Those that are looked at.
+    root
+        The tree.
+    """
+    for number, times in Counter(mutant.number for mutant in mutants).items():
+        if times > 1:
+            yield f"{number}: {times} mutants of this number"
+    for mutant in mutants:
+        file, test = root / mutant.path, mutant.tests.partition("[")[0].split("::")
+        places = file.read_text("utf-8").count(mutant.was) if file.is_file() else 0
+        if places != 1:
+            yield f"{mutant.number}: {mutant.path} has its text {places} times: {mutant.was!r}"
+        if mutant.was == mutant.now:
+            yield f"{mutant.number}: changes nothing"
+        proof = root / test[0]
+        if not proof.is_file() or f"def {test[-1]}(" not in proof.read_text("utf-8"):
+            yield f"{mutant.number}: no test {mutant.tests}"
+
+
+def wanted(patterns: Sequence[str]) -> list[Mutant]:
+    """Those that any of the patterns fits, or all; a pattern that fits none is an error."""
+    for pattern in patterns:
+        if not any(_fits(mutant, pattern) for mutant in MUTANTS):
+            raise SystemExit(f"no mutant: {pattern}")
+    return [
+        mutant
+        for mutant in MUTANTS
+        if not patterns or any(_fits(mutant, pattern) for pattern in patterns)
+    ]
+
+
+def _fits(mutant: Mutant, pattern: str) -> bool:
+    """Whether it is of the mutant's number, with the letter or without, or of its path or file."""
+    path = PurePath(mutant.path)
+    names = (mutant.number, mutant.number.rstrip("abc"), mutant.path, path.name, path.stem)
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
+@contextmanager
+def copied() -> Iterator[Path]:
+    """Make a copy of the tree, where real traces are found as from here."""
+    with tempfile.TemporaryDirectory(prefix="profframe-mutants-") as folder:
+        tree = Path(folder, "tree").resolve()
+        tree.mkdir()
+        for name in NEEDED:
+            if (ROOT / name).is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", ".hypothesis")
+                shutil.copytree(ROOT / name, tree / name, ignore=ignored)
+            else:
+                shutil.copy2(ROOT / name, tree / name)
+        shared = ROOT.parent / "shared"
+        if shared.is_dir():
+            Path(folder, "shared").symlink_to(shared.resolve())
+        _check_is_imported(tree)
+        yield tree
+
+
+def _check_is_imported(tree: Path) -> None:
+    """Stop unless children import the copy, whatever is installed."""
+    code = "import profframe, profframe.headers as h; print(profframe.__file__, h.sql_directory())"
+    said = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tree,
+        env=_environment(tree),
+        stdout=subprocess.PIPE,
+        check=True,
+        text=True,
+    ).stdout.split()
+    if said != [str(tree / "profframe" / "__init__.py"), str(tree / "sql")]:
+        raise SystemExit(f"children import {' and '.join(said)}, not what is in {tree}")
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    """The variables of a child; hypothesis tries the same in each case where it sees CI."""
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    return environment | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@contextmanager
+def planted(tree: Path, mutant: Mutant) -> Iterator[None]:
+    """Have a fault in a tree for some time."""
+    file = tree / mutant.path
+    sound = file.read_text("utf-8")
+    try:
+        _write(file, sound.replace(mutant.was, mutant.now))
+        yield
+    finally:
+        _write(file, sound)
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a module; bytecode of the same second and size would be taken for that of the text."""
+    file.write_text(text, "utf-8")
+    for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
+        compiled.unlink()
+
+
+def verdict(tree: Path, tests: Sequence[str], seed: int) -> tuple[Verdict, str]:
+    """Run tests in a tree, and say what they say of it.
+
+    Parameters
+    ----------
+    tree
+        The copy, with a fault or without.
+    tests
+        Files, or tests of them, as pytest names them.
+    seed
+        Of hypothesis, which remembers nothing of other runs.
+
+    Returns
+    -------
+    tuple of str
+        ``dead`` if a test failed, ``lived`` if all passed, ``late`` if they took too long, and
+        ``not run`` if pytest had another reason to end; and what pytest printed.
+    """
+    shutil.rmtree(tree / ".hypothesis", ignore_errors=True)
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
+    with subprocess.Popen(
+        [*command, f"--hypothesis-seed={seed}", *tests],
+        cwd=tree,
+        env=_environment(tree),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as child:
+        try:
+            said, _ = child.communicate(timeout=LIMIT_S)
+        except BaseException as error:
+            os.killpg(child.pid, signal.SIGKILL)  # those that it started, too
+            if isinstance(error, subprocess.TimeoutExpired):
+                return "late", f"no end after {LIMIT_S} s"
+            raise
+    if child.returncode == 1 and re.search("^FAILED ", said, re.MULTILINE):
+        return "dead", said
+    return "lived" if child.returncode == 0 else "not run", said
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a mutant each time, and what pytest said where that is no answer."""
+
+    verdicts: Counter[Verdict]
+    seconds: float
+    trouble: str
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it was found each time."""
+        return self.verdicts.keys() == {"dead"}
+
+
+def outcome(tree: Path, mutant: Mutant, times: int) -> Outcome:
+    """Plant a mutant in a tree, and run its test so many times."""
+    began = time.perf_counter()
+    with planted(tree, mutant):
+        found = [verdict(tree, [mutant.tests], seed) for seed in range(times)]
+    seconds = (time.perf_counter() - began) / times
+    trouble = next((said for one, said in found if one in {"late", "not run"}), "")
+    return Outcome(Counter(one for one, _ in found), seconds, trouble)
+
+
+def row(mutant: Mutant, found: Outcome) -> str:
+    """A line of the table."""
+    dead = f"{found.verdicts['dead']}/{found.verdicts.total()}"
+    others = [f"{number} {one}" for one, number in found.verdicts.items() if one != "dead"]
+    more = f" ({', '.join(others)})" if others else ""
+    return f"{mutant.number:>4}  dead {dead}  {found.seconds:5.1f} s  {mutant.says}{more}"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Plant the mutants that are asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument("mutants", nargs="*", help="numbers, or patterns of files; all if none")
+    parser.add_argument("--times", type=int, default=1, help="how often each is planted")
+    parser.add_argument("--list", action="store_true", help="print them and run nothing")
+    parser.add_argument("--check", action="store_true", help="look for their places only")
+    given = parser.parse_args()
+    if given.times < 1:
+        parser.error("--times: at least 1")
+    mutants = wanted(given.mutants)
+    if given.list:
+        for one in mutants:
+            _say(f"{one.number:>4}  {one.says}\n      {one.path}, {one.tests}")
+        return
+    wrong = list(misplaced(mutants))
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+    if given.check:
+        _say(f"{len(mutants)} mutants, each in its place")
+        return
+    with copied() as tree:
+        said, output = verdict(tree, list(dict.fromkeys(one.tests for one in mutants)), 0)
+        if said != "lived":
+            raise SystemExit(f"{output}\nwithout a fault the tests are {said}: nothing is proved")
+        alive = []
+        for one in mutants:
+            found = outcome(tree, one, given.times)
+            _say(row(one, found))
+            if not found.is_dead:
+                alive.append(one.number)
+                _say(found.trouble)
+    _say(f"{len(mutants)} mutants, {len(mutants) - len(alive)} dead each time")
+    if alive:
+        raise SystemExit(f"not dead: {', '.join(alive)}")
+
+
+if __name__ == "__main__":
+    main()
