@@ -151,6 +151,7 @@ class Batch:
         self._natural: set[_Trace] = set()
         self._promised: dict[_Trace, int] = {}
         self._attempts: Counter[int] = Counter()
+        self._damaged: set[_Trace] = set()
         self._running: set[Future[Any]] = set()
         self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
 
@@ -191,7 +192,11 @@ class Batch:
             item.rank_is_in_path,
             self._compat,
             self._threads,
-            frozenset(r.content for r in self._known.same(item.key, told) if r.content),
+            frozenset(
+                record.content
+                for record in self._known.same(item.key, told)
+                if record.content and (record.run, record.rank) not in self._damaged
+            ),
             here(),
             f"{time.time_ns()}-{index}",
         )
@@ -343,7 +348,8 @@ class Batch:
     def _again(self, there: Record, index: int) -> _Choice:
         """The name of what was made of the same source before."""
         same = there.content == self._reports[index].content and there.options == self._told(index)
-        return _Choice(there.run, replace=True, is_there=same)
+        is_there = same and (there.run, there.rank) not in self._damaged
+        return _Choice(there.run, replace=True, is_there=is_there)
 
     def _finish(self, index: int, report: Report, run: str | None = None) -> None:
         """Note what became of a file, and say so."""
@@ -352,7 +358,7 @@ class Batch:
         if status == "failed" and report.is_not_a_trace and not item.wanted:
             status = "skipped"
         rank = report.staged.rank if report.staged else None
-        events, error = report.events, report.error
+        events = report.events
         if status == "unchanged" and report.staged is None:
             for record in self._known.same(item.key, self._told(index), report.content):
                 run, rank = record.run, record.rank
@@ -360,10 +366,13 @@ class Batch:
                     events = self._store.events(record)
                 except FileNotFoundError:  # replaced at this moment
                     pass
-                except StoreError as damage:
-                    status, error = "failed", f"{item.key}: {damage}"
+                except StoreError:
+                    if (run, rank) not in self._damaged:
+                        self._damaged.add((run, rank))
+                        self._submit(index)
+                        return
         self._outcomes[index] = Outcome(
-            item.key, status, run, rank, events, item.size, report.seconds, _said(error)
+            item.key, status, run, rank, events, item.size, report.seconds, _said(report.error)
         )
         self._bytes_done += item.size
         self._tell()

@@ -29,7 +29,7 @@ from profframe import layout, schema, store
 from profframe.errors import StoreError
 from profframe.fingerprint import facts_version
 from profframe.naming import later_cycle
-from profframe.table_files import VERSION_KEY, reading, traces_of
+from profframe.table_files import VERSION_KEY, reading, strange_columns, traces_of
 
 STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
@@ -198,7 +198,10 @@ class Destination(ABC):
             return None
         path = f"{record.folder}/events.parquet"
         with self.open(path) as file, reading(f"{self.address}/{path}"):
-            return int(pq.read_metadata(file).num_rows)
+            metadata = pq.read_metadata(file)
+            for problem in strange_columns("events", metadata.schema.to_arrow_schema()):
+                raise ValueError(problem)
+            return int(metadata.num_rows)
 
     def copy(self, staged: Record, run: str, path: Path) -> None:
         """Write what is staged elsewhere, as a later cycle of its run with a name of its own.
@@ -222,8 +225,10 @@ class Destination(ABC):
 
     def _renamed(self, staged: Record, name: str, run: str) -> Iterator[pa.Table]:
         texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
+        path = f"{staged.folder}/{name}.parquet"
         with (
-            self.open(f"{staged.folder}/{name}.parquet") as stream,
+            self.open(path) as stream,
+            reading(f"{self.address}/{path}"),
             pq.ParquetFile(stream, read_dictionary=texts) as file,
         ):
             for number in range(file.num_row_groups):
@@ -297,7 +302,10 @@ class Folder(Destination):
         return None if file is None else file.parent.relative_to(self.root).as_posix()
 
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
-        return (self.root / file).open("rb")
+        path = self.root / file
+        if path.exists() and not path.is_file():  # a named pipe would be waited for
+            raise StoreError(f"{path}: not a file")
+        return path.open("rb")
 
     def has(self, path: str) -> bool:
         return (self.root / path).exists()

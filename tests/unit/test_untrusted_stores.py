@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from profframe import cli, layout, load, manifest, retention, schema, store, table_files
+from profframe import cli, convert, layout, load, manifest, retention, schema, store, table_files
 from profframe.batch.staging import STAGED, Folder
 from profframe.errors import StoreError
 from tests.fuzz.stores import not_utf8
@@ -228,6 +229,23 @@ def test_damage_is_one_line_that_names_the_file(
         ask(lambda: load(root, runs="b"))
     assert "\n" not in str(error.value)
     assert f"run=b/rank=0/{table}.parquet" in set(retention.verify(root)["file"])
+
+
+@pytest.mark.parametrize("table", ["events", "traces"])
+@pytest.mark.parametrize("damage", [cut, other_type, pipe])
+def test_what_is_damaged_is_converted_anew(
+    damage: Callable[[Path], None], table: str, root: Path, example: Path
+) -> None:
+    def converted() -> list[tuple[str, str | None]]:
+        with ThreadPoolExecutor(1) as executor:
+            return convert(example, root, executor, run="c").select("status", "error").rows()
+
+    converted()
+    damage(root / f"run=c/rank=0/{table}.parquet")
+
+    assert converted() == [("written", None)]
+    assert load(root, runs="c").events.height == load(example).events.height
+    assert retention.verify(root).is_empty()
 
 
 def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
