@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
 from typing import Any, Final
 
 Pairs = list[tuple[str, Any]]
+
+
+_PLAIN: Final = frozenset((bool, float, int, str, type(None)))
 
 
 class Written(float):
@@ -81,29 +85,37 @@ def dumps(value: object) -> str:
     '[1e400, 123456789.123456789123456789]'
     """
     out: list[str] = []
-    left: list[object] = [value]
-    """What is to be written, the last first: no depth is too deep."""
-    while left:
-        item = left.pop()
-        if isinstance(item, dict):
-            keys = (_Mark(f", {json.dumps(key)}: ") for key in item)
-            left.append(_Mark("}"))
-            left += reversed(
-                [part for member in zip(keys, item.values(), strict=True) for part in member]
-            )
-            out.append("{")
-        elif isinstance(item, list):
-            left.append(_Mark("]"))
-            left += reversed([part for each in item for part in (_Mark(", "), each)])
-            out.append("[")
-        elif isinstance(item, _Mark):
-            out.append(item.removeprefix(", ") if out[-1] in ("{", "[") else item)
+    opened = [(iter((("", value),)), "")]
+    """Members that are not yet written, with what is before each, and what is behind them all."""
+    while opened:
+        members, end = opened[-1]
+        for before, item in members:
+            out.append(before)
+            if isinstance(item, Written):
+                out.append(item.text)
+            elif _is_plain(item):
+                out.append(json.dumps(item))
+            else:  # not by recursion: no depth is too deep
+                out.append("{" if isinstance(item, dict) else "[")
+                opened.append((_members(item), "}" if isinstance(item, dict) else "]"))
+                break
         else:
-            out.append(item.text if isinstance(item, Written) else json.dumps(item))
+            out.append(end)
+            opened.pop()
     return "".join(out)
 
 
-class _Mark(str):
-    """Text between values."""
+def _is_plain(item: object) -> bool:
+    """Whether there is nothing in it that Python would write in another way."""
+    if isinstance(item, dict):
+        return _PLAIN.issuperset(map(type, item.values()))
+    return not isinstance(item, list) or _PLAIN.issuperset(map(type, item))
 
-    __slots__ = ()
+
+def _members(item: Any) -> Iterator[tuple[str, object]]:
+    """Members of an object or an array, with what is before each."""
+    commas = chain(("",), repeat(", "))
+    if isinstance(item, dict):
+        keys = (f"{comma}{json.dumps(key)}: " for comma, key in zip(commas, item, strict=False))
+        return zip(keys, item.values(), strict=True)
+    return zip(commas, item, strict=False)
