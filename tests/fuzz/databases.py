@@ -7,13 +7,12 @@ duration is counted in `quality`.
 
 from __future__ import annotations
 
-import io
 import json
 import random
 import sqlite3
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import closing, redirect_stderr, redirect_stdout, suppress
+from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +20,10 @@ from typing import Any, Final
 import polars as pl
 
 import profframe
-from profframe import ProfframeError, Trace, cli
+from profframe import ProfframeError, Trace
 from tests.conftest import TRACES
 from tests.databases import Row, write
+from tests.fuzz.verbs import check_verb
 from tests.unit import test_nsys as nsys
 from tests.unit import test_nvprof as nvprof
 from tests.unit import test_sqlite
@@ -115,7 +115,7 @@ def case(seed: int) -> None:
         if trace is not None and change is not _beside:
             _check(path, trace)
         if not rng.randrange(3):
-            _check_command_line(path)
+            check_verb("info", str(path))
         assert {file: file.read_bytes() for file in Path(folder).iterdir()} == before
 
 
@@ -368,15 +368,3 @@ def _check_kernels(path: Path, trace: Trace) -> None:
     kernels = trace.events.filter(pl.col("category").cast(pl.String).str.contains("KERNEL"))
     found = sorted(kernels.select("start_ns", "dur_ns").drop_nulls().rows())
     assert found == sound, (found[:5], sound[:5])
-
-
-def _check_command_line(path: Path) -> None:
-    """The command line says the same in one line."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = cli.run(["info", str(path)])
-    said = err.getvalue()
-    assert code in {0, 1}, said
-    assert said.count("\n") == (code == 1), said
-    assert "internal:" not in said, said
-    assert "Traceback" not in said + out.getvalue(), said

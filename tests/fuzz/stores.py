@@ -6,8 +6,6 @@ writes; its manifest knows of it, does not, or is gone.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import random
@@ -23,9 +21,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import profframe
-from profframe import cli, layout, retention, schema
+from profframe import layout, retention, schema
 from profframe.errors import ProfframeError
 from tests.fuzz.manifests import MANIFEST
+from tests.fuzz.verbs import check_verb
 
 Work = Callable[[random.Random, Path], object]
 
@@ -64,8 +63,8 @@ def case(seed: int) -> None:
             named = [root / name for name in retention.verify(root)["file"]]
             assert file in named, "not found by verify"
         for verb in rng.sample(VERBS, 2):
-            _run([str(root) if word == "STORE" else word for word in verb])
-        _run(["answer", rng.choice(ANSWERS), str(root)])
+            check_verb(*(str(root) if word == "STORE" else word for word in verb))
+        check_verb("answer", rng.choice(ANSWERS), str(root))
         for work in rng.sample(WORKS, 3):
             said = _said(work, rng, root)
             assert "\n" not in said, said
@@ -192,22 +191,6 @@ DAMAGES: Final[tuple[Work, ...]] = (
     _rewrite,
     _rewrite,
 )
-
-
-def _run(arguments: list[str]) -> None:
-    """Run a verb: an exit code, and no more to say of an error than one line."""
-    out, told = io.TextIOWrapper(io.BytesIO()), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
-        code = cli.run(arguments)
-    said = told.getvalue()
-    assert code in {0, 1}, (arguments, code, said)
-    assert not any(word in said for word in ("internal:", "Traceback", "panicked")), (
-        arguments,
-        said,
-    )
-    if code and "verify" not in arguments:
-        assert said.startswith("error: "), said
-        assert said.count("\n") == 1, said
 
 
 def _export(root: Path) -> None:

@@ -6,9 +6,7 @@ says so in one line, and what is lost has a row in ``quality``.
 
 from __future__ import annotations
 
-import contextlib
 import gzip
-import io
 import json
 import re
 import tempfile
@@ -20,10 +18,10 @@ from typing import Final
 import pyarrow as pa
 
 import profframe
-from profframe.cli import run
 from profframe.readers.bytes import ByteSource
 from tests.conftest import TRACES
 from tests.fuzz.children import ROOT
+from tests.fuzz.verbs import check_verb
 
 _SIZE: Final = 30_000
 """Bytes of text of each trace, about: fifty events, and the header."""
@@ -51,7 +49,7 @@ def case(seed: int) -> None:
         else:
             _check(trace, sound, text)
         if seed % 4 == 0:
-            _check_command_line(path)
+            check_verb("info", str(path))
 
 
 def _check_error(said: str, path: Path) -> None:
@@ -83,17 +81,6 @@ def _elements(text: bytes) -> int | None:
         return None
     events = document.get("traceEvents") if isinstance(document, dict) else document
     return len(events) if isinstance(events, list) else None
-
-
-def _check_command_line(path: Path) -> None:
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(["info", str(path)])
-    said = out.getvalue() + err.getvalue()
-    assert code in {0, 1}, code
-    assert "internal:" not in said, said
-    assert "Traceback" not in said, said
-    assert code == 0 or said.count("\n") == 1, said
 
 
 def _damaged(sound: bytes, random: Random) -> tuple[bytes, bytes | None]:

@@ -65,6 +65,8 @@ REACHES = {
     "a bucket": "SELECT * FROM read_parquet('s3://bucket/x.parquet')",
 }
 """SELECTs, each of which reaches out; they can stand inside another, too."""
+SOME = [REACHES[name] for name in ("a file", "the root", "the environment", "SQL in a text")]
+"""What is refused before anything is read does not depend on where the rows are."""
 
 STATEMENTS = {
     "install": "INSTALL httpfs",
@@ -130,19 +132,29 @@ class TestRefused:
 
     @pytest.mark.parametrize("sql", [*REACHES.values(), *STATEMENTS.values()])
     def test_by_a_file(
-        self, trace: Trace, written: Callable[[str], str], tmp_path: Path, sql: str
+        self, in_memory: Trace, written: Callable[[str], str], tmp_path: Path, sql: str
     ) -> None:
         file = tmp_path / "mine.sql"
         file.write_text(written(sql))
-        refused(lambda: trace.answer(file))
+        refused(lambda: in_memory.answer(file))
 
     @pytest.mark.parametrize("reach", REACHES.values(), ids=REACHES)
     def test_by_a_rule(
-        self, trace: Trace, written: Callable[[str], str], tmp_path: Path, reach: str
+        self, in_memory: Trace, written: Callable[[str], str], tmp_path: Path, reach: str
     ) -> None:
         file = tmp_path / "reaching.sql"
         file.write_text(RULE + written(FINDING.replace("{reach}", reach)))
-        assert str(file) in refused(lambda: trace.advice(rules=[file]))
+        assert str(file) in refused(lambda: in_memory.advice(rules=[file]))
+
+    @pytest.mark.parametrize("reach", SOME)
+    def test_by_files_that_ask_a_store(
+        self, store: Path, written: Callable[[str], str], tmp_path: Path, reach: str
+    ) -> None:
+        answer, rule = tmp_path / "mine.sql", tmp_path / "reaching.sql"
+        answer.write_text(written(reach))
+        rule.write_text(RULE + written(FINDING.replace("{reach}", reach)))
+        refused(lambda: load(store).answer(answer))
+        assert str(rule) in refused(lambda: load(store).advice(rules=[rule]))
 
     @pytest.mark.parametrize("reach", REACHES.values(), ids=REACHES)
     def test_by_a_condition_of_a_rule(
