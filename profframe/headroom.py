@@ -10,6 +10,7 @@ import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,13 +20,43 @@ RESERVE: Final = 256 << 20
 """Bytes that the next step may need, as to parse what is read at once."""
 
 _LIBRARIES: Final = 1800 << 20
+_LIBRARIES_MEMORY: Final = 192 << 20
 _LIBRARIES_PER_CORE: Final = 64 << 20
 """Address space that the libraries reserve; they take a tenth of it."""
 _ARENA_MAX: Final = -8
 """``M_ARENA_MAX`` of mallopt(3): how often malloc reserves 64 MB, for so many threads."""
 _STATM: Final = Path("/proc/self/statm")
 _GROUPS: Final = Path("/sys/fs/cgroup")
+_OWN: Final = Path("/proc/self/cgroup")
+_NO_LIMIT: Final = 1 << 60
+"""What groups of the first version say in place of max is a little less than 2**63."""
 _SAID: Final = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """How a version of cgroups names what it knows."""
+
+    named: str
+    """What is before the path of a group in ``/proc/self/cgroup``."""
+    folder: str
+    limit: str
+    used: str
+    files: frozenset[str]
+
+
+_KINDS: Final = (
+    _Groups(
+        "0::/", "", "memory.max", "memory.current", frozenset(("inactive_file", "active_file"))
+    ),
+    _Groups(
+        ":memory:/",
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        frozenset(("total_inactive_file", "total_active_file")),
+    ),
+)
 
 
 def left() -> int | None:
@@ -71,6 +102,12 @@ def check_start() -> None:
     MemoryLimitError
         It says how much there is, and how much they need.
     """
+    room = _group()
+    if room is not None and room < _LIBRARIES_MEMORY:
+        raise MemoryLimitError(
+            f"{max(0, room) >> 20:,} MB of memory are left by the limit of this process (cgroup), "
+            f"and {_LIBRARIES_MEMORY >> 20:,} MB are needed to begin with"
+        )
     room = _address_space()
     if room is None:
         return
@@ -149,29 +186,38 @@ def _address_space() -> int | None:
 
 def _group() -> int | None:
     """What is left by the limits of its cgroup and of those around it."""
-    rooms: list[int] = []
-    with suppress(OSError, ValueError, IndexError):
-        folder = _GROUPS / _own_group()
-        while True:
-            with suppress(OSError, ValueError):  # without a limit it says max
-                limit = int((folder / "memory.max").read_text())
-                rooms.append(limit - _used(folder))
-            if folder in {_GROUPS, folder.parent}:
-                break
-            folder = folder.parent
-    return min(rooms, default=None)
+    return min((room for kind in _KINDS for room in _rooms(kind)), default=None)
 
 
-def _own_group() -> str:
+def _rooms(kind: _Groups) -> Iterator[int]:
+    """What each limit leaves, from the group of this process outwards."""
+    root = _GROUPS / kind.folder
+    own = root / _own_group(kind.named)
+    # In a container the group of the process is the root of those that it sees.
+    folder = own if own.is_dir() else root
+    for group in (folder, *folder.parents):
+        with suppress(OSError, ValueError):  # without a limit it says max
+            limit = int((group / kind.limit).read_text())
+            if limit < _NO_LIMIT:
+                yield limit - _used(group, kind)
+        if group == root:
+            break
+
+
+def _own_group(named: str) -> str:
     """Where the group of this process is below all of them."""
-    return Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].split("\n")[0]
+    with suppress(OSError):
+        for line in _OWN.read_text().splitlines():
+            if named in line:
+                return line.partition(named)[2].lstrip("/")
+    return ""
 
 
-def _used(folder: Path) -> int:
+def _used(folder: Path, kind: _Groups) -> int:
     """Memory of a group, but for files that can go from it."""
-    used = int((folder / "memory.current").read_text())
+    used = int((folder / kind.used).read_text())
     for line in (folder / "memory.stat").read_text().splitlines():
         name, _, size = line.partition(" ")
-        if name in {"inactive_file", "active_file"}:
+        if name in kind.files:
             used -= int(size)
     return used

@@ -33,6 +33,8 @@ _MORE: Final = re.compile(r"\](?:\s*[\]}])*+\s*,?\s*\{")
 _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
+_LONGEST_HEX: Final = 1000
+"""Digits; more are kept as text, for Python would take long to make a number of them, or refuse."""
 _ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _NON_FINITE: Final = re.compile(r"[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?)\Z", re.IGNORECASE)
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
@@ -439,7 +441,8 @@ class _Repairer:
             return "null"
         if found := _HEX.match(word):
             self.note("hex_number", position)
-            return str(int(found.group(1), 16))
+            digits = found.group(1)
+            return str(int(digits, 16)) if len(digits) <= _LONGEST_HEX else f'"{word}"'
         if _ODD.match(word):
             self.note("odd_number", position)
             return _plain_number(word)

@@ -16,6 +16,8 @@ Shape = tuple[int, ...]
 
 _LONGEST: Final = 100_000
 """Letters of a value that is still looked at."""
+_MOST_DIGITS: Final = 1000
+"""Of a size; Python reads no more than some thousands."""
 _TRUTHS: Final = MappingProxyType({"True": True, "False": False})
 _LIST: Final = "TensorList"
 
@@ -235,5 +237,6 @@ def _numbers(part: str) -> Any:
     """Sizes between commas as a list; a word stays one."""
     if not part:
         return []
-    numbers = part.split(",")
-    return [int(n) for n in numbers] if all(n.isdecimal() for n in numbers) else part
+    sizes = part.split(",")
+    are_numbers = all(size.isdecimal() and len(size) <= _MOST_DIGITS for size in sizes)
+    return [int(size) for size in sizes] if are_numbers else part

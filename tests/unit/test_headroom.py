@@ -53,15 +53,28 @@ def test_an_error_of_the_system_is_of_memory_where_little_is_left(
     assert headroom.is_of_memory(SystemError("returned NULL without setting an exception"))
 
 
-@pytest.mark.parametrize(("limit", "used", "expected"), [(900, 300, 620), ("max", 300, None)])
-def test_the_room_of_a_group_is_its_limit_without_what_it_uses(
-    limit: object, used: int, expected: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "memory.max").write_text(f"{limit}\n")
-    (tmp_path / "memory.current").write_text(f"{used}\n")
-    (tmp_path / "memory.stat").write_text("anon 280\ninactive_file 15\nactive_file 5\n")
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("is_seen", [True, False], ids=["of the machine", "of a container"])
+@pytest.mark.parametrize(
+    ("limit", "expected"), [("900", 620), ("max", None), ("9223372036854771712", None)]
+)
+def test_the_room_of_a_group_is_its_limit_without_what_it_uses(  # noqa: PLR0917
+    version: int, is_seen: bool, limit: str, expected: int | None,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    names = ("memory.max", "memory.current") if version == 2 else (
+        "memory.limit_in_bytes", "memory.usage_in_bytes"
+    )  # fmt: skip
+    folder = tmp_path / ("" if version == 2 else "memory") / ("a/b" if is_seen else "")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in zip(names, (limit, "300"), strict=True):
+        (folder / name).write_text(f"{text}\n")
+    before = "" if version == 2 else "total_"
+    (folder / "memory.stat").write_text(f"{before}inactive_file 15\n{before}active_file 5\n")
+    own = tmp_path / "own"
+    own.write_text("9:name=systemd:/\n4:memory:/a/b\n1:cpu:/\n0::/a/b\n")
     monkeypatch.setattr(headroom, "_GROUPS", tmp_path)
-    monkeypatch.setattr(headroom, "_own_group", lambda: "")
+    monkeypatch.setattr(headroom, "_OWN", own)
     assert headroom._group() == expected
 
 

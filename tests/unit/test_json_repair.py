@@ -50,7 +50,12 @@ def test_a_number_that_is_not_finite_becomes_null(word: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "decimal"),
-    [("0x0", "0"), ("0X1f", "31"), ("0xFFFFFFFFFFFFFFFF", "18446744073709551615")],
+    [
+        ("0x0", "0"),
+        ("0X1f", "31"),
+        ("0xFFFFFFFFFFFFFFFF", "18446744073709551615"),
+        ("0x" + "f" * 5000, f'"0x{"f" * 5000}"'),
+    ],
 )
 def test_a_bare_hexadecimal_number_becomes_decimal(word: str, decimal: str) -> None:
     assert mended(f'{{"stream": {word}}}', hex_number=1) == f'{{"stream":{decimal}}}'
