@@ -70,12 +70,12 @@ def _text(texts: Sequence[str], code: int) -> str:
 
 
 def _count(name: str, dims: str, values: str) -> int:
-    """Torch's number; 0, as torch has it, where the inputs do not fit the formula."""
+    """Torch's number; 0, as torch has it, where the inputs do not fit the formula; -1: less."""
     try:
         found = FORMULAS[name](json.loads(dims), json.loads(values))
     except (ValueError, IndexError, TypeError, ZeroDivisionError, RecursionError):
         return 0
-    return found if found <= _MOST else 0
+    return max(found, -1) if found <= _MOST else 0
 
 
 def _matmul(first: Shape, second: Shape) -> int:
