@@ -124,8 +124,8 @@ def _answers(
                 lambda f=file, g=given: of_frame(trace.answer(f.stem, **g)),  # type: ignore[misc]
             )
     if not few:
-        start = trace.traces["start_ns"].min()
-        part = trace.filter(start_ns=None if start is None else start + 1_000_000)  # type: ignore[operator]
+        start: int = min(trace.traces["start_ns"].drop_nulls().to_list(), default=0)
+        part = trace.filter(start_ns=start + 1_000_000)
         for name in ("flame", "self_times", "key_averages", "time_breakdown", "idle"):
             note(f"part {name}", lambda n=name: of_frame(part.answer(n)))  # type: ignore[misc]
 
