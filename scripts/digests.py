@@ -90,12 +90,18 @@ def of_trace(root: str, path: Path) -> Digests:
         _tables(trace, note)
         _answers(root, trace, "", note)
         _texts(trace, Path(folder), note)
-        note("store", lambda: str(trace.to_parquet(Path(folder, "store"))))
-        if "store" in out and out["store"] == "None":
-            stored = profframe.load(Path(folder, "store"))
+        store = Path(folder, "store")
+        note("store", lambda: _written(trace, store))
+        if store.is_dir():
+            stored = profframe.load(store)
             _tables(stored, lambda what, work: note(f"store {what}", work))
             _answers(root, stored, "store ", note, few=True)
     return {f"{name} {what}": found.replace(folder, "") for what, found in out.items()}
+
+
+def _written(trace: Trace, store: Path) -> str:
+    trace.to_parquet(store)
+    return "written"
 
 
 def _tables(trace: Trace, note: Callable[[str, Callable[[], str]], None]) -> None:
