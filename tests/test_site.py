@@ -21,9 +21,9 @@ from markdown_it import MarkdownIt
 
 import profframe
 from profframe import cli, schema
-from profframe.answering import catalogue, find
 from profframe.cli.verbs import verbs
-from profframe.headers import Answer, AnswerColumn, Parameter
+from profframe.query.answering import catalogue, find
+from profframe.query.header import Answer, AnswerColumn, Parameter
 from profframe.show.plots import Plots
 from profframe.show.units import visible
 from scripts.site import answer_pages, checking, markup, staging, tutorials

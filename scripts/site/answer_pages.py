@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from profframe.advising import ANSWER as ADVICE
-from profframe.headers import Answer, Parameter, sql_directory
-from profframe.questions import Questions
+from profframe.query.header import Answer, Parameter, sql_directory
+from profframe.query.rules import ANSWER as ADVICE
+from profframe.trace.questions import Questions
 from scripts.site import markup
 
 if TYPE_CHECKING:
-    from profframe.trace import Trace
+    from profframe.trace.trace import Trace
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.answering import find, run, sql_directory
+from profframe.query.answering import find, run, sql_directory
 from tests.builders import table
 
 Interval = tuple[str, int | None, int | None]

@@ -9,8 +9,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from profframe import answering, schema
-from profframe.answering import (
+from profframe import schema
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
+from profframe.query import answering
+from profframe.query.answering import (
     Answer,
     AnswerColumn,
     catalogue,
@@ -21,7 +23,6 @@ from profframe.answering import (
     query,
     run,
 )
-from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 HEADER = """\
 -- slow: slices of at least a given duration.

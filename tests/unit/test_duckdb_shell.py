@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.answering import find, script
-from profframe.trace import Trace
+from profframe.query.answering import find, script
+from profframe.trace.trace import Trace
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "examples" / "duckdb_shell.md").read_text()

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import cli, macros
+from profframe import cli
+from profframe.query import macros
 from profframe.show.findings import briefly, findings
 from profframe.show.terminal import text
 
