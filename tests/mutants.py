@@ -314,7 +314,7 @@ TIES: Final = (
     Mutant(
         "23",
         "a gap is a sync's where the host had as much of it",
-        "sql/_gaps.sql",
+        "sql/lib/gaps.sql",
         "WHEN sync_ns > host_ns THEN 'sync'",
         "WHEN sync_ns >= host_ns THEN 'sync'",
         "tests/sql/test_golden.py::TestGolden::test_rows[idle-waits]",
@@ -322,7 +322,7 @@ TIES: Final = (
     Mutant(
         "24",
         "of slices with equal parts of a gap the last one is named",
-        "sql/gaps.sql",
+        "sql/answers/gaps.sql",
         "ORDER BY part_ns DESC, event_id)",
         "ORDER BY part_ns DESC, event_id DESC)",
         "tests/sql/test_golden.py::TestGolden::test_rows[gaps-host]",
@@ -330,7 +330,7 @@ TIES: Final = (
     Mutant(
         "25",
         "an op that ends as the call begins is not before it",
-        "sql/stragglers.sql",
+        "sql/answers/stragglers.sql",
         "ops.start_ns + ops.dur_ns <= calls.at_ns",
         "ops.start_ns + ops.dur_ns < calls.at_ns",
         "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-by_op]",
@@ -338,7 +338,7 @@ TIES: Final = (
     Mutant(
         "26",
         "as many changes as points are too many",
-        "sql/queue_depth.sql",
+        "sql/answers/queue_depth.sql",
         "HAVING points > 0 AND count(*) > points",
         "HAVING points > 0 AND count(*) >= points",
         "tests/sql/test_golden.py::TestGolden::test_rows[queue_depth-points]",
@@ -346,7 +346,7 @@ TIES: Final = (
     Mutant(
         "27",
         "work that takes as long by both peaks is bound by memory",
-        "sql/roofline.sql",
+        "sql/answers/roofline.sql",
         "CASE WHEN compute_ps >= memory_ps THEN 'compute' WHEN compute_ps < memory_ps THEN",
         "CASE WHEN compute_ps > memory_ps THEN 'compute' WHEN compute_ps <= memory_ps THEN",
         "tests/sql/test_golden.py::TestGolden::test_rows[roofline-by_kernel]",
@@ -363,7 +363,7 @@ TIES: Final = (
     Mutant(
         "29a",
         "collectives of ranks whose first steps differ begin anew in each step",
-        "sql/_collectives.sql",
+        "sql/lib/collectives.sql",
         "HAVING count(DISTINCT first_step) = 1 AND ",
         "HAVING ",
         "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
@@ -371,7 +371,7 @@ TIES: Final = (
     Mutant(
         "29b",
         "collectives of ranks whose last steps differ begin anew in each step",
-        "sql/_collectives.sql",
+        "sql/lib/collectives.sql",
         " AND count(DISTINCT last_step) = 1 AND ",
         " AND ",
         "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
@@ -379,7 +379,7 @@ TIES: Final = (
     Mutant(
         "29c",
         "collectives begin anew in each step where a rank has no steps",
-        "sql/_collectives.sql",
+        "sql/lib/collectives.sql",
         " AND count(first_step) = count(*)\n",
         "\n",
         "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",

@@ -137,7 +137,7 @@ class TestPagesOfAnswers:
         assert "trace.memory_timeline(points=20)" in page
         assert "-p points=20" in page
         assert "SET VARIABLE points = 20;" in page
-        assert ".read sql/_memory.sql" in page
+        assert ".read sql/lib/memory.sql" in page
         assert "(the first 5 of 20 rows)" in page
         assert page.rstrip().endswith("```")
 

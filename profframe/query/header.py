@@ -32,6 +32,9 @@ _COLUMN: Final = re.compile(
 )
 
 
+_SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerColumn:
     """One output column, as the header declares it."""
@@ -67,13 +70,22 @@ class Answer:
     parameters: tuple[Parameter, ...] = ()
     columns: tuple[AnswerColumn, ...] = ()
 
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Files of ``sql/lib`` that a bare shell reads first, in this order, without ``.sql``."""
+        found = (_SHARED.fullmatch(note) for note in self.notes)
+        return tuple(name for match in found if match for name in match[1].split(", "))
+
 
 def sql_directory() -> Path:
-    """Folder of the answers: inside the package in a wheel, beside it in a checkout.
+    """Folder of all SQL: inside the package in a wheel, beside it in a checkout.
+
+    ``answers`` has a file for each answer, ``rules`` one for each rule of `advice`, and ``lib`` the
+    macros that they share, by subject.
 
     Examples
     --------
-    >>> (sql_directory() / "self_times.sql").is_file()
+    >>> (sql_directory() / "answers" / "self_times.sql").is_file()
     True
     """
     package = Path(__file__).parent.parent

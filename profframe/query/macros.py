@@ -1,4 +1,4 @@
-"""Macros of ``sql/_*.sql``: what answers have in common, made on a connection when one calls them.
+"""Macros of ``sql/lib``: what answers have in common, made on a connection when one calls them.
 
 In a conversation, where many questions are asked, what several answers begin with is done once: the
 macros of `KEPT` become tables.
@@ -168,7 +168,7 @@ def parameters(name: str) -> list[str]:
 @cache
 def _macros() -> Mapping[str, str]:
     """All macros by name."""
-    paths = sorted(sql_directory().glob("_*.sql"))
+    paths = sorted((sql_directory() / "lib").glob("*.sql"))
     text = "".join(path.read_text(encoding="utf-8") for path in paths)
     return MappingProxyType({m[1]: m[0] for m in _MACRO.finditer(COMMENT.sub("", text))})
 

@@ -91,7 +91,7 @@ A line `-- only if:` with a condition, as `EXISTS (FROM shared_names WHERE name 
 leaves a rule out of traces that it cannot be about, which saves planning it. Severities, texts and
 evidence are made as every rule makes them: `severity_of(gain_ns, window_ns)`, `part_text(part_ns,
 window_ns, steps)`, `strongest(event_id, strength)`, and `shown(name)` for names of the trace.
-`sql/_rules.sql` has what rules share: words for sentences, and tables `shared_...` that are
+`sql/lib/advice.sql` has what rules share: words for sentences, and tables `shared_...` that are
 computed once for all of them, read by their bare names.
 """
 
@@ -150,7 +150,7 @@ class Advice(Answer):
         return "SELECT " + ", ".join(rule.condition for rule in self.rules)
 
     def only(self, chosen: Iterable[Rule], given: Iterable[str] = ()) -> Advice:
-        """The same with some of the rules; tables of `_rules.sql` that are ``given`` are there."""
+        """The same with some of the rules; of `lib/advice.sql`, the ``given`` tables are there."""
         return assembled(self.base or self, chosen, given)
 
 
@@ -343,7 +343,7 @@ _NOTHING: Final = (
 
 def _steps(bodies: Iterable[str]) -> list[tuple[str, str]]:
     """The shared steps that SQL reads, and those that these read, in their order, with inputs."""
-    text = (sql_directory() / "_rules.sql").read_text(encoding="utf-8")
+    text = (sql_directory() / "lib" / "advice.sql").read_text(encoding="utf-8")
     inputs = {match["name"]: match["inputs"] for match in _STEP.finditer(text)}
     used: set[str] = set()
     for name in reversed(inputs):

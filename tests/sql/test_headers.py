@@ -117,7 +117,7 @@ class TestHeader:
     def test_lines_are_readable(self, answer: Answer) -> None:
         assert answer.sentence.endswith(".")
         assert answer.grain.startswith("One row per ")
-        text = (sql_directory() / f"{answer.name}.sql").read_text(encoding="utf-8")
+        text = (sql_directory() / "answers" / f"{answer.name}.sql").read_text(encoding="utf-8")
         assert max(map(len, text.splitlines())) <= 130
 
 

@@ -355,7 +355,7 @@ def test_events_of_two_nodes_do_not_nest() -> None:
 
 
 def test_the_query_drops_the_same_names(root: Path) -> None:
-    sql = (root / "sql" / "_key_events.sql").read_text()
+    sql = (root / "sql" / "lib" / "key_events.sql").read_text()
     lists = [re.findall(r"'([^']*)'", text) for text in re.findall(r"\(([^()]*)\)", sql)]
     assert [names for names in lists if "aten::is_leaf" in names] == [[*DROPPED_NAMES]]
 

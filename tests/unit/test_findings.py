@@ -20,7 +20,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "examples" / "gpu_training.json.gz")
 
 @pytest.fixture(scope="module")
 def connection() -> duckdb.DuckDBPyConnection:
-    """One with the words of `sql/_rules.sql`."""
+    """One with the words of `sql/lib/advice.sql`."""
     made = duckdb.connect()
     words = "shown duration_text bytes_text percent_text part_text counted severity_of frame_of"
     macros.load(made, words.replace(" ", "()") + "()")

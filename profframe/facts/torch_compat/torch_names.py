@@ -15,7 +15,7 @@ DROPPED_NAMES: Final = (
     "profiler::_record_function_enter", "profiler::_record_function_enter_new",
     "profiler::_record_function_exit",
 )  # fmt: skip
-"""Slices of these names torch drops before it nests; ``sql/_key_events.sql`` has them too."""
+"""Slices of these names torch drops before it nests; ``sql/lib/key_events.sql`` has them too."""
 
 
 def rewritten(name: str) -> str:

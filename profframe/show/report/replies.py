@@ -224,7 +224,7 @@ def docs(name: str) -> dict[str, str]:
     """
     from profframe.query.header import sql_directory
 
-    if not (sql_directory() / f"{name}.sql").is_file():
+    if not (sql_directory() / "answers" / f"{name}.sql").is_file():
         return {}
     return {
         column.name: f"{column.doc}{f' ({column.unit})' if column.unit else ''}"
