@@ -31,7 +31,8 @@ sys.path[:0] = {path!r}
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import profframe
-from profframe import cli, load, retention, store
+from profframe import cli, load, store
+from profframe.store import maintenance
 import profframe.store.layout, polars, pyarrow.parquet
 import profframe.converting.worker, profframe.loading.loader
 from tests.unit.test_store import one

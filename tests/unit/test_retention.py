@@ -310,7 +310,7 @@ def changes(path: Path, work: str, moment: int = -1) -> int:
 
 def killed_and_completed(path: Path, moments: list[float]) -> None:
     """Pack, killed at some parts of it: answers are the same at every moment."""
-    work = "retention.compact({!r})"
+    work = "maintenance.compact({!r})"
     whole = changes(made(path / "timed"), work.format(str(path / "timed")))
     for number, moment in enumerate(moments):
         target = made(path / f"{number}")
@@ -339,7 +339,7 @@ def test_packing_can_be_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", [0.5, 0.9])
 def test_removing_can_be_killed(moment: float, tmp_path: Path) -> None:
-    work = "retention.remove({!r}, 'b')"
+    work = "maintenance.remove({!r}, 'b')"
     whole = changes(made(tmp_path / "timed"), work.format(str(tmp_path / "timed")))
     target = made(tmp_path / "target")
     assert changes(target, work.format(str(target)), int(moment * whole)) == 0

@@ -189,7 +189,8 @@ def killed_writer(path: Path, at: str, can_exchange: bool) -> None:
         import os, signal, sys
         from pathlib import Path
         sys.path[:0] = {sys.path!r}
-        from profframe import store, table_files
+        from profframe import store
+        from profframe.store import parquet
         from tests.unit.test_store import one
 
         def dies(*_, **__):
@@ -214,7 +215,7 @@ Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)
 @pytest.mark.parametrize(
     ("at", "can_exchange", "expected"),
     [
-        ("table_files.pq.ParquetWriter.write_table = dies", True, "mm"),
+        ("parquet.pq.ParquetWriter.write_table = dies", True, "mm"),
         ("store.writing.publish = dies", True, "mm"),
         ("store.writing._exchange = dies", True, "mm"),
         ("store.writing.shutil.rmtree = dies", True, "new"),
