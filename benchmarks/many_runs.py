@@ -192,7 +192,7 @@ def simulated(template: Template, runs: int, rng: np.random.Generator, kind: str
 
 def false_alarms(template: Template, runs: int, count: int) -> dict[str, int]:
     """In how many simulations without a plant anything is found, by the kind of noise."""
-    from profframe.comparing.regressed import held_against, regressions
+    from profframe.analysis.regressions import held_against, regressions
 
     rng = np.random.default_rng(2)
     kinds = ("run", "op", "event")

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from torch.autograd.profiler import emit_nvtx, record_function
     from torch.profiler import schedule
 
-    from profframe.batch.converting import convert
-    from profframe.capture import profile, trace_handler
-    from profframe.diffing import diff
-    from profframe.loading import load, load_nvprof
+    from profframe.converting.convert import convert
+    from profframe.loading.capture import profile, trace_handler
+    from profframe.loading.diff import diff
+    from profframe.loading.loader import load, load_nvprof
     from profframe.show.frame import Frame
-    from profframe.trace import Trace, answers
+    from profframe.trace.trace import Trace, answers
 
 __version__ = "0.1.0"
 
@@ -68,17 +68,17 @@ __all__ = [
 
 _HOMES: Final = {
     "Frame": "profframe.show.frame",
-    "Trace": "profframe.trace",
-    "answers": "profframe.trace",
-    "convert": "profframe.batch.converting",
-    "diff": "profframe.diffing",
-    "emit_nvtx": "profframe.capture",
-    "load": "profframe.loading",
-    "load_nvprof": "profframe.loading",
-    "profile": "profframe.capture",
-    "record_function": "profframe.capture",
-    "schedule": "profframe.capture",
-    "trace_handler": "profframe.capture",
+    "Trace": "profframe.trace.trace",
+    "answers": "profframe.trace.trace",
+    "convert": "profframe.converting.convert",
+    "diff": "profframe.loading.diff",
+    "emit_nvtx": "profframe.loading.capture",
+    "load": "profframe.loading.loader",
+    "load_nvprof": "profframe.loading.loader",
+    "profile": "profframe.loading.capture",
+    "record_function": "profframe.loading.capture",
+    "schedule": "profframe.loading.capture",
+    "trace_handler": "profframe.loading.capture",
 }
 """Where the names are whose modules take long to import."""
 

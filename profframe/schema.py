@@ -268,7 +268,7 @@ _NO_MODEL = "no known model, or its data sheet does not say"
 DEVICES = Table(
     "devices",
     "one row per device that the trace knows of",
-    "What each device is, and what it can do at most: matched by name with the models of `profframe/devices.json`.",
+    "What each device is, and what it can do at most: matched by name with the models of `profframe/facts/devices.json`.",
     (
         *_KEY,
         Column("device", INT32, "Index of the device."),

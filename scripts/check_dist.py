@@ -25,17 +25,17 @@ def missing_from_wheel(wheel: Path) -> set[str]:
     """Files of the package and of ``sql/`` that the wheel should hold and does not."""
     expected = {
         path.relative_to(ROOT).as_posix()
-        for pattern in ("*.py", "py.typed", "*.html", "*.css", "*.js", "*.LICENSE")
+        for pattern in ("*.py", "py.typed", "*.html", "*.css", "*.js", "*.LICENSE", "*.json")
         for path in (ROOT / "profframe").rglob(pattern)
     }
-    expected |= {f"profframe/sql/{path.name}" for path in (ROOT / "sql").glob("*.sql")}
+    expected |= {f"profframe/{path.relative_to(ROOT)}" for path in (ROOT / "sql").rglob("*.sql")}
     return expected - set(zipfile.ZipFile(wheel).namelist())
 
 
 def missing_from_sdist(sdist: Path) -> set[str]:
     """Files that the tests and a rebuild need, and that the sdist does not hold."""
     expected = {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/conftest.py"}
-    expected |= {f"sql/{path.name}" for path in (ROOT / "sql").glob("*.sql")}
+    expected |= {str(path.relative_to(ROOT)) for path in (ROOT / "sql").rglob("*.sql")}
     expected |= {f"examples/{path.name}" for path in (ROOT / "examples").glob("*.json.gz")}
     with tarfile.open(sdist) as archive:
         return expected - {name.partition("/")[2] for name in archive.getnames()}

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts import add_facts
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 
 Row = Mapping[str, object]
 

@@ -20,7 +20,7 @@ import duckdb
 import pyarrow as pa
 
 from profframe import schema
-from profframe.answering import Answer, run
+from profframe.query.answering import Answer, run
 
 Rows = list[dict[str, object]]
 

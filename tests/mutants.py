@@ -63,7 +63,7 @@ SERIOUS: Final = (
     Mutant(
         "2",
         "what a killed batch has staged is taken up for other options",
-        "profframe/batch/staging.py",
+        "profframe/converting/staging.py",
         "parts = (source, content, told, facts_version())",
         "parts = (source, content, facts_version())",
         "tests/batch/test_convert.py"
@@ -80,7 +80,7 @@ SERIOUS: Final = (
     Mutant(
         "4",
         "a pack has its name before it is on the disk",
-        "profframe/retention/changing.py",
+        "profframe/store/maintenance/changing.py",
         "        _to_disk(fresh)\n",
         "",
         "tests/unit/test_store_races.py::test_a_pack_is_on_the_disk_before_it_has_its_name",
@@ -88,7 +88,7 @@ SERIOUS: Final = (
     Mutant(
         "5a",
         "what is written again while it is packed is not looked for",
-        "profframe/retention/changing.py",
+        "profframe/store/maintenance/changing.py",
         "if identity(folder) != then:",
         "if False:",
         "tests/unit/test_store_races.py::test_what_is_written_while_it_is_packed_stays",
@@ -96,7 +96,7 @@ SERIOUS: Final = (
     Mutant(
         "5b",
         "what is written while its old state is deleted is not put back",
-        "profframe/retention/changing.py",
+        "profframe/store/maintenance/changing.py",
         "if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:",
         "if False:",
         "tests/unit/test_store_races.py"
@@ -105,7 +105,7 @@ SERIOUS: Final = (
     Mutant(
         "6",
         "a copy in a bucket that fails half-way reads as complete",
-        "profframe/batch/bucket.py",
+        "profframe/converting/bucket.py",
         'files.rm_file(f"{root}/{target}/traces.parquet")',
         "pass",
         "tests/batch/test_urls.py"
@@ -114,7 +114,7 @@ SERIOUS: Final = (
     Mutant(
         "7",
         "escaped quotes count as raw ones",
-        "profframe/readers/json_strings.py",
+        "profframe/readers/json/strings.py",
         """if '"' in marks:\n        found.append("raw_quote")""",
         """if '"' in text:\n        found.append("raw_quote")""",
         "tests/unit/test_json_repair.py"
@@ -123,15 +123,15 @@ SERIOUS: Final = (
     Mutant(
         "8a",
         "the chance of a metric is not corrected for the number of metrics",
-        "profframe/comparing/checking.py",
-        "p * number > regressed.LEVEL",
-        "p > regressed.LEVEL",
+        "profframe/trace/checking.py",
+        "p * number > regressions.LEVEL",
+        "p > regressions.LEVEL",
         "tests/unit/test_history.py::TestCheck::test_many_metrics_are_corrected_for",
     ),
     Mutant(
         "8b",
         "the chance of a change is not corrected for series that are searched elsewhere",
-        "profframe/comparing/change_points.py",
+        "profframe/analysis/stats/change_points.py",
         "places = (series or number) *",
         "places = number *",
         "tests/unit/test_history.py"
@@ -140,7 +140,7 @@ SERIOUS: Final = (
     Mutant(
         "8c",
         "the chance of an outlier is of one side",
-        "profframe/comparing/typical.py",
+        "profframe/analysis/stats/typical.py",
         "2 * special.stdtr(",
         "special.stdtr(",
         "tests/unit/test_history.py::TestTypical::test_the_chance_is_of_both_sides",
@@ -148,7 +148,7 @@ SERIOUS: Final = (
     Mutant(
         "9",
         "what is faster at equal pace is listed as regressed",
-        "profframe/comparing/regressed.py",
+        "profframe/analysis/regressions.py",
         'pl.col("change_ns") > 0, at_equal_pace > 0))',
         'pl.col("change_ns") > 0))',
         "tests/unit/test_history.py"
@@ -166,7 +166,7 @@ SERIOUS: Final = (
     Mutant(
         "10b",
         "a call that returns as the work of its stream ends has not waited for it",
-        "profframe/critical_path/graph.py",
+        "profframe/analysis/critical_path/graph.py",
         "last_until(works.stream, works.end, stream, until)",
         "last_until(works.stream, works.end, stream, until - 1)",
         "tests/parity/test_critical_path.py"
@@ -175,7 +175,7 @@ SERIOUS: Final = (
     Mutant(
         "10c",
         "a call that returns as the last work of all streams ends has not waited for it",
-        "profframe/critical_path/graph.py",
+        "profframe/analysis/critical_path/graph.py",
         "nowhere[: call.size], until)",
         "nowhere[: call.size], until - 1)",
         "tests/parity/test_critical_path.py"
@@ -228,7 +228,7 @@ FACTS: Final = (
     Mutant(
         "16",
         "an op inside has to do all of the work to say its type",
-        "profframe/facts/work.py",
+        "profframe/facts/op_work.py",
         "2 * counted.flops[rows] >= counted.flops[around[rows]]",
         "counted.flops[rows] >= counted.flops[around[rows]]",
         "tests/unit/test_facts_work.py::test_an_op_inside_says_it_if_it_does_half_of_the_work",
@@ -236,7 +236,7 @@ FACTS: Final = (
     Mutant(
         "17",
         "tf32 of a kernel without an owner spreads to all without one",
-        "profframe/facts/work.py",
+        "profframe/facts/op_work.py",
         "    in_tf32[-1] = False\n",
         "",
         "tests/unit/test_facts_work.py::test_tf32_is_of_the_kernels_of_one_owner",
@@ -244,7 +244,7 @@ FACTS: Final = (
     Mutant(
         "18",
         "linear_backward counts gradients that its mask leaves out",
-        "profframe/work/matrices.py",
+        "profframe/facts/formulas/matrices.py",
         "sum(map(bool, wanted[:2]))",
         "len(wanted[:2])",
         "tests/unit/test_work.py::test_by_hand",
@@ -279,7 +279,7 @@ READERS: Final = (
     Mutant(
         "20",
         "damage at the end of a wave has the place of the next wave",
-        "profframe/readers/json_text.py",
+        "profframe/readers/json/stream.py",
         "held + text, start if held else begin",
         "held + text, begin",
         "tests/unit/test_json_text.py::test_the_place_is_that_of_the_first_wherever_waves_end",
@@ -287,7 +287,7 @@ READERS: Final = (
     Mutant(
         "21a",
         "the machine is named where there is only one",
-        "profframe/readers/nsys.py",
+        "profframe/readers/sqlite/nsys.py",
         "self._several_machines = len(machines) > 1",
         "self._several_machines = len(machines) > 0",
         "tests/unit/test_nsys.py::test_the_machine_is_named_only_where_there_are_several",
@@ -295,7 +295,7 @@ READERS: Final = (
     Mutant(
         "21b",
         "of several processes the first has all kernels",
-        "profframe/readers/nvprof.py",
+        "profframe/readers/sqlite/nvprof.py",
         "str(*pids) if len(pids) == 1 else None",
         "str(min(pids)) if pids else None",
         "tests/unit/test_nvprof.py::test_of_several_processes_a_kernel_has_none",
@@ -303,7 +303,7 @@ READERS: Final = (
     Mutant(
         "22",
         "times that leave no room for a base are read",
-        "profframe/readers/decimal_time.py",
+        "profframe/readers/build/decimal_time.py",
         "np.abs(high) >= _MOST_WORDS",
         "np.abs(high) >= 2 * _MOST_WORDS",
         "tests/unit/test_decimal_time.py::test_what_leaves_no_room_for_a_base_is_bad",
@@ -314,7 +314,7 @@ TIES: Final = (
     Mutant(
         "23",
         "a gap is a sync's where the host had as much of it",
-        "sql/_gaps.sql",
+        "sql/lib/gaps.sql",
         "WHEN sync_ns > host_ns THEN 'sync'",
         "WHEN sync_ns >= host_ns THEN 'sync'",
         "tests/sql/test_golden.py::TestGolden::test_rows[idle-waits]",
@@ -322,7 +322,7 @@ TIES: Final = (
     Mutant(
         "24",
         "of slices with equal parts of a gap the last one is named",
-        "sql/gaps.sql",
+        "sql/answers/gaps.sql",
         "ORDER BY part_ns DESC, event_id)",
         "ORDER BY part_ns DESC, event_id DESC)",
         "tests/sql/test_golden.py::TestGolden::test_rows[gaps-host]",
@@ -330,7 +330,7 @@ TIES: Final = (
     Mutant(
         "25",
         "an op that ends as the call begins is not before it",
-        "sql/stragglers.sql",
+        "sql/answers/stragglers.sql",
         "ops.start_ns + ops.dur_ns <= calls.at_ns",
         "ops.start_ns + ops.dur_ns < calls.at_ns",
         "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-by_op]",
@@ -338,7 +338,7 @@ TIES: Final = (
     Mutant(
         "26",
         "as many changes as points are too many",
-        "sql/queue_depth.sql",
+        "sql/answers/queue_depth.sql",
         "HAVING points > 0 AND count(*) > points",
         "HAVING points > 0 AND count(*) >= points",
         "tests/sql/test_golden.py::TestGolden::test_rows[queue_depth-points]",
@@ -346,7 +346,7 @@ TIES: Final = (
     Mutant(
         "27",
         "work that takes as long by both peaks is bound by memory",
-        "sql/roofline.sql",
+        "sql/answers/roofline.sql",
         "CASE WHEN compute_ps >= memory_ps THEN 'compute' WHEN compute_ps < memory_ps THEN",
         "CASE WHEN compute_ps > memory_ps THEN 'compute' WHEN compute_ps <= memory_ps THEN",
         "tests/sql/test_golden.py::TestGolden::test_rows[roofline-by_kernel]",
@@ -354,7 +354,7 @@ TIES: Final = (
     Mutant(
         "28",
         "work that begins as its launch returns did not wait for that",
-        "profframe/critical_path/graph.py",
+        "profframe/analysis/critical_path/graph.py",
         "returned = works.call_end <= works.start",
         "returned = works.call_end < works.start",
         "tests/parity/test_critical_path.py"
@@ -363,7 +363,7 @@ TIES: Final = (
     Mutant(
         "29a",
         "collectives of ranks whose first steps differ begin anew in each step",
-        "sql/_collectives.sql",
+        "sql/lib/collectives.sql",
         "HAVING count(DISTINCT first_step) = 1 AND ",
         "HAVING ",
         "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
@@ -371,7 +371,7 @@ TIES: Final = (
     Mutant(
         "29b",
         "collectives of ranks whose last steps differ begin anew in each step",
-        "sql/_collectives.sql",
+        "sql/lib/collectives.sql",
         " AND count(DISTINCT last_step) = 1 AND ",
         " AND ",
         "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
@@ -379,7 +379,7 @@ TIES: Final = (
     Mutant(
         "29c",
         "collectives begin anew in each step where a rank has no steps",
-        "sql/_collectives.sql",
+        "sql/lib/collectives.sql",
         " AND count(first_step) = count(*)\n",
         "\n",
         "tests/sql/test_golden.py::TestGolden::test_rows[collectives-steps]",
@@ -489,7 +489,10 @@ def copied() -> Iterator[Path]:
 
 def _check_is_imported(tree: Path) -> None:
     """Stop unless children import the copy, whatever is installed."""
-    code = "import profframe, profframe.headers as h; print(profframe.__file__, h.sql_directory())"
+    code = (
+        "import profframe, profframe.query.header as header;"
+        " print(profframe.__file__, header.sql_directory())"
+    )
     said = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tree,

@@ -12,7 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from profframe.schema import TABLES
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 
 APART: Final = {"traces": {"source"}, "events": set[str]()}
 """Columns that tell of the file itself."""

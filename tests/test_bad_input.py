@@ -20,9 +20,9 @@ import pytest
 import profframe
 from profframe import Trace, cli
 from profframe.errors import NotATraceError, NoTraceFoundError, SourceError
-from profframe.readers import json_text
-from profframe.readers.json_repair import Repaired, repair
-from profframe.readers.json_text import ArrayReader, Parsed, Wave
+from profframe.readers.json import stream
+from profframe.readers.json.repair import Repaired, repair
+from profframe.readers.json.stream import ArrayReader, Parsed, Wave
 
 
 def event(name: str = "op", ts: object = 1, dur: object = 2, args: str = "{}") -> str:
@@ -383,7 +383,7 @@ def accounted(loaded: Trace) -> dict[str, int]:
     return tables
 
 
-@pytest.mark.parametrize("piece", [64, json_text.PIECE], ids=["pieces", "whole"])
+@pytest.mark.parametrize("piece", [64, stream.PIECE], ids=["pieces", "whole"])
 @pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
 def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
     tmp_path: Path,
@@ -392,7 +392,7 @@ def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
     case: Case,
     piece: int,
 ) -> None:
-    monkeypatch.setattr(json_text, "PIECE", piece)
+    monkeypatch.setattr(stream, "PIECE", piece)
     path = tmp_path / "t.json"
     path.write_bytes(case.content)
     loaded = profframe.load(path)
@@ -447,7 +447,7 @@ def test_text_that_looks_like_damage_sends_nothing_to_repair(
         repaired.append(text)
         return repair(text, *rest)
 
-    monkeypatch.setattr(json_text, "repair", noted)
+    monkeypatch.setattr(stream, "repair", noted)
     path = tmp_path / "t.json"
     path.write_text(trace(event("f(x: nan, y)", args=r'{"a": "C:\\ud800", "b": "[inf]"}')))
     loaded = profframe.load(path)

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 
 import profframe
-from profframe.readers import json_opening, json_text
 from profframe.readers.chrome.parsing import Parser
-from profframe.readers.json_patience import Patience
-from profframe.readers.json_repair import Repaired, repair
-from profframe.readers.json_text import ArrayReader
+from profframe.readers.json import opening, stream
+from profframe.readers.json.patience import Patience
+from profframe.readers.json.repair import Repaired, repair
+from profframe.readers.json.stream import ArrayReader
 
 EVENT = b'{"ph":"X","name":"a","ts":1,"dur":2,"pid":1,"tid":2}'
 BEGIN = b'{"traceEvents":[' + EVENT
@@ -80,9 +80,9 @@ def write(path: Path, blocks: Iterator[bytes]) -> None:
 def test_much_text_is_refused_or_passed_over_and_named(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_opening, "MOST_AROUND", 256 << 10)
-    monkeypatch.setattr(json_text, "MOST", 512 << 10)
-    monkeypatch.setattr(json_text, "_LONG", 128 << 10)
+    monkeypatch.setattr(opening, "MOST_AROUND", 256 << 10)
+    monkeypatch.setattr(stream, "MOST", 512 << 10)
+    monkeypatch.setattr(stream, "_LONG", 128 << 10)
     path = tmp_path / "bomb.gz"
     write(path, parts(shape, 3 << 20))
     if shape not in SURVIVES:
@@ -113,7 +113,7 @@ def test_text_that_waits_for_its_end_is_mended_a_few_times(monkeypatch: pytest.M
         mended.append(len(text))
         return repair(text, *arguments)
 
-    monkeypatch.setattr(json_text, "repair", counted)
+    monkeypatch.setattr(stream, "repair", counted)
     size = 4 << 20
     text = BEGIN + b',{"ph":"X","args":[' + (b'{"ph":"%s"},' % (b"a" * 1014)) * (size >> 10)
     blocks = (text[at : at + (1 << 18)] for at in range(0, len(text), 1 << 18))

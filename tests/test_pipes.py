@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import profframe
-from profframe.batch.converting import convert
+from profframe.converting.convert import convert
 from tests.databases import write
 
 CPU = Path("examples/cpu_training.json.gz").absolute()

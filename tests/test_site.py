@@ -21,9 +21,9 @@ from markdown_it import MarkdownIt
 
 import profframe
 from profframe import cli, schema
-from profframe.answering import catalogue, find
 from profframe.cli.verbs import verbs
-from profframe.headers import Answer, AnswerColumn, Parameter
+from profframe.query.answering import catalogue, find
+from profframe.query.header import Answer, AnswerColumn, Parameter
 from profframe.show.plots import Plots
 from profframe.show.units import visible
 from scripts.site import answer_pages, checking, markup, staging, tutorials
@@ -137,7 +137,7 @@ class TestPagesOfAnswers:
         assert "trace.memory_timeline(points=20)" in page
         assert "-p points=20" in page
         assert "SET VARIABLE points = 20;" in page
-        assert ".read sql/_memory.sql" in page
+        assert ".read sql/lib/memory.sql" in page
         assert "(the first 5 of 20 rows)" in page
         assert page.rstrip().endswith("```")
 

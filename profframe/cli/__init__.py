@@ -26,8 +26,8 @@ from profframe.cli import (  # noqa: F401 - their verbs
 from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.verbs import INTERRUPTED, verbs
 from profframe.errors import MemoryLimitError, ProfframeError
-from profframe.headroom import check_start, is_of_memory, refused
-from profframe.interrupting import stopping
+from profframe.system.interrupts import stopping
+from profframe.system.memory_limit import check_start, is_of_memory, refused
 
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _LATER_S: Final = 0.05

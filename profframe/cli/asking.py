@@ -16,7 +16,7 @@ from profframe.errors import ParameterError, UnknownNameError
 if TYPE_CHECKING:
     import polars as pl
 
-    from profframe.headers import Answer
+    from profframe.query.header import Answer
 
 _VERBS: Final = {
     "critical_path": "critical-path TRACE [--step N]",
@@ -57,7 +57,7 @@ def answer(
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
     NAME alone: its columns and parameters.
     """
-    from profframe.trace import answers
+    from profframe.trace.trace import answers
 
     form = checked_form(form, output)
     if name is None:
@@ -79,7 +79,7 @@ def answer(
         return
     check_question(name, given)
     if as_sql:
-        from profframe.answering import find, script
+        from profframe.query.answering import find, script
 
         click.echo(script(find(name), given), nl=False)
         return
@@ -128,7 +128,7 @@ def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:
         raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {known}")
     import duckdb
 
-    from profframe.answering import find, prepare
+    from profframe.query.answering import find, prepare
 
     try:
         with duckdb.connect() as connection:
@@ -159,7 +159,7 @@ def _columns(name: str) -> pl.DataFrame:
     """What an answer gives and takes."""
     import polars as pl
 
-    from profframe.answering import find
+    from profframe.query.answering import find
 
     found = find(name)
     rows = [("column", c.name, c.type, c.unit, c.doc) for c in found.columns]

@@ -68,8 +68,8 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
     """
-    from profframe.comparing.limits import grown, percent, totals
-    from profframe.diffing import diff as compare
+    from profframe.analysis.limits import grown, percent, totals
+    from profframe.loading.diff import diff as compare
     from profframe.show import changes
 
     chosen = checked_form(form, output)
@@ -151,9 +151,9 @@ def check(
     --fail-on METRIC=5%: if a column of `profframe answer runs` got worse by more, or op:NAME or
     kernel:NAME; can be repeated. What noise explains does not count.
     """
-    from profframe.comparing.checking import check as hold
-    from profframe.comparing.checking import limits_of
     from profframe.show import checks
+    from profframe.trace.checking import check as hold
+    from profframe.trace.checking import limits_of
 
     chosen = checked_form(form, output)
     try:

@@ -14,7 +14,7 @@ from profframe.cli.output import warn
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from profframe.trace import Trace
+    from profframe.trace.trace import Trace
 
 QUIET_S: Final = 1.0
 """Loading that takes less shows no progress."""
@@ -27,8 +27,8 @@ def load(
     compat: str | None = None,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
-    from profframe.loading import UNREADABLE_FILE
-    from profframe.loading import load as load_traces
+    from profframe.loading.loader import UNREADABLE_FILE
+    from profframe.loading.loader import load as load_traces
     from profframe.store import is_store
 
     with closing(Bar()) as bar:

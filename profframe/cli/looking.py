@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from profframe.trace import Trace
+    from profframe.trace.trace import Trace
 
 _MOST_THREADS: Final = 40
 _MOST_GAPS: Final = 5
@@ -49,7 +49,7 @@ def show(
     Overview, what could be made faster, what the devices did and why they waited, self times,
     kernels, and quality notes.
     """
-    from profframe.answering import find
+    from profframe.query.answering import find
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from profframe.cli.verbs import BAD_INPUT, ENDINGS
-from profframe.drafts import drafted
 from profframe.show.units import escaped, visible
+from profframe.system.drafts import drafted
 
 if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
-    from profframe.trace import Trace
+    from profframe.trace.trace import Trace
 
     Human = Callable[[int | None], RenderableType]
 

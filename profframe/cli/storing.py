@@ -44,8 +44,8 @@ def convert(
     replaced. Different files never replace each other: those of the same run and rank are
     numbered by their start. If a file cannot be converted, the others are, and the exit code is 1.
     """
-    from profframe.batch.cluster import dask_workers
-    from profframe.batch.converting import convert as batch
+    from profframe.converting.convert import convert as batch
+    from profframe.converting.dask import dask_workers
     from profframe.show import conversion
 
     if dask is not None and workers is not None:
@@ -88,11 +88,11 @@ def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None
     Ranks, events, bytes, start, and the versions of schema and facts; also of a store of another
     version. What another version of profframe has read is counted above them.
     """
-    from profframe import retention
     from profframe.show import stored
+    from profframe.store import maintenance
 
     chosen = checked_form(form, output)
-    found = retention.contents(path)
+    found = maintenance.contents(path)
     rows = found if ranks else stored.by_run(found)
     emit(rows, chosen, output, lambda width: stored.listing(found, rows, width))
 
@@ -106,12 +106,12 @@ def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> N
 
     Others may read the store meanwhile. RUN is a name as `profframe store ls` has it.
     """
-    from profframe import retention
     from profframe.show import stored
+    from profframe.store import maintenance
 
     if not runs and not ranks:
         raise click.UsageError("which? name a RUN, or give --rank")
-    removed = retention.remove(path, runs or None, ranks or None)
+    removed = maintenance.remove(path, runs or None, ranks or None)
     click.echo(f"{visible(str(path))}: {stored.counted(removed)} removed", err=True)
 
 
@@ -122,11 +122,11 @@ def store_compact(path: Path) -> None:
 
     Answers stay the same; others may read the store meanwhile.
     """
-    from profframe import retention
     from profframe.show import stored
+    from profframe.store import maintenance
 
     with closing(Bar()) as bar:
-        number = retention.compact(path, lambda done, total: bar(done, total, "packing"))
+        number = maintenance.compact(path, lambda done, total: bar(done, total, "packing"))
     click.echo(f"{visible(str(path))}: {stored.packed(number)}", err=True)
 
 
@@ -139,12 +139,12 @@ def store_verify(path: Path, form: str | None, output: Path | None) -> int:
 
     The exit code is 1 if anything is wrong; then a line says what, for each file.
     """
-    from profframe import retention
     from profframe.show import stored
+    from profframe.store import maintenance
 
     chosen = checked_form(form, output)
     with closing(Bar()) as bar:
-        problems = retention.verify(path, lambda done, total: bar(done, total, "checking"))
+        problems = maintenance.verify(path, lambda done, total: bar(done, total, "checking"))
     if form is not None or output is not None:
         emit(problems, chosen, output, lambda _: stored.problems(problems))
     for line in stored.lines(problems):

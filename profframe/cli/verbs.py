@@ -14,7 +14,7 @@ from profframe import __version__
 from profframe.errors import ParameterError
 
 if TYPE_CHECKING:
-    from profframe.trace import Trace
+    from profframe.trace.trace import Trace
 
 BAD_INPUT: Final = 1
 GREW: Final = 3
@@ -73,8 +73,8 @@ class Terms:
 
     def check(self) -> None:
         """Find out what is wrong with them before a large trace is loaded."""
-        from profframe.closed import Terms as Checked
-        from profframe.closed import own_files
+        from profframe.query.closed import Terms as Checked
+        from profframe.query.closed import own_files
 
         try:
             own_files(self.files)

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from profframe.answering import Answer, prepare
+from profframe.query.answering import Answer, prepare
 
 _FLOP: Final = "kernel_flop"
 _GB: Final = "kernel_num_gb"

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 
 import duckdb
 
-from profframe.drafts import drafted
+from profframe.system.drafts import drafted
 
 _BATCH: Final = 65_536
 """Lines that are in memory at once."""

@@ -15,10 +15,10 @@ import duckdb
 import polars as pl
 
 from profframe import __version__
-from profframe.comparing import selecting
+from profframe.analysis import selecting
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.export.files import written
-from profframe.selection import integer, spans, texts
+from profframe.query.selection import integer, spans, texts
 from profframe.show import units
 from profframe.show.report import page
 from profframe.show.report.replies import Asked, asked
@@ -85,7 +85,7 @@ def write(
     Parameters
     ----------
     trace
-        A `profframe.trace.Trace`.
+        A `profframe.trace.trace.Trace`.
     path
         File to write.
     options

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.facts.torch_names import DROPPED_NAMES
+from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
 
 LISTED: Final = f"""
     CREATE TEMP VIEW listed AS

@@ -19,7 +19,7 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.intervals import nest
 
 if TYPE_CHECKING:
-    from profframe.critical_path import CriticalPath
+    from profframe.analysis.critical_path import CriticalPath
 
 Rows: TypeAlias = "pl.DataFrame | CriticalPath"
 Given: TypeAlias = "Sequence[str | Rows] | Mapping[str, str | Rows]"

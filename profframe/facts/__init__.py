@@ -12,7 +12,8 @@ from profframe.facts.columns import Added, Fact, Tables, with_added
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
-from profframe.facts.flops import flops
+from profframe.facts.formulas import FORMULAS, Formula
+from profframe.facts.formulas.convolutions import UNPADDED
 from profframe.facts.forward import forward
 from profframe.facts.kinds import RULES, Classifier, Rule, kinds
 from profframe.facts.launches import launches
@@ -21,16 +22,15 @@ from profframe.facts.memory import memory, memory_columns
 from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import Registry, nodes
-from profframe.facts.overloads import overloads
+from profframe.facts.op_work import work
 from profframe.facts.python_stacks import python_stacks
+from profframe.facts.queue_depth import waiting
 from profframe.facts.scopes import scopes
 from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
-from profframe.facts.waiting import waiting
-from profframe.facts.work import work
-from profframe.spool import Spooled
-from profframe.work import FORMULAS, Formula
-from profframe.work.convolutions import UNPADDED
+from profframe.facts.torch_compat.flops import flops
+from profframe.facts.torch_compat.overloads import overloads
+from profframe.system.disk_tables import Spooled
 
 __all__ = ["FACTS", "RULES", "Classifier", "Fact", "Registry", "Rule", "Tables", "add_facts"]
 
@@ -86,7 +86,8 @@ def add_facts(  # noqa: PLR0917 - what a user may replace, each
     registry : Registry, optional
         What is known of the nodes of graphs.
     formulas : Mapping[str, Formula | None], optional
-        Work of ops by their names, before those of `profframe.work.FORMULAS`; None for unknown.
+        Work of ops by their names, before those of `profframe.facts.formulas.FORMULAS`; None for
+        unknown.
     models : Mapping[str, Model], optional
         Models of devices in place of those that come with profframe.
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.spool import Spooled
+from profframe.system.disk_tables import Spooled
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints, Mask

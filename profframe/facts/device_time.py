@@ -15,7 +15,7 @@ from profframe.facts.columns import (
     present,
     with_columns,
 )
-from profframe.facts.links import has_numbers, torch_links
+from profframe.facts.torch_compat.links import has_numbers, torch_links
 from profframe.intervals import Ints, Mask, nearest, subtree_sums
 
 _NOT_TORCHS = ("MTIA", "HPU")

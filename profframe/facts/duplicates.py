@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from profframe.facts.columns import Tables, ids, numbers, with_columns, words
-from profframe.facts.torch_names import is_dropped, rewritten
+from profframe.facts.torch_compat.torch_names import is_dropped, rewritten
 from profframe.intervals import Ints, nearest
 
 

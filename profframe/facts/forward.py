@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.arrows import arrows, starting
 from profframe.facts.columns import (
     Tables,
     ids,
@@ -17,6 +16,7 @@ from profframe.facts.columns import (
     source_order,
     with_columns,
 )
+from profframe.facts.flow_links import arrows, starting
 from profframe.facts.kinds import FORWARD_ARROWS
 from profframe.facts.scopes import backward_functions, evaluations
 from profframe.intervals import Ints, Mask

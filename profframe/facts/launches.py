@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.arrows import arrows, starting
 from profframe.facts.columns import (
     Tables,
     ids,
@@ -18,8 +17,9 @@ from profframe.facts.columns import (
     with_note,
     words,
 )
+from profframe.facts.flow_links import arrows, starting
 from profframe.facts.kinds import LAUNCH_ARROWS
-from profframe.facts.links import has_numbers, torch_links
+from profframe.facts.torch_compat.links import has_numbers, torch_links
 from profframe.intervals import Ints, Mask, stab
 
 _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")

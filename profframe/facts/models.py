@@ -1,4 +1,4 @@
-r"""Models of devices: how they are known, and their peaks; read from ``profframe/devices.json``.
+r"""Models of devices: how they are known, and their peaks; read from ``facts/devices.json``.
 
 An entry of the file, or of a user's own::
 
@@ -37,7 +37,7 @@ from profframe.errors import ParameterError, UnknownNameError
 Devices = str | os.PathLike[str] | Mapping[str, Any]
 """Entries by model, or the path of a JSON file of them."""
 
-_FILE: Final = Path(__file__).parent.parent / "devices.json"
+_FILE: Final = Path(__file__).parent / "devices.json"
 _RATES: Final = ("dense_flop_per_s", "sparse_flop_per_s")
 _LONGEST_NAME: Final = 200
 """Characters of a name that are looked at; no driver gives more."""
@@ -90,7 +90,7 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     Returns
     -------
     Mapping of str to Model
-        The user's, then the others of ``profframe/devices.json``.
+        The user's, then the others of ``profframe/facts/devices.json``.
 
     Raises
     ------

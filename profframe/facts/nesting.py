@@ -18,7 +18,7 @@ from profframe.facts.columns import (
     with_columns,
     with_note,
 )
-from profframe.facts.links import torch_threads
+from profframe.facts.torch_compat.links import torch_threads
 from profframe.intervals import Ints, Mask, child_sums, nest
 
 

@@ -21,7 +21,7 @@ from profframe.facts.columns import (
 )
 from profframe.facts.forward import forward_threads
 from profframe.facts.scopes import backward_functions
-from profframe.facts.torch_names import is_dropped
+from profframe.facts.torch_compat.torch_names import is_dropped
 from profframe.intervals import Ints, nearest
 from profframe.schema import HOST_KINDS
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError
-from profframe.readers import chrome, nsys, nvprof, sqlite
+from profframe.readers import chrome
+from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
-from profframe.readers.rows import Header, RawTrace
-from profframe.spool import Spool
+from profframe.readers.sqlite import database as sqlite
+from profframe.readers.sqlite import nsys, nvprof
+from profframe.system.disk_tables import Spool
 
 __all__ = ["Header", "RawTrace", "is_pipe", "read"]
 

@@ -41,7 +41,7 @@ def report(
     rows
         What `profframe.diff` gives.
     totals
-        What `profframe.comparing.limits.totals` makes of it.
+        What `profframe.analysis.limits.totals` makes of it.
     sources
         What was compared.
     top

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profframe import schema
-from profframe.fingerprint import facts_version
 from profframe.show import terminal, units
+from profframe.store.facts_version import facts_version
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

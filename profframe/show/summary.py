@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from profframe.selection import spans
+from profframe.query.selection import spans
 from profframe.show import units
 
 _LONGEST_NAME = 60

@@ -19,7 +19,7 @@ from typing import Any, Final
 import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.selection import integer
+from profframe.query.selection import integer
 from profframe.show.table_rows import Amount, Page, Row, read
 from profframe.show.units import visible
 

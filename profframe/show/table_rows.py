@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import duckdb
 
-from profframe.answering import find, run
-from profframe.readers.demangle import demangled
+from profframe.query.answering import find, run
+from profframe.readers.sqlite.demangle import demangled
 from profframe.show import torch_times
 from profframe.show.units import visible
 

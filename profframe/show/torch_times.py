@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from profframe.intervals import Ints, Mask, nearest
-from profframe.selection import literal
+from profframe.query.selection import literal
 
 Floats = npt.NDArray[np.float64]
 Times = tuple[float, float, float, float]

@@ -9,7 +9,7 @@ from typing import Any, Final
 import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.selection import integer
+from profframe.query.selection import integer
 from profframe.show import units
 from profframe.show.lines import Lines
 

@@ -11,12 +11,12 @@ folder is written aside and published by one rename, or exchanged with the one t
 writer killed at any point leaves the old state or the new one. Where the file system cannot
 exchange two folders, the old one is first renamed to ``.old-rank=<rank>`` beside it; readers take
 that one while ``rank=<rank>`` is missing, and the next writer puts it back. ``manifest.json`` in
-each folder has size and checksum of its files; `profframe.layout` has the rules of packs.
+each folder has size and checksum of its files; `profframe.store.layout` has the rules of packs.
 """
 
 from __future__ import annotations
 
-from profframe.layout import component
+from profframe.store.layout import component
 from profframe.store.reading import Store, check_folder, is_store, scan
 from profframe.store.rows import by_trace, row_groups
 from profframe.store.writing import add, has, publish, put, write

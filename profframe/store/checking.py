@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from profframe import manifest, schema
+from profframe import schema
 from profframe.errors import StoreError
-from profframe.layout import Place, checksum, identity
-from profframe.selection import literal
-from profframe.table_files import reading, row_groups
+from profframe.query.selection import literal
+from profframe.store import manifest
+from profframe.store.layout import Place, checksum, identity
+from profframe.store.parquet import reading, row_groups
 
 
 def relation(files: Iterable[str]) -> str:

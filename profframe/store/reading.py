@@ -13,13 +13,13 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
-from profframe.layout import Place, component, places
-from profframe.selection import Integers, check_numbers, check_texts
-from profframe.sources import Part
+from profframe.query.selection import Integers, check_numbers, check_texts
+from profframe.query.sources import Part
 from profframe.store import versions
 from profframe.store.checking import check_place, relation
+from profframe.store.layout import Place, component, places
+from profframe.store.parquet import VERSION_KEY, opened, reading
 from profframe.store.rows import lazy, row_groups
-from profframe.table_files import VERSION_KEY, opened, reading
 
 if TYPE_CHECKING:
     import duckdb

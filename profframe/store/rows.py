@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe import table_files as files
-from profframe.frames import plain
-from profframe.layout import Place
+from profframe.query.result import plain
+from profframe.store import parquet as files
+from profframe.store.layout import Place
 
 if TYPE_CHECKING:
     import polars as pl

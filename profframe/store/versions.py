@@ -8,8 +8,8 @@ from typing import Final
 import pyarrow.parquet as pq
 
 from profframe import schema
-from profframe.fingerprint import facts_version
-from profframe.selection import literal
+from profframe.query.selection import literal
+from profframe.store.facts_version import facts_version
 
 _CHECK: Final = schema.CHECKS["another_version"]
 _COLUMN: Final = schema.TRACES.names.index("facts_version")

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe.errors import StoreError
-from profframe.layout import (
+from profframe.store.layout import (
     SET_ASIDE,
     TEMPORARY,
     check_own,
@@ -26,8 +26,8 @@ from profframe.layout import (
     temporary,
     write_manifest,
 )
+from profframe.store.parquet import write_file
 from profframe.store.rows import by_trace
-from profframe.table_files import write_file
 
 _UNFINISHED: Final = ".part"
 """Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from profframe.advising import ANSWER as ADVICE
-from profframe.headers import Answer, Parameter, sql_directory
-from profframe.questions import Questions
+from profframe.query.header import Answer, Parameter, sql_directory
+from profframe.query.rules import ANSWER as ADVICE
+from profframe.trace.questions import Questions
 from scripts.site import markup
 
 if TYPE_CHECKING:
-    from profframe.trace import Trace
+    from profframe.trace.trace import Trace
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -86,7 +85,6 @@ _CASES: Final = Path(__file__).resolve().parent.parent.parent / "tests" / "sql" 
 _RESERVED: Final = frozenset({"by"})
 """Names of parameters that are words of SQL."""
 _IN_A_SHELL: Final = "In a bare shell read "
-_SHARED: Final = re.compile(r"`sql/(_.+?\.sql)`")
 _STORE: Final = "store/[rp]*/**/{}.parquet"
 
 
@@ -161,7 +159,7 @@ def page(answer: Answer, sources: Sequence[Source]) -> str:
     )
     lines += ["", "## Columns", "", *markup.table(heads, columns)]
     lines += _shown(answer, sources)
-    file = sql_directory() / f"{answer.name}.sql"
+    file = sql_directory() / "answers" / f"{answer.name}.sql"
     lines += ["", "## SQL", "", f"`sql/{file.name}`"]
     if answer.name == ADVICE:
         lines += ["", "`findings` are the rows of all [rules](../rules.md)."]
@@ -187,7 +185,7 @@ def calls(answer: Answer, source: str) -> tuple[str, str, str]:
         python = f"trace.answer({', '.join([repr(answer.name), *arguments.split(', ')])})"
     options = [f"-p {name}={_word(value)}" for name, value in asked.items()]
     command = " ".join(["profframe answer", answer.name, shlex.quote(source), *options])
-    file = f"sql/{answer.name}.sql"
+    file = f"sql/answers/{answer.name}.sql"
     if answer.name == ADVICE:  # its rules are files of their own
         file = "advice.sql"
         command += f"\nprofframe answer {ADVICE} --sql > {file}"
@@ -196,7 +194,7 @@ def calls(answer: Answer, source: str) -> tuple[str, str, str]:
         " hive_partitioning = false);"
         for table in answer.needs
     ]
-    shell += [f".read sql/{name}" for name in _shared(answer)]
+    shell += [f".read sql/lib/{name}.sql" for name in answer.shared]
     shell += [
         f"SET VARIABLE {_word_of_sql(name)} = {_literal(value)};" for name, value in asked.items()
     ]
@@ -273,13 +271,6 @@ def _worked_out(name: str) -> Iterator[str]:
 def _said(answer: Answer) -> list[str]:
     """The notes but for what the shell needs, which the example shows."""
     return [note for note in answer.notes if not note.startswith(_IN_A_SHELL)]
-
-
-def _shared(answer: Answer) -> list[str]:
-    """Files of macros that the shell has to read first, in that order."""
-    needed = [note for note in answer.notes if note.startswith(_IN_A_SHELL)]
-    patterns = [pattern for note in needed for pattern in _SHARED.findall(note)]
-    return [path.name for one in patterns for path in sorted(sql_directory().glob(one))]
 
 
 def _parameter(parameter: Parameter) -> tuple[str, ...]:

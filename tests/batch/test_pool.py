@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe.batch.pool import LocalPool
+from profframe.converting.pool import LocalPool
 from profframe.errors import SourceError
 from tests.batch.sources import names, write
 

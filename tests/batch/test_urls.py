@@ -15,8 +15,8 @@ import pytest
 
 import profframe
 from profframe import cli
-from profframe.batch.bucket import Bucket
-from profframe.batch.urls import is_url, path_of
+from profframe.converting.bucket import Bucket
+from profframe.converting.urls import is_url, path_of
 from tests.batch.sources import assert_same, content, loaded, write
 
 fsspec = pytest.importorskip("fsspec")

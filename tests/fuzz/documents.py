@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final
 from unittest import mock
 
-from profframe.readers import RawTrace, json_text, read
+from profframe.readers import RawTrace, read
 from profframe.readers import bytes as reader_bytes
+from profframe.readers.json import stream
 from tests.oracles import chrome as oracle
 
 FRAGMENTS: Final = (
@@ -231,8 +232,8 @@ def _read(text: str, size: int) -> RawTrace:
     """Read it with pieces and blocks so small that their borders fall anywhere."""
     with (
         tempfile.TemporaryDirectory() as folder,
-        mock.patch.object(json_text, "PIECE", size),
-        mock.patch.object(json_text, "WAVE", 4 * size),
+        mock.patch.object(stream, "PIECE", size),
+        mock.patch.object(stream, "WAVE", 4 * size),
         mock.patch.object(reader_bytes, "BLOCK", size + 36),
     ):
         path = Path(folder) / "trace.json"

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 import profframe
-from profframe import retention, store
+from profframe import store
+from profframe.store import maintenance
 from tests.batch import sources
 from tests.batch.sources import Content, assert_same, content
 from tests.unit.test_store import one
@@ -30,8 +31,10 @@ sys.path[:0] = {path!r}
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 import profframe
-from profframe import cli, load, retention, store
-import profframe.layout, polars, pyarrow.parquet, profframe.batch.worker, profframe.loading
+from profframe import cli, load, store
+from profframe.store import maintenance
+import profframe.store.layout, polars, pyarrow.parquet
+import profframe.converting.worker, profframe.loading.loader
 from tests.unit.test_store import one
 
 STORE = {store!r}
@@ -79,10 +82,10 @@ def _convert(root: Path) -> None:
 
 
 WORKS: Final = {
-    "compact": Work("sys.exit(cli.run(['store', 'compact', STORE]))", retention.compact),
+    "compact": Work("sys.exit(cli.run(['store', 'compact', STORE]))", maintenance.compact),
     "remove": Work(
         "sys.exit(cli.run(['store', 'rm', STORE, 'b']))",
-        lambda root: retention.remove(root, "b") if "b" in _runs(root) else None,
+        lambda root: maintenance.remove(root, "b") if "b" in _runs(root) else None,
     ),
     "write": Work(
         "for rank in range(2): store.write(one('a', rank, ('new',)), STORE)",
@@ -107,7 +110,7 @@ def case(seed: int) -> None:
         before = _made(root)
         at_work(root, _code(work), rng.randrange(changes), by)
         _check_part(content(root), before, whole)
-        assert retention.verify(root).height == 0
+        assert maintenance.verify(root).height == 0
         work.again(root)
         assert_same(content(root), whole)
 
@@ -140,7 +143,7 @@ def _made(root: Path) -> Content:
     for run in "ab":
         for rank in range(2):
             store.write(one(run, rank, ("mm", f"{run} {rank}")), root)
-    retention.compact(root)
+    maintenance.compact(root)
     for run in "bc":
         for rank in range(2):
             store.write(one(run, rank, ("new", f"{run} {rank}")), root)

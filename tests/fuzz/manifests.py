@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import profframe
-from profframe import retention, store
+from profframe import store
 from profframe.errors import ProfframeError
+from profframe.store import maintenance
 from tests.fuzz.verbs import check_verb
 from tests.unit.test_store import one
 
@@ -139,7 +140,7 @@ def _made() -> Path:
     for run in "ab":
         for rank in range(2):
             store.write(one(run, rank), folder / "store")
-    retention.compact(folder / "store")
+    maintenance.compact(folder / "store")
     store.write(one("b", 0, ("new",)), folder / "store")
     store.write(one("a", 0, ("new",)), folder / "store")
     store.write(one("v", 0), folder / "victim")
@@ -201,15 +202,15 @@ def _load(root: Path) -> None:
 
 
 def _verify(root: Path) -> None:
-    assert {"file", "problem"} == set(retention.verify(root).columns)
+    assert {"file", "problem"} == set(maintenance.verify(root).columns)
 
 
 _WORKS: tuple[Callable[[Path], object], ...] = (
     _load,
     _verify,
-    retention.contents,
-    retention.compact,
-    lambda root: retention.remove(root, "b"),
+    maintenance.contents,
+    maintenance.compact,
+    lambda root: maintenance.remove(root, "b"),
     lambda root: store.write(one("new", 0), root),
     lambda root: store.write(one("a", 1), root),
     lambda root: profframe.load(root).answer("self_times"),

@@ -21,8 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import profframe
-from profframe import layout, retention, schema
+from profframe import schema
 from profframe.errors import ProfframeError
+from profframe.store import layout, maintenance
 from tests.fuzz.manifests import MANIFEST
 from tests.fuzz.verbs import check_verb
 
@@ -60,7 +61,7 @@ def case(seed: int) -> None:
         is_known = rng.choice((True, True, False, None))
         _note(file, is_known=is_known)
         if is_known is True and (not file.is_file() or file.read_bytes() != was):
-            named = [root / name for name in retention.verify(root)["file"]]
+            named = [root / name for name in maintenance.verify(root)["file"]]
             assert file in named, "not found by verify"
         for verb in rng.sample(VERBS, 1):
             check_verb(*(str(root) if word == "STORE" else word for word in verb))
@@ -107,7 +108,7 @@ def _alone() -> Path:
 def _packed() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="profframe-fuzz-"))
     shutil.copytree(_alone(), folder, dirs_exist_ok=True)
-    retention.compact(folder)
+    maintenance.compact(folder)
     return folder
 
 
@@ -214,6 +215,6 @@ WORKS: Final[tuple[Work, ...]] = (
     lambda _, root: profframe.load(root, runs="a", ranks=1).events,
     lambda _, root: _export(root),
     lambda _, root: repr(profframe.load(root)),
-    lambda _, root: retention.compact(root),
+    lambda _, root: maintenance.compact(root),
     _convert,
 )

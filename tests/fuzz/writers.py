@@ -16,8 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from profframe import load, retention, store
+from profframe import load, store
 from profframe.errors import NoTraceFoundError, StoreError
+from profframe.store import maintenance
 from tests.fuzz.children import ROOT
 from tests.unit.test_store import one
 
@@ -53,7 +54,7 @@ def case(seed: int) -> None:
             assert worker.returncode == 0, (role, lines)
             assert lines[-1].startswith("done "), (role, lines)
         _check_whole(root)
-        assert retention.verify(root).height == 0
+        assert maintenance.verify(root).height == 0
         assert [path.name for path in root.rglob(".*") if path.name != ".lock"] == []
 
 
@@ -69,7 +70,7 @@ def _write(root: Path, rng: random.Random) -> None:
 
 def _pack(root: Path, rng: random.Random) -> None:
     time.sleep(rng.random() / 20)
-    retention.compact(root)
+    maintenance.compact(root)
 
 
 def _read(root: Path, _: random.Random) -> None:
@@ -83,10 +84,10 @@ def _read(root: Path, _: random.Random) -> None:
 
 
 def _list(root: Path, _: random.Random) -> None:
-    found = retention.contents(root)
+    found = maintenance.contents(root)
     assert found.select("run", "rank").is_unique().all(), found
     assert set(found["events"]) == {3}
-    problems = retention.verify(root)
+    problems = maintenance.verify(root)
     assert problems.height == 0, problems.rows()
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from profframe import schema
-from profframe.answering import find, run
 from profframe.facts.kinds import kinds
 from profframe.facts.launches import launches
 from profframe.facts.nesting import nesting
+from profframe.query.answering import find, run
 from tests.builders import event, tables
 from tests.cases import connection
 from tests.oracles.launching import Row

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import profframe
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 
 OPEN_REGIONS: Final[list[Any]] = []
 """Regions that are never closed: the record must outlive its profile."""

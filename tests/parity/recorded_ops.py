@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from profframe.facts import add_facts
-from profframe.work import Formula
+from profframe.facts.formulas import Formula
 from tests.builders import event, tables
 
 TYPES = {

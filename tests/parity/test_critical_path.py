@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import schema
-from profframe.critical_path import BOUNDS, CriticalPath
+from profframe.analysis.critical_path import BOUNDS, CriticalPath
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts import add_facts
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, event, tables
 from tests.conftest import TRACES, real_trace
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged

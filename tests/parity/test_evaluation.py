@@ -35,7 +35,7 @@ import profframe
 from benchmarks.evaluation import Op, Work, profile
 from profframe import schema
 from profframe.facts import add_facts
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, event, tables
 from tests.conftest import real_trace
 from tests.oracles import evaluation as oracle

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import profframe
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.conftest import real_trace
 from tests.parity import stand_in
 from tests.parity.profiles import SCENARIOS, Library, Taken

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import Trace
-from profframe.answering import find, run
+from profframe.query.answering import find, run
 from tests.builders import table
 from tests.cases import connection
 from tests.conftest import real_trace

@@ -11,7 +11,7 @@ import pytest
 
 import profframe
 from profframe.facts import add_facts
-from profframe.readers.rows import Header
+from profframe.readers.build.rows import Header
 from profframe.readers.torch import kineto
 from tests.parity.live_objects import HOST, START_NS, Results, gpu_profile, taken
 

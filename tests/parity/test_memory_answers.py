@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import schema
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, table
 from tests.conftest import TRACES, real_trace
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 import profframe
-from profframe.facts.torch_names import DROPPED_NAMES
+from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
 from tests.conftest import real_trace
 from tests.parity import stand_in
 from tests.parity.comparing import Ours, demangled, ns

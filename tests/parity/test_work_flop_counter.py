@@ -19,9 +19,9 @@ from torch._inductor.analysis.profile_analysis import _augment_trace_helper  # n
 from torch.utils.flop_counter import FlopCounterMode, flop_registry  # noqa: E402
 
 import profframe  # noqa: E402
-from profframe.work.attention import ATTENTION  # noqa: E402
-from profframe.work.convolutions import CONVOLUTIONS  # noqa: E402
-from profframe.work.matrices import MATRICES  # noqa: E402
+from profframe.facts.formulas.attention import ATTENTION  # noqa: E402
+from profframe.facts.formulas.convolutions import CONVOLUTIONS  # noqa: E402
+from profframe.facts.formulas.matrices import MATRICES  # noqa: E402
 from tests.parity.recorded_ops import measured, recorded  # noqa: E402
 
 functional = torch.nn.functional

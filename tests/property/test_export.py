@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe.errors import SourceError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.property.test_reading import documents
 from tests.round_trip import differences, faults
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded
 from tests.oracles.flames import ENGINE, nodes
 

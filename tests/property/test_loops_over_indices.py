@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.answering import advice, run
+from profframe.query.answering import advice, run
 from tests.cases import connected
 
 ROUNDS: Final = 3

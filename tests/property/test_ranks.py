@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import schema
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import table
 from tests.oracles import ranks as oracle
 from tests.oracles.ranks import Call

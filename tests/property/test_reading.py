@@ -18,10 +18,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from profframe.errors import SourceError
-from profframe.readers import RawTrace, json_text, read
+from profframe.readers import RawTrace, read
 from profframe.readers import bytes as reader_bytes
-from profframe.readers.json_repair import repair
-from profframe.readers.json_text import ArrayReader, Parsed, Wave
+from profframe.readers.json import stream
+from profframe.readers.json.repair import repair
+from profframe.readers.json.stream import ArrayReader, Parsed, Wave
 from tests.oracles import chrome as oracle
 
 HOSTILE: Final = (
@@ -188,8 +189,8 @@ def documents(draw: st.DrawFn, *, max_size: int = 12) -> str:
 def pieces(size: int) -> Iterator[pytest.MonkeyPatch]:
     """Cuts every few bytes, so that they fall anywhere."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_text, "PIECE", size)
-        patch.setattr(json_text, "WAVE", 4 * size)
+        patch.setattr(stream, "PIECE", size)
+        patch.setattr(stream, "WAVE", 4 * size)
         patch.setattr(reader_bytes, "BLOCK", size + 36)
         yield patch
 

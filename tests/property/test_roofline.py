@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import load, schema
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import table
 from tests.conftest import real_trace
 from tests.oracles.rooflines import Row, roofline

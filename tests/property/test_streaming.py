@@ -14,8 +14,10 @@ from polars.testing import assert_frame_equal
 
 import profframe
 from benchmarks import large
-from profframe import loading, schema, spool, store
+from profframe import schema, store
 from profframe.errors import NotATraceError
+from profframe.loading import loader
+from profframe.system import disk_tables
 from tests.conftest import TRACES, chrome_traces
 from tests.property.test_reading import damaged, documents, pieces
 
@@ -31,10 +33,10 @@ def converted(source: Path, folder: Path, *, in_pieces: bool) -> dict[str, pl.Da
     beside = folder if in_pieces else None
     target = folder / ("pieces" if in_pieces else "memory")
     try:
-        trace = loading.read_named(source, beside=beside)
+        trace = loader.read_named(source, beside=beside)
     except NotATraceError as error:
         return str(error)
-    loading.write_named(trace, target)
+    loader.write_named(trace, target)
     return {name: store.scan(target).scan(name).collect() for name in schema.TABLES}
 
 
@@ -56,7 +58,7 @@ def assert_same(source: Path, folder: Path) -> None:
 @example('[{"ph":"X","name":"a","ts":1,"dur":2}')
 def test_made_up_traces(document: str | bytes) -> None:
     with tempfile.TemporaryDirectory() as folder, pieces(64) as patch:
-        patch.setattr(spool, "PIECE_ROWS", 2)
+        patch.setattr(disk_tables, "PIECE_ROWS", 2)
         source = Path(folder, "trace.json")
         source.write_bytes(document.encode() if isinstance(document, str) else document)
         assert_same(source, Path(folder))
@@ -70,16 +72,16 @@ def test_real_traces(tmp_path: Path) -> None:
         folder = tmp_path / name
         folder.mkdir()
         with pieces(1 << 10) as patch:
-            patch.setattr(spool, "PIECE_ROWS", 5)
+            patch.setattr(disk_tables, "PIECE_ROWS", 5)
             assert_same(source, folder)
 
 
 def test_answers_are_those_of_the_parts(
     example: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "PIECE_ROWS", 5000)
+    monkeypatch.setattr(disk_tables, "PIECE_ROWS", 5000)
     part, whole, copies = large.made(example, 5_000_000, tmp_path)
-    loading.write_named(loading.read_named(whole, beside=tmp_path), tmp_path / "store")
+    loader.write_named(loader.read_named(whole, beside=tmp_path), tmp_path / "store")
     assert copies == 2
     trace, one = profframe.load(tmp_path / "store"), profframe.load(part)
     assert large.differs(trace, one, copies) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profframe.answering import find, run
+from profframe.query.answering import find, run
 from tests.cases import Rows, connected
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(0, 12)))

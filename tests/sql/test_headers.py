@@ -9,8 +9,8 @@ import duckdb
 import pytest
 
 from profframe import schema
-from profframe.answering import Answer, catalogue, markdown, run, sql_directory
 from profframe.errors import UnknownNameError
+from profframe.query.answering import Answer, catalogue, markdown, run, sql_directory
 from tests.cases import bare
 
 ANSWERS = catalogue()
@@ -117,7 +117,7 @@ class TestHeader:
     def test_lines_are_readable(self, answer: Answer) -> None:
         assert answer.sentence.endswith(".")
         assert answer.grain.startswith("One row per ")
-        text = (sql_directory() / f"{answer.name}.sql").read_text(encoding="utf-8")
+        text = (sql_directory() / "answers" / f"{answer.name}.sql").read_text(encoding="utf-8")
         assert max(map(len, text.splitlines())) <= 130
 
 
@@ -257,5 +257,5 @@ def test_columns_are_fixed() -> None:
 def test_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "answers.md"
     assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.answering > docs/answers.md"
+        "run: python -m profframe.query.answering > docs/answers.md"
     )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.answering import find, run, sql_directory
+from profframe.query.answering import find, run, sql_directory
 from tests.builders import table
 
 Interval = tuple[str, int | None, int | None]
@@ -41,8 +41,8 @@ def moments(intervals: list[Interval]) -> Moments:
 @pytest.fixture(scope="module")
 def connection() -> Iterator[duckdb.DuckDBPyConnection]:
     with duckdb.connect() as opened:
-        for file in ("_by_lane.sql", "_intervals.sql"):
-            opened.execute((sql_directory() / file).read_text())
+        for file in ("lanes.sql", "intervals.sql"):
+            opened.execute((sql_directory() / "lib" / file).read_text())
         yield opened
 
 
@@ -181,6 +181,6 @@ def test_time_breakdown(slices: list[tuple[str, int, int, int]]) -> None:
 )
 def test_communication_is_known_by_name(name: str | None, class_: int) -> None:
     with duckdb.connect() as opened:
-        opened.execute((sql_directory() / "_devices.sql").read_text())
+        opened.execute((sql_directory() / "lib" / "devices.sql").read_text())
         found = opened.execute("SELECT device_class('kernel', is_collective(?))", [name]).fetchone()
     assert found == (("compute", "communication")[class_],)

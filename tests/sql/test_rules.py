@@ -14,11 +14,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from profframe import advising, macros, schema
-from profframe.advising import Rule, markdown, own_rules
-from profframe.answering import Answer, advice, script
+from profframe import schema
 from profframe.errors import AnswerError, ProfframeError
-from profframe.trace import Trace
+from profframe.query import macros, rules
+from profframe.query.answering import Answer, advice, script
+from profframe.query.rules import Rule, markdown, own_rules
+from profframe.trace.trace import Trace
 from tests.cases import Case, read_case, result
 
 FOLDER = Path(__file__).parent / "rules"
@@ -135,7 +136,7 @@ def test_every_case_is_of_a_rule() -> None:
 def test_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "rules.md"
     assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.advising > docs/rules.md"
+        "run: python -m profframe.query.rules > docs/rules.md"
     )
 
 
@@ -146,7 +147,7 @@ class TestOwnRules:
 
     @pytest.fixture(autouse=True)
     def _no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(advising, "own_rules", tuple)
+        monkeypatch.setattr(rules, "own_rules", tuple)
 
     def rule(self, folder: Path, text: str = EXAMPLE, name: str = "slow_sort") -> Path:
         path = folder / f"{name}.sql"

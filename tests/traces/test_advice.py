@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 
 HTA = "facebookresearch__HolisticTraceAnalysis"
 SOURCES = [

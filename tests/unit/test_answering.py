@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from profframe import answering, schema
-from profframe.answering import (
+from profframe import schema
+from profframe.errors import AnswerError, ParameterError, UnknownNameError
+from profframe.query import answering
+from profframe.query.answering import (
     Answer,
     AnswerColumn,
     catalogue,
@@ -21,7 +22,6 @@ from profframe.answering import (
     query,
     run,
 )
-from profframe.errors import AnswerError, ParameterError, UnknownNameError
 
 HEADER = """\
 -- slow: slices of at least a given duration.
@@ -265,12 +265,10 @@ def test_page_names_every_answer() -> None:
     "answer", [one for one in catalogue() if one.name != "advice"], ids=lambda one: one.name
 )
 def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> None:
-    folder = answering.sql_directory()
-    named = "".join(note for note in answer.notes if note.startswith("In a bare shell read "))
+    folder = answering.sql_directory() / "lib"
     with duckdb.connect() as shell:
         for name, table in schema.TABLES.items():
             shell.register(name, table.arrow.empty_table())
-        for pattern in re.findall(r"`sql/(_.+?\.sql)`", named):
-            for path in sorted(folder.glob(pattern)):
-                shell.execute(path.read_text())
+        for name in answer.shared:
+            shell.execute((folder / f"{name}.sql").read_text())
         assert shell.execute(answer.sql).fetchall() == []

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import profframe
-from profframe.arrow_pool import system_memory
 from profframe.errors import NotATraceError
+from profframe.system.memory_pool import system_memory
 
 
 def backend() -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from profframe import load, schema
 from profframe.errors import ParameterError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, table
 from tests.round_trip import differences, document, faults
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.readers import RawTrace, read
-from profframe.readers.begin_end import match_begin_end
+from profframe.readers.build.begin_end import match_begin_end
 
 Row = tuple[int, int, str]
 """Thread, time and phase."""

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import profframe
-from profframe import capture, store
+from profframe import store
 from profframe.errors import ParameterError, SourceError
+from profframe.loading import capture
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
 pytestmark = pytest.mark.filterwarnings("ignore:Warning. Profiler clears events")

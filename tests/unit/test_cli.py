@@ -21,7 +21,7 @@ import pytest
 
 import profframe
 from profframe import cli, schema
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import table
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
@@ -364,7 +364,7 @@ def test_what_duckdb_makes_of_an_interrupt_is_130(
     def interrupt(*_: object, **__: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr("profframe.tables.run_query", interrupt)
+    monkeypatch.setattr("profframe.trace.tables.run_query", interrupt)
 
     assert cli.run(["sql", store, "SELECT 1"]) == 130
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from profframe import cli, load, schema
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, table
 
 HOSTILE = "[red]gemm[/red]\x1b[31m\n<b>'\""

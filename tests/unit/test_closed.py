@@ -11,10 +11,11 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from profframe import Trace, cli, closed, load
-from profframe.answering import catalogue
-from profframe.closed import Terms
+from profframe import Trace, cli, load
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
+from profframe.query import closed
+from profframe.query.answering import catalogue
+from profframe.query.closed import Terms
 
 CANARY = "the canary"
 RULE = """\

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from profframe.readers.decimal_time import SCALE, Times, nanoseconds
+from profframe.readers.build.decimal_time import SCALE, Times, nanoseconds
 
 FURTHEST = "4611686018427387.903"
 """2**62 - 1 nanoseconds: 146 years."""

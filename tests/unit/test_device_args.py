@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import profframe
-from profframe.readers.rows import typed
+from profframe.readers.build.rows import typed
 from profframe.schema import NAME
 
 COLUMNS = ("bytes", "collective", "process_group", "wait_on_stream", "wait_on_correlation")

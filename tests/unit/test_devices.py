@@ -16,15 +16,15 @@ from profframe import load, schema
 from profframe.errors import ParameterError
 from profframe.facts.devices import devices, matched
 from profframe.facts.models import models
-from profframe.readers.devices import devices as read
-from profframe.trace import Trace
+from profframe.readers.build.devices import devices as read
+from profframe.trace.trace import Trace
 from tests.builders import table
 
 Device = dict[str, Any]
 
 KNOWN = models()
 FILE: dict[str, Device] = json.loads(
-    (Path(schema.__file__).parent / "devices.json").read_text(encoding="utf-8")
+    (Path(schema.__file__).parent / "facts/devices.json").read_text(encoding="utf-8")
 )
 
 

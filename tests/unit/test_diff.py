@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError, schema
-from profframe.comparing import limits
+from profframe.analysis import limits
 from tests.builders import table
 
 Rows = Sequence[Mapping[str, object]]

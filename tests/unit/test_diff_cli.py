@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from profframe import cli, schema
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import table
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.answering import find, script
-from profframe.trace import Trace
+from profframe.query.answering import find, script
+from profframe.trace.trace import Trace
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "examples" / "duckdb_shell.md").read_text()
@@ -121,21 +121,22 @@ def test_a_question_of_ones_own(folder: Path, trace: Trace) -> None:
     assert in_shell(VIEWS + OWN, folder)["name"].to_list() == trace.sql(OWN)["name"].to_list()
 
 
-FILES = sorted((ROOT / "sql").glob("[!_]*.sql"))
+FILES = sorted((ROOT / "sql" / "answers").glob("*.sql"))
 
 
 @pytest.fixture(scope="module")
 def answers(folder: Path) -> Path:
     """A file for each answer, all of them from one shell."""
-    shared = "".join(f".read sql/{path.name}\n" for path in sorted((ROOT / "sql").glob("_*.sql")))
+    shell = ""
     path = folder / "answers"
     path.mkdir()
     for file in FILES:
-        asked = f".read sql/{file.name}\n"
+        asked = f".read sql/answers/{file.name}\n"
+        shell += "".join(f".read sql/lib/{name}.sql\n" for name in find(file.stem).shared)
         if file.stem == "advice":  # its file alone has no rules
             asked = script(find("advice"))
-        shared += f".output answers/{file.stem}.csv\n{asked}.output\n"
-    assert printed(VIEWS + shared, folder) == ""
+        shell += f".output answers/{file.stem}.csv\n{asked}.output\n"
+    assert printed(VIEWS + shell, folder) == ""
     return path
 
 

@@ -15,7 +15,7 @@ import pytest
 import profframe
 from profframe import schema
 from profframe.errors import ExportError, ParameterError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, table
 from tests.round_trip import content, differences, document, faults, unbound_flows
 

@@ -11,7 +11,7 @@ import pytest
 import profframe
 from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, table
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from profframe.facts import Tables, add_facts
-from profframe.facts.torch_names import DROPPED_NAMES
+from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
 from tests.builders import Row, event, tables
 
 EVALUATION = "autograd::engine::evaluate_function: "
@@ -355,7 +355,7 @@ def test_events_of_two_nodes_do_not_nest() -> None:
 
 
 def test_the_query_drops_the_same_names(root: Path) -> None:
-    sql = (root / "sql" / "_key_events.sql").read_text()
+    sql = (root / "sql" / "lib" / "key_events.sql").read_text()
     lists = [re.findall(r"'([^']*)'", text) for text in re.findall(r"\(([^()]*)\)", sql)]
     assert [names for names in lists if "aten::is_leaf" in names] == [[*DROPPED_NAMES]]
 

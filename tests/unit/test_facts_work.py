@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from profframe.facts import add_facts
-from profframe.work import Formula
+from profframe.facts.formulas import Formula
 from tests.builders import Row, event, tables
 
 MM: dict[str, Any] = {"input_dims": "[[4,5],[5,3]]", "input_types": '["float","float"]'}

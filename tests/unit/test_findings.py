@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import cli, macros
+from profframe import cli
+from profframe.query import macros
 from profframe.show.findings import briefly, findings
 from profframe.show.terminal import text
 
@@ -19,7 +20,7 @@ EXAMPLE = str(Path(__file__).parents[2] / "examples" / "gpu_training.json.gz")
 
 @pytest.fixture(scope="module")
 def connection() -> duckdb.DuckDBPyConnection:
-    """One with the words of `sql/_rules.sql`."""
+    """One with the words of `sql/lib/advice.sql`."""
     made = duckdb.connect()
     words = "shown duration_text bytes_text percent_text part_text counted severity_of frame_of"
     macros.load(made, words.replace(" ", "()") + "()")

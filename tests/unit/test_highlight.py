@@ -13,7 +13,7 @@ import pytest
 import profframe
 from profframe import cli
 from profframe.errors import ParameterError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 
 
 def slice_(category: str, name: str, start: int, length: int, **args: object) -> dict[str, Any]:

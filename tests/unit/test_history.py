@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError, schema
+from profframe.analysis import regressions, selecting
+from profframe.analysis.stats import change_points, noise, typical
 from profframe.cli import run as command
-from profframe.comparing import change_points, checking, noise, regressed, selecting, typical
+from profframe.trace import checking
 from tests.builders import table
 
 Row = Mapping[str, object]
@@ -428,7 +430,7 @@ class TestRegressions:
     def test_what_got_slower_and_nothing_else(self) -> None:
         trace = noisy(25, planted={"op4": 1.2, "op5": 1.3, "op6": 0.7})
         found = trace.regressions(baseline=[f"r{n}" for n in range(20)])
-        assert found.columns == list(regressed.COLUMNS)
+        assert found.columns == list(regressions.COLUMNS)
         assert found.select("what", "name").rows() == [("kernel", "op5"), ("op", "op4")]
         assert found["significant"].all()
         assert found["base_runs"].to_list() == [20, 20]
@@ -474,7 +476,9 @@ class TestRegressions:
                 },
                 schema_overrides=dict.fromkeys(("step", *work), pl.Int64),
             )
-            found += regressed.regressions(regressed.held_against(rows, runs[:9], runs[9:])).height
+            found += regressions.regressions(
+                regressions.held_against(rows, runs[:9], runs[9:])
+            ).height
         assert found <= 1
 
     def test_runs_that_are_slow_as_a_whole_have_a_pace(self) -> None:
@@ -707,7 +711,7 @@ class TestOutliers:
     )
     def test_typical_times_against_a_loop(self, given: list[list[int | None]]) -> None:
         """What each run is held against: the lower median, 0 for a run that lacks the op."""
-        from profframe.comparing.outlying import _excess
+        from profframe.analysis.outliers import _excess
 
         rows = [
             (f"r{n}", 0, None, "op", name, ns)
@@ -772,7 +776,7 @@ class TestCheck:
         for found, number in ((alone, 3), (among, 7)):
             (p,) = found.metrics.filter(metric="op:x")["p_value"]
             assert (found.metrics.height, round(p, 5)) == (number, 0.00183)
-        assert 3 * p < regressed.LEVEL < 7 * p
+        assert 3 * p < regressions.LEVEL < 7 * p
         assert [one.metric for one in alone.worse] == ["op:x"]
         assert among.worse == []
 
@@ -869,4 +873,4 @@ class TestCommandLine:
         assert command(["check", str(store), *options]) == 3
         (row,) = json.loads(capsys.readouterr().out)
         assert (row["what"], row["name"], row["significant"]) == ("op", "op4", True)
-        assert list(row) == list(regressed.COLUMNS)
+        assert list(row) == list(regressions.COLUMNS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from profframe.interrupting import stopping
+from profframe.system.interrupts import stopping
 
 LIMIT_S = 60
 """Against a hang: nothing here would end by itself."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from profframe.readers import json_opening
-from profframe.readers.json_opening import Behind, NoArrayError, Opening, is_readable, opening
-from profframe.readers.json_structure import Structure
+from profframe.readers.json import opening as json_opening
+from profframe.readers.json.opening import Behind, NoArrayError, Opening, is_readable, opening
+from profframe.readers.json.structure import Structure
 
 KEY = "rows"
 

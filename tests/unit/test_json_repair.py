@@ -5,7 +5,7 @@ import json
 import pytest
 
 from profframe import schema
-from profframe.readers.json_repair import DROPS, Repaired, read_document, repair
+from profframe.readers.json.repair import DROPS, Repaired, read_document, repair
 
 
 def mended(element: str, **found: int) -> str:

@@ -4,7 +4,7 @@ from random import Random
 
 import pytest
 
-from profframe.readers.json_structure import IN_STRING, Structure, element_ends
+from profframe.readers.json.structure import IN_STRING, Structure, element_ends
 
 
 def plain(text: bytes) -> tuple[list[int], int, bool]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from profframe.readers import json_opening, json_text
-from profframe.readers.json_opening import NoArrayError
-from profframe.readers.json_text import ArrayReader, Document, Parsed, Wave
+from profframe.readers.json import opening, stream
+from profframe.readers.json.opening import NoArrayError
+from profframe.readers.json.stream import ArrayReader, Document, Parsed, Wave
 
 KEY = "rows"
 Rows = list[Any]
@@ -39,8 +39,8 @@ def parse(wave: Wave) -> Parsed[Rows]:
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Bytes of a block and of a piece, so that cuts fall anywhere."""
     chosen: int = request.param
-    monkeypatch.setattr(json_text, "PIECE", chosen)
-    monkeypatch.setattr(json_text, "WAVE", 3 * chosen)
+    monkeypatch.setattr(stream, "PIECE", chosen)
+    monkeypatch.setattr(stream, "WAVE", 3 * chosen)
     return chosen
 
 
@@ -116,8 +116,8 @@ def test_spaces_may_be_anywhere(size: int) -> None:
 def test_rows_keep_their_order_whatever_thread_is_faster(
     threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_text, "PIECE", 32)
-    monkeypatch.setattr(json_text, "WAVE", 64)
+    monkeypatch.setattr(stream, "PIECE", 32)
+    monkeypatch.setattr(stream, "WAVE", 64)
 
     def uneven(wave: Wave) -> Parsed[Rows]:
         time.sleep(0.002 * (wave.start % 3))
@@ -130,7 +130,7 @@ def test_rows_keep_their_order_whatever_thread_is_faster(
 
 
 def test_only_the_piece_that_is_broken_is_repaired(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(json_text, "PIECE", 64)
+    monkeypatch.setattr(stream, "PIECE", 64)
     elements = [json.dumps({"n": i}) for i in range(200)]
     elements[100] = '{"n": NaN}'
     repaired: list[int] = []
@@ -286,9 +286,9 @@ def test_an_array_within_an_element_of_another_array_is_not_the_array(size: int)
 def scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds a thousandth of what they are."""
     for name, bytes_ in {"PIECE": 128, "WAVE": 8192, "_LONG": 1024, "MOST": 32_768}.items():
-        monkeypatch.setattr(json_text, name, bytes_)
-    monkeypatch.setattr(json_text, "_LONGEST", 4096)
-    monkeypatch.setattr(json_opening, "MOST_AROUND", 32_768)
+        monkeypatch.setattr(stream, name, bytes_)
+    monkeypatch.setattr(stream, "_LONGEST", 4096)
+    monkeypatch.setattr(opening, "MOST_AROUND", 32_768)
 
 
 @pytest.mark.usefixtures("scaled")
@@ -333,7 +333,7 @@ def test_an_element_that_never_ends_takes_no_memory(monkeypatch: pytest.MonkeyPa
         sizes.append(size)
         return memoryview(bytearray(size))
 
-    monkeypatch.setattr(json_text, "blank", blank)
+    monkeypatch.setattr(stream, "blank", blank)
     blocks = itertools.chain([b'{"rows": [{"n": 0}, {"a": "'], itertools.repeat(b"a" * 99, 9999))
     reader = ArrayReader(blocks, KEY, parse, loaded, 2)
     assert [row["n"] for rows in reader.rows() for row in rows] == [0]
@@ -380,8 +380,8 @@ def test_events_with_a_missing_quote_are_cut_where_elements_meet(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The brackets of what follows seem to be in strings, and the strings seem to be outside."""
-    monkeypatch.setattr(json_text, "_LONG", 1024)
-    monkeypatch.setattr(json_text, "MOST", 2048)
+    monkeypatch.setattr(stream, "_LONG", 1024)
+    monkeypatch.setattr(stream, "MOST", 2048)
     long = '{"n": 1, "name": x", "text": "%s"}' % ("a" * 1500)
     text = '{"rows": [{"n": 0}, ' + long + ', {"n": 2}, {"n": 3}]}'
     rows, document = read(text, 100)

@@ -9,8 +9,9 @@ import duckdb
 import pytest
 
 import profframe
-from profframe import macros, schema
-from profframe.headers import COMMENT, sql_directory
+from profframe import schema
+from profframe.query import macros
+from profframe.query.header import COMMENT, sql_directory
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "gpu_training.json.gz"
 SHADOWED = """

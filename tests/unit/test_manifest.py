@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from profframe import manifest, retention, store
+from profframe import store
 from profframe.errors import StoreError
+from profframe.store import maintenance, manifest
 from tests.unit.test_store import one
 
 DIGEST = "0" * 64
@@ -26,7 +27,7 @@ def pack(tmp_path: Path) -> Path:
 def test_what_the_store_writes_is_read(tmp_path: Path) -> None:
     for rank in range(2):
         store.write(one("a/b", rank), tmp_path)
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     (folder,) = tmp_path.glob("pack-*")
 
     found = manifest.read(folder)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.comparing import noise
-from profframe.comparing.noise import LEVEL, Samples, compare, false_discovery
+from profframe.analysis.stats import noise
+from profframe.analysis.stats.noise import LEVEL, Samples, compare, false_discovery
 
 Matrix = npt.NDArray[np.float64]
 Random = np.random.Generator

@@ -19,8 +19,8 @@ import pytest
 import profframe
 from profframe.cli import run
 from profframe.cli.verbs import verbs
-from profframe.drafts import drafted
 from profframe.errors import ExportError
+from profframe.system.drafts import drafted
 
 WAS: Final = "was here"
 FILES: Final = {"output", "overlay"}

@@ -18,7 +18,7 @@ import profframe
 from profframe import ParameterError, schema
 from profframe.show.flame import FlameGraph
 from profframe.show.plots import Plots, palette, parts, taken_apart
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests import hostile
 from tests.builders import table
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from profframe import Trace, load, retention, store
+from profframe import Trace, load, store
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.store import maintenance
 from tests.unit.test_store import one
 
 HOSTILE = ["it's", "a/b", "2024-01-01", "x" * 300, "~", "%41", "[a-z]*"]
@@ -32,7 +33,7 @@ def break_all_but(path: Path, run: str, rank: int) -> None:
 @pytest.mark.parametrize("run", [run for run in HOSTILE if len(run) < 300])
 def test_files_of_others_are_not_opened(run: str, path: Path) -> None:
     long = path / f"run={store.component('x' * 300)}"
-    retention.remove(path, "x" * 300)
+    maintenance.remove(path, "x" * 300)
     assert not long.exists()
     break_all_but(path, run, 1)
 
@@ -53,7 +54,7 @@ def test_a_filter_leaves_out_files(path: Path) -> None:
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_each_run_and_rank_is_what_a_filter_of_all_gives(is_packed: bool, path: Path) -> None:
     if is_packed:
-        retention.compact(path)
+        maintenance.compact(path)
         store.write(one("it's", 1, ("again",)), path)
     query = "SELECT run, rank, name FROM events ORDER BY ALL"
     rows = load(path).sql(query).rows()

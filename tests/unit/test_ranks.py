@@ -12,10 +12,11 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import cli, macros
+from profframe import cli
+from profframe.facts.formulas.dtypes import DTYPES
+from profframe.query import macros
 from profframe.show import terminal
-from profframe.trace import Trace
-from profframe.work.dtypes import DTYPES
+from profframe.trace.trace import Trace
 
 Change = Callable[[int, dict[str, Any]], dict[str, Any] | None]
 STEP_US = 1000.0

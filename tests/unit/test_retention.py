@@ -13,9 +13,10 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from profframe import layout, load, retention, schema, store
+from profframe import load, schema, store
 from profframe.cli import run as command_line
 from profframe.errors import ParameterError, StoreError, UnknownNameError
+from profframe.store import layout, maintenance
 from tests.fuzz.kills import at_work
 from tests.unit.test_store import RUNS, both, one, rewrite
 
@@ -56,30 +57,30 @@ def test_packing_changes_no_answer_and_leaves_one_folder(tmp_path: Path) -> None
     write(tmp_path, *RUNS)
     before = content(tmp_path)
 
-    assert retention.compact(tmp_path) == 2 * len(RUNS)
+    assert maintenance.compact(tmp_path) == 2 * len(RUNS)
 
     assert folders(tmp_path) == ["pack-000001"]
     assert same(content(tmp_path), before)
-    assert retention.compact(tmp_path) == 0
-    assert retention.verify(tmp_path).height == 0
+    assert maintenance.compact(tmp_path) == 0
+    assert maintenance.verify(tmp_path).height == 0
 
 
 def test_what_is_written_after_packing_is_what_counts(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     store.write(one("a", 1, ("new",)), tmp_path)
     expected = [("a", 0, "a 0"), ("a", 0, "mm"), ("a", 1, "new")]
 
     assert names(tmp_path)[:3] == expected
-    assert retention.contents(tmp_path)["events"].to_list() == [2, 1, 2, 2]
-    retention.compact(tmp_path)
+    assert maintenance.contents(tmp_path)["events"].to_list() == [2, 1, 2, 2]
+    maintenance.compact(tmp_path)
     assert folders(tmp_path) == ["pack-000002"]
     assert names(tmp_path)[:3] == expected
 
 
 def test_a_packed_rank_is_not_added_again(tmp_path: Path) -> None:
     write(tmp_path, "a")
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
 
     assert store.has(tmp_path, "a", 1)
     assert not store.has(tmp_path, "a", 2)
@@ -89,13 +90,13 @@ def test_a_packed_rank_is_not_added_again(tmp_path: Path) -> None:
 
 def test_large_packs_are_left_alone(tmp_path: Path) -> None:
     write(tmp_path, *"abcdefgh")
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     write(tmp_path, "x")
-    assert retention.compact(tmp_path) == 2
+    assert maintenance.compact(tmp_path) == 2
     assert folders(tmp_path) == ["pack-000001", "pack-000002"]
     before = content(tmp_path)
     write(tmp_path, "y")
-    assert retention.compact(tmp_path) == 4
+    assert maintenance.compact(tmp_path) == 4
     assert folders(tmp_path) == ["pack-000001", "pack-000003"]
     assert same({n: rows.filter(run="x") for n, rows in content(tmp_path).items()},
                 {n: rows.filter(run="x") for n, rows in before.items()})  # fmt: skip
@@ -106,9 +107,9 @@ def test_large_packs_are_left_alone(tmp_path: Path) -> None:
 def test_a_removed_run_is_gone_and_nothing_else(run: str, is_packed: bool, tmp_path: Path) -> None:
     write(tmp_path, run, "other")
     if is_packed:
-        retention.compact(tmp_path)
+        maintenance.compact(tmp_path)
 
-    assert retention.remove(tmp_path, run) == [(run, 0), (run, 1)]
+    assert maintenance.remove(tmp_path, run) == [(run, 0), (run, 1)]
 
     assert {row[0] for row in names(tmp_path)} == {"other"}
     assert folders(tmp_path) == (["pack-000002"] if is_packed else ["run=other"])
@@ -117,20 +118,20 @@ def test_a_removed_run_is_gone_and_nothing_else(run: str, is_packed: bool, tmp_p
 
 def test_a_rank_is_removed_of_folders_and_of_a_pack_below_them(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     write(tmp_path, "a", "c", name="new")
 
-    assert retention.remove(tmp_path, ranks=0) == [("a", 0), ("b", 0), ("c", 0)]
+    assert maintenance.remove(tmp_path, ranks=0) == [("a", 0), ("b", 0), ("c", 0)]
 
     assert {row[:2] for row in names(tmp_path)} == {("a", 1), ("b", 1), ("c", 1)}
-    assert retention.remove(tmp_path, ["a", "b", "c"]) == [("a", 1), ("b", 1), ("c", 1)]
+    assert maintenance.remove(tmp_path, ["a", "b", "c"]) == [("a", 1), ("b", 1), ("c", 1)]
     assert folders(tmp_path) == []
 
 
 def test_a_removed_run_can_be_written_again(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
-    retention.compact(tmp_path)
-    retention.remove(tmp_path, "a")
+    maintenance.compact(tmp_path)
+    maintenance.remove(tmp_path, "a")
     write(tmp_path, "a", ranks=1)
 
     assert {row[:2] for row in names(tmp_path)} == {("a", 0), ("b", 0), ("b", 1)}
@@ -141,17 +142,17 @@ def test_a_name_that_is_not_there_removes_nothing(tmp_path: Path) -> None:
     write(tmp_path, "b", ranks=2)
 
     with pytest.raises(UnknownNameError, match=r"no run named 'c' .known: a, b."):
-        retention.remove(tmp_path, ["a", "c"])
+        maintenance.remove(tmp_path, ["a", "c"])
     with pytest.raises(UnknownNameError, match="no rank 7"):
-        retention.remove(tmp_path, ranks=7)
+        maintenance.remove(tmp_path, ranks=7)
     with pytest.raises(UnknownNameError, match="no rank 1 in a"):
-        retention.remove(tmp_path, "a", 1)
+        maintenance.remove(tmp_path, "a", 1)
     with pytest.raises(ParameterError, match="needs runs or ranks"):
-        retention.remove(tmp_path)
+        maintenance.remove(tmp_path)
     with pytest.raises(StoreError, match="not a profframe store"):
-        retention.remove(tmp_path / "run=none", "a")
+        maintenance.remove(tmp_path / "run=none", "a")
     with pytest.raises(StoreError, match="a part of a store"):
-        retention.remove(tmp_path / "run=a", "a")
+        maintenance.remove(tmp_path / "run=a", "a")
     assert len(names(tmp_path)) == 6
 
 
@@ -159,10 +160,10 @@ def test_what_was_open_goes_on_and_what_is_gone_is_named(tmp_path: Path) -> None
     write(tmp_path, "a", "b")
     opened, count = load(tmp_path), "SELECT count(*) AS n FROM events"
     assert opened.sql(count).item() == 8
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     assert opened.sql(count).item() == 8
     assert opened.events.height == 8
-    retention.remove(tmp_path, "a")
+    maintenance.remove(tmp_path, "a")
 
     with pytest.raises(StoreError, match="removed or packed since the store was opened"):
         opened.sql(count)
@@ -175,28 +176,28 @@ def test_the_list_has_what_there_is_of_any_version(tmp_path: Path) -> None:
     write(tmp_path, "a", ranks=1)
     rewrite(tmp_path / "run=a/rank=0/traces.parquet", "2")
 
-    row = retention.contents(tmp_path).row(0, named=True)
+    row = maintenance.contents(tmp_path).row(0, named=True)
 
     assert (row["run"], row["rank"], row["events"], row["schema_version"]) == ("a", 0, 2, "2")
     size = sum(file.stat().st_size for file in tmp_path.glob("**/*.parquet"))
     assert row["bytes"] == size
     with pytest.raises(StoreError):
-        retention.compact(write(tmp_path, "b"))
+        maintenance.compact(write(tmp_path, "b"))
 
 
 def test_what_is_packed_while_it_is_listed_is_listed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "a", "b")
-    before = retention.contents(tmp_path)
+    before = maintenance.contents(tmp_path)
 
     def packed_now(root: Path) -> tuple[layout.Place, ...]:
         found = layout.places(root)
-        retention.compact(root)
+        maintenance.compact(root)
         return found
 
-    monkeypatch.setattr(retention.listing, "places", packed_now)
-    found = retention.contents(tmp_path)
+    monkeypatch.setattr(maintenance.listing, "places", packed_now)
+    found = maintenance.contents(tmp_path)
 
     columns = ["run", "rank", "events"]
     assert found[columns].equals(before[columns])
@@ -233,7 +234,7 @@ def test_harm_is_found_and_named(
     write(tmp_path, "a", "b")
     harm(tmp_path / "run=a/rank=1/events.parquet")
 
-    found = retention.verify(tmp_path)
+    found = maintenance.verify(tmp_path)
 
     assert set(found["file"]) == {"run=a/rank=1/events.parquet"}
     assert found["problem"].str.contains(expected).any()
@@ -251,17 +252,17 @@ def test_harm_is_found_without_checksums(harm: Callable[[Path], None], tmp_path:
         store.write(one("a", rank, tuple(str(n) for n in range(3000))), tmp_path)
     for file in tmp_path.glob("**/manifest.json"):
         file.unlink()
-    assert retention.verify(tmp_path).height == 0
+    assert maintenance.verify(tmp_path).height == 0
     harm(tmp_path / "run=a/rank=1/events.parquet")
 
-    assert set(retention.verify(tmp_path)["file"]) == {"run=a/rank=1/events.parquet"}
+    assert set(maintenance.verify(tmp_path)["file"]) == {"run=a/rank=1/events.parquet"}
 
 
 def test_a_folder_under_another_name_is_found(tmp_path: Path) -> None:
     write(tmp_path, "a", ranks=1)
     (tmp_path / "run=a").rename(tmp_path / "run=b")
 
-    found = retention.verify(tmp_path)
+    found = maintenance.verify(tmp_path)
 
     assert "which its folder does not name" in found["problem"][0]
 
@@ -270,26 +271,26 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     write(tmp_path, "a", ranks=1)
     (tmp_path / "run=a/rank=0/manifest.json").write_text("{")
 
-    assert retention.verify(tmp_path)["file"].to_list() == ["run=a/rank=0/manifest.json"]
+    assert maintenance.verify(tmp_path)["file"].to_list() == ["run=a/rank=0/manifest.json"]
 
 
 def test_packs_without_a_manifest_are_read(tmp_path: Path) -> None:
     write(tmp_path, "a", "b")
     before = content(tmp_path)
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     for file in tmp_path.glob("pack-*/manifest.json"):
         file.unlink()
 
     assert same(content(tmp_path), before)
-    assert retention.contents(tmp_path)["events"].to_list() == [2, 2, 2, 2]
-    assert retention.verify(tmp_path).height == 0
+    assert maintenance.contents(tmp_path)["events"].to_list() == [2, 2, 2, 2]
+    assert maintenance.verify(tmp_path).height == 0
 
 
 def test_row_groups_are_of_many_runs_and_sorted_out(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     write(tmp_path, *"abc")
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     (pack,) = tmp_path.glob("pack-*")
     assert pq.ParquetFile(pack / "events.parquet").num_row_groups == 1
 
@@ -309,16 +310,16 @@ def changes(path: Path, work: str, moment: int = -1) -> int:
 
 def killed_and_completed(path: Path, moments: list[float]) -> None:
     """Pack, killed at some parts of it: answers are the same at every moment."""
-    work = "retention.compact({!r})"
+    work = "maintenance.compact({!r})"
     whole = changes(made(path / "timed"), work.format(str(path / "timed")))
     for number, moment in enumerate(moments):
         target = made(path / f"{number}")
         before = content(target)
         assert changes(target, work.format(str(target)), int(moment * whole)) == 0
         assert same(content(target), before)
-        assert not retention.verify(target).height
-        retention.compact(target)
-        retention.compact(target)
+        assert not maintenance.verify(target).height
+        maintenance.compact(target)
+        maintenance.compact(target)
         assert same(content(target), before)
         assert [name for name in folders(target) if name[0] != "."] in (
             ["pack-000001"], ["pack-000002"], ["pack-000003"]
@@ -328,7 +329,7 @@ def killed_and_completed(path: Path, moments: list[float]) -> None:
 def made(path: Path) -> Path:
     """A store with a pack, a part of which has been written again, and folders."""
     write(path, "a", "b")
-    retention.compact(path)
+    maintenance.compact(path)
     return write(path, "b", "c", name="new")
 
 
@@ -338,14 +339,14 @@ def test_packing_can_be_killed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("moment", [0.5, 0.9])
 def test_removing_can_be_killed(moment: float, tmp_path: Path) -> None:
-    work = "retention.remove({!r}, 'b')"
+    work = "maintenance.remove({!r}, 'b')"
     whole = changes(made(tmp_path / "timed"), work.format(str(tmp_path / "timed")))
     target = made(tmp_path / "target")
     assert changes(target, work.format(str(target)), int(moment * whole)) == 0
     found = [row[:2] for row in names(target) if row[0] == "b"]
     assert sorted(set(found)) in ([], [("b", 0), ("b", 1)])
     if found:
-        retention.remove(target, "b")
+        maintenance.remove(target, "b")
     assert {row[0] for row in names(target)} == {"a", "c"}
 
 
@@ -378,9 +379,9 @@ def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) ->
         assert reader.stdout is not None
         reader.stdout.readline()
         for _ in range(3):
-            retention.compact(tmp_path)
+            maintenance.compact(tmp_path)
             write(tmp_path, "c", "d", ranks=4)
-            retention.remove(tmp_path, "d")
+            maintenance.remove(tmp_path, "d")
             write(tmp_path, "d", ranks=4)
         time.sleep(0.1)
         write(tmp_path, "end", ranks=1)
@@ -422,6 +423,6 @@ def test_a_long_name_is_removed_by_all_of_it(tmp_path: Path) -> None:
     long, longer = "x" * 300, "x" * 301
     write(tmp_path, long, longer, ranks=1)
 
-    assert retention.remove(tmp_path, long) == [(long, 0)]
+    assert maintenance.remove(tmp_path, long) == [(long, 0)]
     assert {row[0] for row in names(tmp_path)} == {longer}
     assert layout.folder_of(tmp_path, longer, 0).exists()

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import schema
-from profframe.selection import spans
+from profframe.query.selection import spans
 from profframe.show import terminal, units
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import table
 from tests.pages import Page
 

@@ -17,7 +17,7 @@ from jsonschema import Draft7Validator
 import profframe
 from profframe import cli
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests import hostile
 from tests.builders import event, loaded
 

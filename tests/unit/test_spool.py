@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from profframe import spool
 from profframe.errors import StoreError
-from profframe.spool import Builder, Spool, Spooled
+from profframe.system import disk_tables
+from profframe.system.disk_tables import Builder, Spool, Spooled
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -21,7 +21,7 @@ def names(*texts: str | None) -> pa.Array:
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spooled:
     """Four rows in three pieces; the texts of the names come one by one."""
-    monkeypatch.setattr(spool, "PIECE_ROWS", 1)
+    monkeypatch.setattr(disk_tables, "PIECE_ROWS", 1)
     return Spool(tmp_path).table(
         [
             pa.table({"number": [1, None], "name": names("b", "a")}),
@@ -85,7 +85,7 @@ def test_an_empty_one_has_its_columns(tmp_path: Path) -> None:
 def test_a_piece_is_complete_with_so_many_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spool, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(disk_tables, "PIECE_BYTES", 1000)
     parts = [pa.table({"text": ["x" * 600]})] * 3
     assert Spool(tmp_path).table(parts).sizes == (2, 1)
 

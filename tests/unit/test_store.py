@@ -20,8 +20,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profframe import retention, schema, store, table_files
+from profframe import schema, store
 from profframe.errors import StoreError, StoreVersionError
+from profframe.store import maintenance, parquet
 from tests.builders import table
 
 RUNS = [
@@ -75,7 +76,7 @@ def test_files_say_the_schema_version_and_hold_plain_text(tmp_path: Path) -> Non
     store.write(one(), tmp_path)
     file = pq.ParquetFile(tmp_path / "run=run/rank=0/events.parquet")
 
-    assert file.metadata.metadata[table_files.VERSION_KEY] == str(schema.SCHEMA_VERSION).encode()
+    assert file.metadata.metadata[parquet.VERSION_KEY] == str(schema.SCHEMA_VERSION).encode()
     assert file.schema_arrow.field("name").type == pa.string()
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 
@@ -188,7 +189,8 @@ def killed_writer(path: Path, at: str, can_exchange: bool) -> None:
         import os, signal, sys
         from pathlib import Path
         sys.path[:0] = {sys.path!r}
-        from profframe import store, table_files
+        from profframe import store
+        from profframe.store import parquet
         from tests.unit.test_store import one
 
         def dies(*_, **__):
@@ -213,7 +215,7 @@ Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)
 @pytest.mark.parametrize(
     ("at", "can_exchange", "expected"),
     [
-        ("table_files.pq.ParquetWriter.write_table = dies", True, "mm"),
+        ("parquet.pq.ParquetWriter.write_table = dies", True, "mm"),
         ("store.writing.publish = dies", True, "mm"),
         ("store.writing._exchange = dies", True, "mm"),
         ("store.writing.shutil.rmtree = dies", True, "new"),
@@ -289,7 +291,7 @@ def test_other_folders_are_no_stores(tmp_path: Path) -> None:
 
 
 def rewrite(path: Path, version: str | None) -> None:
-    metadata = None if version is None else {table_files.VERSION_KEY: version}
+    metadata = None if version is None else {parquet.VERSION_KEY: version}
     pq.write_table(pq.read_table(path, partitioning=None).replace_schema_metadata(metadata), path)
 
 
@@ -348,7 +350,7 @@ def test_a_set_aside_folder_is_not_added_to(tmp_path: Path) -> None:
 def test_rows_that_are_asked_for_of_several_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(table_files, "ROW_GROUP", 4)
+    monkeypatch.setattr(parquet, "ROW_GROUP", 4)
     store.write(one(names=tuple(f"{n:02}" for n in range(20))), tmp_path)
     rows, name = store.scan(tmp_path).scan("events"), pl.col("name")
     assert pq.ParquetFile(tmp_path / "run=run/rank=0/events.parquet").num_row_groups == 5
@@ -366,7 +368,7 @@ def test_rows_that_are_asked_for_of_several_row_groups(
 def test_rows_are_of_no_column_that_is_known_to_be_null(tmp_path: Path) -> None:
     for rank in range(3):
         store.write(one(rank=rank, names=("x", "y")), tmp_path)
-    retention.compact(tmp_path)
+    maintenance.compact(tmp_path)
     store.write(one(rank=1, names=("z",)), tmp_path)
     rows = store.scan(tmp_path).scan("events")
 

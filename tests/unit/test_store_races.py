@@ -12,11 +12,14 @@ import duckdb
 import pytest
 
 import profframe
-from profframe import answering, layout, load, retention, schema, store, table_files, tables
-from profframe.closed import Terms
+from profframe import load, schema, store
 from profframe.errors import AnswerError, StoreError
-from profframe.retention import changing
-from profframe.store import writing
+from profframe.loading import loader
+from profframe.query import answering
+from profframe.query.closed import Terms
+from profframe.store import layout, maintenance, parquet, writing
+from profframe.store.maintenance import changing
+from profframe.trace import tables
 from tests.unit.test_store import one
 
 NAMES = "SELECT name FROM events ORDER BY ALL"
@@ -68,7 +71,7 @@ def test_what_another_writer_removes_is_no_leftover(
 def test_a_rank_that_is_packed_before_it_is_exchanged_is_written(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    once(monkeypatch, writing, "_exchange", lambda: retention.compact(root))
+    once(monkeypatch, writing, "_exchange", lambda: maintenance.compact(root))
 
     store.write(one("a", 0, ("new",)), root)
 
@@ -121,7 +124,7 @@ def test_a_file_at_work_is_called_no_parquet(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_work: list[str] = []
-    write_file = table_files.write_file
+    write_file = parquet.write_file
 
     def written(file: Path, name: str, parts: Any) -> None:
         at_work.append(file.name)
@@ -151,7 +154,7 @@ def test_a_pack_is_on_the_disk_before_it_has_its_name(
 
     monkeypatch.setattr(Path, "rename", renamed)
     monkeypatch.setattr(os, "fsync", synced)
-    retention.compact(root)
+    maintenance.compact(root)
 
     published = done.index(("rename", "pack"))
     files = {"manifest.json", "pack", *(f"{table}.parquet" for table in schema.TABLES)}
@@ -167,7 +170,7 @@ def test_what_is_written_while_it_is_packed_stays(
     once(monkeypatch, changing, "_to_disk", lambda: store.write(one("a", 0, ("new",)), root))
 
     with pytest.raises(StoreError, match="run=a/rank=0: was written again meanwhile; try again"):
-        retention.compact(root)
+        maintenance.compact(root)
 
     assert not list(root.glob("pack-*"))
     assert names(root) == ["a 1", "new"]
@@ -186,7 +189,7 @@ def test_what_is_written_while_its_old_state_is_deleted_is_put_back(
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", renamed)
-    retention.compact(root)
+    maintenance.compact(root)
     monkeypatch.undo()
 
     assert (folder / "events.parquet").exists()
@@ -196,7 +199,7 @@ def test_what_is_written_while_its_old_state_is_deleted_is_put_back(
 def test_a_run_that_is_gone_when_it_is_packed_is_not_replaced_for_ever(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    retention.compact(root)
+    maintenance.compact(root)
     store.write(one("a", 0, ("new",)), root)
     there = layout.places
 
@@ -207,7 +210,7 @@ def test_a_run_that_is_gone_when_it_is_packed_is_not_replaced_for_ever(
 
     monkeypatch.setattr(changing, "places", listed)
     with pytest.raises(StoreError):
-        retention.remove(root, "a", 0)
+        maintenance.remove(root, "a", 0)
     monkeypatch.undo()
 
     store.write(one("a", 0, ("newer",)), root)
@@ -219,13 +222,13 @@ def write_again(root: Path) -> None:
 
 
 def pack_and_write_again(root: Path) -> None:
-    retention.compact(root)
+    maintenance.compact(root)
     write_again(root)
 
 
 CHANGES: dict[str, Callable[[Path], object]] = {
     "written again": write_again,
-    "packed": retention.compact,
+    "packed": maintenance.compact,
     "packed and written again": pack_and_write_again,
 }
 
@@ -256,12 +259,12 @@ def test_a_question_is_asked_again_of_what_has_changed(
 
 def test_frames_are_read_again_of_what_was_packed(root: Path) -> None:
     trace = load(root)
-    retention.compact(root)
+    maintenance.compact(root)
     assert sorted(trace.events["name"]) == ["a 0", "a 1"]
     assert sorted(load(root).tables["events"]["name"].to_pylist()) == ["a 0", "a 1"]
     store.write(one("b", 0), root)
     trace = load(root)
-    retention.compact(root)
+    maintenance.compact(root)
     assert trace.tables["events"].num_rows == 3
 
 
@@ -283,7 +286,7 @@ def test_a_store_that_is_made_while_it_is_looked_for_is_opened(
 ) -> None:
     path = tmp_path / "store"
     path.mkdir()
-    once(monkeypatch, profframe.loading, "find", lambda: store.write(one(), path))
+    once(monkeypatch, loader, "find", lambda: store.write(one(), path))
 
     assert names(path) == ["mm"]
     empty = tmp_path / "empty"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import profframe
 from profframe import schema, store
 from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, table
 
 STEPS = 4

@@ -11,9 +11,9 @@ import pytest
 from polars.testing import assert_frame_equal
 
 import profframe
-from profframe.answering import catalogue
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.trace import Trace
+from profframe.query.answering import catalogue
+from profframe.trace.trace import Trace
 from tests import hostile
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "gpu_training.json.gz"

@@ -16,7 +16,7 @@ from profframe import cli, schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.facts import add_facts
 from profframe.show.tree import Tree
-from profframe.trace import Trace
+from profframe.trace.trace import Trace
 from tests.builders import Row, event, table, tables
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from profframe import cli, convert, layout, load, manifest, retention, schema, store, table_files
-from profframe.batch.staging import STAGED, Folder
+from profframe import cli, convert, load, schema, store
+from profframe.converting.staging import STAGED, Folder
 from profframe.errors import StoreError
+from profframe.store import layout, maintenance, manifest, parquet
 from tests.fuzz.stores import not_utf8
 from tests.unit.test_store import one
 
@@ -29,7 +30,7 @@ def root(tmp_path: Path) -> Path:
     """A store of a pack and a folder, beside another store."""
     for rank in range(2):
         store.write(one("a", rank, ("mm", "bmm")), tmp_path / "store")
-    retention.compact(tmp_path / "store")
+    maintenance.compact(tmp_path / "store")
     store.write(one("b", 0), tmp_path / "store")
     store.write(one("v", 0), tmp_path / "victim")
     return tmp_path / "store"
@@ -56,8 +57,8 @@ def say(folder: Path, **noted: Any) -> None:
 
 
 CHANGES: tuple[Callable[[Path], object], ...] = (
-    retention.compact,
-    lambda root: retention.remove(root, "b"),
+    maintenance.compact,
+    lambda root: maintenance.remove(root, "b"),
 )
 
 
@@ -72,7 +73,7 @@ def test_names_of_others_are_refused(
         change(root)
     with pytest.raises(StoreError, match=r"manifest\.json"):
         load(root)
-    found = retention.verify(root)
+    found = maintenance.verify(root)
     assert found["file"].to_list() == [f"{pack_of(root).name}/manifest.json"]
     assert "which is no folder of a store" in found["problem"][0]
     assert cli.run(["store", "verify", str(root)]) == 1
@@ -88,7 +89,7 @@ def test_a_link_to_another_folder_is_not_followed_to_what_is_replaced(
 
     with pytest.raises(StoreError, match=r"manifest\.json: .*run=v: a link"):
         change(root)
-    found = retention.verify(root)
+    found = maintenance.verify(root)
     assert ("run=v", "a link, which is not followed") in found.rows()
 
 
@@ -116,7 +117,7 @@ def test_a_lock_that_is_a_link_empties_no_file(root: Path, victim: Path) -> None
     (root / ".lock").symlink_to(victim / "run=v/rank=0/events.parquet")
 
     with pytest.raises(StoreError, match=r"\.lock: cannot change the store"):
-        retention.compact(root)
+        maintenance.compact(root)
 
 
 def test_packs_that_are_links_say_nothing(root: Path, victim: Path) -> None:
@@ -126,7 +127,7 @@ def test_packs_that_are_links_say_nothing(root: Path, victim: Path) -> None:
     (other / manifest.NAME).write_text(json.dumps({"replaces": {"run=b/rank=0": was}}))
     (root / other.name).symlink_to(other)
 
-    retention.compact(root)
+    maintenance.compact(root)
 
     assert set(load(root).traces["run"]) == {"a", "b"}
     shutil.rmtree(other)
@@ -142,7 +143,7 @@ def test_a_rank_is_no_sql(root: Path) -> None:
     with pytest.raises(StoreError, match=r"a member's rank is '0. OR EXISTS") as error:
         load(root)
     assert "somebody" not in str(error.value)
-    assert retention.verify(root).height == 1
+    assert maintenance.verify(root).height == 1
 
 
 def test_members_that_are_left_out_are_found_and_kept(root: Path) -> None:
@@ -151,11 +152,11 @@ def test_members_that_are_left_out_are_found_and_kept(root: Path) -> None:
         say(pack, members=members)
 
         assert len(load(root).traces.select("run", "rank").unique()) == 3
-        assert retention.verify(root).rows() == [
+        assert maintenance.verify(root).rows() == [
             (f"{pack.name}/manifest.json", "names other members than traces.parquet has")
         ]
     say(pack, members=[])
-    retention.compact(root)
+    maintenance.compact(root)
     assert set(load(root).events.select("run", "rank").rows()) == {("a", 0), ("a", 1), ("b", 0)}
 
 
@@ -164,7 +165,7 @@ def test_folders_of_other_names_are_left_alone(root: Path) -> None:
     shutil.copytree(root / "run=b/rank=0", root / "run=b/rank=007")
     store.write(one("c", 0), root)
 
-    retention.compact(root)
+    maintenance.compact(root)
 
     assert (root / "mine/copy/events.parquet").exists()
     assert (root / "run=b/rank=007/events.parquet").exists()
@@ -184,7 +185,7 @@ def zero(file: Path) -> None:
 def no_utf8(file: Path) -> None:
     """A text column that is none, as other writers leave it."""
     rows = pq.ParquetFile(file).read()
-    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
     place = rows.schema.get_field_index("name" if "name" in rows.column_names else "source")
     rows = rows.set_column(place, rows.column_names[place], not_utf8(len(rows)))
     pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
@@ -192,7 +193,7 @@ def no_utf8(file: Path) -> None:
 
 def other_type(file: Path) -> None:
     rows = pq.ParquetFile(file).read()
-    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
     place = rows.schema.get_field_index("dur_ns" if "dur_ns" in rows.column_names else "end_ns")
     texts = pa.array(["x"] * len(rows))
     rows = rows.set_column(place, rows.column_names[place], texts)
@@ -235,7 +236,7 @@ def test_damage_is_one_line_that_names_the_file(
 def test_damage_is_found_by_verify(damage: Callable[[Path], None], table: str, root: Path) -> None:
     damage(root / f"run=b/rank=0/{table}.parquet")
 
-    assert f"run=b/rank=0/{table}.parquet" in set(retention.verify(root)["file"])
+    assert f"run=b/rank=0/{table}.parquet" in set(maintenance.verify(root)["file"])
 
 
 @pytest.mark.parametrize(
@@ -254,7 +255,7 @@ def test_what_is_damaged_is_converted_anew(
 
     assert converted() == [("written", None)]
     assert load(root, runs="c").events.height == load(example).events.height
-    assert retention.verify(root).is_empty()
+    assert maintenance.verify(root).is_empty()
 
 
 def test_damage_is_one_line_of_every_verb(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -292,7 +293,7 @@ def strange_code(file: Path) -> None:
     """Codes of texts that are not in their dictionary."""
     rows = pq.ParquetFile(file).read()
     rows = rows.set_column(rows.schema.get_field_index("name"), "name", pa.array(["x", "y", "z"]))
-    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
     rows = rows.replace_schema_metadata(metadata)
     pq.write_table(rows, file, store_schema=False, compression="none")
     group = pq.read_metadata(file).row_group(0)
@@ -331,7 +332,7 @@ def test_null_is_refused_where_there_is_none(root: Path) -> None:
     for name in ("kind", "event_id"):
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, name, pa.nulls(len(rows), rows.schema.field(name).type))
-    metadata = {table_files.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
     pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
     say_its_checksum(file)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from profframe.errors import ParameterError
-from profframe.work import DTYPES, FORMULAS, Formula, Op, Unknown, check_formulas, count
-from profframe.work.convolutions import UNPADDED
-from profframe.work.dtypes import BF16, FP16, FP32, FP64, INT64, SCALAR_TYPES
-from profframe.work.formulas import meet
-from profframe.work.ops import Tensor, parsed
+from profframe.facts.formulas import DTYPES, FORMULAS, Formula, Op, Unknown, check_formulas, count
+from profframe.facts.formulas.convolutions import UNPADDED
+from profframe.facts.formulas.dtypes import BF16, FP16, FP32, FP64, INT64, SCALAR_TYPES
+from profframe.facts.formulas.formula import meet
+from profframe.facts.formulas.ops import Tensor, parsed
 
 Argument = tuple[Any, str, str]
 

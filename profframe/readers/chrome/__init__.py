@@ -22,15 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import NotATraceError
-from profframe.readers.assembly import assemble
-from profframe.readers.bytes import ByteSource
-from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
-from profframe.readers.chrome.parsing import Parser
-from profframe.readers.json_opening import NoArrayError
-from profframe.readers.json_repair import DROPS
-from profframe.readers.json_text import ArrayReader, Document
-from profframe.readers.json_values import dumps
-from profframe.readers.rows import (
+from profframe.readers.build.assembly import assemble
+from profframe.readers.build.rows import (
     Batch,
     Header,
     Quality,
@@ -41,8 +34,15 @@ from profframe.readers.rows import (
     gather,
     replaced,
 )
+from profframe.readers.bytes import ByteSource
+from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
+from profframe.readers.chrome.parsing import Parser
+from profframe.readers.json.exact import dumps
+from profframe.readers.json.opening import NoArrayError
+from profframe.readers.json.repair import DROPS
+from profframe.readers.json.stream import ArrayReader, Document
 from profframe.schema import INT32
-from profframe.spool import Spool
+from profframe.system.disk_tables import Spool
 
 _EVENTS_KEY: Final = "traceEvents"
 _PHASE: Final = b'"ph"'

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.decimal_time import nanoseconds
-from profframe.readers.rows import Batch, Table, conform, is_known, nulls
+from profframe.readers.build.decimal_time import nanoseconds
+from profframe.readers.build.rows import Batch, Table, conform, is_known, nulls
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",

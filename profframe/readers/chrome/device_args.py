@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.build.rows import GIVEN, Batch, Table, replaced, typed
 from profframe.readers.chrome.session import Session
-from profframe.readers.rows import GIVEN, Batch, Table, replaced, typed
 
 _RECORD: Final = "record_param_comms"
 """Host op that says which collective is called."""

@@ -14,13 +14,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers.build.decimal_time import SCALE
+from profframe.readers.build.rows import Batch
 from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY, batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
-from profframe.readers.decimal_time import SCALE
-from profframe.readers.json_strict import has_doubled
-from profframe.readers.json_text import Parsed, Wave
-from profframe.readers.rows import Batch
+from profframe.readers.json.stream import Parsed, Wave
+from profframe.readers.json.strict import has_doubled
 
 _KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
 """Keys of an event that have a column; any other is put among its arguments."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from profframe.errors import ParameterError, SourceError
-from profframe.readers.rows import Header, RawTrace
+from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.torch import function_events, kineto
 from profframe.readers.torch.getters import uncollected
 

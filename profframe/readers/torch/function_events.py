@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import ParameterError
-from profframe.readers.assembly import assemble
+from profframe.readers.build.assembly import assemble
+from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
-from profframe.readers.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
 
 Flags = npt.NDArray[np.bool_]

@@ -19,14 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers import json_repair
-from profframe.readers.assembly import assemble
-from profframe.readers.chrome import device_type_of
-from profframe.readers.chrome.columns import batch_of
-from profframe.readers.chrome.device_args import with_device_args
-from profframe.readers.chrome.parsing import ARGS_TYPE
-from profframe.readers.chrome.session import Session
-from profframe.readers.rows import (
+from profframe.readers.build.assembly import assemble
+from profframe.readers.build.rows import (
     Batch,
     Header,
     Quality,
@@ -36,6 +30,12 @@ from profframe.readers.rows import (
     gather,
     replaced,
 )
+from profframe.readers.chrome import device_type_of
+from profframe.readers.chrome.columns import batch_of
+from profframe.readers.chrome.device_args import with_device_args
+from profframe.readers.chrome.parsing import ARGS_TYPE
+from profframe.readers.chrome.session import Session
+from profframe.readers.json import repair
 from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
 
 Ints = npt.NDArray[np.int64]
@@ -317,7 +317,7 @@ def _mended(broken: Iterable[tuple[int, str]]) -> tuple[dict[int, str], Counter[
     rows: dict[int, str] = {}
     found: Counter[str] = Counter()
     for row, text in broken:
-        repaired = json_repair.repair(text + "]")
+        repaired = repair.repair(text + "]")
         is_whole = len(repaired.elements) == 1
         found += repaired.found if is_whole else Counter(unreadable_arguments=1)
         rows[row] = repaired.elements[0] if is_whole else json.dumps({"args": text})

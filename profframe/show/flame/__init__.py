@@ -17,10 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from profframe.drafts import drafted
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.plots import palette
+from profframe.system.drafts import drafted
 
 if TYPE_CHECKING:
     import polars as pl

@@ -14,7 +14,7 @@ from profframe.show.plots import palette
 if TYPE_CHECKING:
     import polars as pl
 
-    from profframe.selection import Text
+    from profframe.query.selection import Text
     from profframe.show.flame import FlameGraph
     from profframe.show.plots.parts import AnyChart
 
@@ -48,7 +48,7 @@ _ONE_RUN: Final = "this trace has one run; load several: load('store'), load('ru
 
 
 class Plotted(Protocol):
-    """What charts are made of: `profframe.trace.Trace`, or what remembers its answers."""
+    """What charts are made of: `profframe.trace.trace.Trace`, or what remembers its answers."""
 
     @property
     def traces(self) -> pl.DataFrame:

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 
 import polars as pl
 
-from profframe.answering import find
 from profframe.errors import ParameterError
+from profframe.query.answering import find
 from profframe.show.columns import KEYS
 from profframe.show.report.columns import Shown
 from profframe.show.report.parts import Chart, Table
@@ -27,7 +27,7 @@ _DRAWING: Final = Lock()
 
 
 class Reported(Protocol):
-    """What a page is about: `profframe.trace.Trace`."""
+    """What a page is about: `profframe.trace.trace.Trace`."""
 
     @property
     def traces(self) -> pl.DataFrame:
@@ -222,9 +222,9 @@ def docs(name: str) -> dict[str, str]:
     >>> docs("self_times")["calls"]
     'number of slices'
     """
-    from profframe.headers import sql_directory
+    from profframe.query.header import sql_directory
 
-    if not (sql_directory() / f"{name}.sql").is_file():
+    if not (sql_directory() / "answers" / f"{name}.sql").is_file():
         return {}
     return {
         column.name: f"{column.doc}{f' ({column.unit})' if column.unit else ''}"

@@ -1,0 +1,254 @@
+"""The critical path: what the end of a step had to wait for, back to its beginning.
+
+Each activity of the window is a node of a graph: work of the devices, and the stretches of every
+thread between two moments at which one of its slices begins or ends. Each begins some time after
+the last of all that it waited for has ended. If all waited exactly so, and took as long as they
+did, then the longest path through the graph is the one that leads from the last activity back,
+always to what came last; everything on it delays the end. It has no gaps, so its stretches add up
+to the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe.analysis.critical_path import graph, rows
+from profframe.analysis.critical_path.walk import Stretches, walk
+from profframe.errors import ParameterError
+from profframe.query.answering import Answer, prepare, select
+from profframe.show import path as shown
+from profframe.show import units
+from profframe.show.frame import Frame, frame
+
+_Trace: TypeAlias = tuple[str | None, int | None]
+"""Run and rank."""
+
+BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
+"""What a stretch of the path can be bound by."""
+
+EDGES: Final = ("slice", "between", "thread", "sync", "launch", "work", "queue", "wait", "unknown")
+"""How a stretch is part of the path; in the order of the constants of `graph`."""
+_BOUND: Final = dict(
+    zip(
+        EDGES,
+        ("host", "host", "host", "sync", "launch", "", "idle", "idle", "idle"),
+        strict=True,
+    )
+)
+"""By edge; that of work is its class."""
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """What a step of one (run, rank) waited for, from its start to the end of its last activity.
+
+    Attributes
+    ----------
+    run, rank
+        The trace; None where it is empty.
+    step
+        N of the profiler step; None for an annotation or the whole trace.
+    annotation
+        Name of the annotation, or None.
+    start_ns, end_ns
+        The window, on the clock of ``traces.clock``.
+    events : polars.DataFrame
+        One row per stretch of the path, in time order; each starts where the one before ends.
+        ``run rank event_id name kind thread device stream`` are of the event (no event where
+        nothing was recorded), ``start_ns dur_ns`` of the stretch, ``bound`` is one of ``BOUNDS``,
+        and ``edge`` tells how the stretch is part of the path:
+
+        ========  =============  ==================================================================
+        edge      bound          the stretch is
+        ========  =============  ==================================================================
+        slice     host           a host slice, in none of its children
+        between   host           a thread between two slices
+        thread    host           until a thread went on, or began, after another one
+        sync      sync           a call that waited for a device, after that was done
+        launch    launch         from the beginning of the launching call to that of the work
+        work      compute, ...   work of a device: ``compute``, ``communication`` or ``copy``
+        queue     idle           between the work before on its stream and the work ``event_id``
+        wait      idle           between other work waited for (an event, a graph) and ``event_id``
+        unknown   idle           nothing in the window tells what was waited for
+        ========  =============  ==================================================================
+    """
+
+    run: str | None
+    rank: int | None
+    step: int | None
+    annotation: str | None
+    start_ns: int
+    end_ns: int
+    events: pl.DataFrame
+
+    @property
+    def length_ns(self) -> int:
+        """Length of the path: of the window, and the sum of ``events["dur_ns"]``."""
+        return self.end_ns - self.start_ns
+
+    @cached_property
+    def bounds(self) -> pl.DataFrame:
+        """One row for each of ``BOUNDS``: ``bound total_ns share``; they add up to the length."""
+        found = dict(self.events.group_by("bound").agg(pl.col("dur_ns").sum()).iter_rows())
+        totals = [int(found.get(bound, 0)) for bound in BOUNDS]
+        shares = [total / self.length_ns if self.length_ns else None for total in totals]
+        types = {"bound": pl.String, "total_ns": pl.Int64, "share": pl.Float64}
+        return Frame([BOUNDS, totals, shares], schema=types)
+
+    @property
+    def headline(self) -> str:
+        """What it is the path of, and how long it is."""
+        if self.run is None:
+            return "nothing: the trace is empty"
+        what = "the whole of"
+        if self.step is not None:
+            what = f"step {self.step} of"
+        elif self.annotation is not None:
+            what = f"{self.annotation!r} in"
+        parts = units.plural(self.events.height, "part")
+        length = units.duration(self.length_ns).strip()
+        return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
+
+    def __repr__(self) -> str:
+        return shown.text(self.headline, self.events, self.bounds)
+
+    def _repr_html_(self) -> str:
+        return shown.html_(self.headline, self.events, self.bounds)
+
+
+def find(
+    connection: duckdb.DuckDBPyConnection,
+    step: int | None = None,
+    annotation: str | None = None,
+    instance: int = 0,
+) -> CriticalPath:
+    """Find the critical path of a step, of an annotation, or of all.
+
+    Parameters
+    ----------
+    connection
+        Has the tables `events` and `traces` of one (run, rank).
+    step
+        N of a profiler step.
+    annotation
+        Name of an annotation.
+    instance
+        Which of the annotations of that name, from 0.
+
+    Returns
+    -------
+    CriticalPath
+        The path.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such step or annotation.
+    ParameterError
+        Both are given, or there are several (run, rank).
+    """
+    if step is not None and annotation is not None:
+        raise ParameterError("step and annotation: give one of them, not both")
+    prepare(connection, Answer("critical_path", _CALLS), {})
+    trace = _the_trace(connection)
+    if step is not None:
+        window: rows.Window | None = rows.step_window(connection, step)
+    elif annotation is not None:
+        window = rows.annotation_window(connection, annotation, instance)
+    else:
+        window = rows.whole_window(connection)
+    if window is None:
+        nothing = np.empty(0, np.int64)
+        none = Stretches(nothing, nothing, nothing, nothing)
+        return CriticalPath(*trace, step, annotation, 0, 0, _events(connection, trace, none, 0))
+    found = rows.read(connection, window)
+    last = window.thread, window.end_ns - window.start_ns
+    made = graph.build(found, last)
+    if window.event >= 0:
+        work = int(np.flatnonzero(found.works.event == window.event)[0])
+        path = walk(made, work=work)
+    else:
+        point = made.points.at(*(np.array([of]) for of in last))
+        path = walk(made, point=int(point[0]))
+    events = _events(connection, trace, path, window.start_ns)
+    return CriticalPath(*trace, step, annotation, window.start_ns, window.end_ns, events)
+
+
+def _the_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
+    found = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
+    if len(found) > 1:
+        some = ", ".join(f"{run_!r} {rank}" for run_, rank in found[:4])
+        raise ParameterError(
+            f"a critical path is of one (run, rank), and there are {len(found)} ({some}"
+            f"{', ...' if len(found) > 4 else ''}); choose one: run=..., rank=..."
+        )
+    return found[0] if found else (None, None)
+
+
+def _events(
+    connection: duckdb.DuckDBPyConnection, trace: _Trace, stretches: Stretches, origin: int
+) -> pl.DataFrame:
+    """The stretches with what their events are."""
+    bounds = list(_BOUND.values())
+    event = pa.array(stretches.event, mask=stretches.event < 0)
+    path = pa.table(
+        {
+            "number": np.arange(stretches.event.size),
+            "event_id": event,
+            "start_ns": stretches.start + origin,
+            "dur_ns": stretches.end - stretches.start,
+            "edge": np.array(EDGES, np.object_)[stretches.edge],
+            "bound": np.array(bounds, np.object_)[stretches.edge],
+        },
+        schema=_PATH,
+    )
+    connection.register("_path", path)
+    found = pl.DataFrame(select(connection, _DESCRIBED).to_arrow_table())
+    connection.unregister("_path")
+    keys = (pl.lit(trace[0], pl.String).alias("run"), pl.lit(trace[1], pl.Int32).alias("rank"))
+    starts = pl.DataFrame(select(connection, _STARTS).to_arrow_table())
+    return frame(found.select(*keys, pl.all()), starts.lazy())
+
+
+_CALLS: Final = (
+    "path_slices() path_works() path_calls() path_annotations() path_host() path_work() "
+    "path_waits() path_wait_calls() backward_threads() step_marks() device_class() is_collective()"
+)
+"""The macros that the queries of this folder call."""
+_PATH: Final = pa.schema(
+    [
+        ("number", pa.int64()),
+        ("event_id", pa.int64()),
+        ("start_ns", pa.int64()),
+        ("dur_ns", pa.int64()),
+        ("edge", pa.string()),
+        ("bound", pa.string()),
+    ]
+)
+_STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
+_DESCRIBED: Final = """
+    WITH described AS MATERIALIZED (
+        SELECT event_id, name, kind, thread, device, stream FROM events
+        SEMI JOIN _path ON events.event_id = _path.event_id
+    ),
+    classes AS MATERIALIZED (
+        SELECT kind, name, device_class(kind, is_collective(name)) AS class
+        FROM (SELECT DISTINCT kind, name FROM described WHERE is_busy(kind))
+    )
+    SELECT
+        _path.event_id, described.name, described.kind, described.thread, described.device,
+        described.stream, _path.start_ns, _path.dur_ns,
+        CASE WHEN edge = 'work' THEN class ELSE bound END AS bound, edge
+    FROM _path
+    LEFT JOIN described ON _path.event_id = described.event_id
+    LEFT JOIN classes
+        ON described.kind = classes.kind AND described.name IS NOT DISTINCT FROM classes.name
+    ORDER BY number
+"""

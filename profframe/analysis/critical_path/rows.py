@@ -1,0 +1,237 @@
+"""The rows of one (run, rank) that a critical path needs, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from profframe.analysis.critical_path.graph import (
+    NONE,
+    UNSET,
+    HostWaits,
+    Rows,
+    Slices,
+    StreamWaits,
+    Threads,
+    WaitCalls,
+    Works,
+)
+from profframe.errors import UnknownNameError
+from profframe.facts.columns import numbers
+from profframe.intervals import Ints
+from profframe.query.answering import select
+from profframe.query.selection import check_numbers, integer
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """What a path is of, from its first moment to the end of its last activity.
+
+    ``main`` is the thread that leads. What ends last is a slice of ``thread``, or the work
+    ``event`` if that is not -1.
+    """
+
+    start_ns: int
+    end_ns: int
+    main: int
+    thread: int
+    event: int
+
+
+def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
+    """Find the window of a profiler step: until the work is done that it launched.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such step; the message says which there are.
+    """
+    marks = _ints(
+        connection,
+        """SELECT marks.step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, thread
+        FROM step_marks(events) AS marks JOIN events USING (run, rank, event_id)
+        WHERE marks.start_ns IS NOT NULL AND marks.dur_ns > 0
+        ORDER BY marks.start_ns, event_id""",
+    )
+    number = integer("step", step)
+    check_numbers("step", (number,), marks["step"].tolist())
+    at = int(np.flatnonzero(marks["step"] == number)[0])
+    connection.execute("SET VARIABLE path_step = ?::BIGINT", [number])
+    last = """SELECT event_id AS event, end_ns FROM path_works(events)
+        WHERE step = getvariable('path_step') ORDER BY end_ns DESC, event LIMIT 1"""
+    return _window(connection, marks, at, last)
+
+
+def annotation_window(
+    connection: duckdb.DuckDBPyConnection, annotation: str, instance: int
+) -> Window:
+    """Find the window of an annotation: until the work is done that was launched in it.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such annotation, or not so many of them.
+    """
+    connection.execute("SET VARIABLE path_annotation = ?::VARCHAR", [annotation])
+    marks = _ints(
+        connection,
+        """SELECT start_ns, end_ns, thread FROM path_annotations(events)
+        WHERE name = getvariable('path_annotation') ORDER BY start_ns, event_id""",
+    )
+    count = marks["start_ns"].size
+    if not count:
+        names = select(connection, "SELECT DISTINCT name FROM path_annotations(events)")
+        known = [name for (name,) in names.fetchall() if name is not None]
+        raise UnknownNameError.among("annotation", annotation, known)
+    check_numbers("instance", (integer("instance", instance),), range(count))
+    bounds = [int(marks[name][instance]) for name in ("start_ns", "end_ns")]
+    connection.execute("SET VARIABLE path_bounds = ?::BIGINT[]", [bounds])
+    last = """SELECT works.event_id AS event, works.end_ns
+        FROM path_works(events) AS works
+        JOIN path_calls(events) AS calls ON works.launch_id = calls.event_id
+        WHERE calls.start_ns >= getvariable('path_bounds')[1]
+            AND calls.start_ns < getvariable('path_bounds')[2]
+        ORDER BY works.end_ns DESC, event LIMIT 1"""
+    return _window(connection, marks, instance, last)
+
+
+def _window(
+    connection: duckdb.DuckDBPyConnection, marks: Mapping[str, Ints], at: int, last: str
+) -> Window:
+    start, end, thread = (int(marks[name][at]) for name in ("start_ns", "end_ns", "thread"))
+    work = _ints(connection, last)
+    if work["event"].size and work["end_ns"][0] > end:
+        return Window(start, int(work["end_ns"][0]), thread, thread, int(work["event"][0]))
+    return Window(start, end, thread, thread, NONE)
+
+
+def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
+    """Find the window from the first beginning to the last end; None where nothing takes time.
+
+    The thread that leads is the one that most backward ops have their forward ops on; where none
+    are known, the one with the most slices of those that do no backward passes, or of all.
+    """
+    host = _ints(
+        connection,
+        """SELECT thread, count(*) AS slices, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+        FROM path_slices(events) GROUP BY thread ORDER BY slices DESC, thread""",
+    )
+    work = _ints(
+        connection,
+        """SELECT arg_max(event_id, (end_ns, -event_id)) AS event, min(start_ns) AS start_ns,
+            max(end_ns) AS end_ns FROM path_works(events) HAVING count(*) > 0""",
+    )
+    starts, ends = (np.append(host[name], work[name]) for name in ("start_ns", "end_ns"))
+    if not starts.size:
+        return None
+    start, end = int(starts.min()), int(ends.max())
+    pairs = _pairs(connection)
+    linked = [thread for thread in pairs["forward_thread"].tolist()[-1:] if thread >= 0]
+    threads = host["thread"].tolist()
+    others = [thread for thread in threads if thread not in set(pairs["thread"].tolist())]
+    main = next(iter((*linked, *others, *threads)), 0)
+    last = host["thread"][host["end_ns"] == end].tolist()
+    if last:
+        return Window(start, end, main, main if main in last else min(last), NONE)
+    return Window(start, end, main, main, int(work["event"][0]))
+
+
+def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
+    """Read what happened in the window."""
+    for name, value in (("start", window.start_ns), ("end", window.end_ns)):
+        connection.execute(f"SET VARIABLE window_{name}_ns = ?::BIGINT", [value])
+    host = _ints(connection, "FROM path_host(events)")
+    work = _ints(connection, "FROM path_work(events)")
+    waits = _ints(connection, "FROM path_waits(events)")
+    wait_calls = _ints(connection, "FROM path_wait_calls(events)")
+    of_work, of_wait, on_stream = _streams(
+        (work["device"], work["stream"]),
+        (waits["device"], waits["stream"]),
+        (waits["device"], waits["on_stream"]),
+    )
+    on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
+    works = Works(
+        event=work["event_id"],
+        stream=of_work,
+        start=work["start_ns"],
+        end=work["end_ns"],
+        copy=work["copy"] > 0,
+        call=work["call"],
+        call_thread=work["call_thread"],
+        call_start=work["call_start_ns"],
+        call_end=work["call_end_ns"],
+    )
+    slices = Slices(
+        host["event_id"], host["thread"], host["start_ns"], host["end_ns"], host["root"] > 0
+    )
+    return Rows(
+        slices,
+        works,
+        _stream_waits(waits, of_wait, on_stream),
+        WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
+        _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
+        _threads(connection, window.main),
+    )
+
+
+def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> StreamWaits:
+    """Waits of streams; where it is not known what was marked, all that was there counts."""
+    rows = np.flatnonzero((waits["of_stream"] > 0) & (on_stream >= 0))
+    issued, recorded = waits["issued_ns"][rows], waits["recorded_ns"][rows]
+    recorded = np.where(recorded == UNSET, issued, recorded)
+    return StreamWaits(stream[rows], issued, on_stream[rows], recorded)
+
+
+def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints) -> HostWaits:
+    """Waits of threads: what syncs say, and else calls by their names."""
+    rows = np.flatnonzero((waits["of_stream"] == 0) & (waits["call"] >= 0))
+    named = np.setdiff1d(synchronising, waits["call"][rows])
+    on = on_stream[rows]
+    recorded = np.where(on < 0, UNSET, waits["recorded_ns"][rows])
+    return HostWaits(
+        np.append(waits["call"][rows], named),
+        np.append(on, np.full(named.size, NONE)),
+        np.append(recorded, np.full(named.size, UNSET)),
+    )
+
+
+def _threads(connection: duckdb.DuckDBPyConnection, main: int) -> Threads:
+    """The threads by who works for whom: for the one that leads, where that is not known."""
+    found = _pairs(connection)
+    pairs = zip(found["forward_thread"].tolist(), found["thread"].tolist(), strict=True)
+    named = [(main if forward < 0 else forward, backward) for forward, backward in pairs]
+    return Threads(main, tuple(dict.fromkeys(pair for pair in named if pair[0] != pair[1])))
+
+
+def _pairs(connection: duckdb.DuckDBPyConnection) -> Mapping[str, Ints]:
+    """Each thread that does backward passes with the one it does them for; the closest last."""
+    return _ints(
+        connection,
+        "FROM backward_threads(events) ORDER BY forward_thread >= 0, links, forward_thread, thread",
+    )
+
+
+def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
+    """A number for each (device, stream), the same in all arrays."""
+    devices = np.concatenate([device for device, _ in places])
+    streams = np.concatenate([stream for _, stream in places])
+    _, device = np.unique(devices, return_inverse=True)
+    distinct, stream = np.unique(streams, return_inverse=True)
+    _, code = np.unique(device * distinct.size + stream, return_inverse=True)
+    bounds = np.cumsum([device.size for device, _ in places])[:-1]
+    return np.split(code.astype(np.int64), bounds)
+
+
+def _ints(connection: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Ints]:
+    """Columns of integers, UNSET for NULL; by ``event_id``, if that is one of them."""
+    table: pa.Table = select(connection, sql).to_arrow_table()
+    columns = {name: numbers(table, name, missing=UNSET) for name in table.column_names}
+    ids = columns.get("event_id")
+    if ids is None or bool((ids[1:] > ids[:-1]).all()):
+        return columns
+    order = np.argsort(ids, kind="stable")
+    return {name: values[order] for name, values in columns.items()}

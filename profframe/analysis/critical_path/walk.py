@@ -1,0 +1,101 @@
+"""From the end of a window back to its start, always to what was waited for last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profframe.analysis.critical_path.graph import (
+    BETWEEN,
+    LAUNCH,
+    NONE,
+    SLICE,
+    SYNC,
+    UNKNOWN,
+    WORK,
+    Graph,
+)
+from profframe.intervals import Ints
+
+_LEAP: Final = -2
+"""In place of an edge: from one point of a thread to another, past any number of slices."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Parts of the path in time order; each starts where the one before ends."""
+
+    event: Ints
+    edge: Ints
+    start: Ints
+    end: Ints
+
+
+def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
+    """Walk back from a piece of work or from a point of a thread.
+
+    Each round of the loop is a change of the line that the path is on: along a thread it goes in
+    one leap.
+    """
+    works, points = graph.works, graph.points
+    event, call = works.event.tolist(), works.call.tolist()
+    start, end, call_start = works.start.tolist(), works.end.tolist(), works.call_start.tolist()
+    edge_of, before_of = graph.edge.tolist(), graph.before.tolist()
+    stops = (points.edge >= 0) | (points.time == 0)
+    stop_of = np.maximum.accumulate(np.where(stops, np.arange(stops.size), 0))
+    slices = np.append(graph.slices.event, NONE)
+
+    found: list[tuple[int, int, int, int]] = []
+    time = max(end[work] if work >= 0 else int(points.time[point]), 0)
+    while time > 0:
+        if work >= 0:
+            found.append((event[work], WORK, start[work], time))
+            edge, before, time = edge_of[work], before_of[work], start[work]
+            if edge == LAUNCH:
+                since, waiting, work, point = call_start[work], call[work], NONE, before
+            elif edge == UNKNOWN:
+                since, waiting = 0, NONE
+            else:
+                since, waiting, work = end[before], event[work], before
+        else:
+            stop = int(stop_of[point])
+            found.append((NONE, _LEAP, stop, point))
+            edge, before = int(points.edge[stop]), int(points.before[stop])
+            time, waiting = int(points.time[stop]), int(slices[points.via[stop]])
+            if edge == SYNC:
+                since, work = end[before], before
+            else:
+                since, point = int(points.time[before]), before
+        if time > 0:
+            found.append((waiting, edge, since, time))
+            time = min(since, time)
+    return _merged(_expanded(graph, *np.array([(NONE, UNKNOWN, 0, 0), *found[::-1]]).T))
+
+
+def _expanded(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> Stretches:
+    """Leaps as the slices that they go past, in the place of each."""
+    points, slices = graph.points, graph.slices
+    count = np.where(edge == _LEAP, end - start, 1)
+    leap = np.repeat(edge == _LEAP, count)
+    within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    place = np.where(leap, np.repeat(start, count) + within, 0)
+    inside, since, until = points.inside[place], points.time[place], np.roll(points.time, -1)[place]
+    of_thread = np.where(inside >= 0, SLICE, np.where(since == 0, UNKNOWN, BETWEEN))
+    return Stretches(
+        np.where(leap, np.append(slices.event, NONE)[inside], np.repeat(event, count)),
+        np.where(leap, of_thread, np.repeat(edge, count)),
+        np.where(leap, since, np.maximum(np.repeat(start, count), 0)),
+        np.where(leap, until, np.repeat(end, count)),
+    )
+
+
+def _merged(found: Stretches) -> Stretches:
+    """Without what takes no time; parts of one slice that follow each other are one."""
+    real = found.end > found.start
+    event, edge, start, end = (of[real] for of in (found.event, found.edge, found.start, found.end))
+    size = event.size
+    new = np.append(True, (event[1:] != event[:-1]) | (edge[1:] != edge[:-1]))[:size]
+    last = np.append(new[1:], True)[:size]
+    return Stretches(event[new], edge[new], start[new], end[last])

@@ -1,0 +1,202 @@
+"""Rows of a comparison, out of what both sides measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import polars as pl
+
+from profframe.analysis.stats import noise
+
+WHAT: Final = ("op", "kernel", "annotation")
+"""What rows are about, in their order."""
+_SIDES: Final = ("base", "other")
+_KEY: Final = ("what", "name")
+_WORK: Final = ("flops", "bytes")
+_TESTS: Final = ("change_low_ns", "change_high_ns", "p_value", "q_value", "significant")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """What a side measured.
+
+    Attributes
+    ----------
+    rows
+        ``sample what name``, and columns of the answer `samples`: one row per rank.
+    samples
+        ``sample run step``: all runs, or all steps, ascending.
+    pace
+        ``what sample pace``: how slow a sample is as a whole; times are tested divided by it.
+        None where they are tested as they are.
+    """
+
+    rows: pl.DataFrame
+    samples: pl.DataFrame
+    pace: pl.DataFrame | None = None
+
+
+def compared(
+    base: Side, other: Side, *, level: float = noise.LEVEL, alone: bool = False
+) -> pl.DataFrame:
+    """Match the rows of two sides by what and name.
+
+    Parameters
+    ----------
+    base, other
+        The sides.
+    level
+        Part of the significant rows that may be noise.
+    alone
+        A single sample of one side is tested, too, by the noise of the other side.
+
+    Returns
+    -------
+    polars.DataFrame
+        Rows and columns as `profframe.diff` documents them, but for the names of the sides.
+    """
+    sides = dict(zip(_SIDES, (base, other), strict=True))
+    joined = _joined({prefix: _means(side) for prefix, side in sides.items()})
+    change, total = pl.col("change_ns"), pl.col("change_ns").sum().over("what")
+    rows = joined.with_columns(
+        *(_number(f"{prefix}_samples", side) for prefix, side in sides.items()),
+        change_ns=pl.col("other_ns") - pl.col("base_ns"),
+        ratio=pl.when(pl.col("base_ns") != 0).then(pl.col("other_ns") / pl.col("base_ns")),
+        status=_status(),
+    ).with_columns(
+        contribution=pl.when(pl.col("what") != "annotation", total != 0).then(change / total)
+    )
+    tested = _tested(rows, base, other, level, alone)
+    return (
+        rows.join(tested, on="row", how="left", maintain_order="left")
+        .sort(
+            pl.col("what").replace_strict(WHAT, range(len(WHAT))),
+            change.abs(),
+            pl.max_horizontal("base_ns", "other_ns"),
+            "name",
+            descending=[False, True, True, False],
+            nulls_last=True,
+        )
+        .select(COLUMNS)
+    )
+
+
+COLUMNS: Final = (
+    *_KEY,
+    *("base_calls", "other_calls", "base_ns", "other_ns", "change_ns", "ratio", "contribution"),
+    *("status", "change_low_ns", "change_high_ns", "p_value", "q_value", "significant"),
+    *("base_device_ns", "other_device_ns"),
+    *("base_flops", "other_flops", "base_flops_per_s", "other_flops_per_s"),
+    *("base_bytes", "other_bytes", "base_bytes_per_s", "other_bytes_per_s"),
+    *("base_samples", "other_samples"),
+)
+
+
+def _means(side: Side) -> pl.DataFrame:
+    """Means per sample, and rates, of what a side has."""
+    number = max(side.samples.height, 1)
+    measures = ("spent_ns", "device_ns", *_WORK)
+    sums = side.rows.group_by(_KEY).agg(
+        pl.col("calls").sum(),
+        *(_known_sum(name) for name in (*measures, *(f"{work}_ns" for work in _WORK))),
+    )
+    return sums.select(
+        *_KEY,
+        # polars multiplies by 1 / number, which is not always the nearest double.
+        pl.col("calls").map_batches(lambda calls: calls.to_numpy() / number, pl.Float64),
+        *(_rounded_mean(pl.col(name), number) for name in measures),
+        *(_per_second(work) for work in _WORK),
+    ).rename({"spent_ns": "ns"})
+
+
+def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Rows that either side has: what it has not takes no time in it."""
+    base, other = (
+        frame.rename({name: f"{side}_{name}" for name in frame.columns if name not in _KEY})
+        for side, frame in means.items()
+    )
+    joined = base.join(other, on=_KEY, how="full", coalesce=True, nulls_equal=True)
+    filled = [
+        pl.when(pl.col(f"{side}_calls").is_null())
+        .then(0)
+        .otherwise(f"{side}_{name}")
+        .alias(f"{side}_{name}")
+        for side in means
+        for name in ("calls", "ns", "device_ns")
+    ]
+    return joined.sort(_KEY).with_row_index("row").with_columns(filled)
+
+
+def _tested(rows: pl.DataFrame, base: Side, other: Side, level: float, alone: bool) -> pl.DataFrame:
+    """Confidence intervals and tests of the rows, where the sides repeat what they measure."""
+    keys = rows.select("row", *_KEY)
+    samples = [_values(side, keys) for side in (base, other)]
+    enough = (any if alone else all)(side.repeated for side in samples)
+    if not (keys.height and enough):
+        types = (pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Boolean)
+        none = (pl.lit(None, type_).alias(name) for name, type_ in zip(_TESTS, types, strict=True))
+        return keys.select("row", *none)
+    found = noise.compare(*samples)
+    parts = noise.false_discovery(found.p)
+    columns = (found.low, found.high, found.p, parts, parts <= level)
+    named = keys.select("row").with_columns(
+        pl.Series(name, values) for name, values in zip(_TESTS, columns, strict=True)
+    )
+    low, high = _TESTS[:2]
+    return named.with_columns(
+        pl.col(low).floor().cast(pl.Int64), pl.col(high).ceil().cast(pl.Int64)
+    )
+
+
+def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
+    """The times of a side, sample by sample, its ranks added up."""
+    values = (
+        side.rows.join(keys, on=_KEY, nulls_equal=True)
+        .group_by("what", "row", "sample")
+        .agg(pl.col("spent_ns").sum())
+        .sort("row", "sample")
+    )
+    if side.pace is not None:
+        values = values.join(
+            side.pace, on=["what", "sample"], how="left", maintain_order="left"
+        ).with_columns(pl.col("spent_ns") / pl.col("pace").fill_null(1.0))
+    return noise.Samples(
+        values["row"].cast(pl.Int64).to_numpy(),
+        values["sample"].cast(pl.Int64).to_numpy(),
+        values["spent_ns"].cast(pl.Float64).to_numpy(),
+        keys.height,
+        side.samples["run"].rle_id().cast(pl.Int64).to_numpy(),
+    )
+
+
+def _known_sum(name: str) -> pl.Expr:
+    """The sum, NULL where there is nothing to add."""
+    return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
+
+
+def _rounded_mean(total: pl.Expr, number: int) -> pl.Expr:
+    """Half up, in integers."""
+    return total // number + (2 * (total % number) + number) // (2 * number)
+
+
+def _per_second(work: str) -> pl.Expr:
+    time = pl.col(f"{work}_ns")
+    return pl.when(time > 0).then(1e9 * pl.col(work) / time).alias(f"{work}_per_s")
+
+
+def _number(name: str, side: Side) -> pl.Expr:
+    return pl.lit(side.samples.height, pl.Int64).alias(name)
+
+
+def _status() -> pl.Expr:
+    calls, ns = ([pl.col(f"{side}_{name}") for side in _SIDES] for name in ("calls", "ns"))
+    return (
+        pl.when(calls[0] == 0)
+        .then(pl.lit("added"))
+        .when(calls[1] == 0)
+        .then(pl.lit("removed"))
+        .when(calls[0] == calls[1], ns[0].eq_missing(ns[1]))
+        .then(pl.lit("equal"))
+        .otherwise(pl.lit("changed"))
+    )

@@ -1,0 +1,127 @@
+"""Which runs are compared with which, and in what order they were."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+import polars as pl
+
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.query.selection import Text, integer, texts
+
+Runs = Text | int
+"""Names and patterns of runs, or how many."""
+
+LEAST_BASELINE: Final = 2
+
+
+def in_order(traces: pl.DataFrame) -> pl.DataFrame:
+    """Runs by time: by their start where all clocks tell it, else by name, numbers as numbers.
+
+    Parameters
+    ----------
+    traces
+        Columns ``run clock start_ns`` of the table.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``run start_ns``, one row per run; the start is NULL where runs are ordered by name.
+
+    Examples
+    --------
+    >>> by_name = {"run": ["r10", "r9"], "clock": ["relative"] * 2, "start_ns": [1, 2]}
+    >>> in_order(pl.DataFrame(by_name))["run"].to_list()
+    ['r9', 'r10']
+    """
+    timed = traces.select((pl.col("clock") == "utc") & pl.col("start_ns").is_not_null())
+    known = bool(timed.to_series().all())
+    start = pl.col("start_ns").min() if known else pl.lit(None, pl.Int64)
+    runs = traces.group_by("run").agg(start.alias("start_ns"))
+    order = sorted(runs.iter_rows(), key=lambda row: (row[1] or 0, _natural(row[0]), row[0]))
+    return pl.DataFrame(order, schema={"run": pl.String, "start_ns": pl.Int64}, orient="row")
+
+
+def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list[str], list[str]]:
+    """Runs of the baseline, and those that are held against it.
+
+    Parameters
+    ----------
+    order
+        All runs by time.
+    baseline
+        Names or patterns; or a number, of the runs just before the others.
+    runs
+        Names or patterns; or a number, of the latest runs. Without it all others, and the latest
+        one where the baseline is a number.
+
+    Returns
+    -------
+    tuple of list of str
+        Both in order of time.
+
+    Raises
+    ------
+    UnknownNameError
+        No run has such a name or fits such a pattern.
+    ParameterError
+        The baseline has less than two runs, there are no others, or a run is on both sides.
+
+    Examples
+    --------
+    >>> sides(["a1", "a2", "b1", "b2"], "a*", None)
+    (['a1', 'a2'], ['b1', 'b2'])
+    >>> sides(["a1", "a2", "b1", "b2"], 2, None)
+    (['a2', 'b1'], ['b2'])
+    """
+    number = baseline if isinstance(baseline, int) else None
+    if runs is None:
+        others = None if number is None else list(order[-1:])
+    elif isinstance(runs, int):
+        others = list(order[-_positive("runs", runs) :])
+    else:
+        others = _named("runs", order, runs)
+    if number is not None:
+        first = min((order.index(run) for run in others or ()), default=0)
+        base = list(order[max(first - _positive("baseline", number), 0) : first])
+    else:
+        base = _named("baseline", order, baseline)  # type: ignore[arg-type] # no number
+    taken = set(base)
+    others = [run for run in order if run not in taken] if others is None else others
+    both = [run for run in others if run in taken]
+    if both:
+        raise ParameterError(f"run {both[0]!r} is in the baseline and in what is held against it")
+    if len(base) < LEAST_BASELINE:
+        raise ParameterError(
+            f"baseline: needs at least {LEAST_BASELINE} runs to tell noise from a change, "
+            f"found {len(base)} of {len(order)}"
+        )
+    if not others:
+        raise ParameterError("baseline: there is no other run to hold against it")
+    return base, others
+
+
+def _named(parameter: str, order: Sequence[str], given: Text) -> list[str]:
+    """Runs of these names, or that fit these patterns."""
+    chosen: set[str] = set()
+    for text in texts(parameter, given):
+        fitting = {text} if text in order else {run for run in order if fnmatchcase(run, text)}
+        if not fitting:
+            raise UnknownNameError.among("run", text, order)
+        chosen |= fitting
+    return [run for run in order if run in chosen]
+
+
+def _positive(parameter: str, value: int) -> int:
+    if integer(parameter, value) < 1:
+        raise ParameterError(f"{parameter}: a number of runs is at least 1, not {value}")
+    return value
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Parts of a name, with digits taken for numbers."""
+    parts = re.split(r"([0-9]+)", name)
+    return tuple((int(p), "") if p.isdecimal() and p.isascii() else (-1, p) for p in parts)

@@ -1,0 +1,159 @@
+"""Metrics of runs in order of time, and where they change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from profframe.analysis.stats.change_points import Change, changes
+from profframe.analysis.stats.noise import Float64
+from profframe.errors import UnknownNameError
+
+KINDS: Final = ("op", "kernel")
+SCHEMA: Final = {
+    "metric": pl.String,
+    "run": pl.String,
+    "start_ns": pl.Int64,
+    "value": pl.Float64,
+    "level": pl.Float64,
+    "is_change": pl.Boolean,
+    "ratio": pl.Float64,
+    "p_value": pl.Float64,
+}
+"""Columns of the answer."""
+
+_NO_METRIC: Final = ("run", "clock", "start_ns")
+
+
+def metrics_of_runs(runs: Sequence[str]) -> list[str]:
+    """Columns of the answer `runs` that are metrics."""
+    return [name for name in runs if name not in _NO_METRIC]
+
+
+def is_of_samples(metric: str) -> bool:
+    """Whether a metric is the time of an op or a kernel, as in ``op:aten::mm``."""
+    return metric.partition(":")[0] in KINDS and ":" in metric
+
+
+def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:
+    """Time of all ops or all kernels of each run: what the columns of `runs` are, too.
+
+    Parameters
+    ----------
+    samples
+        What the answer `samples` gives, run by run.
+    what
+        ``op`` or ``kernel``.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``run value``.
+    """
+    return samples.filter(what=what).group_by("run").agg(pl.col("spent_ns").sum().alias("value"))
+
+
+def of_samples(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Times of the ops or kernels that a metric names.
+
+    Parameters
+    ----------
+    samples
+        What the answer `samples` gives, run by run.
+    metric
+        ``op:`` or ``kernel:`` and a name, or a pattern.
+
+    Yields
+    ------
+    tuple of str and polars.DataFrame
+        The metric by the whole name, and its ``run value``, ranks added up. By name.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such op or kernel.
+    """
+    what, _, wanted = metric.partition(":")
+    some = samples.filter(pl.col("what") == what, pl.col("name").is_not_null())
+    known = some["name"].unique().to_list()
+    names = [wanted] if wanted in known else sorted(n for n in known if fnmatchcase(n, wanted))
+    if not names:
+        raise UnknownNameError.among(what, wanted, known)
+    times = (
+        some.filter(pl.col("name").is_in(names))
+        .group_by("name", "run")
+        .agg(pl.col("spent_ns").sum().alias("value"))
+        .partition_by("name", as_dict=True)
+    )
+    for name in names:
+        yield f"{what}:{name}", times[name,].select("run", "value")
+
+
+def trend(order: pl.DataFrame, metrics: Sequence[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
+    """Put metrics in order, and find their changes.
+
+    Parameters
+    ----------
+    order
+        ``run start_ns``: all runs by time.
+    metrics
+        Name and ``run value`` of each.
+
+    Returns
+    -------
+    polars.DataFrame
+        The columns of `SCHEMA`, metric by metric.
+    """
+    values = np.full((len(metrics), order.height), np.nan)
+    for row, (_, frame) in enumerate(metrics):
+        joined = order.join(frame, on="run", how="left", maintain_order="left")
+        values[row] = joined["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
+    found: list[pl.DataFrame] = [pl.DataFrame(schema=SCHEMA)]
+    for (name, _), series, points in zip(metrics, values, _changes(values), strict=True):
+        found.append(_rows(name, order, series, points))
+    return pl.concat(found)
+
+
+def _changes(values: Float64) -> list[list[Change]]:
+    """Changes of every series, numbered by all runs; those that know the same runs go together."""
+    known = np.isfinite(values)
+    found: list[list[Change]] = [[] for _ in values]
+    masks, which = np.unique(known, axis=0, return_inverse=True)
+    for number, mask in enumerate(masks):
+        rows, runs = np.flatnonzero(which.ravel() == number), np.flatnonzero(mask)
+        for row, of_one in zip(
+            rows, changes(values[rows][:, runs], series=len(values)), strict=True
+        ):
+            found[row] = [Change(int(runs[change.at]), change.p) for change in of_one]
+    return found
+
+
+def _rows(
+    name: str, order: pl.DataFrame, series: Float64, points: Sequence[Change]
+) -> pl.DataFrame:
+    at = [0, *(change.at for change in points), series.size]
+    level = np.full(series.size, np.nan)
+    for start, end in pairwise(at):
+        some = series[start:end]
+        if np.isfinite(some).any():
+            level[start:end] = np.where(np.isfinite(some), np.nanmedian(some), np.nan)
+    ratio, p = np.full(series.size, np.nan), np.full(series.size, np.nan)
+    before = [np.nanmedian(series[start:end]) for start, end in pairwise(at[:-1])]
+    for change, old in zip(points, before, strict=True):
+        ratio[change.at] = level[change.at] / old if old else np.nan
+        p[change.at] = change.p
+    return order.select(
+        pl.lit(name).alias("metric"),
+        "run",
+        "start_ns",
+        pl.Series("value", series).fill_nan(None),
+        pl.Series("level", level).fill_nan(None),
+        pl.Series("is_change", np.isfinite(p)),
+        pl.Series("ratio", ratio).fill_nan(None),
+        pl.Series("p_value", p).fill_nan(None),
+    )

@@ -1,0 +1,178 @@
+"""`convert`: what is to be done, and who does it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from profframe import store as stores
+from profframe.converting.bucket import destination
+from profframe.converting.inputs import Item, Source, as_list, items
+from profframe.converting.pattern import Pattern
+from profframe.converting.pool import LocalPool, cores, workers_of_this_machine
+from profframe.converting.scheduler import Batch, Here, Outcome, Progress
+from profframe.converting.staging import Folder
+from profframe.errors import ParameterError
+from profframe.loading.loader import check_names
+from profframe.query.selection import check_compat
+from profframe.show.frame import Frame
+from profframe.trace.trace import Trace
+
+__all__ = ["Progress", "convert"]
+
+_SCHEMA: Final = {
+    "source": pl.String,
+    "status": pl.String,
+    "run": pl.String,
+    "rank": pl.Int32,
+    "events": pl.Int64,
+    "bytes": pl.Int64,
+    "seconds": pl.Float64,
+    "error": pl.String,
+}
+
+
+def convert(  # noqa: PLR0917 - the names and the store come first, by position if one likes
+    sources: Source | Iterable[Source],
+    store: Source,
+    executor: Executor | None = None,
+    run: str | None = None,
+    rank: int | None = None,
+    pattern: str | None = None,
+    threads: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    *,
+    workers: int | None = None,
+    compat: str | None = None,
+) -> pl.DataFrame:
+    """Convert many traces into one Parquet store, each on a worker of its own.
+
+    A file that the store has already, with the same content and under the same names, is left as it
+    is; so a batch that was stopped, or killed, goes on where it was. A file that has changed since
+    takes the place of what it was. Two files never do: those that share run and rank are numbered
+    by their start, as `load` does it, after what the store has of that name. A file that cannot be
+    converted is a row with its error; the others go on.
+
+    Parameters
+    ----------
+    sources
+        A trace file, a folder of traces, a glob, a URL that fsspec knows, or several of these. Or a
+        store, alone, to copy it.
+    store
+        Folder of the store, made if it does not exist; or a URL that fsspec knows.
+    executor
+        Where to convert: anything with ``submit``, such as
+        ``dask.distributed.Client(...).get_executor()``. Its workers need to see the files and the
+        store under the same paths. None for processes of this machine, as many as it has cores and
+        memory for.
+    run, rank
+        Names for all of them; by default from each trace itself and its path, as for `load`.
+    pattern
+        Where run and rank are in the paths, from their end: ``"{run}/rank{rank}.json.gz"``. Within
+        a name ``*`` stands for anything.
+    threads
+        Threads that each worker may use; None for its share of the machine.
+    progress
+        Called with a `Progress` at the start and after each file.
+    workers
+        Processes of this machine, in place of as many as it has cores.
+    compat
+        As for `load`.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per file, in the order of the sources: ``source``; ``status``: ``written``,
+        ``unchanged``, ``failed``, or ``skipped`` (found in a folder or by a glob, no trace, and
+        named like none); ``run``, ``rank`` and ``events`` of what the store has of it; ``bytes`` of
+        the file; ``seconds`` that the worker needed; ``error``.
+
+    Raises
+    ------
+    ParameterError
+        A parameter has a value that cannot be.
+    NoTraceFoundError
+        No source leads anywhere.
+    StoreError
+        The store cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     first = convert("examples/cpu_training.json.gz", folder)
+    ...     again = convert("examples/cpu_training.json.gz", folder)
+    >>> first["status"].item(), again["status"].item(), first["run"].item()
+    ('written', 'unchanged', 'cpu_training')
+    """
+    check_names(run, rank)
+    check_compat(compat)
+    for name, number in (("threads", threads), ("workers", workers)):
+        if number is not None and not (type(number) is int and number > 0):
+            raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
+    if executor is not None and workers is not None:
+        raise ParameterError("workers are of this machine; an executor has its own")
+    target, given = destination(store), as_list(sources)
+    if len(given) == 1 and stores.is_store(Path(given[0])):
+        if (run, rank, pattern, compat) != (None, None, None, None):
+            raise ParameterError("a store has its names already: run, rank, pattern, compat")
+        if not isinstance(target, Folder):
+            raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
+        return _copied(Trace.from_store(given[0]), target.root)
+    found = items(given, run, rank, None if pattern is None else Pattern.of(pattern))
+    target.prepare()
+    with _engine(executor, found, workers, threads) as engine:
+        return _frame(
+            Batch(target, found, engine, compat=compat, threads=threads, progress=progress).run()
+        )
+
+
+@contextmanager
+def _engine(
+    executor: Executor | None, found: Sequence[Item], workers: int | None, threads: int | None
+) -> Iterator[Executor]:
+    """The executor; one of our own ends with its work, or with what stops it."""
+    files = sum(item.error is None for item in found)
+    if executor is not None:
+        yield executor
+    elif files <= 1 and (workers, threads) == (None, None):
+        yield Here()
+    elif any(item.name for item in found):  # a pipe is of this process alone
+        with ThreadPoolExecutor(1, "profframe-convert") as thread:
+            yield thread
+    else:
+        number = max(1, min(workers or workers_of_this_machine(), files))
+        pool = LocalPool(number, threads or max(1, cores() // number))
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        pool.shutdown()
+
+
+def _copied(trace: Trace, root: Path) -> pl.DataFrame:
+    """Write a store into another one."""
+    trace.to_parquet(root)
+    events = trace.sql("SELECT run, rank, count(*) AS events FROM events GROUP BY ALL")
+    return (
+        trace.traces.select("source", "run", "rank")
+        .join(events, ["run", "rank"], how="left", maintain_order="left")
+        .with_columns(
+            pl.lit("written").alias("status"),
+            pl.col("events").fill_null(0),
+            **{name: pl.lit(None, _SCHEMA[name]) for name in ("bytes", "seconds", "error")},
+        )
+        .select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
+    )
+
+
+def _frame(outcomes: Sequence[Outcome]) -> pl.DataFrame:
+    return Frame([asdict(outcome) for outcome in outcomes], _SCHEMA)

@@ -1,0 +1,245 @@
+"""Convolutions: each output is a sum over the window and the channels of its group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from profframe.facts.formulas.formula import Count, Formula, product, read
+from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the arguments of an op are; ``transposed`` is a place, or whether it always is."""
+
+    stride: int
+    padding: int
+    dilation: int | None = None
+    bias: int | None = None
+    transposed: int | bool = False
+    output_padding: int | None = None
+    groups: int | None = None
+    others: tuple[int, ...] = ()
+
+    def image(self, op: Op) -> tuple[Shape, Shape]:
+        """Sizes of the input without batch and channels, and those of the window."""
+        image, window = op.tensor(0).shape, op.tensor(1).shape
+        if len(window) < 3 or len(image) not in {len(window), len(window) - 1}:
+            raise Unknown
+        ndim = len(window) - 2
+        return image[-ndim:], window[-ndim:]
+
+    def is_transposed(self, op: Op) -> bool:
+        """Whether it is one that makes images larger."""
+        if isinstance(self.transposed, bool):
+            return self.transposed
+        return bool(op.value(self.transposed))
+
+    def out(self, op: Op) -> Shape:
+        """Sizes of the output without batch and channels."""
+        image, window = self.image(op)
+        ndim = len(image)
+        stride = op.ints(self.stride, ndim)
+        spread = (1,) * ndim if self.dilation is None else op.ints(self.dilation, ndim)
+        reach: Sequence[int] = [d * (k - 1) for d, k in zip(spread, window, strict=True)]
+        around: Sequence[int]
+        if self.is_transposed(op):
+            more = (0,) * ndim
+            if self.output_padding is not None:
+                more = op.ints(self.output_padding, ndim)
+            around = [2 * p for p in op.ints(self.padding, ndim)]
+            sizes = [
+                (n - 1) * s - a + r + e + 1
+                for n, s, a, r, e in zip(image, stride, around, reach, more, strict=True)
+            ]
+        else:
+            around = self._around(op, reach)
+            sizes = [
+                (n + a - r - 1) // s + 1
+                for n, a, r, s in zip(image, around, reach, stride, strict=True)
+            ]
+        if any(n < 0 for n in sizes):
+            raise Unknown
+        return tuple(sizes)
+
+    def _around(self, op: Op, reach: Sequence[int]) -> Sequence[int]:
+        """What is added around the image, both sides together."""
+        padding = op.value(self.padding)
+        if padding == "same":
+            return reach
+        if padding == "valid":
+            return [0] * len(reach)
+        return [2 * p for p in op.ints(self.padding, len(reach))]
+
+    def batch(self, op: Op) -> int:
+        """Images in the batch; one without a batch is one."""
+        image, window = op.tensor(0).shape, op.tensor(1).shape
+        return image[0] if len(image) == len(window) else 1
+
+    def channels(self, op: Op) -> int:
+        """Channels of the output."""
+        weight = op.tensor(1).shape
+        if not self.is_transposed(op):
+            return weight[0]
+        groups = 1 if self.groups is None else op.ints(self.groups, 1)[0]
+        return weight[1] * groups
+
+
+def _forward(places: Places) -> Formula:
+    """Each weight is used at each place of the output; of a transposed one, of the input."""
+
+    def flops(op: Op) -> int:
+        where = places.image(op)[0] if places.is_transposed(op) else places.out(op)
+        return 2 * places.batch(op) * math.prod(where) * op.tensor(1).count
+
+    def bytes_(op: Op) -> int:
+        outputs = places.batch(op) * places.channels(op) * math.prod(places.out(op))
+        others = () if places.bias is None else (places.bias,)
+        return read(op, 0, 1, *others, *places.others) + outputs * op.tensor(0).size
+
+    return Formula(flops, bytes_)
+
+
+@dataclass(frozen=True, slots=True)
+class Backward:
+    """Where the arguments of a backward op are; ``mask`` says which gradients are wanted."""
+
+    gradient: int
+    image: int
+    weight: int
+    transposed: int | bool
+    mask: int | tuple[bool, bool, bool]
+
+    def wanted(self, op: Op) -> tuple[bool, bool, bool]:
+        """Whether the gradients of input, weight and bias are."""
+        mask = op.value(self.mask) if isinstance(self.mask, int) else self.mask
+        if not isinstance(mask, (list, tuple)) or not 2 <= len(mask) <= 3:
+            raise Unknown
+        of_image, of_weight, of_bias = (*map(bool, mask), False)[:3]
+        return of_image, of_weight, of_bias
+
+    def flops(self, op: Op) -> int:
+        """As many as forward for each of the two; that of the bias is a sum beside them."""
+        always = isinstance(self.transposed, bool)
+        transposed = self.transposed if always else bool(op.value(self.transposed))
+        over = op.tensor(self.image if transposed else self.gradient).shape
+        weight = op.tensor(self.weight).shape
+        if len(over) != len(weight) or len(weight) < 3:
+            raise Unknown
+        of_image, of_weight, _ = self.wanted(op)
+        forward = 2 * over[0] * math.prod(over[2:]) * math.prod(weight)
+        return forward * (of_image + of_weight)
+
+    def bytes(self, op: Op) -> int:
+        """What is read, and the gradients that are wanted."""
+        gradient, image, weight = map(op.tensor, (self.gradient, self.image, self.weight))
+        of_image, of_weight, of_bias = self.wanted(op)
+        written = of_image * _dense(image) + of_weight * _dense(weight)
+        if of_bias:
+            written += gradient.shape[1] * weight.size
+        return read(op, self.gradient, self.image, self.weight) + written
+
+
+def _input_gradient(op: Op) -> int:
+    """Of an op that has the gradient and the weight; the size of the input is not recorded."""
+    gradient, weight = op.tensor(1).shape, op.tensor(2)
+    return 2 * gradient[0] * math.prod(gradient[2:]) * weight.count
+
+
+def _dense(tensor: Tensor) -> int:
+    return tensor.count * tensor.size
+
+
+def _backward(places: Backward) -> Formula:
+    return Formula(places.flops, places.bytes)
+
+
+def _unpadded(stride: int) -> Count:
+    """As if there were neither padding nor dilation, and nothing were transposed."""
+
+    def flops(op: Op) -> int:
+        (batch, _, *image), (_, _, *window) = op.tensor(0).shape, op.tensor(1).shape
+        steps = op.ints(stride, len(image))
+        out = [(n - k) // s + 1 for n, k, s in zip(image, window, steps, strict=True)]
+        return 2 * batch * product(out) * op.tensor(1).count
+
+    return flops
+
+
+_CONVOLUTION: Final = _forward(
+    Places(bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8)
+)
+_CONV: Final = _forward(Places(bias=2, stride=3, padding=4, dilation=5))
+_CONV_TRANSPOSE: Final = _forward(
+    Places(bias=2, stride=3, padding=4, output_padding=5, groups=6, dilation=7, transposed=True)
+)
+_SLOW: Final = _forward(Places(bias=3, stride=4, padding=5))
+_SLOW_DILATED: Final = _forward(Places(bias=3, stride=4, padding=5, dilation=6))
+_SLOW_TRANSPOSE: Final = _forward(
+    Places(bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True)
+)
+_CUDNN: Final = _forward(Places(padding=2, stride=3, dilation=4))
+_CUDNN_TRANSPOSE: Final = _forward(
+    Places(padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True)
+)
+_WITH_BIAS: Final = _forward(Places(bias=2, padding=3, stride=4, dilation=5))
+
+CONVOLUTIONS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"),
+            _CONVOLUTION,
+        ),
+        **{f"aten::conv{n}d": _CONV for n in (1, 2, 3)},
+        "aten::_convolution_mode": _CONV,
+        **dict.fromkeys(
+            ("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"),
+            _CONV_TRANSPOSE,
+        ),
+        **dict.fromkeys(
+            ("aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::slow_conv3d",
+             "aten::slow_conv3d_forward"), _SLOW),
+        **dict.fromkeys(
+            ("aten::_conv_depthwise2d", "aten::conv_depthwise3d", "aten::slow_conv_dilated2d",
+             "aten::slow_conv_dilated3d"), _SLOW_DILATED),
+        **{f"aten::slow_conv_transpose{n}d": _SLOW_TRANSPOSE for n in (2, 3)},
+        "aten::cudnn_convolution": _CUDNN,
+        "aten::cudnn_convolution_transpose": _CUDNN_TRANSPOSE,
+        **{f"aten::{library}_convolution": _WITH_BIAS for library in ("miopen", "mkldnn")},
+        "aten::miopen_depthwise_convolution": _WITH_BIAS,
+        "aten::cudnn_convolution_relu": _CONV,
+        "aten::miopen_convolution_relu": _CONV,
+        "aten::cudnn_convolution_add_relu": _forward(
+            Places(bias=4, stride=5, padding=6, dilation=7, others=(2,))),
+        "aten::convolution_backward": _backward(Backward(0, 1, 2, transposed=7, mask=10)),
+        "aten::convolution_backward_overrideable": _backward(
+            Backward(0, 1, 2, transposed=6, mask=9)),
+        **dict.fromkeys(
+            ("aten::cudnn_convolution_backward_input", "aten::miopen_convolution_backward_input"),
+            Formula(_input_gradient)),
+        "aten::_slow_conv2d_backward": _backward(Backward(0, 1, 2, transposed=False, mask=6)),
+    }
+)  # fmt: skip
+"""Name of the op -> its formula.
+
+``torch.utils.flop_counter`` has the same numbers, but for the gradient of the weight of grouped
+convolutions, where it counts all channels for each group.
+"""
+
+UNPADDED: Final = MappingProxyType(
+    {
+        name: Formula(_unpadded(stride), CONVOLUTIONS[name].bytes)
+        for name, stride in (
+            ("aten::convolution", 3),
+            ("aten::_convolution", 3),
+            ("aten::convolution_overrideable", 3),
+            ("aten::cudnn_convolution", 3),
+            ("aten::_slow_conv2d_forward", 4),
+        )
+    }
+)
+"""The same as ``torch._inductor.analysis`` counts it."""

@@ -1,0 +1,103 @@
+"""What a formula is, and the blocks that formulas are built of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeAlias
+
+from profframe.facts.formulas.dtypes import BF16, FP16, FP32, Dtype
+from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+
+Count: TypeAlias = Callable[[Op], int]
+"""Takes a call of an op and gives a number, or raises `Unknown`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """How much work an op does.
+
+    Attributes
+    ----------
+    flops : callable, optional
+        Floating-point operations of a call; None where nobody can tell.
+    bytes : callable, optional
+        Bytes that a call reads and writes at least: each input and each output once.
+
+    Examples
+    --------
+    >>> twice = Formula(
+    ...     flops=lambda op: 2 * op.tensor(0).count, bytes=moved(reads=(0,), writes=like(0))
+    ... )
+    >>> op = Op("my::op", [[3, 4]], ["c10::Half"])
+    >>> twice.flops(op), twice.bytes(op)
+    (24, 48)
+    """
+
+    flops: Count | None = None
+    bytes: Count | None = None
+
+
+def none(_: Op) -> int:
+    """No floating-point operations: it moves data."""
+    return 0
+
+
+def read(op: Op, *places: int) -> int:
+    """Bytes of the tensors that are passed there; what is optional and not passed has none."""
+    return sum(tensor.bytes for tensor in map(op.optional, places) if tensor is not None)
+
+
+def moved(reads: Iterable[int], writes: Count) -> Count:
+    """Bytes of some arguments, the first of which must be there, and of what is written."""
+    first, *others = reads
+    return lambda op: op.tensor(first).bytes + read(op, *others) + writes(op)
+
+
+def like(place: int) -> Count:
+    """Bytes of a new tensor of the shape and type of that argument: nothing in it is repeated."""
+    return lambda op: op.tensor(place).count * op.tensor(place).size
+
+
+def elements(place: int, each: int = 1) -> Count:
+    """So many operations for each element of that argument."""
+    return lambda op: each * op.tensor(place).count
+
+
+def size(dtype: Dtype | None) -> int:
+    """Bytes of an element; Unknown where the type is."""
+    if dtype is None:
+        raise Unknown
+    return dtype.size
+
+
+def broadcast(shapes: Iterable[Shape]) -> Shape:
+    """The shape that all of these are expanded to; Unknown if they do not fit."""
+    result = []
+    for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
+        found = {n for n in sizes if n != 1}
+        if len(found) > 1:
+            raise Unknown
+        result.append(found.pop() if found else 1)
+    return tuple(result[::-1])
+
+
+def meet(tensors: Iterable[Tensor]) -> Dtype | None:
+    """The type that these are promoted to: a single number only counts where its kind is higher."""
+    known = [(tensor.dtype, bool(tensor.shape)) for tensor in tensors]
+    dtypes = [(dtype, shaped) for dtype, shaped in known if dtype is not None]
+    if not dtypes or len(dtypes) < len(known):
+        return None
+    best, shaped = max(dtypes, key=lambda one: (one[0].rank, one[1], one[0].size))
+    equals = {dtype for dtype, of_shape in dtypes if of_shape == shaped and dtype.rank == best.rank}
+    return FP32 if equals >= {FP16, BF16} and best.size == FP16.size else best
+
+
+def product(numbers: Iterable[int]) -> int:
+    """All of them multiplied; Unknown if one is below zero."""
+    numbers = tuple(numbers)
+    if any(n < 0 for n in numbers):
+        raise Unknown
+    return math.prod(numbers)

@@ -1,0 +1,288 @@
+"""Sums, extremes and norms over dimensions, normalisation, softmax, pooling and losses.
+
+A reduction counts one operation for each element that goes in, or as many as its terms need
+(a norm 2: square and add; a variance 4: mean, difference, square, add).
+"""
+
+from __future__ import annotations
+
+import math
+from types import MappingProxyType
+from typing import Any, Final
+
+from profframe.facts.formulas.dtypes import BOOL, INT64, Dtype
+from profframe.facts.formulas.elements import ELEMENTS
+from profframe.facts.formulas.formula import Formula, elements, like, moved, product, read, size
+from profframe.facts.formulas.ops import Op, Shape, Unknown
+
+
+def _left(shape: Shape, dims: Any) -> int:
+    """Elements that are left when these dimensions are gone; without any, all are."""
+    if dims is None or dims == []:
+        return 1
+    gone = dims if isinstance(dims, (list, tuple)) else [dims]
+    if not all(type(dim) is int and -len(shape) <= dim < len(shape) for dim in gone):
+        raise Unknown
+    places = {dim % len(shape) for dim in gone}
+    return math.prod(n for i, n in enumerate(shape) if i not in places)
+
+
+def _dims(op: Op, place: int) -> object:
+    """Dimensions to reduce, as they were passed; None is all of them.
+
+    An op of this name may have none at that place: then a number that is no list is something
+    else, and it reduces everything.
+    """
+    if place >= len(op.dims):
+        return None
+    if place < len(op.types) and op.types[place] in {"", "None"}:
+        return None
+    return op.value(place)
+
+
+def _reduced(
+    each: int,
+    *,
+    dims: int = 1,
+    dtype: int | None = None,
+    result: Dtype | str = "sum",
+    outputs: int = 1,
+) -> Formula:
+    """One result for each place that is left; ``result`` is its type.
+
+    ``"sum"``: whole numbers add up to the longest ones; ``"same"``: that of the input.
+    """
+
+    def bytes_(op: Op) -> int:
+        source = op.tensor(0)
+        of = source.dtype if isinstance(result, str) else result
+        if result == "sum" and of is not None and not of.floats:
+            of = INT64
+        along, asked = _dims(op, dims), dtype
+        if result == "sum" and len(op.dims) == dims + 1:  # of everything, in another type
+            along, asked = None, dims
+        if asked is not None:
+            of = op.dtype(asked, of)
+        return source.bytes + _left(source.shape, along) * size(of) * outputs
+
+    return Formula(elements(0, each), bytes_)
+
+
+def _extreme(larger: str) -> Formula:
+    """``max`` and ``min``: of everything, along a dimension with places, or of two tensors."""
+    whole, pair = _reduced(1, result="same"), ELEMENTS[f"aten::{larger}imum"]
+
+    def flops(op: Op) -> int:
+        return (pair if op.optional(1) else whole).flops(op)  # type: ignore[misc]
+
+    def bytes_(op: Op) -> int:
+        if op.optional(1):
+            return pair.bytes(op)  # type: ignore[misc]
+        dim = _dims(op, 1)
+        places = 0 if dim is None else _left(op.tensor(0).shape, dim) * INT64.size
+        return whole.bytes(op) + places  # type: ignore[misc]
+
+    return Formula(flops, bytes_)
+
+
+def _norm(each: int, per_channel: tuple[int, ...], *others: int) -> Formula:
+    """So many for each element, and one more for each of weight and bias that is there."""
+
+    def flops(op: Op) -> int:
+        affine = sum(op.optional(place) is not None for place in per_channel)
+        return (each + affine) * op.tensor(0).count
+
+    return Formula(flops, moved((0, *per_channel, *others), like(0)))
+
+
+def _batch_norm(training: int | bool, *running: int) -> Formula:
+    """In training statistics are found (3); they are applied (2), then weight and bias (1 each)."""
+
+    def flops(op: Op) -> int:
+        trains = training if isinstance(training, bool) else op.value(training)
+        affine = sum(op.optional(place) is not None for place in (1, 2))
+        return ((5 if trains else 2) + affine) * op.tensor(0).count
+
+    return Formula(flops, moved((0, 1, 2, *running), like(0)))
+
+
+def _norm_backward(each: int, image: int, weight: int, mask: int | None, *reads: int) -> Formula:
+    """So many for the gradient of the input, 2 for that of the weight, 1 for that of the bias."""
+
+    def wanted(op: Op) -> list[bool]:
+        given = op.value(mask) if mask is not None else [True] * 3
+        if not isinstance(given, list) or len(given) not in {2, 3}:
+            raise Unknown
+        return [*map(bool, given), False][:3]
+
+    def flops(op: Op) -> int:
+        of_input, of_weight, of_bias = wanted(op)
+        return (each * of_input + 2 * of_weight + of_bias) * op.tensor(image).count
+
+    def bytes_(op: Op) -> int:
+        of_input, of_weight, of_bias = wanted(op)
+        written = of_input * like(image)(op)
+        if op.optional(weight) is not None:
+            written += (of_weight + of_bias) * like(weight)(op)
+        return read(op, *reads) + written
+
+    return Formula(flops, bytes_)
+
+
+def _softmax_bytes(op: Op) -> int:
+    """The result is fp32 where a half is asked to become it."""
+    source = op.tensor(0)
+    try:
+        wider = op.value(2) is True
+    except Unknown:
+        wider = False
+    return source.bytes + source.count * (4 if wider else source.size)
+
+
+def _softmax_backward_bytes(op: Op) -> int:
+    output = op.tensor(1)
+    return read(op, 0, 1) + output.count * size(op.dtype(3, output.dtype))
+
+
+def _pooled(op: Op, ndim: int) -> tuple[int, int]:
+    """Elements that come out, and those of a window."""
+    source = op.tensor(0).shape
+    window = op.ints(1, ndim)
+    try:
+        stride = op.ints(2, ndim)
+    except Unknown:  # none given: windows side by side
+        stride = window
+    around = op.ints(3, ndim)
+    max_pool = "max" in op.name
+    spread = op.ints(4, ndim) if max_pool else (1,) * ndim
+    ceil = op.value(5 if max_pool else 4) is True
+    sizes = []
+    for n, k, s, p, d in zip(source[-ndim:], window, stride, around, spread, strict=True):
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (room + (s - 1 if ceil else 0)) // s + 1
+        sizes.append(count - (ceil and (count - 1) * s >= n + p))
+    if len(source) < ndim + 1 or min(sizes) < 0:
+        raise Unknown
+    return math.prod(source[:-ndim]) * math.prod(sizes), math.prod(window)
+
+
+def _pool(ndim: int, place_bytes: int) -> Formula:
+    """Each window is looked at once; with places, those are written as well."""
+
+    def flops(op: Op) -> int:
+        count, window = _pooled(op, ndim)
+        return count * window
+
+    def bytes_(op: Op) -> int:
+        source = op.tensor(0)
+        return source.bytes + _pooled(op, ndim)[0] * (source.size + place_bytes)
+
+    return Formula(flops, bytes_)
+
+
+def _pool_backward_flops(op: Op) -> int:
+    """Each element of the gradient is added to each place of its window."""
+    return op.tensor(0).count * product(op.ints(2, len(op.tensor(1).shape[-2:])))
+
+
+def _averaged_bytes(op: Op) -> int:
+    source = op.tensor(0)
+    out = product(op.ints(1, 2)) * math.prod(source.shape[:-2])
+    return source.bytes + out * source.size
+
+
+def _resized(each: int) -> Formula:
+    """So many operations for each element of an image that becomes larger or smaller."""
+
+    def count(op: Op) -> int:
+        source = op.tensor(0).shape
+        return math.prod(source[:2]) * product(op.ints(1, len(source) - 2))
+
+    return Formula(
+        lambda op: each * count(op),
+        lambda op: op.tensor(0).bytes + count(op) * op.tensor(0).size,
+    )
+
+
+def _nll_bytes(op: Op) -> int:
+    """One number of each row is read; the result is their mean, or as many as rows."""
+    rows = op.tensor(1).count
+    results = 1 if op.value(3) else rows
+    return read(op, 1, 2) + (rows + results) * op.tensor(0).size
+
+
+def _nll_backward_bytes(op: Op) -> int:
+    """The gradient is written whole, though only one number of each row is not zero."""
+    return read(op, 0, 2, 3) + like(1)(op)
+
+
+_SOFTMAX: Final = Formula(elements(0, 5), _softmax_bytes)
+_SOFTMAX_BACKWARD: Final = Formula(elements(1, 4), _softmax_backward_bytes)
+_MAX_POOL_BACKWARD: Final = Formula(elements(0), moved((0, 7), like(1)))
+_NLL: Final = Formula(elements(1), _nll_bytes)
+_NLL_BACKWARD: Final = Formula(elements(2), _nll_backward_bytes)
+
+REDUCTIONS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("aten::sum", "aten::nansum", "aten::mean", "aten::prod"), _reduced(1, dtype=3)
+        ),
+        **dict.fromkeys(("aten::amax", "aten::amin"), _reduced(1, result="same")),
+        "aten::logsumexp": _reduced(3, result="same"),
+        **dict.fromkeys(("aten::any", "aten::all"), _reduced(1, result=BOOL)),
+        **dict.fromkeys(("aten::argmax", "aten::argmin"), _reduced(1, result=INT64)),
+        **{f"aten::{name}": _extreme(name) for name in ("max", "min")},
+        **dict.fromkeys(("aten::std", "aten::var"), _reduced(4, result="same")),
+        **dict.fromkeys(
+            ("aten::std_mean", "aten::var_mean"), _reduced(4, result="same", outputs=2)
+        ),
+        **dict.fromkeys(
+            ("aten::linalg_vector_norm", "aten::norm"),
+            _reduced(2, dims=2, dtype=4, result="same"),
+        ),
+        **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _SOFTMAX),
+        **dict.fromkeys(
+            ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"), _SOFTMAX_BACKWARD
+        ),
+        "aten::native_layer_norm": _norm(5, (2, 3)),
+        "aten::_fused_rms_norm": _norm(3, (2,)),
+        "aten::native_group_norm": _norm(5, (1, 2)),
+        **dict.fromkeys(
+            (
+                "aten::native_batch_norm",
+                "aten::_native_batch_norm_legit",
+                "aten::cudnn_batch_norm",
+                "aten::miopen_batch_norm",
+            ),
+            _batch_norm(5, 3, 4),
+        ),
+        "aten::_native_batch_norm_legit_no_training": _batch_norm(False, 3, 4),
+        "aten::native_layer_norm_backward": _norm_backward(9, 1, 5, 7, 0, 1, 3, 4, 5, 6),
+        "aten::_fused_rms_norm_backward": _norm_backward(7, 1, 4, 5, 0, 1, 3, 4),
+        "aten::native_group_norm_backward": _norm_backward(9, 1, 4, 9, 0, 1, 2, 3, 4),
+        "aten::native_batch_norm_backward": _norm_backward(9, 1, 2, 9, 0, 1, 2, 3, 4, 5, 6),
+        **dict.fromkeys(
+            ("aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"),
+            _norm_backward(9, 0, 2, None, 0, 1, 2, 3, 4, 5, 6),
+        ),
+        "aten::max_pool2d_with_indices": _pool(2, INT64.size),
+        "aten::max_pool3d_with_indices": _pool(3, INT64.size),
+        "aten::avg_pool2d": _pool(2, 0),
+        "aten::avg_pool3d": _pool(3, 0),
+        "aten::avg_pool2d_backward": Formula(_pool_backward_flops, moved((0,), like(1))),
+        "aten::_adaptive_avg_pool2d": Formula(elements(0), _averaged_bytes),
+        "aten::_adaptive_avg_pool2d_backward": Formula(elements(1), moved((0,), like(1))),
+        **{f"aten::max_pool{n}d_with_indices_backward": _MAX_POOL_BACKWARD for n in (2, 3)},
+        **dict.fromkeys((f"aten::upsample_nearest{n}d" for n in (1, 2, 3)), _resized(0)),
+        "aten::upsample_bilinear2d": _resized(7),
+        **{f"aten::nll_loss{n}_forward": _NLL for n in ("", "2d")},
+        **{f"aten::nll_loss{n}_backward": _NLL_BACKWARD for n in ("", "2d")},
+    }
+)
+"""Name of the op -> its formula.
+
+Softmax: maximum, difference, exponential, sum, quotient. Layer norm: mean, difference, square,
+sum, product, and one for each of weight and bias. RMS norm: square, sum, product. Bilinear: four
+products, three sums. Their statistics
+of rows are not counted among the bytes that are written.
+"""

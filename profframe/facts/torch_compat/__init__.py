@@ -1,0 +1,1 @@
+"""What torch computes in a way of its own."""

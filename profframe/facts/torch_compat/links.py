@@ -1,0 +1,72 @@
+"""What torch takes for the op of a device slice: the one with its External id.
+
+Only ``compat="torch"`` needs this. The number is that of an op in half of the traces; in others it
+is something else that may by chance be an op's. A call that is linked to no op is known by the
+number that it shares with what it launched, and torch looks for that among the External ids, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import (
+    flags,
+    is_kind,
+    last_equal,
+    numbers,
+    present,
+    source_order,
+)
+from profframe.facts.torch_compat.torch_names import is_dropped
+from profframe.intervals import Ints
+
+_OPS: Final = ("host_op", "annotation")
+_CALLS: Final = ("runtime", "driver", "overhead", "other")
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """For each event the number that it is linked to, and the number that it has; 0 is none."""
+
+    linked: Ints
+    own: Ints
+
+
+def has_numbers(events: pa.Table) -> bool:
+    """Whether the source numbers its ops: databases of nvprof and Nsight Systems do not."""
+    return bool(events["external_id"].null_count < events.num_rows)
+
+
+def torch_links(events: pa.Table) -> Links:
+    """The numbers of all events; what torch drops, and what is asynchronous, has none.
+
+    A sync without a link has its own correlation for an External id.
+    """
+    external, correlation = numbers(events, "external_id"), numbers(events, "correlation")
+    linked = np.where(is_kind(events, (*schema.DEVICE_KINDS, *_CALLS)), external, 0)
+    of_sync = is_kind(events, ("sync",)) & (external != correlation)
+    linked[of_sync] = external[of_sync]
+    own = np.where(is_kind(events, _OPS), external, 0)
+    unlinked = is_kind(events, _CALLS) & (linked == 0)
+    own[unlinked] = correlation[unlinked]
+    own[is_dropped(events) | flags(events, "is_async")] = 0
+    own[~present(events, "start_ns", "dur_ns")] = 0
+    return Links(linked, own)
+
+
+def torch_threads(events: pa.Table) -> Ints:
+    """The thread of each event, of a linked call that of the last event with its number."""
+    links, thread = torch_links(events), numbers(events, "thread")
+    named = np.flatnonzero(links.own)
+    start = numbers(events, "start_ns")[named]
+    named = named[np.lexsort((source_order(events)[named], start))]
+    calls = np.flatnonzero(is_kind(events, _CALLS) & (links.linked > 0))
+    of_call = last_equal(links.own[named], named, links.linked[calls])
+    moved = thread.copy()
+    moved[calls] = np.where(of_call < 0, thread[calls], thread[of_call])
+    return moved

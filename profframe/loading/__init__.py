@@ -1,0 +1,1 @@
+"""From a source, a file or a live profile or a store, to a `Trace`."""

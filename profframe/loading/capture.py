@@ -1,0 +1,256 @@
+"""The profiler of torch, with a `Trace` at its end.
+
+torch is imported when something here is used, not before.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import pyarrow as pa
+
+from profframe import schema
+from profframe import store as stores
+from profframe.errors import MissingExtraError, ParameterError, SourceError
+from profframe.loading.loader import load
+from profframe.trace.trace import Trace
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+_OF_TORCH: Final = {
+    "record_function": "torch.profiler",
+    "schedule": "torch.profiler",
+    "emit_nvtx": "torch.autograd.profiler",
+}
+"""Names that are handed on, and where they are."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OF_TORCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module(_OF_TORCH[name]), name)
+    except ModuleNotFoundError:
+        return functools.partial(_torch, name)
+
+
+def _torch(wanted: str, *_: object, **__: object) -> Any:
+    """The module ``torch.profiler``."""
+    try:
+        return import_module("torch.profiler")
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"profframe.{wanted} needs PyTorch: pip install 'profframe[torch]'"
+        ) from error
+
+
+class profile:  # noqa: N801 -- as torch calls it
+    """Profile a block or a function with ``torch.profiler.profile``, and have a `Trace` of it.
+
+    A ``with`` block gets this object; what it has not itself (``step()``, ``add_metadata()``,
+    ``key_averages()``, ...) is that of torch's profiler. As a decorator it profiles each call of a
+    function or coroutine function; a call within such a call is part of it. Each block and each
+    call has a profiler of its own, with a schedule that begins anew.
+
+    Parameters
+    ----------
+    **arguments
+        Those of ``torch.profiler.profile``: ``activities``, ``schedule``, ``on_trace_ready``,
+        ``record_shapes``, ``profile_memory``, ``with_stack``, ``with_flops``, ...
+
+    Raises
+    ------
+    MissingExtraError
+        torch is not installed.
+
+    Examples
+    --------
+    >>> with profile(record_shapes=True) as prof:  # doctest: +SKIP
+    ...     model(batch).sum().backward()
+    >>> prof.trace.key_averages(group_by_input_shape=True)  # doctest: +SKIP
+    """
+
+    def __init__(self, **arguments: Any) -> None:
+        self._arguments = arguments
+        self._entered = 0
+        self._used = False
+        self._renew()
+
+    def _renew(self) -> None:
+        """A profiler of torch that nothing has been recorded with."""
+        arguments = self._arguments | {"on_trace_ready": self._ready}
+        self._cycle: Any = None
+        self._trace: Trace | None = None
+        self._profiler: Any = _torch("profile").profile(**arguments)
+
+    def _ready(self, profiler: Any) -> None:
+        self._cycle = profiler.profiler
+        self._trace = None
+        handler = self._arguments.get("on_trace_ready")
+        if handler is not None:
+            handler(profiler)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self._profiler, name)
+
+    def __enter__(self) -> Self:
+        if self._entered:
+            raise ParameterError("this profile is running already; a block in it needs its own")
+        if self._used or self._cycle is not None:
+            self._renew()
+        self._used = True
+        self._profiler.__enter__()
+        self._entered += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        place: TracebackType | None,
+    ) -> None:
+        self._entered -= 1
+        self._profiler.__exit__(kind, error, place)
+
+    def __call__(self, function: _Function) -> _Function:
+        """Profile each call of a function."""
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise ParameterError(
+                f"{function.__qualname__} is a generator: what runs between its values is its "
+                "caller's; profile the loop over it, as in: with profframe.profile() as prof: ..."
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                if self._entered:
+                    return await function(*args, **kwargs)
+                with self:
+                    return await function(*args, **kwargs)
+
+            return awaited  # type: ignore[return-value]
+
+        @functools.wraps(function)
+        def profiled(*args: Any, **kwargs: Any) -> Any:
+            if self._entered:
+                return function(*args, **kwargs)
+            with self:
+                return function(*args, **kwargs)
+
+        return profiled  # type: ignore[return-value]
+
+    @property
+    def trace(self) -> Trace:
+        """What was recorded, loaded when it is first asked for.
+
+        With a schedule it is the last cycle that ended; `trace_handler` keeps them all. A block
+        that was left amid a cycle has ended it.
+
+        Raises
+        ------
+        SourceError
+            Nothing has been recorded: the block has not ended, or no cycle of the schedule has.
+        """
+        if self._trace is None:
+            if self._cycle is None:
+                raise SourceError(
+                    "no trace yet: the profile has not ended, or its schedule has not come to the "
+                    "end of a cycle"
+                )
+            is_last = self._profiler.profiler is self._cycle
+            self._trace = load(self._profiler if is_last else self._cycle)
+        return self._trace
+
+
+def trace_handler(
+    store: str | PathLike[str], run: str | None = None, rank: int | None = None
+) -> Callable[[Any], None]:
+    """Make an ``on_trace_ready`` that writes each cycle into a Parquet store.
+
+    The first cycle is run ``run``, the later ones are ``run.1``, ``run.2``, ... What is in the
+    store is never replaced: where a rank has a run of that name already, as after a restart, the
+    numbers go on behind it. The profiler is only read, so that it can still be exported.
+
+    Parameters
+    ----------
+    store
+        Folder of the store; made if it does not exist. All ranks may share it.
+    run
+        Name of the run, the same on every rank; by default that of the script.
+    rank
+        By default that of ``torch.distributed``, else of the environment (``RANK``), else 0.
+
+    Returns
+    -------
+    callable
+        To be given to ``torch.profiler.profile`` or `profframe.profile` as ``on_trace_ready``.
+
+    Raises
+    ------
+    ParameterError
+        ``run`` or ``rank`` cannot be one.
+    MissingExtraError
+        torch is not installed.
+
+    Examples
+    --------
+    >>> handler = trace_handler("store", run="nightly")  # doctest: +SKIP
+    >>> with profile(schedule=schedule(wait=1, warmup=1, active=2), on_trace_ready=handler) as p:
+    ...     for batch in loader:  # doctest: +SKIP
+    ...         train(batch)
+    ...         p.step()
+    """
+    _torch("trace_handler")
+    if run is not None and (type(run) is not str or not run):
+        raise ParameterError(f"run must be text, not {run!r}")
+    if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
+        raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
+    return _Handler(Path(store), run or Path(sys.argv[0]).stem or "run", rank)
+
+
+class _Handler:
+    """Writes one cycle after the other."""
+
+    def __init__(self, path: Path, run: str, rank: int | None) -> None:
+        self._path = path
+        self._run = run
+        self._rank = rank
+        self._cycle = 0
+
+    def __call__(self, profiler: Any) -> None:
+        rank = _rank() if self._rank is None else self._rank
+        while True:
+            cycle, self._cycle = self._cycle, self._cycle + 1
+            run = f"{self._run}.{cycle}" if cycle else self._run
+            if stores.has(self._path, run, rank):
+                continue
+            tables = load(profiler, run=run, rank=rank).tables
+            if stores.add(_noted(tables, run, rank, cycle) if cycle else tables, self._path):
+                return
+
+
+def _noted(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> dict[str, pa.Table]:
+    """The tables, with a word in `quality` that they are a later cycle."""
+    row = ("same_run_and_rank", tables["events"].num_rows, f"cycle {cycle}, from 0", None)
+    note = schema.conform("quality", schema.quality_rows(row), run, rank)
+    return tables | {"quality": pa.concat_tables([tables["quality"], note]).unify_dictionaries()}
+
+
+def _rank() -> int:
+    """Rank of the process in its job."""
+    distributed = import_module("torch.distributed")
+    if distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isdecimal() and rank.isascii() else 0

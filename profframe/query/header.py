@@ -1,0 +1,231 @@
+"""The header of an answer: its contract, read from the comment that its file starts with.
+
+Name, sentence, grain, tables needed, parameters, and every output column.
+`profframe.query.answering` holds it against the result of each run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from profframe.errors import AnswerError
+
+TYPES: Final = ("VARCHAR", "INTEGER", "BIGINT", "DOUBLE", "BOOLEAN")
+"""Types that a column or parameter of an answer may have; a column may also be a BIGINT[]."""
+
+COMMENT: Final = re.compile(r"^\s*--.*\n", re.MULTILINE)
+"""A line that is a comment."""
+
+_FIRST_LINE: Final = re.compile(r"(?P<name>\w+): (?P<sentence>\S.*)")
+_PARAMETER: Final = re.compile(
+    rf"parameter (?P<name>\w+) +(?P<type>{'|'.join(TYPES)})(\((?P<choices>\w+(\|\w+)*)\))?"
+    r" += (?P<default>\S+)  +(?P<doc>\S.*)"
+)
+_COLUMN: Final = re.compile(
+    rf"(?P<name>\w+) +(?P<type>BIGINT\[\]|{'|'.join(TYPES)})  +"
+    r"(?:(?P<unit>\S+)  +)?(?P<doc>\S+( \S+)*)"
+)
+
+
+_SHARED: Final = re.compile(r"In a bare shell read from `sql/lib` first: ([\w, ]+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerColumn:
+    """One output column, as the header declares it."""
+
+    name: str
+    type: str
+    unit: str | None
+    doc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: a DuckDB variable that the SQL reads, and the default that the SQL uses."""
+
+    name: str
+    type: str
+    default: object
+    doc: str
+    choices: tuple[str, ...] = ()
+    """The texts that it may be; any, where there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One question that can be asked. A user's file without a header has only a name and SQL."""
+
+    name: str
+    sql: str
+    sentence: str = ""
+    grain: str = ""
+    notes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+    columns: tuple[AnswerColumn, ...] = ()
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Files of ``sql/lib`` that a bare shell reads first, in this order, without ``.sql``."""
+        found = (_SHARED.fullmatch(note) for note in self.notes)
+        return tuple(name for match in found if match for name in match[1].split(", "))
+
+
+def sql_directory() -> Path:
+    """Folder of all SQL: inside the package in a wheel, beside it in a checkout.
+
+    ``answers`` has a file for each answer, ``rules`` one for each rule of `advice`, and ``lib`` the
+    macros that they share, by subject.
+
+    Examples
+    --------
+    >>> (sql_directory() / "answers" / "self_times.sql").is_file()
+    True
+    """
+    package = Path(__file__).parent.parent
+    installed = package / "sql"
+    return installed if installed.is_dir() else package.parent / "sql"
+
+
+def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
+    """Read the header of an answer.
+
+    Parameters
+    ----------
+    sql
+        Text of the file.
+    name
+        Name of the file without ``.sql``. There is a header if the first line starts with it.
+    has_columns
+        The header declares the output columns.
+
+    Returns
+    -------
+    Answer
+        The SQL and what its header declares.
+
+    Raises
+    ------
+    AnswerError
+        A line of the header has not the form that its place asks for.
+
+    Examples
+    --------
+    >>> parse("SELECT 1", "one").columns
+    ()
+    """
+    lines = comment_lines(sql)
+    first = _FIRST_LINE.fullmatch(lines[0]) if lines else None
+    if first is None or first["name"] != name:
+        return Answer(name, sql)
+    needs_at = next((i for i, line in enumerate(lines) if line.startswith("needs:")), None)
+    if needs_at is None:
+        raise AnswerError(f"{name}.sql: the header has no line '-- needs: TABLE, ...'")
+    if needs_at < 2 or not lines[1].startswith("One row per "):
+        raise AnswerError(f"{name}.sql, line 2: the header needs the grain, '-- One row per ...'")
+    declared = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
+    parameters = tuple(
+        _parameter(name, number, line) for number, line in declared if line.startswith("parameter ")
+    )
+    columns = tuple(
+        _column(name, number, line)
+        for number, line in declared
+        if not line.startswith("parameter ")
+    )
+    if has_columns and not columns:
+        raise AnswerError(f"{name}.sql: the header declares no output column")
+    return Answer(
+        name=name,
+        sql=sql,
+        sentence=first["sentence"],
+        grain=lines[1],
+        notes=tuple(lines[2:needs_at]),
+        needs=tuple(re.findall(r"\w+", lines[needs_at].removeprefix("needs:"))),
+        parameters=parameters,
+        columns=columns,
+    )
+
+
+def comment_lines(sql: str) -> list[str]:
+    """Lines of the comment that the SQL starts with, without their dashes."""
+    lines = []
+    for line in sql.splitlines():
+        if not line.startswith("--"):
+            break
+        lines.append(line.removeprefix("--").strip())
+    return lines
+
+
+def _parameter(file: str, number: int, line: str) -> Parameter:
+    match = _PARAMETER.fullmatch(line)
+    if match is None:
+        raise AnswerError(
+            f"{file}.sql, line {number}: expected '-- parameter NAME TYPE = DEFAULT  meaning' "
+            f"(TYPE one of {', '.join(TYPES)}), found {line!r}"
+        )
+    try:
+        default = CONVERT[match["type"]](match["default"].strip("'"))
+    except ValueError:
+        raise AnswerError(
+            f"{file}.sql, line {number}: the default {match['default']} is no {match['type']}"
+        ) from None
+    choices = tuple(match["choices"].split("|")) if match["choices"] else ()
+    return Parameter(match["name"], match["type"], default, match["doc"], choices)
+
+
+def _column(file: str, number: int, line: str) -> AnswerColumn:
+    match = _COLUMN.fullmatch(line)
+    if match is None:
+        raise AnswerError(
+            f"{file}.sql, line {number}: expected '-- COLUMN  TYPE  [unit]  meaning', two spaces "
+            f"between them (TYPE one of {', '.join(TYPES)}), found {line!r}"
+        )
+    return AnswerColumn(match["name"], match["type"], match["unit"], match["doc"])
+
+
+def _boolean(value: object) -> bool:
+    word = str(value).lower()
+    if word not in ("true", "false"):
+        raise ValueError(value)
+    return word == "true"
+
+
+def _integer(bits: int) -> Callable[[object], int]:
+    def convert(value: object) -> int:
+        if isinstance(value, (bool, float)):
+            raise TypeError(value)
+        number = int(str(value))
+        if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+            raise ValueError(value)
+        return number
+
+    return convert
+
+
+def _double(value: object) -> float:
+    if isinstance(value, bool):
+        raise TypeError(value)
+    return float(str(value))
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+CONVERT: Final[Mapping[str, Callable[[object], object]]] = MappingProxyType(
+    {
+        "VARCHAR": _text,
+        "INTEGER": _integer(32),
+        "BIGINT": _integer(64),
+        "DOUBLE": _double,
+        "BOOLEAN": _boolean,
+    }
+)

@@ -1,0 +1,58 @@
+"""Arrow tables and results of DuckDB, as polars frames."""
+
+from __future__ import annotations
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+
+from profframe.errors import AnswerError
+from profframe.query.selection import TIME
+
+_SELECTED_BY = ("run", "rank", "kind", "step", *sorted({*TIME.values()}))
+
+
+def plain(table: pa.Table) -> pl.DataFrame:
+    """Make a DataFrame of a table, dictionaries as plain String.
+
+    Rows of one text share it: a column of stacks would be a hundred times as large otherwise.
+    """
+    return pl.DataFrame(
+        [
+            _shared(name, column)
+            if pa.types.is_dictionary(column.type)
+            else pl.Series(name, column)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        ]
+    )
+
+
+def chosen(table: pa.Table, where: str) -> pa.Table:
+    """Give the rows for which a condition of the selection is true."""
+    columns = [name for name in _SELECTED_BY if name in table.column_names]
+    mask = plain(table.select(columns)).with_columns(chosen=pl.sql_expr(where).fill_null(False))
+    return table.filter(mask["chosen"].to_arrow())
+
+
+def frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+    """Give the rows of a query, DuckDB's 128-bit sums as Int64 where they fit."""
+    try:
+        rows = plain(relation.to_arrow_table())
+    except pl.exceptions.PolarsError as error:
+        types = ", ".join(map(str, relation.types))
+        raise AnswerError(
+            f"polars lacks a type among those of the result ({types}); cast it: x::VARCHAR"
+        ) from error
+    wide = [n for n, t in zip(relation.columns, relation.types, strict=True) if t == "HUGEINT"]
+    try:
+        return rows.with_columns(pl.col(wide).cast(pl.Int64))
+    except pl.exceptions.InvalidOperationError:
+        return rows.with_columns(pl.col(wide).cast(pl.Int128))
+
+
+def _shared(name: str, column: pa.ChunkedArray) -> pl.Series:
+    parts = []
+    for chunk in column.unify_dictionaries().chunks or [pa.array([], column.type)]:
+        texts = pl.Series(name, chunk.dictionary, pl.String)
+        parts.append(texts.gather(pl.Series(chunk.indices)))
+    return pl.concat(parts)

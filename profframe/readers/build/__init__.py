@@ -1,0 +1,1 @@
+"""From what a source says to the tables of the schema."""

@@ -1,0 +1,332 @@
+"""From all rows of a source to the tables of its trace, with every source event accounted for."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.readers.build.begin_end import pair
+from profframe.readers.build.devices import devices
+from profframe.readers.build.rows import (
+    DEVICE_ARGS,
+    GIVEN,
+    Header,
+    Quality,
+    RawTrace,
+    Rows,
+    Table,
+    nulls,
+    replaced,
+    time_column,
+)
+from profframe.readers.json import exact
+from profframe.schema import INT32, INT64
+from profframe.system.disk_tables import Spooled
+
+LONGEST_NS: Final = 1 << 62
+"""146 years: no time since the epoch and no duration is that long, but a writer's overflow is."""
+
+_LABELS: Final = {
+    "process_name": "name",
+    "process_labels": "labels",
+    "process_sort_index": "sort_index",
+    "thread_name": "name",
+    "thread_sort_index": "sort_index",
+}
+"""Columns of `threads`, and the argument that a label of that name has its value in."""
+
+_COUNTER_VALUES: Final = """
+    WITH entries AS (
+        SELECT row, map_entries(from_json(args, '"MAP(VARCHAR, VARCHAR)"')) AS entries
+        FROM counter_events)
+    SELECT row, entry.key AS series, TRY_CAST(entry.value AS DOUBLE) AS value
+    FROM (SELECT row, unnest(entries) AS entry FROM entries)
+    UNION ALL
+    SELECT row, NULL, NULL FROM entries WHERE coalesce(len(entries), 0) = 0
+    ORDER BY row"""
+
+_Thread = tuple[str | None, str | None]
+
+
+def assemble(
+    source: Rows,
+    header: Header,
+    quality: Quality,
+    dropped: int,
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    elsewhere: Mapping[str, int] = MappingProxyType({}),
+) -> RawTrace:
+    """The tables of the trace.
+
+    Parameters
+    ----------
+    source
+        All rows, in the source's order; times are in nanoseconds on the source's own clock.
+    header
+        What the source says about itself; its base is added to the times.
+    quality
+        What the reader found; more is added.
+    dropped
+        Events of the source that are in no row; `quality` says why.
+    connection
+        For what is best said in SQL.
+    elsewhere
+        Source events that are in no row for another reason, by what they are to be called in
+        the account.
+    """
+    rows = dict(source)
+    accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
+    _note_rounded(rows, quality)
+    labels = rows.pop(Table.THREADS)
+    for table, part in rows.items():
+        rows[table] = _on_clock(part, table, header.base_ns or 0, quality)
+    rows, numbers = _number_threads(rows)
+    slices, lone_ends = pair(rows[Table.EVENTS], quality, connection)
+    accounted |= {
+        "events": accounted["events"] - lone_ends.num_rows,
+        "instants": accounted["instants"] + lone_ends.num_rows,
+        "metadata": accounted.pop("threads"),
+        "dropped": dropped,
+    }
+    for name, count in elsewhere.items():
+        accounted[name] = accounted.get(name, 0) + count
+    tables = {
+        "events": _events(slices, quality),
+        "memory": rows[Table.MEMORY].drop_columns(["pid", "tid"]),
+        "flows": rows[Table.FLOWS],
+        "counters": _counters(rows[Table.COUNTERS], connection),
+        "instants": _instants(rows[Table.INSTANTS], lone_ends),
+        "threads": _threads(labels, numbers),
+        "devices": devices(header.device_properties, _used(slices)),
+    }
+    if not sum(accounted.values()):
+        quality.note("no_events", 0)
+    tables |= {"traces": _traces(tables, header, accounted), "quality": quality.table()}
+    return RawTrace(tables, header)
+
+
+def _count(flags: pa.ChunkedArray) -> int:
+    return int(pc.sum(flags).as_py() or 0)
+
+
+def _first(flags: pa.ChunkedArray) -> int:
+    return int(pc.index(flags, value=True).as_py())
+
+
+def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
+    count = sum(_count(p["rounded"]) for p in rows.values() if "rounded" in p.column_names)
+    if count:
+        quality.note("sub_nanosecond_time", count)
+
+
+def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> pa.Table:
+    """Times since the base; one that is absurd is unknown, and said to be."""
+    name = time_column(table)
+    times = rows[name]
+    earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
+    sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
+    bad = pc.or_(rows["bad_time"], pc.fill_null(pc.invert(sane), fill_value=False))
+    missing = pc.and_(pc.is_null(times), pc.invert(bad))
+    for check, found in (("impossible_time", bad), ("missing_time", missing)):
+        if count := _count(found):
+            example = _first(found) if table is Table.EVENTS else None
+            quality.note(check, count, f"in table {table.name.lower()}", example)
+    if _count(bad):
+        times = pc.if_else(sane, times, None)
+    rows = replaced(rows, name, pc.add(times, base_ns) if base_ns else times)
+    return rows.drop_columns(["bad_time", "rounded"])
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str | None]]:
+    """Codes of a column with one dictionary, 0 for NULL, and the text of each code."""
+    texts = [None, *column.chunk(0).dictionary.to_pylist()]
+    codes = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in column.chunks]
+    return np.concatenate(codes).astype(np.int64) + 1, texts
+
+
+def _number_threads(
+    rows: Mapping[Table, pa.Table],
+) -> tuple[dict[Table, pa.Table], dict[_Thread, int]]:
+    """Every row with the number of its (pid, tid), and these numbers, in order of appearance."""
+    numbers: dict[_Thread, int] = {}
+    numbered: dict[Table, pa.Table] = {}
+    for table, part in rows.items():
+        pid, pids = _codes(part["pid"])
+        tid, tids = _codes(part["tid"])
+        threads = pa.array(pid * len(tids) + tid).dictionary_encode()
+        number = np.array(
+            [
+                numbers.setdefault((pids[code // len(tids)], tids[code % len(tids)]), len(numbers))
+                for code in threads.dictionary.to_pylist()
+            ],
+            dtype=np.int32,
+        )
+        numbered[table] = part.append_column("thread", pa.array(number[threads.indices], INT32))
+    return numbered, numbers
+
+
+def _used(slices: pa.Table) -> list[int]:
+    """Devices that slices ran on."""
+    found: list[int] = slices["device"].unique().drop_null().to_pylist()
+    return found
+
+
+def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
+    """Each (pid, tid) with what the source calls it; of two labels, the later one counts."""
+    processes: dict[str | None, dict[str, object]] = {}
+    threads: dict[_Thread, dict[str, object]] = {}
+    columns = (labels[column].to_pylist() for column in ("name", "pid", "tid", "args"))
+    for name, pid, tid, args in zip(*columns, strict=True):
+        values = _loads(args) if args else None
+        value = values.get(_LABELS[name]) if isinstance(values, dict) else None
+        if value is not None:
+            labelled = (
+                processes.setdefault(pid, {})
+                if name.startswith("process")
+                else threads.setdefault((pid, tid), {})
+            )
+            labelled[name] = value
+    known = list(dict.fromkeys((*numbers, *threads)))
+    pids = {pid for pid, _ in known}
+    known += [(pid, None) for pid in processes if pid not in pids]
+    rows = [
+        {"thread": number, "pid": pid, "tid": tid}
+        | processes.get(pid, {})
+        | threads.get((pid, tid), {})
+        for number, (pid, tid) in enumerate(known)
+    ]
+    return pa.table(
+        {
+            c.name: _label_column([row.get(c.name) for row in rows], c)
+            for c in schema.THREADS.columns[2:]
+        }
+    )
+
+
+def _loads(args: str) -> Any:
+    """The arguments of a label; None where they are nested too deep for any."""
+    try:
+        return exact.loads(args)
+    except RecursionError:
+        return None
+
+
+def _label_column(values: list[object], column: schema.Column) -> pa.Array:
+    if column.type in {INT32, INT64}:
+        return pa.array(
+            [v if isinstance(v, int) and -1 << 63 <= v < 1 << 63 else None for v in values],
+            column.type,
+        )
+    return pa.array(map(_label, values), pa.string()).cast(column.type)
+
+
+def _label(value: object) -> str | None:
+    """A label as text; none of what is nested too deep to be written."""
+    try:
+        return value if value is None or isinstance(value, str) else exact.dumps(value)
+    except RecursionError:
+        return None
+
+
+def _events(rows: pa.Table, quality: Quality) -> pa.Table:
+    """Slices whose durations can be; each has its number."""
+    duration = rows["dur_ns"]
+    bad = rows["bad_dur"]
+    impossible = pc.or_(bad, pc.fill_null(pc.greater_equal(duration, LONGEST_NS), fill_value=False))
+    negative = pc.fill_null(pc.less(duration, 0), fill_value=False)
+    missing = pc.and_(pc.and_(pc.is_null(duration), pc.invert(bad)), pc.equal(rows["phase"], "X"))
+    for check, found in (
+        ("impossible_duration", impossible),
+        ("negative_duration", negative),
+        ("missing_duration", missing),
+    ):
+        if count := _count(found):
+            at = _first(found)
+            value = duration[at].as_py()
+            detail = f"event {at}" + (f": {value} ns" if value is not None else "")
+            quality.note(check, count, detail, at)
+    if _count(impossible) + _count(negative):
+        rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
+    event_id = np.arange(rows.num_rows, dtype=np.int64)
+    unknown = nulls(rows.num_rows)
+    for name in DEVICE_ARGS:
+        if name not in rows.column_names:
+            rows = rows.append_column(name, unknown(GIVEN[name]))
+    return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
+
+
+def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
+    """Marks, and the end events that belong to no begin event."""
+    if not lone_ends.num_rows:
+        return marks
+    ends = lone_ends.rename_columns({"start_ns": "time_ns"})
+    shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
+    if isinstance(marks, Spooled):
+        return marks.spool.table(itertools.chain(marks.parts(), [ends.select(shared)]))
+    return pa.concat_tables(
+        [marks, ends.select(shared)], promote_options="default"
+    ).unify_dictionaries()
+
+
+def _counters(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """One row per value; an event without values keeps a row."""
+    if not rows.num_rows:  # most traces: the question takes longer than their other rows
+        return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
+            "value", nulls(0)(pa.float64())
+        )
+    numbered = rows.select(["args"]).append_column("row", pa.array(np.arange(rows.num_rows)))
+    connection.register("counter_events", numbered)
+    values = connection.sql(_COUNTER_VALUES).to_arrow_table()
+    connection.unregister("counter_events")
+    series = values["series"].cast(pa.string()).dictionary_encode()
+    counters = rows.take(values["row"]).append_column("series", series)
+    return counters.append_column("value", values["value"])
+
+
+def _traces(
+    tables: Mapping[str, pa.Table], header: Header, accounted: Mapping[str, int]
+) -> pa.Table:
+    """The one row of `traces`, but for what names the trace."""
+    start_ns, end_ns = _span(tables)
+    row: dict[str, object] = {
+        "format": header.format,
+        "clock": header.clock,
+        "base_ns": header.base_ns,
+        "start_ns": start_ns,
+        "end_ns": end_ns,
+        "schema_version": schema.SCHEMA_VERSION,
+        "world_size": header.world_size,
+        "backend": header.backend,
+        "device_type": header.device_type,
+        "device_properties": header.device_properties,
+        "profiler_flags": header.profiler_flags,
+        "metadata": header.metadata,
+        "source_events": sum(accounted.values()),
+        "accounted": json.dumps({name: count for name, count in accounted.items() if count}),
+    }
+    fields = [field for field in schema.TRACES.arrow if field.name in row]
+    return pa.Table.from_pylist([row], pa.schema(fields))
+
+
+def _span(tables: Mapping[str, pa.Table]) -> tuple[int | None, int | None]:
+    """Earliest and latest time of anything in the trace."""
+    events = tables["events"]
+    ends = pc.add(events["start_ns"], pc.fill_null(events["dur_ns"], 0))
+    marks = [tables[name]["time_ns"] for name in ("memory", "flows", "counters", "instants")]
+    firsts = [pc.min(column).as_py() for column in (events["start_ns"], *marks)]
+    lasts = [pc.max(column).as_py() for column in (ends, *marks)]
+    return (
+        min((t for t in firsts if t is not None), default=None),
+        max((t for t in lasts if t is not None), default=None),
+    )

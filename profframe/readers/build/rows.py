@@ -1,0 +1,236 @@
+"""Rows as a reader makes them: columns in the schema's types, sorted by the table that they go to.
+
+No word of a source format is known here: where a row goes, its reader says by its `Table`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, partial
+from types import MappingProxyType
+from typing import Final
+
+import numpy.ma  # noqa: F401 -- Arrow imports it for its first array, amid the first load
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.schema import BOOL, INT32, INT64, NAME, TEXT
+from profframe.system import memory_limit
+from profframe.system.disk_tables import Builder, Spool
+
+Batch = Mapping["Table", pa.Table]
+"""Some consecutive rows of a source, by table."""
+
+
+class Table(enum.IntEnum):
+    """Where a row goes."""
+
+    EVENTS = 0
+    MEMORY = 1
+    FLOWS = 2
+    COUNTERS = 3
+    THREADS = 4
+    INSTANTS = 5
+
+
+_KEY_TEXTS: Final = {"pid": NAME, "tid": NAME}
+_TIMED: Final = {"bad_time": BOOL, "rounded": BOOL}
+"""Of a time: that it was no number or beyond reach, and that it was finer than a nanosecond."""
+
+
+def _columns(table: Table) -> dict[str, pa.DataType]:
+    columns = {
+        c.name: c.type
+        for c in schema.TABLES[table.name.lower()].columns[2:]
+        if c.name in READ[table]
+    }
+    if table is Table.THREADS:
+        return _KEY_TEXTS | {"name": NAME, "args": TEXT}
+    if table is Table.EVENTS:
+        columns |= {"phase": NAME, "ev_idx": INT64, "bad_dur": BOOL}
+    return columns | _KEY_TEXTS | _TIMED
+
+
+DEVICE_ARGS: Final = (
+    "bytes", "collective", "process_group", "group_size", "group_ranks", "collective_seq",
+    "collective_id", "element_type", "in_elements", "out_elements", "in_splits", "out_splits",
+    "peer_rank", "wait_on_stream", "wait_on_correlation",
+)  # fmt: skip
+"""What few slices have, so it is looked for when all rows are there."""
+READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(
+    {
+        table: frozenset(schema.READER_COLUMNS[table.name.lower()])
+        - {"event_id", "thread", "series", "value", "op_id"}
+        - (frozenset(DEVICE_ARGS) if table is Table.EVENTS else frozenset())
+        for table in Table
+    }
+)
+"""Columns of the schema that come straight from a row of the source."""
+COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
+    {table: MappingProxyType(_columns(table)) for table in Table}
+)
+"""Columns of a batch, and their types: the schema's, and what `assembly` needs to make the rest."""
+GIVEN: Final[Mapping[str, pa.DataType]] = MappingProxyType(
+    dict.fromkeys(
+        ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "given_flops", "given_bytes"),
+        INT64,
+    )
+    | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}
+)
+"""What some sources know of their events and others leave to the facts; kept where it is given.
+
+``kernel_ns`` is device time of a host slice that no device slice stands for; ``given_flops`` and
+``given_bytes`` are the work of an op or a kernel.
+"""
+
+
+def time_column(table: Table) -> str:
+    """Name of the column that has the time of a row."""
+    return "start_ns" if table is Table.EVENTS else "time_ns"
+
+
+def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+    """Rows of one table; a column that is not given is NULL.
+
+    Repeated text may come plain, and is dictionary-encoded; indices may come as any integer, and
+    those that are negative or too large are unknown.
+    """
+    unknown = nulls(len(next(iter(columns.values()))))
+    given = {name: type_ for name, type_ in GIVEN.items() if name in columns}
+    return pa.table(
+        {
+            name: typed(columns[name], type_) if is_known(columns.get(name)) else unknown(type_)
+            for name, type_ in {**COLUMNS[table], **given}.items()
+        }
+    )
+
+
+def is_known(values: pa.Array | None) -> bool:
+    """Whether any of the values is."""
+    return values is not None and values.null_count < len(values)
+
+
+def nulls(count: int) -> Callable[[pa.DataType], pa.Array]:
+    """Give a function from a type to so many NULLs, which all columns of that type share.
+
+    Many columns say nothing of a trace, and each would take as much memory as one that does.
+    """
+    return cache(partial(pa.nulls, count))
+
+
+def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Rows with other values in one column."""
+    return rows.set_column(rows.column_names.index(name), name, values)
+
+
+def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
+    """An array in a type of the schema; an index that is negative or too large is unknown."""
+    if array.type == type_:
+        return array
+    if type_ == NAME:
+        return pc.dictionary_encode(array.cast(pa.string()))
+    return _index(array) if type_ == INT32 else array.cast(type_)
+
+
+_LOWEST: Final = pa.scalar(0, INT64)
+_BEYOND: Final = pa.scalar(1 << 31, INT64)
+"""Scalars with a type: without one, Arrow tries to import a package that is not there."""
+
+
+def _index(array: pa.Array) -> pa.Array:
+    usable = pc.and_(pc.greater_equal(array, _LOWEST), pc.less(array, _BEYOND))
+    return pc.if_else(usable, array, pa.scalar(None, array.type)).cast(INT32)
+
+
+Rows = Mapping[Table, pa.Table]
+"""All rows of a source, by table."""
+
+
+def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
+    """All rows of each table, in order, with one dictionary for each column.
+
+    With a spool they go there as they come; what there are few of is in memory all the same.
+    """
+    if spool is not None:
+        return _spooled(batches, spool)
+    parts: dict[Table, list[pa.Table]] = {
+        table: [pa.schema(COLUMNS[table].items()).empty_table()] for table in Table
+    }
+    held = 0
+    for batch in batches:
+        for table, rows in batch.items():
+            parts[table].append(rows)
+            held += rows.nbytes
+        memory_limit.check(held)
+    return {
+        table: pa.concat_tables(rows, promote_options="default").unify_dictionaries()
+        for table, rows in parts.items()
+    }
+
+
+def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
+    builders = {table: Builder(spool, COLUMNS[table]) for table in Table}
+    for batch in batches:
+        for table, rows in batch.items():
+            builders[table].add(rows)
+        memory_limit.check()
+    tables = {table: builder.table() for table, builder in builders.items()}
+    return {table: rows if table in _MANY else rows.read() for table, rows in tables.items()}
+
+
+_MANY: Final = (Table.EVENTS, Table.MEMORY, Table.FLOWS, Table.INSTANTS)
+
+
+def earliest(rows: Rows) -> int | None:
+    """The smallest time of all rows, in nanoseconds on the source's own clock."""
+    times = [
+        pc.min(part[time_column(table)]).as_py()
+        for table, part in rows.items()
+        if table is not Table.THREADS
+    ]
+    return min((t for t in times if t is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a source says about itself; the columns of `traces` that a reader knows."""
+
+    format: str
+    clock: str
+    base_ns: int | None = None
+    rank: int | None = None
+    rank_source: str = "distributedInfo"
+    world_size: int | None = None
+    backend: str | None = None
+    device_type: str | None = None
+    device_properties: str | None = None
+    profiler_flags: str | None = None
+    metadata: str | None = None
+
+
+@dataclass(slots=True)
+class Quality:
+    """Rows of the quality table, as they are found."""
+
+    found: list[tuple[str, int, str | None, int | None]] = field(default_factory=list)
+
+    def note(
+        self, check: str, events: int, detail: str | None = None, example: int | None = None
+    ) -> None:
+        """Add a row for one of `schema.CHECKS`; `example` is the event_id of one of the events."""
+        self.found.append((check, events, detail, example))
+
+    def table(self) -> pa.Table:
+        """The quality table, without run and rank."""
+        return schema.quality_rows(*self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class RawTrace:
+    """The tables of one trace, without run, rank and facts; `header` has what names it."""
+
+    tables: dict[str, pa.Table]
+    header: Header

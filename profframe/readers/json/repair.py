@@ -1,0 +1,486 @@
+"""Broken JSON made whole: every repair named and counted.
+
+Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
+passed on as it is; only an element that does not parse is taken apart, and of that only what does
+not parse is mended. A comma before a closing bracket loses nothing and is not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from profframe.readers.json import exact
+from profframe.readers.json.patience import Patience
+from profframe.readers.json.strict import DECODER, holds_doubled
+from profframe.readers.json.strings import WHOLE, NoEndError, content_of, end_of, is_unicode
+
+DROPS: Final = ("not_an_event", "unreadable_event", "long_event", "second_array")
+"""Checks that drop a whole element."""
+
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_SEPARATORS: Final = re.compile(r"[ \t\r\n,]*")
+_KEY: Final = re.compile(r'"(?:[^"\\\n]|\\.)*+"\s*:')
+_LIST_OF_OBJECTS: Final = re.compile(r"\[[\s,]*\{\s*\"")
+_OPENING: Final = re.compile(r'\{\s*"(?:[^"\\]|\\.)*+"\s*:')
+_NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*+"\s*:)')
+_MORE: Final = re.compile(r"\](?:\s*[\]}])*+\s*,?\s*\{")
+"""A bracket that cannot be the array's own: what is behind that is a member, not an element."""
+_BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
+_LONGEST_HEX: Final = 1000
+"""Digits; more are kept as text, for Python would take long to make a number of them, or refuse."""
+_ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
+_NON_FINITE: Final = re.compile(r"[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?)\Z", re.IGNORECASE)
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
+_WORDS: Final = re.compile(
+    r'(?:[\s,:\[\]{}]|"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)*+'
+)
+"""Text that holds nothing but the words of JSON, in whatever order."""
+_JUNK_END: Final = re.compile(r"[{\[\]\"]")
+_DEEPEST: Final = 100
+"""Objects and arrays in one another that are taken apart."""
+_MOST_ALIKE: Final = 16
+"""Objects in one another that begin as the element does, until they seem to be elements."""
+_LONGEST_DEEP: Final = 1 << 20
+"""Characters of an element that is nested deeper; after each that does not end in so many, less."""
+_SHORTEST_DEEP: Final = 16 << 10
+_MOST_REPAIRS: Final = 1 << 17
+"""Repairs of one element: one that needs more is given up."""
+
+
+class _Text(str):
+    """Text in which errors of `json` have no line: to count lines takes as long as all before."""
+
+    __slots__ = ()
+
+    def count(self, *_: object) -> int:
+        return 0
+
+    def rfind(self, *_: object) -> int:
+        return -1
+
+
+def _space_end(text: str, position: int) -> int:
+    return _SPACE.match(text, position).end()  # type: ignore[union-attr]
+
+
+def _separators_end(text: str, position: int) -> int:
+    return _SEPARATORS.match(text, position).end()  # type: ignore[union-attr]
+
+
+class _IncompleteError(Exception):
+    """The text ended inside an element."""
+
+
+class _TooDeepError(Exception):
+    """An element is nested deeper than it is taken apart."""
+
+
+class _AlikeError(Exception):
+    """An element seems to hold those behind it."""
+
+
+@dataclass(slots=True)
+class Repaired:
+    """Elements of a JSON array, each as sound JSON text.
+
+    ``end`` is where reading stopped: behind the closing bracket if ``closed``, at the start of an
+    element that the text does not hold whole if ``incomplete``, else at the text's end.
+    """
+
+    elements: list[str]
+    end: int
+    closed: bool
+    incomplete: bool
+    found: Counter[str] = field(default_factory=Counter)
+    first: dict[str, int] = field(default_factory=dict)
+
+
+def repair(text: str, longest: int | None = None, patience: Patience | None = None) -> Repaired:
+    """Read the inside of a JSON array (without its opening bracket) and mend what is broken.
+
+    Parameters
+    ----------
+    text
+        Decoded with ``surrogateescape``, so that bytes that are no UTF-8 are still there.
+    longest
+        Characters after which an element that does not end is given up where the next one seems to
+        begin; None for never.
+    patience
+        What may be mended in vain, in this text and others.
+
+    Examples
+    --------
+    >>> fixed = repair('{"stream": 0x10}, {"busy": NaN}]')
+    >>> fixed.elements, dict(fixed.found), fixed.closed
+    (['{"stream":16}', '{"busy":null}'], {'hex_number': 1, 'non_finite_number': 1}, True)
+    """
+    return _Repairer(text).elements(
+        len(text) if longest is None else longest, patience or Patience()
+    )
+
+
+def read_document(text: str) -> tuple[object, Counter[str]]:
+    """One whole JSON value, mended where it must be; `exact.dumps` writes its numbers.
+
+    Examples
+    --------
+    >>> read_document('{"version": N/A, "empty": , }')
+    ({'version': None, 'empty': None}, Counter({'bare_word': 1, 'missing_value': 1}))
+    """
+    repairer = _Repairer(text)
+    start = _space_end(text, 0)
+    try:
+        end = repairer.sound_end(start)
+        fixed = text[start:end]
+        if end is None:
+            fixed, end = repairer.value(start)
+        value = exact.decoder(repairer.counted).decode(fixed)
+    except (_IncompleteError, _TooDeepError, NoEndError, RecursionError):
+        repairer.note("unreadable_header", start)
+        return {}, repairer.found
+    if text[end:].strip():
+        repairer.note("trailing_text", end)
+    return value, repairer.found
+
+
+class _Repairer:
+    """A tolerant reader of one text; it writes sound JSON and counts what it mended."""
+
+    def __init__(self, text: str) -> None:
+        self.text = _Text(text)
+        self.is_unicode = is_unicode(text)
+        self.found: Counter[str] = Counter()
+        self.first: dict[str, int] = {}
+        self.repairs = 0
+        """All repairs, those of elements that were given up as well."""
+        self.most_repairs = _MOST_REPAIRS
+        self.arrays = 0
+        """Arrays that are open in the element."""
+        self.depth = 0
+        """Objects and arrays that are."""
+        self.opening = ""
+        """How the element begins."""
+        self.alike = 0
+        """Objects in it that begin so, too."""
+        self.splits = False
+        """Whether they are elements, and not in it."""
+        self.seam = -1
+        """Place behind what was mended last: no comma is missed there."""
+        self.junk_end = -1
+        """Place behind brackets that are known to be junk."""
+        self.longest_deep = _LONGEST_DEEP
+
+    def counted(self, pairs: exact.Pairs) -> dict[str, Any]:
+        """An object of its members, of which those that are doubled are counted."""
+        members = dict(pairs)
+        if doubled := len(pairs) - len(members):
+            self.found["doubled_member"] += doubled
+        return members
+
+    def note(self, check: str, position: int) -> None:
+        self.repairs += 1
+        if self.repairs == self.most_repairs:
+            raise NoEndError
+        self.found[check] += 1
+        self.first.setdefault(check, position)
+
+    def elements(self, longest: int, patience: Patience) -> Repaired:
+        out: list[str] = []
+        text, position = self.text, 0
+        closed = incomplete = False
+        while True:
+            start, position = position, _separators_end(text, position)
+            if position >= len(text):
+                break
+            before = self.repairs
+            self.most_repairs = before + _MOST_REPAIRS
+            if patience.is_over and (likely := patience.likely(text, position)) > position:
+                position = self._drop_junk(position, likely)
+                continue
+            self._check_commas(start, position, after_one=bool(out))
+            if text[position] == "]":
+                if self._is_junk(position):
+                    position = self._drop_junk(position)
+                    patience.weigh(None, 0)
+                    continue
+                position, closed = position + 1, True
+                break
+            try:
+                fixed, position = self._element(position)
+            except (_IncompleteError, NoEndError) as error:
+                patience.miss(self.repairs - before)
+                is_over = isinstance(error, NoEndError) or len(text) - position > longest
+                following = _NEXT.search(text, position) if is_over else None
+                if following is None:
+                    incomplete = True
+                    break
+                self.note("unreadable_event", position)
+                position = self.seam = following.start(1)
+                continue
+            patience.weigh(fixed, self.repairs - before)
+            if fixed is not None:
+                out.append(fixed)
+        return Repaired(out, position, closed, incomplete, self.found, self.first)
+
+    def sound_end(self, position: int) -> int | None:
+        """Where the value there ends, or None where it needs mending."""
+        try:
+            value, end = DECODER.raw_decode(self.text, position)
+        except ValueError:
+            return None
+        if holds_doubled(value):
+            return None
+        return end if self.is_unicode or is_unicode(self.text[position:end]) else None
+
+    def _element(self, position: int) -> tuple[str | None, int]:
+        """The sound text of the element there, or None for one that is dropped, and its end."""
+        text = self.text
+        if text[position] == "{":
+            try:
+                end = self.sound_end(position)
+            except RecursionError:
+                return self._too_deep(position)
+            return self._mended(position) if end is None else (text[position:end], end)
+        if _KEY.match(text, position):
+            return self._mended(position, is_open=True)
+        if _LIST_OF_OBJECTS.match(text, position):
+            return None, self._bracket(position) + 1
+        return None, self._not_an_object(position)
+
+    def _mended(
+        self, position: int, *, is_open: bool = False, splits: bool = False
+    ) -> tuple[str | None, int]:
+        """The object there; one that is open lacks its bracket."""
+        before = (self.found.copy(), dict(self.first))
+        self.opening = _opening(self.text, position)
+        self.splits, self.alike = splits, 0
+        try:
+            return self._object(self._bracket(position) - 1 if is_open else position)
+        except (_AlikeError, _TooDeepError, RecursionError) as error:
+            self.found, self.first = before
+            if isinstance(error, _AlikeError):
+                return self._mended(position, is_open=is_open, splits=True)
+            return self._too_deep(position)
+        except (_IncompleteError, NoEndError):
+            self.found, self.first = before
+            raise
+        finally:
+            self.depth, self.arrays, self.splits = 0, 0, False
+
+    def _not_an_object(self, position: int) -> int:
+        if self.text[position] in "}:":
+            self.note("dropped_junk", position)
+            found = _JUNK_END.search(self.text, position + 1)
+            self.seam = found.start() if found else len(self.text)
+            return self.seam
+        try:
+            _, end = self.value(position, "item")
+        except (RecursionError, _TooDeepError):
+            fixed, end = self._too_deep(position)
+            if fixed is None:
+                return end
+        self.note("not_an_event", position)
+        self.seam = end
+        return end
+
+    def _too_deep(self, position: int) -> tuple[str | None, int]:
+        """An element nested too deep to mend, as it is: it may be sound. Its brackets end it."""
+        depth, limit = 0, position + self.longest_deep
+        for token in _BRACKETS.finditer(self.text, position, limit):
+            if token.group() in "{[":
+                depth += 1
+            elif token.group() in "}]":
+                depth -= 1
+            if depth == 0:
+                break
+        else:
+            self.longest_deep = max(_SHORTEST_DEEP, self.longest_deep // 2)
+            raise NoEndError if len(self.text) > limit else _IncompleteError
+        deep = self.text[position : token.end()]
+        if _WORDS.fullmatch(deep) and is_unicode(deep):
+            return deep, token.end()
+        self.note("unreadable_event", position)
+        return None, token.end()
+
+    def value(self, position: int, where: str = "member") -> tuple[str, int]:
+        """Sound text of the value there, and where it ends."""
+        if position >= len(self.text):
+            raise _IncompleteError
+        first = self.text[position]
+        if first == '"':
+            return self._string(position, where)
+        if first not in "{[":
+            return self._bare(position)
+        end = self.sound_end(position)
+        if end is not None:
+            return self.text[position:end], end
+        if self.depth > _DEEPEST:
+            raise _TooDeepError
+        return self._object(position) if first == "{" else self._array(position)
+
+    def _space(self, position: int) -> int:
+        end = _space_end(self.text, position)
+        if end >= len(self.text):
+            raise _IncompleteError
+        return end
+
+    def _separators(self, position: int, *, after_one: bool) -> int:
+        end = _separators_end(self.text, position)
+        if end >= len(self.text):
+            raise _IncompleteError
+        self._check_commas(position, end, after_one=after_one)
+        return end
+
+    def _check_commas(self, start: int, end: int, *, after_one: bool) -> None:
+        commas = self.text[start:end].count(",")
+        is_missing = after_one and not commas and start != self.seam
+        is_first = commas and not after_one and start != self.seam
+        if commas > 1 or is_first or (is_missing and self.text[end] not in "]}"):
+            self.note("odd_comma", start)
+
+    def _object(self, position: int) -> tuple[str, int]:
+        if self.depth and self._is_alike(position):
+            self.alike += 1
+            if self.alike > _MOST_ALIKE:
+                raise _AlikeError
+        self.depth += 1
+        members, end = self._members(position + 1)
+        self.depth -= 1
+        return "{" + ",".join(members) + "}", end
+
+    def _members(self, position: int) -> tuple[Iterable[str], int]:
+        """Members of an object by name, in the order of their first; the last of each."""
+        members: dict[str, str] = {}
+        while True:
+            position = self._separators(position, after_one=bool(members))
+            if self.text[position] == "}":
+                return members.values(), position + 1
+            if self.text[position] == "{" or (self.text[position] == "]" and self.arrays):
+                return members.values(), self._bracket(position)
+            if self.text[position] != '"':
+                position = self._drop_junk(position)
+                continue
+            start = position
+            key, position = self._key(position)
+            name = json.loads(key) if "\\" in key else key[1:-1]
+            if name in members:
+                self.note("doubled_member", start)
+            position = self._space(position)
+            if self.text[position] == ":":
+                position = self._space(position + 1)
+            elif self.text[position] not in ",}]":
+                self.note("missing_colon", position)
+            if self.text[position] in ",}]" or (self.splits and self._is_alike(position)):
+                self.note("missing_value", position)
+                members[name] = key + ":null"
+                continue
+            fixed, position = self.value(position, "member")
+            members[name] = key + ":" + fixed
+
+    def _array(self, position: int) -> tuple[str, int]:
+        self.arrays += 1
+        self.depth += 1
+        items, end = self._items(position + 1)
+        self.depth -= 1
+        self.arrays -= 1
+        return "[" + ",".join(items) + "]", end
+
+    def _items(self, position: int) -> tuple[list[str], int]:
+        out: list[str] = []
+        while True:
+            position = self._separators(position, after_one=bool(out))
+            if self.text[position] == "]":
+                return out, position + 1
+            if self.text[position] == "}" or (self.splits and self._is_alike(position)):
+                return out, self._bracket(position)
+            if self.text[position] == ":":
+                position = self._drop_junk(position)
+                continue
+            fixed, position = self.value(position, "item")
+            out.append(fixed)
+
+    def _is_alike(self, position: int) -> bool:
+        return bool(self.opening) and self.text.startswith(self.opening, position)
+
+    def _is_junk(self, position: int) -> bool:
+        """Whether a bracket cannot be the array's own."""
+        if position >= self.junk_end and (more := _MORE.match(self.text, position)):
+            self.junk_end = more.end() - 1
+        return position < self.junk_end
+
+    def _bracket(self, position: int) -> int:
+        self.note("missing_bracket", position)
+        self.seam = position
+        return position
+
+    def _drop_junk(self, position: int, end: int = 0) -> int:
+        self.note("dropped_junk", position)
+        self.seam = end or position + 1
+        return self.seam
+
+    def _bare(self, position: int) -> tuple[str, int]:
+        match = _BARE.match(self.text, position)
+        if match is None:
+            return "null", self._drop_junk(position)
+        if match.end() >= len(self.text):
+            raise _IncompleteError
+        return self._bare_value(match.group(), position), match.end()
+
+    def _bare_value(self, word: str, position: int) -> str:
+        if word in ("true", "false", "null") or _NUMBER.match(word):
+            return word
+        if _NON_FINITE.match(word):
+            self.note("non_finite_number", position)
+            return "null"
+        if found := _HEX.match(word):
+            self.note("hex_number", position)
+            digits = found.group(1)
+            return str(int(digits, 16)) if len(digits) <= _LONGEST_HEX else f'"{word}"'
+        if _ODD.match(word):
+            self.note("odd_number", position)
+            return _plain_number(word)
+        self.note("bare_word", position)
+        return "null"
+
+    def _key(self, position: int) -> tuple[str, int]:
+        match = WHOLE.match(self.text, position)
+        if match is None:
+            raise _IncompleteError
+        return '"' + self._content(position + 1, match.end() - 1) + '"', match.end()
+
+    def _string(self, position: int, where: str) -> tuple[str, int]:
+        found = end_of(self.text, position, where)
+        if found is None:
+            raise _IncompleteError
+        end, behind = found
+        if end == behind:
+            self.note("missing_quote", end)
+        return '"' + self._content(position + 1, end) + '"', behind
+
+    def _content(self, start: int, end: int) -> str:
+        content = content_of(self.text[start:end])
+        for check in content.found:
+            self.note(check, start)
+        return content.text
+
+
+def _opening(text: str, position: int) -> str:
+    """The first bracket and key of an object."""
+    match = _OPENING.match(text, position)
+    return match.group() if match else ""
+
+
+def _plain_number(word: str) -> str:
+    """A number that JSON does not allow (+1, 007, 5., .5), as one that it does."""
+    sign = "-" if word.startswith("-") else ""
+    mantissa, exponent, power = word.lstrip("+-").lower().partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    number = sign + (whole.lstrip("0") or "0") + ("." + fraction if fraction else "")
+    return number + exponent + power

@@ -1,0 +1,1 @@
+"""Databases of nvprof and Nsight Systems."""

@@ -1,0 +1,60 @@
+"""Stores kept by the content of what they were made from."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from profframe.errors import ExportError, SourceError
+from profframe.store.facts_version import facts_version
+from profframe.system.drafts import drafted
+
+
+class Cache:
+    """Stores kept by the content of what they were made from, and by what it was to be called."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def store_of(
+        self, paths: Sequence[Path], run: str | None, rank: int | None, facts: str
+    ) -> Path:
+        """Where the store for these files is, or is to be; ``facts`` tells how they are loaded."""
+        key = hashlib.blake2b(digest_size=16)
+        key.update(repr((facts_version(), run, rank)).encode())
+        key.update(facts.encode("utf-8", "surrogatepass"))
+        for path in paths:
+            key.update(
+                f"{path.absolute()}\0{self._content(path)}\0".encode("utf-8", "surrogateescape")
+            )
+        return self._directory / f"store-{key.hexdigest()}"
+
+    def _content(self, path: Path) -> str:
+        """Hash of the file's content; a file that has not changed since is not read again."""
+        stat = path.stat()
+        seen = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        name = hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).hexdigest()
+        note = self._directory / "seen" / f"{name}.json"
+        try:
+            known = json.loads(note.read_text())
+            if known["seen"] == seen:
+                return str(known["content"])
+        except (OSError, ValueError, KeyError, TypeError):
+            pass
+        try:
+            with path.open("rb") as file:
+                content = hashlib.file_digest(
+                    file, lambda: hashlib.blake2b(digest_size=16)
+                ).hexdigest()
+        except OSError as error:
+            raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
+        try:
+            note.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ExportError(f"{note.parent}: cannot be made: {error.strerror}") from error
+        with drafted(note) as draft:
+            draft.write_text(json.dumps({"seen": seen, "content": content}))
+        return content

@@ -1,0 +1,307 @@
+"""Removing and packing, while others may read."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema, store
+from profframe.errors import ParameterError, StoreError, UnknownNameError
+from profframe.query.selection import Numbers, Text, check_numbers, check_texts, integers, texts
+from profframe.store import manifest
+from profframe.store.layout import (
+    SET_ASIDE,
+    Place,
+    check_own,
+    identity,
+    locked,
+    name_in,
+    next_pack,
+    packs,
+    places,
+    temporary,
+    write_manifest,
+)
+from profframe.store.maintenance.listing import root_of, size
+from profframe.store.manifest import Key
+from profframe.store.parquet import in_groups, keys_in, write_file
+
+Progress = Callable[[int, int], None]
+
+
+def remove(
+    path: str | os.PathLike[str], runs: Text | None = None, ranks: Numbers | None = None
+) -> list[Key]:
+    """Remove runs, or some of their ranks, while others may read the store.
+
+    A question that is being answered gets all of a run, or an error that says what is gone; who
+    comes later finds nothing of it.
+
+    Parameters
+    ----------
+    path
+        The store.
+    runs, ranks
+        Run or runs, rank or ranks; what is of both goes. One of them may be None, for all.
+
+    Returns
+    -------
+    list of tuple
+        Run and rank of each that was removed.
+
+    Raises
+    ------
+    ParameterError
+        Neither runs nor ranks are given.
+    UnknownNameError
+        There is no such run or rank; nothing was removed.
+    StoreError
+        There is no store, it is damaged, or it cannot be changed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = convert("examples/cpu_training.json.gz", folder)
+    ...     remove(folder, "cpu_training")
+    [('cpu_training', 0)]
+    """
+    if runs is None and ranks is None:
+        raise ParameterError("remove: needs runs or ranks")
+    root = root_of(path)
+    names = None if runs is None else texts("runs", runs)
+    numbers = None if ranks is None else integers("ranks", ranks)
+    with _alone(root):
+        there = places(root)
+        keys = {key for place in there for key in place.keys}
+        check_texts("run", names or (), (run for run, _ in keys))
+        check_numbers("rank", numbers or (), (rank for _, rank in keys))
+        gone = {
+            (run, rank)
+            for run, rank in keys
+            if (names is None or run in names) and (numbers is None or rank in numbers)
+        }
+        if not gone and names and numbers:
+            raise UnknownNameError(f"no rank {ranks} in {', '.join(names)}; nothing was removed")
+        _remove(root, there, gone)
+    return sorted(gone)
+
+
+def _remove(root: Path, there: Sequence[Place], gone: set[Key]) -> None:
+    alone = [place for place in there if not place.members and not place.keys.isdisjoint(gone)]
+    packed = [place for place in there if not place.members.isdisjoint(gone)]
+    if packed:
+        # What a pack has of them may be older than a folder, and must not come up again.
+        rest = [replace(place, visible=place.visible - gone) for place in packed]
+        _pack(root, rest, [*packed, *alone])
+        return
+    of_run: dict[Path, list[Place]] = defaultdict(list)
+    for place in alone:
+        of_run[place.folder.parent].append(place)
+    left = Counter(place.folder.parent for place in there)
+    for folder, several in of_run.items():
+        if len(several) == left[folder] and folder.parent == root:
+            _take_run_away(root, folder, {place.folder.name for place in several})
+            continue
+        for place in several:
+            _take_away(root, place.folder)
+
+
+def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> int:
+    """Pack many folders of one (run, rank) into one folder; answers stay the same.
+
+    Earlier packs that have no more traces than what is new, or of which something has been written
+    again, are packed with it: so there are few packs, and large ones are seldom written again.
+
+    Parameters
+    ----------
+    path
+        The store.
+    progress
+        Called with the bytes that are done and all bytes.
+
+    Returns
+    -------
+    int
+        Number of (run, rank)s that were packed; 0 where there was nothing to do.
+
+    Raises
+    ------
+    StoreError
+        There is no store, it is damaged, it was changed meanwhile, or it cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> from profframe.store.maintenance import contents
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for run in "ab":
+    ...         files = convert("examples/cpu_training.json.gz", folder, run=run)
+    ...     compact(folder), contents(folder)["folder"].n_unique()
+    (2, 1)
+    """
+    root = root_of(path)
+    with _alone(root):
+        there = places(root)
+        chosen = _worth_packing(p for p in there if manifest.is_name(name_in(root, p.folder)))
+        if chosen:
+            _pack(root, chosen, chosen, progress)
+    return sum(len(place.names) for place in chosen)
+
+
+def _worth_packing(there: Iterable[Place]) -> list[Place]:
+    chosen: list[Place] = []
+    kept: list[Place] = []
+    for place in there:
+        (kept if place.is_pack and place.visible == place.members else chosen).append(place)
+    traces = sum(len(place.names) for place in chosen)
+    for place in sorted(kept, key=lambda pack: len(pack.names)):
+        if chosen and len(place.names) <= traces:
+            chosen.append(place)
+            traces += len(place.names)
+    return chosen if len(chosen) > 1 else []
+
+
+def _pack(
+    root: Path,
+    chosen: Sequence[Place],
+    replaced: Sequence[Place],
+    progress: Progress | None = None,
+) -> None:
+    """Publish a pack of what counts of some places, and then remove others."""
+    for place in chosen:
+        store.check_folder(root, place.folder)
+    was = {place.folder: place.was for place in replaced}
+    for folder in was:
+        if not manifest.is_name(name_in(root, folder)):
+            raise StoreError(f"{folder}: not a folder of profframe; nothing was changed")
+    with temporary(root) as aside:
+        fresh = aside / "pack"
+        fresh.mkdir()
+        events: Counter[Key] = Counter({key: 0 for place in chosen for key in place.keys})
+        total, done = sum(map(size, chosen)), 0
+        for table in schema.TABLES:
+            for place in chosen:
+                done += place.file(table).stat().st_size
+            write_file(fresh / f"{table}.parquet", table, _rows(chosen, table, events))
+            if progress is not None:
+                progress(done, total)
+        noted = {
+            "members": [
+                {"run": run, "rank": rank, "events": number}
+                for (run, rank), number in sorted(events.items())
+            ],
+            "replaces": {
+                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else then
+                for folder, then in was.items()
+            },
+        }
+        write_manifest(fresh, noted)
+        _to_disk(fresh)
+        for folder, then in was.items():
+            if identity(folder) != then:
+                raise StoreError(f"{folder}: was written again meanwhile; try again")
+        fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
+    _to_disk(root, files=False)
+    _clean(root)
+
+
+def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
+    """Rows of a table, in parts of the size of a row group; counts events."""
+    known = events.keys() | frozenset()
+
+    def parts() -> Iterator[pa.Table]:
+        for place in chosen:
+            for part in store.row_groups(place, table):
+                keys = pl.DataFrame(pa.table({name: part[name] for name in ("run", "rank")}))
+                counts = keys.group_by(pl.col("run").cast(pl.String), "rank").len().rows()
+                for run, rank, number in counts:
+                    if (run, rank) not in known:
+                        raise StoreError(
+                            f"{place.file(table)}: rows of run {run!r}, rank {rank}, which is not "
+                            "in its traces.parquet"
+                        )
+                    if table == "events":
+                        events[run, rank] += number
+                yield part
+
+    return in_groups(parts())
+
+
+def _clean(root: Path) -> None:
+    """Remove what packs have replaced, and packs that have nothing."""
+    for pack in packs(root):
+        noted = manifest.read(pack)
+        for name, then in noted.replaces.items():
+            folder = root / name
+            aside = folder.with_name(SET_ASIDE + folder.name)
+            for one in (aside, folder) if folder.exists() else (aside,):
+                if one.exists() and (not then or one == aside or identity(one) == then):
+                    try:
+                        _take_away(root, one, then)
+                    except StoreError as error:
+                        raise StoreError(f"{pack / manifest.NAME}: {error}") from error
+            with suppress(OSError):
+                if folder.parent != root:
+                    folder.parent.rmdir()
+        if noted.members == {} and not keys_in(pack / "traces.parquet"):
+            _take_away(root, pack)
+
+
+def _take_away(root: Path, folder: Path, then: str = "") -> None:
+    """Rename a folder out of sight, and delete it; put it back if it is not what it was."""
+    check_own(root, folder)
+    with temporary(root) as aside:
+        hidden = aside / folder.name
+        try:
+            folder.rename(hidden)
+        except FileNotFoundError:
+            return
+        if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:
+            store.publish(hidden, folder, replace=False)
+
+
+def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
+    """Rename a run out of sight, and delete it; put back what has just come into it."""
+    check_own(root, folder)
+    with temporary(root) as aside:
+        hidden = aside / folder.name
+        folder.rename(hidden)
+        for one in hidden.glob("rank=*"):
+            if one.name not in ranks and SET_ASIDE + one.name not in ranks:
+                store.publish(one, folder / one.name, replace=False)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """Alone among those that change a store, after what a killed one has left is removed."""
+    if root.name.startswith(("run=", "rank=", manifest.PACK)):
+        raise StoreError(f"{root}: a part of a store; name the whole store")
+    try:
+        with locked(root):
+            _clean(root)
+            yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or root}: cannot change the store: {error.strerror or error}"
+        ) from error
+
+
+def _to_disk(folder: Path, *, files: bool = True) -> None:
+    """Wait until a folder is on the disk: what it replaces is about to be deleted."""
+    for path in (*(folder.iterdir() if files else ()), folder):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,125 @@
+"""What a store has."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+
+from profframe import store
+from profframe.errors import StoreError
+from profframe.store import manifest
+from profframe.store.layout import Place, places
+from profframe.store.manifest import Key
+from profframe.store.parquet import VERSION_KEY, opened, traces_of
+
+_LISTINGS: Final = 10
+_CONTENTS: Final = {
+    "run": pl.String,
+    "rank": pl.Int32,
+    "events": pl.Int64,
+    "bytes": pl.Int64,
+    "start_ns": pl.Int64,
+    "clock": pl.String,
+    "schema_version": pl.String,
+    "facts_version": pl.String,
+    "folder": pl.String,
+}
+
+
+def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """List what a store has, of whatever schema version.
+
+    Parameters
+    ----------
+    path
+        The store.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank), ordered: ``run rank events``; ``bytes`` of its files, of a pack its
+        share by events; ``start_ns`` and ``clock``, as in `traces`; ``schema_version`` and
+        ``facts_version`` of the profframe that read the trace; ``folder`` in the store.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or a file of it is damaged.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from profframe import convert
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = convert("examples/cpu_training.json.gz", folder)
+    ...     contents(folder)["run", "rank", "folder"].rows()
+    [('cpu_training', 0, 'run=cpu_training/rank=0')]
+    """
+    return _listed(root_of(path), _LISTINGS)
+
+
+def _listed(root: Path, tries: int) -> pl.DataFrame:
+    listed = places(root)
+    try:
+        rows = [row for place in listed for row in _contents(root, place)]
+    except StoreError:
+        if tries and not all(place.folder.exists() for place in listed):
+            return _listed(root, tries - 1)  # something was removed or packed meanwhile
+        raise
+    return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
+
+
+def root_of(path: str | os.PathLike[str]) -> Path:
+    """Give the folder of a store, from the root of the file system."""
+    root = Path(path).absolute()
+    if not store.is_store(root):
+        raise StoreError(f"{path}: not a profframe store")
+    return root
+
+
+def size(place: Place) -> int:
+    """Add up the bytes of a folder's tables, those that are still there."""
+    total = 0
+    for file in place.folder.glob("*.parquet"):
+        with suppress(FileNotFoundError):
+            total += file.stat().st_size
+    return total
+
+
+def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
+    names = ["run", "rank", "start_ns", "clock", "facts_version"]
+    with opened(place.file("traces")) as file:
+        traces = traces_of(file, names).to_pylist()
+        version = (file.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+    in_all = size(place)
+    with opened(place.file("events")) as file:
+        total = file.metadata.num_rows
+    events = _events(place) if place.members else Counter()
+    for row in traces:
+        key = row["run"], row["rank"]
+        if place.members and key not in place.visible:
+            continue
+        own = events[key] if place.members else total
+        yield row | {
+            "events": own,
+            "bytes": in_all * own // max(total, 1) if place.members else in_all,
+            "schema_version": version,
+            "folder": str(place.folder.relative_to(root)),
+        }
+
+
+def _events(place: Place) -> Counter[Key]:
+    """Number of events of each (run, rank) of a pack."""
+    noted = manifest.read(place.folder).members
+    if noted:
+        return Counter(noted)
+    counted: Counter[Key] = Counter()
+    for rows in store.row_groups(place, "events", ["run", "rank"]):
+        counted.update({key: len(part) for key, part in store.by_trace(rows).items()})
+    return counted

@@ -1,0 +1,1 @@
+"""What the process shares and what it holds to: memory, interrupts, files that are there whole."""

@@ -1,0 +1,214 @@
+"""Methods that write a trace into files: a store, and what other tools open."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from profframe import store
+from profframe.analysis.critical_path import CriticalPath, find
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.query.answering import catalogue
+from profframe.trace.tables import Tables
+
+if TYPE_CHECKING:
+    from profframe.export.tracks import Given
+
+
+class Exports(Tables):
+    """Tables that can be written into files.
+
+    Examples
+    --------
+    >>> Exports.augment.__doc__.splitlines()[0]
+    'Write a Chrome trace with the work of ops and kernels among their arguments.'
+    """
+
+    __slots__ = ()
+
+    def to_parquet(self, path: str | PathLike[str]) -> None:
+        """Write every (run, rank) into a Parquet store; one that is there already is replaced.
+
+        Parameters
+        ----------
+        path
+            The store; made if it does not exist.
+
+        Raises
+        ------
+        StoreError
+            It cannot be written; what was in it is still there.
+        """
+        for part in self._source.split():
+            store.write(self._on(part).tables, path)
+
+    def export_chrome_trace(
+        self,
+        path: str | PathLike[str],
+        legacy: bool = False,
+        highlight: CriticalPath | pl.DataFrame | None = None,
+        tracks: Given | None = None,
+    ) -> None:
+        """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        legacy
+            Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
+            has, in microseconds since the profiler started.
+        highlight
+            Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
+            and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
+            they are red in chrome://tracing, and arrows join the parts of a path from one thread or
+            stream to another.
+        tracks
+            What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
+            ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
+            any other answer, a frame, or a critical path. Rows with ``start_ns`` and ``dur_ns``
+            become slices on lines of their own, those with ``time_ns`` counters of their numbers;
+            each device and stream has its own. They are of a process ``profframe``. `load` keeps
+            added slices in ``instants`` and added counters in ``counters``: nothing counts them.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no track and no answer of that name.
+        ParameterError
+            There are several (run, rank): a file holds one. Or nothing that was highlighted is in
+            the file, or a track has no column of times or values, or the file is to be written as
+            torch does.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import chrome
+        from profframe.export import legacy as listed
+        from profframe.export.tracks import added_rows
+
+        for name, value in (("highlight", highlight), ("tracks", tracks)):
+            if legacy and value is not None:
+                raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
+        marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
+        whole = self._selection == self._selection.of_traces()
+        with self._connection() as connection:
+            if legacy:
+                listed.write(connection, path)
+                return
+            trace = chrome.the_trace(connection)
+            added = None if tracks is None else added_rows(tracks, self._track, trace)
+            chrome.write(connection, path, whole, marked, added)
+
+    def augment(self, path: str | PathLike[str]) -> None:
+        """Write a Chrome trace with the work of ops and kernels among their arguments.
+
+        Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
+        kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
+        ``achieved_bandwidth_pct``, percent of the peaks that `roofline` takes. All else stays as
+        `export_chrome_trace` writes it. A trace can be augmented again.
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+
+        Raises
+        ------
+        ParameterError
+            There are several (run, rank): a file holds one.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import chrome
+        from profframe.export.augment import augment
+
+        whole = self._selection == self._selection.of_traces()
+        with self._connection() as connection:
+            chrome.the_trace(connection)
+            augment(connection)
+            chrome.write(connection, path, whole)
+
+    def _track(self, name: str) -> pl.DataFrame | CriticalPath:
+        from profframe.export.tracks import asked
+
+        def path() -> CriticalPath:
+            with self._connection() as connection:
+                return find(connection)
+
+        return asked(name, self.answer, path, [answer.name for answer in catalogue()])
+
+    def export_speedscope(self, path: str | PathLike[str], metric: str = "self_ns") -> None:
+        """Write host threads for https://www.speedscope.app: a profile of each (run, rank, thread).
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        metric
+            ``"self_ns"``: the thread over time. ``"self_device_ns"``: as wide as the devices worked
+            for it.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such metric; the message suggests the nearest.
+        ParameterError
+            There are no host slices, or no device time.
+        ExportError
+            The file cannot be written.
+
+        Notes
+        -----
+        Of slices that overlap without nesting the first is cut where the second begins; the
+        profile's name says how many. Nanoseconds are since the first slice of the (run, rank).
+        """
+        from profframe.export import speedscope
+
+        with self._connection(dict.fromkeys(("events", "threads"))) as connection:
+            speedscope.write(connection, path, metric)
+
+    def export_stacks(
+        self,
+        path: str | PathLike[str],
+        metric: str = "self_cpu_time_total",
+        by: str = "stack",
+    ) -> None:
+        """Write stacks in the folded form that flame graphs are drawn from, as torch does.
+
+        A line is one event: its frames, the outermost first, and whole microseconds. Where no
+        stacks were recorded, but calls of Python functions were, the frames are those around the
+        event (``python_stack``).
+
+        Parameters
+        ----------
+        path
+            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+            replaced at the end.
+        metric
+            ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
+            for the time of the devices, whatever their type; or ``self_ns``, ``self_device_ns``.
+        by
+            ``"stack"``, or ``"path"``: a line is a node of `flame`, its frames are the slices
+            around it, and the number is nanoseconds; the lines add up to all that there is.
+
+        Raises
+        ------
+        UnknownNameError
+            There is no such metric; the message suggests the nearest. Or ``by`` is something else.
+        ParameterError
+            No event has a stack; or by path, none has time of its own.
+        ExportError
+            The file cannot be written.
+        """
+        from profframe.export import stacks
+
+        ways = {"stack": stacks.write, "path": stacks.write_paths}
+        if by not in ways:
+            raise UnknownNameError.among("by", by, ways)
+        with self._connection() as connection:
+            ways[by](connection, path, metric)

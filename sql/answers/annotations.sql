@@ -1,0 +1,84 @@
+-- annotations: what ran on the host and the devices for each user annotation, step by step.
+-- One row per (run, rank, step, name), by run, rank, step (none first), first start, name.
+-- A range of record_function, NVTX or torch itself, whatever thread it is on. What is launched inside it on its thread is its
+-- work, whenever that runs; so backward work, which another thread launches, is not in the annotation of a forward pass.
+-- Ranges of one name that are inside each other count once, their time as their work.
+-- Names that only a device has ranges of are rows, too: their work is what begins within them on their stream.
+-- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
+-- In a bare shell read from `sql/lib` first: lanes, devices, regions.
+-- needs: events
+-- run                       VARCHAR      run that the trace belongs to
+-- rank                      INTEGER      rank within the run
+-- step                      BIGINT       profiler step that the annotations started in; NULL in none
+-- name                      VARCHAR      name of the annotation; NULL where the source has none
+-- calls                     BIGINT       number of annotations
+-- host_ns                   BIGINT   ns  time in them on the host, threads added; NULL where it is not known, or on devices only
+-- kernels                   BIGINT       number of kernels launched inside
+-- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
+-- busy_ns                   BIGINT   ns  time in which at least one of them ran
+-- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
+-- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
+-- idle_ns                   BIGINT   ns  part of span_ns in which nothing ran on the rank's devices; NULL where there is no span
+WITH marks AS MATERIALIZED (
+    SELECT
+        run, rank, step, name, kind, event_id, thread, device, stream, start_ns, dur_ns, preorder, last_descendant_id, 0 AS sub
+    FROM events
+    WHERE kind = 'annotation' OR kind = 'device_annotation'
+),
+numbered AS MATERIALIZED (
+    SELECT *, dense_rank() OVER (ORDER BY run, rank, step, name) AS region
+    FROM (
+        FROM marks
+        WHERE kind = 'annotation'
+        UNION ALL
+        SELECT marks.*
+        FROM marks
+        ANTI JOIN (FROM marks WHERE kind = 'annotation') AS of_host
+            ON marks.run = of_host.run AND marks.rank = of_host.rank AND marks.name IS NOT DISTINCT FROM of_host.name
+        WHERE marks.kind = 'device_annotation'
+    )
+),
+host AS (
+    SELECT
+        *,
+        start_ns + dur_ns - greatest(start_ns, max(start_ns + dur_ns) OVER before) AS piece_ns
+    FROM numbered
+    WINDOW before AS (
+        PARTITION BY region, thread ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+),
+work AS MATERIALIZED (
+    FROM region_work(events, numbered)
+),
+places AS MATERIALIZED (
+    FROM region_places(events, numbered, work)
+),
+named AS (
+    SELECT
+        region,
+        run,
+        rank,
+        step,
+        name,
+        count(*) AS calls,
+        try_cast(sum(greatest(piece_ns, 0)) FILTER (kind = 'annotation' AND piece_ns IS NOT NULL) AS BIGINT) AS host_ns,
+        min(start_ns) AS first_ns
+    FROM host
+    GROUP BY region, run, rank, step, name
+)
+SELECT
+    named.run,
+    named.rank,
+    named.step,
+    named.name,
+    named.calls,
+    named.host_ns,
+    device.kernels,
+    device.device_ns,
+    device.busy_ns,
+    device.span_ns,
+    device.exposed_communication_ns,
+    device.idle_ns
+FROM named
+LEFT JOIN region_device(places, work) AS device ON named.region = device.region
+ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST

@@ -1,0 +1,55 @@
+-- clock_skew: whether the ranks of a run are on one clock, and by how much their clocks differ.
+-- One row per (run, rank), by run and rank.
+-- Estimated from matched collectives that wait for all ranks (all_reduce, all_gather, reduce_scatter, all_to_all, barrier): all
+-- ranks leave them at the same time, so the median difference of their ends is that of the clocks. A rank that shares none with
+-- the reference is reached over the fewest others. Nothing is corrected by it unless an answer is told `corrected`.
+-- note: unknown_origin: traces.clock is not utc; other_clock: it is not that of the run's lowest rank; other_origin: base_ns is
+-- not (times of utc clocks are comparable all the same); skewed: see skewed_ns; no_common_collective: nothing to estimate it
+-- from.
+-- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
+-- needs: events, traces
+-- parameter skewed_ns BIGINT = 50000  offsets beyond this, in ns, and beyond three times their error are noted as skewed
+-- run            VARCHAR      run that the trace belongs to
+-- rank           INTEGER      rank within the run
+-- clock          VARCHAR      clock of its times, as in traces.clock
+-- base_ns        BIGINT   ns  origin that was added to the source's times; NULL where the source has none
+-- reference_rank INTEGER      rank that offset_ns is relative to: the lowest that it communicates with; NULL where none
+-- offset_ns      BIGINT   ns  by how much its clock is ahead of the reference's; NULL where not known
+-- error_ns       BIGINT   ns  standard error of offset_ns, from the median deviation; NULL for one collective
+-- collectives    BIGINT       number of collectives that it is estimated from; NULL for the reference
+-- note           VARCHAR      words, see above; NULL where nothing is to say
+WITH matches AS MATERIALIZED (
+    FROM collective_matches(events, traces)
+),
+offsets AS (
+    FROM clock_offsets(matches)
+)
+SELECT
+    traces.run,
+    traces.rank,
+    traces.clock,
+    traces.base_ns,
+    offsets.reference_rank,
+    offsets.offset_ns,
+    offsets.error_ns,
+    offsets.collectives,
+    nullif(
+        concat_ws(
+            ' ',
+            CASE WHEN traces.clock <> 'utc' THEN 'unknown_origin' END,
+            CASE WHEN traces.clock IS DISTINCT FROM first_value(traces.clock) OVER of_run THEN 'other_clock' END,
+            CASE WHEN traces.base_ns IS DISTINCT FROM first_value(traces.base_ns) OVER of_run THEN 'other_origin' END,
+            CASE
+                WHEN
+                    abs(offsets.offset_ns)
+                    > greatest(coalesce(getvariable('skewed_ns'), 50000), 3 * coalesce(offsets.error_ns, 0))
+                THEN 'skewed'
+            END,
+            CASE WHEN offsets.offset_ns IS NULL AND count(*) OVER (PARTITION BY traces.run) > 1 THEN 'no_common_collective' END
+        ),
+        ''
+    ) AS note
+FROM traces
+LEFT JOIN offsets ON traces.run = offsets.run AND traces.rank = offsets.rank
+WINDOW of_run AS (PARTITION BY traces.run ORDER BY traces.rank)
+ORDER BY traces.run, traces.rank

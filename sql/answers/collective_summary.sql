@@ -1,0 +1,53 @@
+-- collective_summary: how fast the collectives of each run are, by process group, what they do, data type and size.
+-- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and what it is.
+-- Definitions are those of collectives. Of one rank alone of several, latency holds its wait, too.
+-- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
+-- needs: events, traces
+-- parameter corrected BOOLEAN = false  take the offsets of clock_skew off the clocks
+-- run                VARCHAR        run that the traces belong to
+-- ranks              BIGINT         number of ranks in the group; NULL where not known
+-- process_group      VARCHAR        process group; NULL where not known
+-- collective         VARCHAR        what it does, in the source's word; else by the name of its kernel
+-- dtype              VARCHAR        data type of its elements; NULL where not known
+-- bytes              BIGINT  bytes  size of one; NULL where not known
+-- calls              BIGINT         number of collectives
+-- mismatches         BIGINT         how many of them have a mismatch other than not_loaded
+-- total_ns           BIGINT  ns     sum of their latencies
+-- mean_ns            BIGINT  ns     mean latency, rounded half up
+-- min_ns             BIGINT  ns     shortest latency
+-- p50_ns             BIGINT  ns     median latency
+-- max_ns             BIGINT  ns     longest latency
+-- skew_ns            BIGINT  ns     sum of their start skews; NULL where none is known
+-- max_skew_ns        BIGINT  ns     largest of them
+-- algorithm_gb_per_s DOUBLE  GB/s   all their bytes over total_ns
+-- bus_gb_per_s       DOUBLE  GB/s   the same for the slowest link
+-- is_corrected       BOOLEAN        clocks of all of them were corrected
+WITH matches AS MATERIALIZED (
+    FROM collective_matches(events, traces)
+),
+waits AS (
+    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), false))
+    QUALIFY row_number() OVER (PARTITION BY run, number ORDER BY rank) = 1
+)
+SELECT
+    run,
+    expected_ranks AS ranks,
+    process_group,
+    collective,
+    element_type AS dtype,
+    bytes,
+    count(*) AS calls,
+    count(*) FILTER (WHERE mismatch <> 'not_loaded') AS mismatches,
+    try_cast(sum(latency_ns) AS BIGINT) AS total_ns,
+    round(avg(latency_ns))::BIGINT AS mean_ns,
+    min(latency_ns) AS min_ns,
+    quantile_disc(latency_ns, 0.5) AS p50_ns,
+    max(latency_ns) AS max_ns,
+    try_cast(sum(start_skew_ns) AS BIGINT) AS skew_ns,
+    max(start_skew_ns) AS max_skew_ns,
+    bytes::DOUBLE * count(*) / nullif(sum(latency_ns), 0) AS algorithm_gb_per_s,
+    bytes::DOUBLE * count(*) / nullif(sum(latency_ns), 0) * bus_factor(any_value(kind), expected_ranks) AS bus_gb_per_s,
+    bool_and(is_corrected) AS is_corrected
+FROM waits
+GROUP BY run, process_group, collective, element_type, bytes, expected_ranks
+ORDER BY total_ns DESC, run, process_group, collective, dtype, bytes, ranks

@@ -1,0 +1,17 @@
+-- exposed_communication: when the devices communicated and none of them computed.
+-- One row per (run, rank, stretch of time), by run, rank, start_ns.
+-- Communication and computation are those of time_breakdown: the stretches of a rank add up to its exposed_communication_ns.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals.
+-- needs: events
+-- run       VARCHAR      run that the trace belongs to
+-- rank      INTEGER      rank within the run
+-- start_ns  BIGINT   ns  start of the stretch, on the clock that traces.clock names
+-- dur_ns    BIGINT   ns  its duration
+WITH busy AS MATERIALIZED (
+    FROM device_intervals(events)
+    WHERE bit < 4
+)
+SELECT key.run AS run, key.rank AS rank, start_ns, end_ns - start_ns AS dur_ns
+FROM interval_masks('busy')
+WHERE mask = 2
+ORDER BY run, rank, start_ns

@@ -1,0 +1,68 @@
+-- idle: how long each stream had nothing to do, by cause.
+-- One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream, the longest idle_ns first.
+-- A gap lies between the end of everything that ran before on the stream and the start of the next kernel, copy or fill there,
+-- so a stream is busy or idle from its first start to its last end: busy_ns + idle_ns of all its causes = span_ns. Causes:
+-- host_wait: the call that launched the next work began in the gap: the stream waited for the host.
+-- sync: the stream was made to wait for another one (Stream Wait Event and the like), on after the end of the work before.
+-- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
+-- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
+-- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
+-- In a bare shell read from `sql/lib` first: devices, lanes, gaps.
+-- needs: events
+-- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
+-- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
+-- run         VARCHAR        run that the trace belongs to
+-- rank        INTEGER        rank within the run
+-- device      INTEGER        index of the device; NULL where the source does not say
+-- stream      INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
+-- cause       VARCHAR        host_wait, sync, kernel_wait or other
+-- gaps        BIGINT         number of gaps
+-- idle_ns     BIGINT   ns    sum of the gaps
+-- mean_ns     BIGINT   ns    mean gap, rounded half up
+-- max_ns      BIGINT   ns    longest gap
+-- share       DOUBLE   0..1  idle_ns over that of all causes on the stream
+-- span_share  DOUBLE   0..1  idle_ns over span_ns
+-- busy_ns     BIGINT   ns    time in which the stream had a kernel, copy or fill, overlaps counted once
+-- span_ns     BIGINT   ns    first start to last end on the stream; NULL beyond BIGINT
+WITH work AS MATERIALIZED (
+    FROM launched_work(events)
+),
+causes AS (
+    SELECT
+        run, rank, device, stream, cause,
+        count(*) AS gaps,
+        sum(gap_ns) AS idle_ns,
+        max(gap_ns) AS max_ns,
+        sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns
+    FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
+    GROUP BY run, rank, device, stream, cause
+),
+spans AS (
+    SELECT
+        run, rank, device, lane_stream(coalesce(getvariable('per'), 'stream'), stream) AS stream,
+        max(end_ns)::HUGEINT - min(start_ns) AS span_ns
+    FROM work
+    WHERE end_ns IS NOT NULL
+    GROUP BY ALL
+)
+SELECT
+    causes.run,
+    causes.rank,
+    causes.device,
+    causes.stream,
+    causes.cause,
+    causes.gaps,
+    causes.idle_ns::BIGINT AS idle_ns,
+    ((2 * causes.idle_ns + causes.gaps) // (2 * causes.gaps))::BIGINT AS mean_ns,
+    causes.max_ns,
+    causes.idle_ns / causes.stream_idle_ns AS share,
+    causes.idle_ns / spans.span_ns AS span_share,
+    try_cast(spans.span_ns - causes.stream_idle_ns AS BIGINT) AS busy_ns,
+    try_cast(spans.span_ns AS BIGINT) AS span_ns
+FROM causes
+JOIN spans
+    ON causes.run = spans.run
+    AND causes.rank = spans.rank
+    AND causes.device IS NOT DISTINCT FROM spans.device
+    AND causes.stream IS NOT DISTINCT FROM spans.stream
+ORDER BY causes.run, causes.rank, causes.device NULLS LAST, causes.stream NULLS LAST, causes.idle_ns DESC, causes.cause

@@ -1,0 +1,33 @@
+-- kernel_types: how long the devices of each trace computed, communicated and copied, alone and at once.
+-- One row per (run, rank, what was running together), the longest first, then by run, rank and classes.
+-- The devices of a rank are taken together. The rows do not overlap: they add up to the time in which any device was busy.
+-- Fills of memory are computation. Communication is known by the names of its kernels.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals.
+-- needs: events
+-- run       VARCHAR        run that the trace belongs to
+-- rank      INTEGER        rank within the run
+-- classes   VARCHAR        what was running: compute, communication, copy, or several of them in this order, joined by +
+-- total_ns  BIGINT   ns    time in which just these were running
+-- share     DOUBLE   0..1  total_ns over the busy time of the run and rank
+WITH busy AS (
+    SELECT * FROM device_intervals(events)
+),
+times AS (
+    SELECT key.run AS run, key.rank AS rank, mask, sum(end_ns - start_ns) AS total_ns
+    FROM interval_moments('busy')
+    WHERE mask > 0
+    GROUP BY key, mask
+)
+SELECT
+    run,
+    rank,
+    concat_ws(
+        '+',
+        CASE WHEN mask & 1 > 0 THEN 'compute' END,
+        CASE WHEN mask & 2 > 0 THEN 'communication' END,
+        CASE WHEN mask & 4 > 0 THEN 'copy' END
+    ) AS classes,
+    total_ns::BIGINT AS total_ns,
+    total_ns / sum(total_ns) OVER (PARTITION BY run, rank) AS share
+FROM times
+ORDER BY times.total_ns DESC, run, rank, classes

@@ -1,0 +1,136 @@
+-- kernels: device time by kernel name, and the op that each kernel works for most.
+-- One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name, class; `others` last.
+-- Kernels only, unless copies and fills of memory are asked for: then they are in the shares, too. All names have a row.
+-- Fills are computation. Communication is known by the names of its kernels.
+-- In a bare shell read from `sql/lib` first: devices, kernel_names.
+-- needs: events
+-- parameter by      VARCHAR(name|short_name|class) = name  short_name: without return type, template arguments, parameters
+-- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all
+-- parameter copies  BOOLEAN = false                        copies and fills of memory, too
+-- run           VARCHAR        run that the trace belongs to
+-- rank          INTEGER        rank within the run
+-- name          VARCHAR        name, short name or class of the kernels; NULL where the source has none
+-- calls         BIGINT         number of executions
+-- total_ns      BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
+-- mean_ns       BIGINT   ns    mean duration, rounded half up
+-- std_ns        BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
+-- min_ns        BIGINT   ns    shortest duration
+-- max_ns        BIGINT   ns    longest duration
+-- share         DOUBLE   0..1  total_ns over all rows of the run and rank; NULL where that is 0
+-- top_op        VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL where no op is known
+-- top_op_share  DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
+-- class         VARCHAR        compute, communication or copy; NULL in `others`
+-- class_share   DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
+WITH kernels AS MATERIALIZED (
+    FROM work_by_name(events)
+    WHERE kind = 'kernel' OR coalesce(getvariable('copies'), false)
+),
+names AS MATERIALIZED (
+    SELECT *, dense_rank() OVER (ORDER BY label, class) AS label_id
+    FROM (
+        SELECT
+            kind,
+            name,
+            device_class(kind, is_collective(name)) AS class,
+            CASE coalesce(getvariable('by'), 'name')
+                WHEN 'name' THEN name
+                WHEN 'short_name' THEN short_name(kind, name)
+                ELSE device_class(kind, is_collective(name))
+            END AS label
+        FROM (SELECT DISTINCT kind, name FROM kernels)
+    )
+),
+labelled AS MATERIALIZED (
+    SELECT kernels.*, names.label_id
+    FROM kernels
+    JOIN names ON kernels.kind = names.kind AND kernels.name IS NOT DISTINCT FROM names.name
+),
+labels AS (
+    SELECT sums.*, names.label, names.class
+    FROM (SELECT run, rank, label_id, sum(total_ns) AS total_ns FROM labelled GROUP BY run, rank, label_id) AS sums
+    JOIN (SELECT DISTINCT label_id, label, class FROM names) AS names ON sums.label_id = names.label_id
+),
+ranked AS (
+    SELECT
+        *,
+        sum(total_ns) OVER (PARTITION BY run, rank) AS all_ns,
+        sum(total_ns) OVER (PARTITION BY run, rank, class) AS class_ns,
+        row_number() OVER (PARTITION BY run, rank ORDER BY total_ns DESC NULLS LAST, label NULLS LAST, class) AS place
+    FROM labels
+),
+placed AS MATERIALIZED (
+    SELECT
+        * REPLACE (
+            CASE WHEN place > coalesce(getvariable('top'), 0) AND coalesce(getvariable('top'), 0) > 0 THEN 0 ELSE place END
+                AS place
+        )
+    FROM ranked
+),
+members AS MATERIALIZED (
+    SELECT
+        labelled.*, placed.place,
+        sum(labelled.total_ns) OVER of_row / nullif(sum(labelled.timed) OVER of_row, 0) AS row_mean_ns
+    FROM labelled
+    JOIN placed ON labelled.run = placed.run AND labelled.rank = placed.rank AND labelled.label_id = placed.label_id
+    WINDOW of_row AS (PARTITION BY labelled.run, labelled.rank, placed.place)
+),
+tops AS (
+    SELECT run, rank, place, min({less_ns: -op_ns, op: op}) FILTER (op IS NOT NULL) AS top
+    FROM (
+        SELECT members.run, members.rank, members.place, ops.op, sum(ops.op_ns) AS op_ns
+        FROM work_by_op(events) AS ops
+        JOIN members
+            ON ops.run = members.run
+            AND ops.rank = members.rank
+            AND ops.kind = members.kind
+            AND ops.name IS NOT DISTINCT FROM members.name
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+),
+-- The spread of a row is that within its names and that between them.
+times AS (
+    SELECT
+        run,
+        rank,
+        place,
+        sum(calls)::BIGINT AS calls,
+        sum(total_ns) AS total_ns,
+        ((2 * sum(total_ns) + sum(timed)) // nullif(2 * sum(timed), 0))::BIGINT AS mean_ns,
+        round(sqrt(sum(spread + timed * (mean_ns - row_mean_ns) ** 2) / nullif(sum(timed) - 1, 0)))::BIGINT AS std_ns,
+        min(min_ns) AS min_ns,
+        max(max_ns) AS max_ns
+    FROM members
+    GROUP BY run, rank, place
+),
+rows AS (
+    SELECT
+        run,
+        rank,
+        place,
+        CASE WHEN place = 0 THEN 'others' ELSE any_value(label) END AS name,
+        CASE WHEN place > 0 THEN any_value(class) END AS class,
+        CASE WHEN place > 0 THEN any_value(class_ns) END AS class_ns,
+        any_value(all_ns) AS all_ns
+    FROM placed
+    GROUP BY run, rank, place
+)
+SELECT
+    rows.run,
+    rows.rank,
+    rows.name,
+    times.calls,
+    try_cast(times.total_ns AS BIGINT) AS total_ns,
+    times.mean_ns,
+    times.std_ns,
+    times.min_ns,
+    times.max_ns,
+    times.total_ns / nullif(rows.all_ns, 0) AS share,
+    tops.top.op AS top_op,
+    -tops.top.less_ns / nullif(times.total_ns, 0) AS top_op_share,
+    rows.class,
+    times.total_ns / nullif(rows.class_ns, 0) AS class_share
+FROM rows
+JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
+LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place
+ORDER BY rows.place = 0, times.total_ns DESC NULLS LAST, rows.run, rows.rank, rows.name NULLS LAST, rows.class

@@ -1,0 +1,81 @@
+-- memory_bandwidth: how fast memory was copied and filled.
+-- One row per (run, rank, device, kind, name), the largest total_ns first, then by these.
+-- A rate is bytes over time, so a long copy counts for more than a short one: it is no mean of the rates of copies.
+-- Copies whose bytes or duration are not known are in no rate.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals.
+-- needs: events
+-- parameter by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
+-- run               VARCHAR           run that the trace belongs to
+-- rank              INTEGER           rank within the run
+-- device            INTEGER           index of the device that the copies ran on; NULL where the source does not say
+-- kind              VARCHAR           memcpy or memset
+-- name              VARCHAR           name of the copies, without what stands in parentheses unless by=name; NULL for none
+-- calls             BIGINT            number of copies or fills
+-- unsized_calls     BIGINT            those of them whose bytes are not known
+-- bytes             BIGINT   bytes    moved by the others; NULL where no bytes are known
+-- total_ns          BIGINT   ns       sum of durations, overlaps counted twice; NULL where none is known
+-- busy_ns           BIGINT   ns       time in which at least one was running
+-- bytes_per_s       DOUBLE   bytes/s  of a copy: bytes over the sum of durations; NULL where no time passes
+-- busy_bytes_per_s  DOUBLE   bytes/s  of all copies together: bytes over the time in which at least one was running
+-- min_bytes_per_s   DOUBLE   bytes/s  slowest copy; one without a duration has no rate
+-- max_bytes_per_s   DOUBLE   bytes/s  fastest copy
+-- busy_share        DOUBLE   0..1     busy_ns over the span of the devices of the rank, as in time_breakdown
+WITH copies AS MATERIALIZED (
+    SELECT
+        {'run': run, 'rank': rank, 'device': device, 'kind': kind, 'name': CASE
+            WHEN coalesce(getvariable('by'), 'direction') = 'name' THEN name
+            ELSE coalesce(nullif(rtrim(split_part(name, '(', 1)), ''), name)
+        END} AS key,
+        start_ns,
+        dur_ns,
+        start_ns + dur_ns AS end_ns,
+        bytes,
+        CASE WHEN bytes IS NULL THEN 2 ELSE 1 END AS bit
+    FROM events
+    WHERE is_busy(kind) AND kind <> 'kernel'
+),
+busy AS (
+    SELECT key, sum(end_ns - start_ns) AS busy_ns, sum(end_ns - start_ns) FILTER (mask & 1 > 0) AS sized_ns
+    FROM interval_masks('copies')
+    WHERE mask > 0
+    GROUP BY key
+),
+sums AS (
+    SELECT
+        key,
+        count(*) AS calls,
+        count(*) - count(bytes) AS unsized_calls,
+        sum(bytes) AS bytes,
+        sum(dur_ns) AS total_ns,
+        sum(bytes) FILTER (dur_ns IS NOT NULL) AS timed_bytes,
+        sum(dur_ns) FILTER (bytes IS NOT NULL) AS sized_ns,
+        min(bytes::HUGEINT * 1000000000 / dur_ns) FILTER (dur_ns > 0) AS min_bytes_per_s,
+        max(bytes::HUGEINT * 1000000000 / dur_ns) FILTER (dur_ns > 0) AS max_bytes_per_s
+    FROM copies
+    GROUP BY key
+),
+spans AS (
+    SELECT key.run AS run, key.rank AS rank, max(end_ns) - min(start_ns) AS span_ns
+    FROM device_intervals(events)
+    GROUP BY ALL
+)
+SELECT
+    sums.key.run AS run,
+    sums.key.rank AS rank,
+    sums.key.device AS device,
+    sums.key.kind AS kind,
+    sums.key.name AS name,
+    sums.calls,
+    sums.unsized_calls,
+    try_cast(sums.bytes AS BIGINT) AS bytes,
+    try_cast(sums.total_ns AS BIGINT) AS total_ns,
+    coalesce(try_cast(busy.busy_ns AS BIGINT), 0) AS busy_ns,
+    sums.timed_bytes * 1000000000 / nullif(sums.sized_ns, 0) AS bytes_per_s,
+    sums.timed_bytes * 1000000000 / nullif(busy.sized_ns, 0) AS busy_bytes_per_s,
+    sums.min_bytes_per_s,
+    sums.max_bytes_per_s,
+    coalesce(busy.busy_ns, 0) / nullif(spans.span_ns, 0) AS busy_share
+FROM sums
+LEFT JOIN busy ON sums.key IS NOT DISTINCT FROM busy.key
+LEFT JOIN spans ON sums.key.run = spans.run AND sums.key.rank = spans.rank
+ORDER BY sums.total_ns DESC NULLS LAST, run, rank, device NULLS LAST, kind, name NULLS LAST

@@ -1,0 +1,56 @@
+-- memory_peak: the moment when the most memory was allocated, the op that asked for it, and what was never freed.
+-- One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
+-- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
+-- `unfreed` has the blocks that were never freed.
+-- A `ProfilerStep#N` is an annotation, too.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- needs: events, memory
+-- run              VARCHAR         run that the trace belongs to
+-- rank             INTEGER         rank within the run
+-- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
+-- device           INTEGER         index of the device; NULL for host memory
+-- allocated_bytes  BIGINT   bytes  allocated after the record
+-- reserved_bytes   BIGINT   bytes  reserved by the allocator after the record; NULL where the source does not say
+-- time_ns          BIGINT   ns     when, on the clock that traces.clock names
+-- op_id            BIGINT          event_id of the innermost host op around the record; NULL where there is none
+-- op_name          VARCHAR         name of that op
+-- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL for none
+-- annotation_name  VARCHAR         name of that annotation
+-- unfreed_blocks   BIGINT          blocks allocated in the trace and never freed in it; NULL where no address is known
+-- unfreed_bytes    BIGINT   bytes  their bytes
+WITH records AS MATERIALIZED (
+    SELECT * FROM memory_records(memory)
+),
+unfreed AS (
+    SELECT run, rank, device_type, device, count(*) AS blocks, sum(bytes) AS bytes
+    FROM unfreed_blocks(memory)
+    GROUP BY ALL
+),
+peaks AS (
+    FROM peak_records('records')
+)
+SELECT
+    peaks.run,
+    peaks.rank,
+    peaks.device_type,
+    peaks.device,
+    peaks.allocated_bytes,
+    peaks.total_reserved_bytes AS reserved_bytes,
+    peaks.time_ns,
+    peaks.op_id,
+    op.name AS op_name,
+    around.annotation_id,
+    around.annotation_name,
+    CASE WHEN peaks.has_addresses THEN coalesce(unfreed.blocks, 0) END AS unfreed_blocks,
+    CASE WHEN peaks.has_addresses THEN try_cast(coalesce(unfreed.bytes, 0) AS BIGINT) END AS unfreed_bytes
+FROM peaks
+LEFT JOIN events AS op
+    ON peaks.run = op.run AND peaks.rank = op.rank AND peaks.op_id = op.event_id
+LEFT JOIN annotations_around('peaks', 'events') AS around
+    ON peaks.run = around.run AND peaks.rank = around.rank AND peaks.thread = around.thread AND peaks.time_ns = around.time_ns
+LEFT JOIN unfreed
+    ON peaks.run = unfreed.run
+    AND peaks.rank = unfreed.rank
+    AND peaks.device_type IS NOT DISTINCT FROM unfreed.device_type
+    AND peaks.device IS NOT DISTINCT FROM unfreed.device
+ORDER BY peaks.run, peaks.rank, peaks.device_type NULLS LAST, peaks.device NULLS LAST

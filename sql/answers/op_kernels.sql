@@ -1,0 +1,101 @@
+-- op_kernels: which op launched which kernels, one after the other, how often and with what delays.
+-- One row per (run, rank, name, kind, input_dims, sequence), the largest device_ns first, then by run, rank, first_event_id.
+-- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
+-- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
+-- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
+-- In a bare shell read from `sql/lib` first: sequences.
+-- needs: events
+-- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
+-- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
+-- run                   VARCHAR      run that the trace belongs to
+-- rank                  INTEGER      rank within the run
+-- name                  VARCHAR      name of the op or call; NULL where none is known
+-- kind                  VARCHAR      its kind: host_op, annotation, runtime or driver; NULL where none is known
+-- input_dims            VARCHAR      input shapes; NULL where they are not grouped by, or unknown
+-- sequence              VARCHAR      names of the kernels joined by ->; of more than 64 the first 64; ? is one without a name
+-- kernels               BIGINT       number of kernels in the sequence
+-- calls                 BIGINT       number of ops that launched this sequence
+-- device_ns             BIGINT   ns  sum of the durations of their kernels; NULL where none is known, or beyond BIGINT
+-- total_ns              BIGINT   ns  time of the ops on the host; NULL where none is known, or beyond BIGINT
+-- mean_op_delay_ns      BIGINT   ns  mean time from the start of the op to that of the call, rounded half up
+-- p50_op_delay_ns       BIGINT   ns  its median, one of the values
+-- p90_op_delay_ns       BIGINT   ns  its 90th percentile, one of the values
+-- max_op_delay_ns       BIGINT   ns  the longest
+-- mean_runtime_delay_ns BIGINT   ns  mean time from the start of the call to that of the kernel, rounded half up
+-- p50_runtime_delay_ns  BIGINT   ns  its median, one of the values
+-- p90_runtime_delay_ns  BIGINT   ns  its 90th percentile, one of the values
+-- max_runtime_delay_ns  BIGINT   ns  the longest
+-- first_event_id        BIGINT       event_id of the first of the ops by start; of the kernel where no call is known
+WITH names AS MATERIALIZED (
+    FROM kernel_names(events, coalesce(getvariable('copies'), false))
+),
+launched AS (
+    SELECT
+        run, rank,
+        coalesce(op_id, launch_id) AS owner_id,
+        CASE WHEN op_id IS NULL AND launch_id IS NULL THEN event_id END AS alone_id,
+        list(code ORDER BY start_ns, event_id) AS codes,
+        sum(dur_ns) AS device_ns,
+        first(launch_id ORDER BY start_ns, event_id) AS launch_id,
+        min(start_ns) AS start_ns
+    FROM events
+    JOIN names ON coalesce(events.name, '?') = names.name
+    WHERE is_in_sequence(kind, coalesce(getvariable('copies'), false))
+    GROUP BY run, rank, owner_id, alone_id
+),
+sequences AS (
+    SELECT
+        launched.run,
+        launched.rank,
+        coalesce(owner_id, alone_id) AS event_id,
+        op.name,
+        op.kind,
+        CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN op.input_dims END AS input_dims,
+        codes,
+        launched.device_ns,
+        op.start_ns,
+        op.dur_ns,
+        try(call.start_ns - op.start_ns) AS op_delay_ns,
+        try(launched.start_ns - call.start_ns) AS runtime_delay_ns
+    FROM launched
+    LEFT JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND owner_id = op.event_id
+    LEFT JOIN events AS call ON launched.run = call.run AND launched.rank = call.rank AND launched.launch_id = call.event_id
+),
+named AS (
+    SELECT
+        run, rank, name, kind, input_dims, codes,
+        count(*) AS calls,
+        sum(device_ns) AS device_ns,
+        sum(dur_ns) AS total_ns,
+        mean_delay(sum(op_delay_ns), count(op_delay_ns)) AS mean_op_delay_ns,
+        quantile_disc(op_delay_ns, [0.5, 0.9]) AS op_percentiles,
+        max(op_delay_ns) AS max_op_delay_ns,
+        mean_delay(sum(runtime_delay_ns), count(runtime_delay_ns)) AS mean_runtime_delay_ns,
+        quantile_disc(runtime_delay_ns, [0.5, 0.9]) AS runtime_percentiles,
+        max(runtime_delay_ns) AS max_runtime_delay_ns,
+        first(event_id ORDER BY start_ns, event_id) AS first_event_id
+    FROM sequences
+    GROUP BY run, rank, name, kind, input_dims, codes
+)
+SELECT
+    run,
+    rank,
+    name,
+    kind,
+    input_dims,
+    sequence_text(codes, (SELECT list(name ORDER BY code) FROM names)) AS sequence,
+    len(codes) AS kernels,
+    calls,
+    try_cast(device_ns AS BIGINT) AS device_ns,
+    try_cast(total_ns AS BIGINT) AS total_ns,
+    mean_op_delay_ns,
+    op_percentiles[1] AS p50_op_delay_ns,
+    op_percentiles[2] AS p90_op_delay_ns,
+    max_op_delay_ns,
+    mean_runtime_delay_ns,
+    runtime_percentiles[1] AS p50_runtime_delay_ns,
+    runtime_percentiles[2] AS p90_runtime_delay_ns,
+    max_runtime_delay_ns,
+    first_event_id
+FROM named
+ORDER BY named.device_ns DESC NULLS LAST, run, rank, first_event_id

@@ -1,0 +1,80 @@
+-- rank_balance: how evenly each class of time is spread over the ranks of a run, as a whole (NULL step) and in each step.
+-- One row per (run, step, class), by run, the rows without a step first, then by step and class in the order below.
+-- Classes of the devices are those of time_breakdown: span, compute, exposed_communication, exposed_copy, idle,
+-- hidden_communication, hidden_copy; then of the host: ops (self time of host ops, all threads added up) and calls (the same of
+-- calls of the runtime and the driver). span of a step is its duration on the host. A rank without devices, or without the step,
+-- does not count in its rows.
+-- Steps of different ranks are the same step by their number.
+-- In a bare shell read from `sql/lib` first: devices, steps, lanes, intervals, traces.
+-- needs: events
+-- run           VARCHAR      run that the traces belong to
+-- ranks         BIGINT       number of ranks that have it
+-- step          BIGINT       N of the step; NULL for the whole traces
+-- class         VARCHAR      class of time, see above
+-- min_ns        BIGINT   ns  least time of a rank
+-- max_ns        BIGINT   ns  most time of a rank
+-- mean_ns       BIGINT   ns  mean over ranks, rounded half up
+-- std_ns        BIGINT   ns  sample standard deviation over ranks, rounded half up; NULL for one rank
+-- max_over_mean DOUBLE       max_ns over the mean: 1 where all ranks are the same; NULL where that is 0
+-- min_rank      INTEGER      rank with min_ns, the lowest on a tie
+-- max_rank      INTEGER      rank with max_ns, the lowest on a tie
+WITH device AS MATERIALIZED (
+    FROM device_breakdown(events)
+),
+host AS (
+    SELECT
+        run, rank, CASE WHEN is_whole THEN NULL ELSE step END AS step,
+        coalesce(sum(self_ns) FILTER (WHERE kind = 'host_op'), 0) AS ops_ns,
+        coalesce(sum(self_ns) FILTER (WHERE is_call(kind)), 0) AS calls_ns
+    FROM (
+        SELECT run, rank, step, kind, self_ns, unnest([true, false]) AS is_whole
+        FROM events
+        WHERE kind = 'host_op' OR is_call(kind)
+    )
+    WHERE is_whole OR step IS NOT NULL
+    GROUP BY ALL
+),
+classes AS (
+    SELECT
+        run, rank, step, unnest([1, 2, 3, 4, 5, 6, 7]) AS place,
+        unnest(
+            [
+                'span', 'compute', 'exposed_communication', 'exposed_copy', 'idle', 'hidden_communication', 'hidden_copy'
+            ]
+        ) AS class,
+        unnest(
+            [
+                span_ns, compute_ns, exposed_communication_ns, exposed_copy_ns, idle_ns, hidden_communication_ns, hidden_copy_ns
+            ]
+        ) AS time_ns
+    FROM device
+    WHERE step IS NULL OR event_id IS NOT NULL
+    UNION ALL
+    SELECT run, rank, step, unnest([8, 9]), unnest(['ops', 'calls']), unnest([ops_ns, calls_ns])
+    FROM host
+    UNION ALL
+    SELECT marks.run, marks.rank, marks.step, 1, 'span', marks.dur_ns
+    FROM step_marks(events) AS marks
+    ANTI JOIN device ON marks.run = device.run AND marks.rank = device.rank
+    WHERE marks.dur_ns IS NOT NULL
+),
+times AS (
+    SELECT run, rank, step, place, class, sum(time_ns) AS time_ns
+    FROM classes
+    GROUP BY ALL
+)
+SELECT
+    run,
+    count(*) AS ranks,
+    step,
+    class,
+    min(time_ns)::BIGINT AS min_ns,
+    max(time_ns)::BIGINT AS max_ns,
+    round(avg(time_ns))::BIGINT AS mean_ns,
+    round(stddev_samp(time_ns))::BIGINT AS std_ns,
+    max(time_ns) * count(*) / nullif(sum(time_ns), 0) AS max_over_mean,
+    first(rank ORDER BY time_ns, rank) AS min_rank,
+    first(rank ORDER BY time_ns DESC, rank) AS max_rank
+FROM times
+GROUP BY run, step, place, class
+ORDER BY run, step NULLS FIRST, place

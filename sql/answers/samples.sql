@@ -1,0 +1,94 @@
+-- samples: calls, time and work of every op, kernel and annotation, run by run or step by step.
+-- One row per (run, rank, step, what, name), by run, rank, step, what (op, kernel, annotation), the largest spent_ns first, name.
+-- What a comparison is made of: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so names
+-- that differ only in a number or an address are rows of their own.
+-- Work is counted once, in the row of the op that owns it (`event_id = work_id`) and in those of its kernels.
+-- In a bare shell read from `sql/lib` first: devices, kernel_names.
+-- needs: events
+-- parameter per        VARCHAR(run|step) = run                    step: each step, and nothing that is in none
+-- parameter kernel_by  VARCHAR(name|short_name|shapes) = name     shapes: op around the launch with its input shapes
+-- parameter copies     BOOLEAN = false                            copies and fills of memory are kernels, too
+-- run        VARCHAR         run that the trace belongs to
+-- rank       INTEGER         rank within the run
+-- step       BIGINT          profiler step; NULL for a whole run
+-- what       VARCHAR         op (of the host), kernel or annotation (of the host)
+-- name       VARCHAR         name, or what kernels are grouped by; NULL where the source has none, or no op is known
+-- calls      BIGINT          number of executions
+-- spent_ns   BIGINT   ns     op: self time; kernel: duration; annotation: all of it; NULL where none is known, or beyond BIGINT
+-- device_ns  BIGINT   ns     op: device time that it launched itself; kernel: duration; annotation: launched inside it
+-- flops      BIGINT   FLOP   known work; NULL where none is known
+-- flops_ns   BIGINT   ns     time of what did it: of an op its kernels', or its own where it launched none; of a kernel its own
+-- bytes      BIGINT   bytes  known bytes read and written; NULL where none are known
+-- bytes_ns   BIGINT   ns     time of what did it, as in flops_ns
+WITH slices AS (
+    SELECT
+        run,
+        rank,
+        CASE WHEN coalesce(getvariable('per'), 'run') = 'step' THEN step END AS step,
+        kind,
+        CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN NULL ELSE name END AS name,
+        CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN op_id END AS around_id,
+        CASE kind WHEN 'host_op' THEN self_ns ELSE dur_ns END AS spent_ns,
+        CASE kind WHEN 'host_op' THEN self_device_ns ELSE device_ns END AS device_ns,
+        CASE WHEN is_busy(kind) OR event_id = work_id THEN flops END AS flops,
+        CASE WHEN is_busy(kind) OR event_id = work_id THEN bytes END AS bytes,
+        CASE kind WHEN 'host_op' THEN coalesce(nullif(device_ns, 0), dur_ns) ELSE dur_ns END AS work_ns
+    FROM events
+    WHERE
+        (
+            kind = 'host_op' OR kind = 'annotation' OR kind = 'kernel'
+            OR (is_busy(kind) AND coalesce(getvariable('copies'), false))
+        )
+        AND (step IS NOT NULL OR coalesce(getvariable('per'), 'run') = 'run')
+),
+sums AS MATERIALIZED (
+    SELECT
+        run, rank, step, kind, name, around_id,
+        count(*) AS calls,
+        sum(spent_ns) AS spent_ns,
+        sum(device_ns) AS device_ns,
+        sum(flops) AS flops,
+        sum(work_ns) FILTER (flops IS NOT NULL) AS flops_ns,
+        sum(bytes) AS bytes,
+        sum(work_ns) FILTER (bytes IS NOT NULL) AS bytes_ns
+    FROM slices
+    GROUP BY run, rank, step, kind, name, around_id
+),
+names AS MATERIALIZED (
+    SELECT
+        kind,
+        name,
+        CASE kind WHEN 'host_op' THEN 'op' WHEN 'annotation' THEN 'annotation' ELSE 'kernel' END AS what,
+        CASE
+            WHEN NOT is_busy(kind) AND regexp_full_match(name, 'ProfilerStep#[0-9]+') THEN 'ProfilerStep*'
+            WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'short_name' THEN short_name(kind, name)
+            ELSE name
+        END AS label
+    FROM (SELECT DISTINCT kind, name FROM sums)
+),
+ops AS (
+    SELECT run, rank, event_id, name || coalesce(' ' || input_dims, '') AS label
+    FROM events
+    WHERE
+        coalesce(getvariable('kernel_by'), 'name') = 'shapes'
+        AND event_id IN (SELECT around_id FROM sums)
+)
+SELECT
+    sums.run,
+    sums.rank,
+    sums.step,
+    names.what,
+    coalesce(ops.label, names.label) AS name,
+    sum(sums.calls)::BIGINT AS calls,
+    try_cast(sum(sums.spent_ns) AS BIGINT) AS spent_ns,
+    try_cast(sum(sums.device_ns) AS BIGINT) AS device_ns,
+    try_cast(sum(sums.flops) AS BIGINT) AS flops,
+    try_cast(sum(sums.flops_ns) AS BIGINT) AS flops_ns,
+    try_cast(sum(sums.bytes) AS BIGINT) AS bytes,
+    try_cast(sum(sums.bytes_ns) AS BIGINT) AS bytes_ns
+FROM sums
+JOIN names ON sums.kind = names.kind AND sums.name IS NOT DISTINCT FROM names.name
+LEFT JOIN ops ON sums.run = ops.run AND sums.rank = ops.rank AND sums.around_id = ops.event_id
+GROUP BY sums.run, sums.rank, sums.step, names.what, coalesce(ops.label, names.label)
+ORDER BY sums.run, sums.rank, sums.step, list_position(['op', 'kernel', 'annotation'], names.what),
+    sum(sums.spent_ns) DESC NULLS LAST, coalesce(ops.label, names.label) NULLS LAST

@@ -1,0 +1,95 @@
+-- sequences: which kernels run one after the other under an op, annotation or module, and how often.
+-- One row per (run, rank, name, kind, sequence), the most calls first, then by device_ns, run, rank, first_event_id.
+-- The slices are the outermost ones on the host whose name contains a text: one inside another of them belongs to that.
+-- The sequence of a slice is all kernels launched under it, on its own thread, in the order in which they started. A slice of
+-- which a filter took the calls or the end has none.
+-- In a bare shell read from `sql/lib` first: devices, sequences.
+-- needs: events
+-- parameter name        VARCHAR = ''     text in the name of the slices, taken as it is written; '' for the outermost of all
+-- parameter min_kernels BIGINT  = 3      leave out shorter sequences
+-- parameter top         BIGINT  = 10     so many rows of each run and rank; 0: all
+-- parameter copies      BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
+-- run            VARCHAR      run that the trace belongs to
+-- rank           INTEGER      rank within the run
+-- name           VARCHAR      name of the slices; `ProfilerStep*` for all steps
+-- kind           VARCHAR      their kind
+-- sequence       VARCHAR      names of the kernels joined by ->; of more than 64 the first 64; ? is one without a name
+-- kernels        BIGINT       number of kernels in the sequence
+-- calls          BIGINT       number of slices with this sequence
+-- device_ns      BIGINT   ns  sum of the durations of their kernels; NULL where none is known, or beyond BIGINT
+-- total_ns       BIGINT   ns  time of the slices on the host; NULL where none is known, or beyond BIGINT
+-- first_event_id BIGINT       event_id of the first of the slices by start
+WITH names AS MATERIALIZED (
+    FROM kernel_names(events, coalesce(getvariable('copies'), false))
+),
+named AS NOT MATERIALIZED (
+    SELECT run, rank, event_id, parent_id, preorder, last_descendant_id
+    FROM events
+    WHERE
+        contains(name, coalesce(getvariable('name'), ''))
+        AND (last_descendant_id <> event_id OR is_call(kind))
+),
+outermost AS (
+    SELECT named.run, named.rank, named.event_id, named.preorder, last.preorder AS last_preorder
+    FROM named
+    ANTI JOIN named AS parent
+        ON named.run = parent.run AND named.rank = parent.rank AND named.parent_id = parent.event_id
+    JOIN events AS last
+        ON named.run = last.run AND named.rank = last.rank AND named.last_descendant_id = last.event_id
+    WINDOW earlier AS (
+        PARTITION BY named.run, named.rank ORDER BY named.preorder ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    )
+    QUALIFY named.preorder > coalesce(max(last.preorder) OVER earlier, -1)
+),
+launched AS (
+    SELECT work.run, work.rank, work.event_id, names.code, work.start_ns, work.dur_ns, call.preorder
+    FROM events AS work
+    JOIN names ON coalesce(work.name, '?') = names.name
+    JOIN events AS call ON work.run = call.run AND work.rank = call.rank AND work.launch_id = call.event_id
+    WHERE is_in_sequence(work.kind, coalesce(getvariable('copies'), false))
+),
+sequences AS (
+    SELECT
+        slice.run, slice.rank, slice.event_id,
+        list(launched.code ORDER BY launched.start_ns, launched.event_id) AS codes,
+        sum(launched.dur_ns) AS device_ns
+    FROM launched
+    ASOF JOIN outermost AS slice
+        ON launched.run = slice.run AND launched.rank = slice.rank AND launched.preorder >= slice.preorder
+    WHERE launched.preorder <= slice.last_preorder
+    GROUP BY slice.run, slice.rank, slice.event_id
+    HAVING count(*) >= coalesce(getvariable('min_kernels'), 3)
+),
+counted AS (
+    SELECT
+        run,
+        rank,
+        CASE WHEN starts_with(slice.name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE slice.name END AS name,
+        slice.kind,
+        codes,
+        count(*) AS calls,
+        sum(sequences.device_ns) AS device_ns,
+        sum(slice.dur_ns) AS total_ns,
+        first(event_id ORDER BY slice.start_ns, event_id) AS first_event_id
+    FROM sequences
+    JOIN events AS slice USING (run, rank, event_id)
+    GROUP BY ALL
+)
+SELECT
+    run,
+    rank,
+    name,
+    kind,
+    sequence_text(codes, (SELECT list(name ORDER BY code) FROM names)) AS sequence,
+    len(codes) AS kernels,
+    calls,
+    try_cast(device_ns AS BIGINT) AS device_ns,
+    try_cast(total_ns AS BIGINT) AS total_ns,
+    first_event_id
+FROM counted
+QUALIFY
+    coalesce(getvariable('top'), 10) <= 0
+    OR row_number() OVER (
+        PARTITION BY run, rank ORDER BY calls DESC, counted.device_ns DESC NULLS LAST, first_event_id
+    ) <= coalesce(getvariable('top'), 10)
+ORDER BY calls DESC, counted.device_ns DESC NULLS LAST, run, rank, first_event_id

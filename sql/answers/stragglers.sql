@@ -1,0 +1,171 @@
+-- stragglers: which rank the others wait for, how often, for how long, and what it did before.
+-- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each thing it did before.
+-- Ordered by run, the time that others were held up, the longest first, then by rank and names.
+-- Collectives are those of collectives, two ranks or more of each. A rank comes last if it starts one last, and not at the same
+-- time as all others; the lowest does on a tie. It holds up the others from the first start to its own. Shares are of the
+-- collectives that the rank takes part in, not of all. Times are as clocks have them, unless is_corrected: see clock_skew.
+-- What it did before: the longest host op or annotation on the thread of the call, wholly between the call of the rank's
+-- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts
+-- of the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does
+-- not count.
+-- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
+-- needs: events, traces
+-- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
+-- parameter corrected BOOLEAN                 = false  take the offsets of clock_skew off the clocks
+-- run              VARCHAR       run that the trace belongs to
+-- rank             INTEGER       rank within the run
+-- before_op        VARCHAR       host op before; per rank that of the longest hold-ups; NULL where not known, or per kernel
+-- before_kernel    VARCHAR       kernel, copy or fill before; per rank the same; NULL where not known, or per op
+-- collectives      BIGINT        number of collectives that it took part in with others
+-- times_last       BIGINT        how many of them it came to last
+-- last_share       DOUBLE  0..1  times_last over collectives
+-- times_first      BIGINT        how many of them it came to first, the lowest rank on a tie
+-- held_up_ns       BIGINT  ns    sum of the longest waits of others for it, in those it came to last
+-- max_held_up_ns   BIGINT  ns    the longest of them; NULL where it never came last
+-- late_ns          BIGINT  ns    sum over all of its start minus the first rank's
+-- mean_late_ns     BIGINT  ns    mean of that, rounded half up
+-- max_late_ns      BIGINT  ns    most of that
+-- wait_ns          BIGINT  ns    sum of its own waits; a straggler waits least
+-- mean_wait_ns     BIGINT  ns    mean of that, rounded half up
+-- communication_ns BIGINT  ns    sum of the durations of its collectives, waits and all
+-- is_corrected     BOOLEAN       clocks were corrected in all of them
+WITH matches AS MATERIALIZED (
+    FROM collective_matches(events, traces)
+),
+waits AS MATERIALIZED (
+    SELECT *, last_rank = rank AND start_skew_ns > 0 AS is_last
+    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), false))
+    WHERE wait_ns IS NOT NULL
+),
+calls AS MATERIALIZED (
+    SELECT
+        run, rank, number, line, at_ns, start_ns,
+        CASE
+            WHEN line = -1 THEN lag(start_ns) OVER (PARTITION BY run, rank ORDER BY start_ns, number)
+            ELSE lag(at_ns) OVER (PARTITION BY run, rank, line ORDER BY at_ns, number)
+        END AS since_ns,
+        lag(start_ns) OVER (PARTITION BY run, rank ORDER BY start_ns, number) AS since_start_ns,
+        is_last OR coalesce(getvariable('per'), 'rank') <> 'rank' AS is_asked
+    FROM (SELECT *, coalesce(call_thread, -1) AS line, coalesce(call_ns, start_ns) AS at_ns FROM waits)
+),
+own_names AS (
+    SELECT name
+    FROM events
+    WHERE is_op(kind) AND name IS NOT NULL
+    GROUP BY name
+    HAVING
+        is_collective(any_value(name))
+        OR regexp_matches(any_value(name), '^(c10d|_c10d|gloo:|mpi:|ProfilerStep#|record_param_comms)')
+),
+ops AS (
+    SELECT run, rank, unnest(lines) AS line, start_ns, dur_ns, event_id, name
+    FROM (
+        SELECT *, CASE WHEN (SELECT bool_or(line = -1) FROM calls) THEN [thread, -1] ELSE [thread] END AS lines
+        FROM events
+        SEMI JOIN waits USING (run, rank)
+        WHERE
+            is_op(kind)
+            AND start_ns IS NOT NULL
+            AND dur_ns IS NOT NULL
+            AND name NOT IN (FROM own_names)
+            AND coalesce(getvariable('per'), 'rank') <> 'kernel'
+    )
+),
+before_op AS (
+    SELECT
+        ops.run, ops.rank, calls.number,
+        arg_max(ops.name, {'ns': ops.dur_ns, 'at': ops.start_ns, 'id': -ops.event_id}) AS name
+    FROM ops
+    ASOF JOIN calls
+        ON ops.run = calls.run AND ops.rank = calls.rank AND ops.line = calls.line AND ops.start_ns + ops.dur_ns <= calls.at_ns
+    WHERE calls.is_asked AND (calls.since_ns IS NULL OR ops.start_ns >= calls.since_ns)
+    GROUP BY ops.run, ops.rank, calls.number
+),
+before_kernel AS (
+    SELECT
+        work.run, work.rank, calls.number,
+        arg_max(work.name, {'ns': work.dur_ns, 'at': work.start_ns, 'id': -work.event_id}) AS name
+    FROM (
+        FROM device_work(events)
+        SEMI JOIN waits USING (run, rank)
+        WHERE class <> 'communication' AND coalesce(getvariable('per'), 'rank') <> 'op'
+    ) AS work
+    ASOF JOIN calls ON work.run = calls.run AND work.rank = calls.rank AND work.start_ns < calls.start_ns
+    WHERE calls.is_asked AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
+    GROUP BY work.run, work.rank, calls.number
+),
+told AS (
+    SELECT
+        waits.run, waits.rank, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel, wait_ns, late_ns,
+        dur_ns, is_corrected, is_last,
+        first_rank = waits.rank AND start_skew_ns > 0 AS is_first,
+        CASE WHEN is_last THEN start_skew_ns ELSE 0 END AS held_up_ns,
+        CASE WHEN coalesce(getvariable('per'), 'rank') <> 'rank' THEN coalesce(before_op.name, before_kernel.name) END AS what
+    FROM waits
+    LEFT JOIN before_op
+        ON waits.run = before_op.run AND waits.rank = before_op.rank AND waits.number = before_op.number
+    LEFT JOIN before_kernel
+        ON waits.run = before_kernel.run AND waits.rank = before_kernel.rank AND waits.number = before_kernel.number
+),
+of_op AS (
+    SELECT run, rank, what, before_op, sum(held_up_ns) AS held_up_ns
+    FROM told
+    WHERE before_op IS NOT NULL
+    GROUP BY ALL
+),
+of_kernel AS (
+    SELECT run, rank, what, before_kernel, sum(held_up_ns) AS held_up_ns
+    FROM told
+    WHERE before_kernel IS NOT NULL
+    GROUP BY ALL
+),
+worst_op AS (
+    SELECT run, rank, what, first(before_op ORDER BY held_up_ns DESC, before_op) AS name
+    FROM of_op
+    GROUP BY ALL
+),
+worst_kernel AS (
+    SELECT run, rank, what, first(before_kernel ORDER BY held_up_ns DESC, before_kernel) AS name
+    FROM of_kernel
+    GROUP BY ALL
+),
+sums AS (
+    SELECT
+        run, rank, what,
+        count(*) AS collectives,
+        count(*) FILTER (WHERE is_last) AS times_last,
+        count(*) FILTER (WHERE is_first) AS times_first,
+        try_cast(sum(held_up_ns) AS BIGINT) AS held_up_ns,
+        max(held_up_ns) FILTER (WHERE is_last) AS max_held_up_ns,
+        try_cast(sum(late_ns) AS BIGINT) AS late_ns,
+        max(late_ns) AS max_late_ns,
+        try_cast(sum(wait_ns) AS BIGINT) AS wait_ns,
+        try_cast(sum(dur_ns) AS BIGINT) AS communication_ns,
+        bool_and(is_corrected) AS is_corrected
+    FROM told
+    GROUP BY run, rank, what
+)
+SELECT
+    sums.run,
+    sums.rank,
+    worst_op.name AS before_op,
+    worst_kernel.name AS before_kernel,
+    collectives,
+    times_last,
+    times_last / collectives AS last_share,
+    times_first,
+    held_up_ns,
+    max_held_up_ns,
+    late_ns,
+    (late_ns + collectives // 2) // collectives AS mean_late_ns,
+    max_late_ns,
+    wait_ns,
+    (wait_ns + collectives // 2) // collectives AS mean_wait_ns,
+    communication_ns,
+    is_corrected
+FROM sums
+LEFT JOIN worst_op
+    ON sums.run = worst_op.run AND sums.rank = worst_op.rank AND sums.what IS NOT DISTINCT FROM worst_op.what
+LEFT JOIN worst_kernel
+    ON sums.run = worst_kernel.run AND sums.rank = worst_kernel.rank AND sums.what IS NOT DISTINCT FROM worst_kernel.what
+ORDER BY sums.run, held_up_ns DESC, sums.rank, before_op, before_kernel

@@ -1,0 +1,48 @@
+-- unfreed: the blocks that were allocated in the trace and never freed in it, and who allocated them.
+-- One row per block of (run, rank, device_type, device), the largest first, then by run, rank, time, device and address.
+-- A block is what was allocated last at its address. Frees of what was allocated before the trace began count for nothing; a free
+-- in the instant of an allocation is of that block, unless the address was allocated already. Records without an address are left
+-- out. What is alive at the end of a trace need not be a leak: parameters, optimizer states and caches are among it.
+-- A `ProfilerStep#N` is an annotation, too.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- needs: events, memory
+-- parameter top  BIGINT = 100  most rows of each (run, rank); 0 for all
+-- run              VARCHAR         run that the trace belongs to
+-- rank             INTEGER         rank within the run
+-- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
+-- device           INTEGER         index of the device; NULL for host memory
+-- address          BIGINT          address of the block
+-- bytes            BIGINT   bytes  size of the block
+-- time_ns          BIGINT   ns     when it was allocated, on the clock that traces.clock names
+-- op_id            BIGINT          event_id of the innermost host op around the allocation; NULL where there is none
+-- op_name          VARCHAR         name of that op
+-- annotation_id    BIGINT          event_id of the innermost user annotation around it, on its thread or else any; NULL for none
+-- annotation_name  VARCHAR         name of that annotation
+WITH blocks AS MATERIALIZED (
+    SELECT *
+    FROM unfreed_blocks(memory)
+    QUALIFY coalesce(getvariable('top'), 100) <= 0
+        OR row_number() OVER (
+            PARTITION BY run, rank
+            ORDER BY bytes DESC, time_ns, device_type NULLS LAST, device NULLS LAST, address
+        ) <= coalesce(getvariable('top'), 100)
+)
+SELECT
+    blocks.run,
+    blocks.rank,
+    blocks.device_type,
+    blocks.device,
+    blocks.address,
+    blocks.bytes,
+    blocks.time_ns,
+    blocks.op_id,
+    op.name AS op_name,
+    around.annotation_id,
+    around.annotation_name
+FROM blocks
+LEFT JOIN events AS op
+    ON blocks.run = op.run AND blocks.rank = op.rank AND blocks.op_id = op.event_id
+LEFT JOIN annotations_around('blocks', 'events') AS around
+    ON blocks.run = around.run AND blocks.rank = around.rank AND blocks.thread = around.thread AND blocks.time_ns = around.time_ns
+ORDER BY blocks.bytes DESC, blocks.run, blocks.rank, blocks.time_ns,
+    blocks.device_type NULLS LAST, blocks.device NULLS LAST, blocks.address
