@@ -30,7 +30,7 @@ from profframe.errors import StoreError
 from profframe.loading.run_names import later_cycle
 from profframe.store import layout
 from profframe.store.facts_version import facts_version
-from profframe.store.parquet import VERSION_KEY, reading, strange_columns, traces_of
+from profframe.store.parquet import VERSION_KEY, check_is_file, reading, strange_columns, traces_of
 
 STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
@@ -304,8 +304,8 @@ class Folder(Destination):
 
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
         path = self.root / file
-        if path.exists() and not path.is_file():  # a named pipe would be waited for
-            raise StoreError(f"{path}: not a file")
+        with reading(path):
+            check_is_file(path)
         return path.open("rb")
 
     def has(self, path: str) -> bool:

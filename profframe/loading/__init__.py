@@ -1,1 +1,1 @@
-"""From a source, a file or a live profile or a store, to a `Trace`."""
+"""What becomes a `Trace`: files, stores, and profiles of torch that are still in memory."""

@@ -1,1 +1,1 @@
-"""Asking: what is selected, which rows there are, and the SQL that answers."""
+"""How questions are asked: which rows are selected, where they are, and the SQL that answers."""

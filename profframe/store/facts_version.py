@@ -68,7 +68,9 @@ def files(package: Path, within: str = "") -> Iterator[str]:
         path = f"{within}{stem}"
         decides = any(path == one or path.startswith(f"{one}/") for one in DECIDES)
         if entries[name].is_dir():
-            if name != "__pycache__" and (decides or any(o.startswith(path) for o in DECIDES)):
+            if name != "__pycache__" and (
+                decides or any(one.startswith(f"{path}/") for one in DECIDES)
+            ):
                 yield from files(package, f"{path}/")
         elif decides and ending in _ENDINGS and not (ending == "pyc" and f"{stem}.py" in entries):
             yield within + name

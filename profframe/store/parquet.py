@@ -54,10 +54,15 @@ def reading(file: Path | str) -> Iterator[None]:
 def opened(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     """A Parquet file to read, with some columns of text as dictionaries; errors name it."""
     with reading(file):
-        if file.exists() and not file.is_file():
-            raise OSError("not a file")
+        check_is_file(file)
         with pq.ParquetFile(file, read_dictionary=texts) as found:
             yield found
+
+
+def check_is_file(file: Path) -> None:
+    """Raise an OSError for what is there and no file: a named pipe would be waited for."""
+    if file.exists() and not file.is_file():
+        raise OSError("not a file")
 
 
 def strange_columns(name: str, found: pa.Schema) -> list[str]:

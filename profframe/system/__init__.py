@@ -1,1 +1,1 @@
-"""What the process shares and what it holds to: memory, interrupts, files that are there whole."""
+"""What a process shares: memory and its limits, interrupts, tables on disk, files written whole."""

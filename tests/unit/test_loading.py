@@ -532,7 +532,8 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
         assert trace.events.height == 1
         found = set(trace.quality["check"])
         assert ("unreadable_header" in found) == (value == nested)
-        assert command_line(["info", str(path)]) == 0, capsys.readouterr().err
+        for verb in ("info", "show"):
+            assert command_line([verb, str(path)]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("deep", DEEP)
