@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,8 @@ ROW_GROUP: Final = 131_072
 """Rows per row group, about: enough to compress, and few enough to skip and to read in parallel."""
 _FEW_TEXTS: Final = 1000
 """So few distinct texts are written with each row group, whether it has them or not."""
+_FEW_ROWS: Final = 4096
+"""Of so few rows, starting zstd for each column takes longer than all else of reading them."""
 
 _UNREADABLE: Final = (
     OSError,
@@ -140,7 +143,8 @@ class RowGroup:
     def _read(self, columns: Sequence[str]) -> pa.Table:
         arrow = schema_of(self.table, tuple(columns))
         with reading(self.path):
-            rows = self.file.read_row_group(self.number, arrow.names)
+            several = self.file.metadata.row_group(self.number).num_rows > _FEW_ROWS
+            rows = self.file.read_row_group(self.number, arrow.names, use_threads=several)
             # Arrow leaves it to us whether text is UTF-8 and each code is one of its dictionary.
             rows.validate(full=True)
             return rows if rows.schema.equals(arrow) else rows.select(arrow.names).cast(arrow)
@@ -261,15 +265,17 @@ def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:
         Its rows in the schema's columns and types, in their order.
     """
     table = schema.TABLES[name]
+    rest = iter(parts)
+    first = next(rest, table.arrow.empty_table())
     with pq.ParquetWriter(
         file,
         table.arrow,
-        compression="zstd",
+        compression="zstd" if len(first) > _FEW_ROWS else "snappy",
         use_dictionary=[c.name for c in table if c.type != schema.TEXT],
         store_schema=False,
     ) as writer:
         writer.add_key_value_metadata({VERSION_KEY: str(schema.SCHEMA_VERSION)})
-        for part in parts:
+        for part in chain((first,), rest):
             groups = max(1, round(part.num_rows / ROW_GROUP))
             size = max(1, -(-part.num_rows // groups))
             for start in range(0, part.num_rows, size):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -83,7 +84,8 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
             for group in _groups(place, table)
             if may_matter is None or may_matter(group)
         )
-        for part in files.in_groups(parts, files.ROW_GROUP if rows is None else rows):
+        groups = files.in_groups(parts, files.ROW_GROUP if rows is None else rows)
+        for part in _read_ahead(groups) if rows is None else groups:
             frame = plain(files.completed(part, table, names).combine_chunks())
             if rows is not None:
                 frame = frame.head(rows)
@@ -93,6 +95,15 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
                 return
 
     return register_io_source(frames, schema=_columns(table), is_pure=True)
+
+
+def _read_ahead(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The same, each read while the one before it is used."""
+    with ThreadPoolExecutor(1, "profframe-read") as pool:
+        coming = pool.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = pool.submit(next, parts, None)
+            yield part
 
 
 @cache

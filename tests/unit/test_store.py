@@ -78,7 +78,17 @@ def test_files_say_the_schema_version_and_hold_plain_text(tmp_path: Path) -> Non
 
     assert file.metadata.metadata[parquet.VERSION_KEY] == str(schema.SCHEMA_VERSION).encode()
     assert file.schema_arrow.field("name").type == pa.string()
-    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+@pytest.mark.parametrize(("rows", "codec"), [(0, None), (1, "SNAPPY"), (5000, "ZSTD")])
+def test_few_rows_are_written_to_be_read_fast(rows: int, codec: str | None, tmp_path: Path) -> None:
+    events = one(names=("mm",) * rows)["events"]
+    parquet.write_file(tmp_path / "events.parquet", "events", iter([events]))
+    found = pq.ParquetFile(tmp_path / "events.parquet").metadata
+
+    groups = range(found.num_row_groups)
+    assert {found.row_group(n).column(0).compression for n in groups} == ({codec} - {None})
+    assert pq.read_table(tmp_path / "events.parquet").num_rows == rows
 
 
 @pytest.mark.parametrize("run", RUNS)
