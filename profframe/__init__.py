@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from profframe.converting.convert import convert
     from profframe.loading.capture import profile, trace_handler
     from profframe.loading.diff import diff
-    from profframe.loading.loader import load, load_nvprof
+    from profframe.loading.load import load, load_nvprof
     from profframe.show.frame import Frame
-    from profframe.trace.trace import Trace, answers
+    from profframe.trace.query import answers
+    from profframe.trace.trace import Trace
 
 __version__ = "0.1.0"
 
@@ -69,12 +70,12 @@ __all__ = [
 _HOMES: Final = {
     "Frame": "profframe.show.frame",
     "Trace": "profframe.trace.trace",
-    "answers": "profframe.trace.trace",
+    "answers": "profframe.trace.query",
     "convert": "profframe.converting.convert",
     "diff": "profframe.loading.diff",
     "emit_nvtx": "profframe.loading.capture",
-    "load": "profframe.loading.loader",
-    "load_nvprof": "profframe.loading.loader",
+    "load": "profframe.loading.load",
+    "load_nvprof": "profframe.loading.load",
     "profile": "profframe.loading.capture",
     "record_function": "profframe.loading.capture",
     "schedule": "profframe.loading.capture",

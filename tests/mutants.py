@@ -123,7 +123,7 @@ SERIOUS: Final = (
     Mutant(
         "8a",
         "the chance of a metric is not corrected for the number of metrics",
-        "profframe/trace/checking.py",
+        "profframe/analysis/checks.py",
         "p * number > regressions.LEVEL",
         "p > regressions.LEVEL",
         "tests/unit/test_history.py::TestCheck::test_many_metrics_are_corrected_for",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import Final
@@ -38,6 +38,49 @@ def metrics_of_runs(runs: Sequence[str]) -> list[str]:
 def is_of_samples(metric: str) -> bool:
     """Whether a metric is the time of an op or a kernel, as in ``op:aten::mm``."""
     return metric.partition(":")[0] in KINDS and ":" in metric
+
+
+def metrics(
+    wanted: Sequence[str],
+    order: pl.DataFrame,
+    runs: Callable[[], pl.DataFrame],
+    samples: Callable[[], pl.DataFrame],
+) -> dict[str, pl.DataFrame]:
+    """Metrics of runs.
+
+    Parameters
+    ----------
+    wanted
+        Columns of the answer `runs`, or ``op:NAME`` and ``kernel:NAME``, with ``*`` for anything.
+    order
+        ``run``: all runs.
+    runs, samples
+        Give these answers; called where a metric needs them.
+
+    Returns
+    -------
+    dict
+        ``run value``, by the name of each metric; a pattern is all that fit it.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such metric, op or kernel.
+    """
+    of_runs = None if all(map(is_of_samples, wanted)) else runs()
+    of_ops = samples() if any(map(is_of_samples, wanted)) else None
+    known = [] if of_runs is None else metrics_of_runs(of_runs.columns)
+    values = {}
+    for metric in wanted:
+        if of_ops is not None and is_of_samples(metric):
+            for name, times in of_samples(of_ops, metric):
+                whole = order.select("run").join(times, on="run", how="left")
+                values[name] = whole.with_columns(pl.col("value").fill_null(0))
+        elif of_runs is not None and metric in known:
+            values[metric] = of_runs.select("run", pl.col(metric).alias("value"))
+        else:
+            raise UnknownNameError.among("metric", metric, [*known, "op:*", "kernel:*"])
+    return values
 
 
 def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:

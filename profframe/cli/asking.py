@@ -57,7 +57,7 @@ def answer(
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
     NAME alone: its columns and parameters.
     """
-    from profframe.trace.trace import answers
+    from profframe.trace.query import answers
 
     form = checked_form(form, output)
     if name is None:

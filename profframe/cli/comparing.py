@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from functools import partial
 from pathlib import Path
 
 import click
@@ -151,9 +152,9 @@ def check(
     --fail-on METRIC=5%: if a column of `profframe answer runs` got worse by more, or op:NAME or
     kernel:NAME; can be repeated. What noise explains does not count.
     """
+    from profframe.analysis.checks import check as hold
+    from profframe.analysis.checks import limits_of
     from profframe.show import checks
-    from profframe.trace.checking import check as hold
-    from profframe.trace.checking import limits_of
 
     chosen = checked_form(form, output)
     try:
@@ -161,9 +162,11 @@ def check(
     except ParameterError as error:
         raise click.UsageError(f"--fail-on: {error}") from error
     trace = load(sources)
-    names = set(trace.traces["run"])
+    traces = trace.traces
+    names = set(traces["run"])
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
-    found = hold(trace, base, others, limits, per_step)
+    totals = partial(trace.runs, per_step)
+    found = hold(traces, trace.samples(), totals, base, others, limit=limits)
     emit(
         found.regressions,
         chosen,

@@ -27,8 +27,8 @@ def load(
     compat: str | None = None,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
-    from profframe.loading.loader import UNREADABLE_FILE
-    from profframe.loading.loader import load as load_traces
+    from profframe.loading.load import load as load_traces
+    from profframe.loading.tables import UNREADABLE_FILE
     from profframe.store import is_store
 
     with closing(Bar()) as bar:

@@ -20,7 +20,7 @@ from profframe.converting.pool import LocalPool, cores, workers_of_this_machine
 from profframe.converting.scheduler import Batch, Here, Outcome, Progress
 from profframe.converting.staging import Folder
 from profframe.errors import ParameterError
-from profframe.loading.loader import check_names
+from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
 from profframe.trace.trace import Trace

@@ -153,9 +153,10 @@ def _write(
     task: Task, path: Path, record: Mapping[str, str], draft: Path, progress: Progress | None
 ) -> None:
     """Read the file as `load` does, and write it with the record of what it was made from."""
-    from profframe.loading.loader import Facts, read_named, write_named
+    from profframe.loading.files import read_named, write_named
+    from profframe.loading.options import FactOptions
 
-    facts = Facts(compat=task.compat)
+    facts = FactOptions(compat=task.compat)
     trace = read_named(
         path, task.run, task.rank, facts, progress, beside=draft.parent, threads=task.threads
     )

@@ -21,7 +21,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe import store as stores
 from profframe.errors import MissingExtraError, ParameterError, SourceError
-from profframe.loading.loader import load
+from profframe.loading.load import load
 from profframe.trace.trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ import polars as pl
 
 from profframe.analysis.differences import Side, compared
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.loading.loader import load
+from profframe.loading.load import load
 from profframe.show.frame import frame
 from profframe.trace.trace import Trace
 

@@ -1,4 +1,4 @@
-"""Which files sources lead to: paths, folders and globs."""
+"""What a source is: a live profile, a store, or files of traces. It is decided here, once."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Final
 
 from profframe import store
 from profframe.errors import NoTraceFoundError, ParameterError, SourceError
+from profframe.readers import torch as live
 
 Source = str | os.PathLike[str]
 
@@ -19,11 +20,53 @@ _STDIN: Final = Path("/dev/stdin")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Profile:
+    """A live profile of torch."""
+
+    profile: object
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """A store, or a part of one."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
     """Files to read; those that only a directory or a glob led to may be no traces."""
 
     paths: tuple[Path, ...]
     optional: frozenset[Path]
+
+
+def discover(source: object) -> Profile | StoreFolder | Files:
+    """What a source is.
+
+    Raises
+    ------
+    NoTraceFoundError
+        A path leads nowhere.
+    ParameterError
+        It is nothing of the kind, or a store among others.
+    """
+    if live.knows(source):
+        return Profile(source)
+    sources = listed(source)
+    if folder := _store(sources):
+        return folder
+    try:
+        return find(sources)
+    except (NoTraceFoundError, ParameterError):
+        if folder := _store(sources):  # it has been made meanwhile
+            return folder
+        raise
+
+
+def _store(sources: Sequence[Source]) -> StoreFolder | None:
+    is_one = len(sources) == 1 and store.is_store(sources[0])
+    return StoreFolder(Path(sources[0])) if is_one else None
 
 
 def listed(source: object) -> list[Source]:
@@ -45,7 +88,7 @@ def listed(source: object) -> list[Source]:
     return list(several)
 
 
-def find(sources: Iterable[Source]) -> Found:
+def find(sources: Iterable[Source]) -> Files:
     """The files that paths, globs and directories lead to, each once.
 
     Raises
@@ -84,7 +127,7 @@ def find(sources: Iterable[Source]) -> Found:
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
-    return Found(unique, frozenset(unique) - given)
+    return Files(unique, frozenset(unique) - given)
 
 
 def _inside(folder: Path) -> list[Path]:

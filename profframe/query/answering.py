@@ -9,7 +9,7 @@ user's own file works the same, with or without a header.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -219,17 +219,18 @@ def run(
     >>> run(connection, find("self_times")).fetchall()
     [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
     """
+    where, ours = f"answer {answer.name!r}", _is_ours(answer)
+    _set_variables(connection, answer, parameters)
     if isinstance(answer, Advice):
-        relation = _advice(connection, answer, parameters, terms)
+        relation = _advice(connection, answer, terms)
     else:
-        where, ours = f"answer {answer.name!r}", _is_ours(answer)
-        _set_variables(connection, answer, parameters)
         with _one_line_errors(where, terms):
             if not ours:
                 closed.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, kept=ours)
             relation = _computed(connection, answer.sql, terms)
-    _check_rows(relation, f"answer {answer.name!r}", terms)
+    _reset_variables(connection, parameters)
+    _check_rows(relation, where, terms)
     _check_columns(answer, relation)
     return relation
 
@@ -329,6 +330,7 @@ def query(
     """
     with _one_line_errors(where, terms):
         closed.check(connection, sql, where, terms)
+        macros.load(connection, sql)
         found = connection.sql(sql)
         rows = (found if terms.rows is None else found.limit(terms.rows + 1)).materialize()
     _check_rows(rows, where, terms)
@@ -491,11 +493,14 @@ def _set_variables(
             )
 
 
+def _reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    """Let the next question on the connection find none of them."""
+    for name in names:
+        connection.execute(f'RESET VARIABLE "{name}"')
+
+
 def _advice(
-    connection: duckdb.DuckDBPyConnection,
-    answer: Advice,
-    parameters: Mapping[str, object],
-    terms: Terms,
+    connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms
 ) -> duckdb.DuckDBPyRelation:
     """Run a SELECT that takes as long to plan as to run.
 
@@ -505,7 +510,6 @@ def _advice(
     where, ours = f"answer {answer.name!r}", _is_ours(answer)
     if not ours:
         _check_rules(connection, answer, terms)
-    _set_variables(connection, answer, parameters)
     try:
         with (
             _one_line_errors(where, terms),

@@ -19,8 +19,11 @@ from typing import Final
 DECIDES: Final = (
     "facts",
     "intervals",
-    "loading/loader",
+    "loading/files",
+    "loading/options",
+    "loading/profiles",
     "loading/run_names",
+    "loading/tables",
     "readers",
     "schema",
     "store/__init__",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,6 +43,10 @@ class Store:
     places: tuple[Place, ...]
     is_current: bool = True
     """Whether it is known that this version of profframe has made all of it."""
+
+    def identity(self) -> Hashable:
+        """What is equal for stores of the same files as they are now."""
+        return self.path, self.places, self.is_current
 
     def files(self, table: str) -> list[str]:
         """Paths of one table's files, by run and rank.

@@ -1,7 +1,9 @@
-"""Methods that write a trace into files: a store, and what other tools open."""
+"""What a trace writes into files: a store, what other tools open, and a report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
@@ -11,204 +13,261 @@ from profframe import store
 from profframe.analysis.critical_path import CriticalPath, find
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.answering import catalogue
-from profframe.trace.tables import Tables
+from profframe.query.selection import Text
 
 if TYPE_CHECKING:
     from profframe.export.tracks import Given
+    from profframe.trace.trace import Trace
 
 
-class Exports(Tables):
-    """Tables that can be written into files.
+def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
+    """Write every (run, rank) into a Parquet store; one that is there already is replaced.
+
+    Parameters
+    ----------
+    path
+        The store; made if it does not exist.
+
+    Raises
+    ------
+    StoreError
+        It cannot be written; what was in it is still there.
+    """
+    for part in self._session.source.split():
+        store.write(type(self)(self._session.on(part)).tables, path)
+
+
+def export_chrome_trace(
+    self: Trace,
+    path: str | PathLike[str],
+    legacy: bool = False,
+    highlight: CriticalPath | pl.DataFrame | None = None,
+    tracks: Given | None = None,
+) -> None:
+    """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
+
+    Parameters
+    ----------
+    path
+        File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+        replaced at the end.
+    legacy
+        Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
+        has, in microseconds since the profiler started.
+    highlight
+        Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
+        and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
+        they are red in chrome://tracing, and arrows join the parts of a path from one thread or
+        stream to another.
+    tracks
+        What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
+        ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
+        any other answer, a frame, or a critical path. Rows with ``start_ns`` and ``dur_ns``
+        become slices on lines of their own, those with ``time_ns`` counters of their numbers;
+        each device and stream has its own. They are of a process ``profframe``. `load` keeps
+        added slices in ``instants`` and added counters in ``counters``: nothing counts them.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no track and no answer of that name.
+    ParameterError
+        There are several (run, rank): a file holds one. Or nothing that was highlighted is in
+        the file, or a track has no column of times or values, or the file is to be written as
+        torch does.
+    ExportError
+        The file cannot be written.
+    """
+    from profframe.export import chrome
+    from profframe.export import legacy as listed
+    from profframe.export.tracks import added_rows
+
+    for name, value in (("highlight", highlight), ("tracks", tracks)):
+        if legacy and value is not None:
+            raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
+    marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
+    selection = self._session.selection
+    whole = selection == selection.of_traces()
+    with self._session.connection() as connection:
+        if legacy:
+            listed.write(connection, path)
+            return
+        trace = chrome.the_trace(connection)
+        added = None if tracks is None else added_rows(tracks, partial(_track, self), trace)
+        chrome.write(connection, path, whole, marked, added)
+
+
+def augment(self: Trace, path: str | PathLike[str]) -> None:
+    """Write a Chrome trace with the work of ops and kernels among their arguments.
+
+    Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
+    kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
+    ``achieved_bandwidth_pct``, percent of the peaks that `roofline` takes. All else stays as
+    `export_chrome_trace` writes it. A trace can be augmented again.
+
+    Parameters
+    ----------
+    path
+        File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+        replaced at the end.
+
+    Raises
+    ------
+    ParameterError
+        There are several (run, rank): a file holds one.
+    ExportError
+        The file cannot be written.
+    """
+    from profframe.export import chrome
+    from profframe.export.augment import augment
+
+    selection = self._session.selection
+    whole = selection == selection.of_traces()
+    with self._session.connection() as connection:
+        chrome.the_trace(connection)
+        augment(connection)
+        chrome.write(connection, path, whole)
+
+
+def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "self_ns") -> None:
+    """Write host threads for https://www.speedscope.app: a profile of each (run, rank, thread).
+
+    Parameters
+    ----------
+    path
+        File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+        replaced at the end.
+    metric
+        ``"self_ns"``: the thread over time. ``"self_device_ns"``: as wide as the devices worked
+        for it.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such metric; the message suggests the nearest.
+    ParameterError
+        There are no host slices, or no device time.
+    ExportError
+        The file cannot be written.
+
+    Notes
+    -----
+    Of slices that overlap without nesting the first is cut where the second begins; the
+    profile's name says how many. Nanoseconds are since the first slice of the (run, rank).
+    """
+    from profframe.export import speedscope
+
+    with self._session.connection(dict.fromkeys(("events", "threads"))) as connection:
+        speedscope.write(connection, path, metric)
+
+
+def export_stacks(
+    self: Trace,
+    path: str | PathLike[str],
+    metric: str = "self_cpu_time_total",
+    by: str = "stack",
+) -> None:
+    """Write stacks in the folded form that flame graphs are drawn from, as torch does.
+
+    A line is one event: its frames, the outermost first, and whole microseconds. Where no
+    stacks were recorded, but calls of Python functions were, the frames are those around the
+    event (``python_stack``).
+
+    Parameters
+    ----------
+    path
+        File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
+        replaced at the end.
+    metric
+        ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
+        for the time of the devices, whatever their type; or ``self_ns``, ``self_device_ns``.
+    by
+        ``"stack"``, or ``"path"``: a line is a node of `flame`, its frames are the slices
+        around it, and the number is nanoseconds; the lines add up to all that there is.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such metric; the message suggests the nearest. Or ``by`` is something else.
+    ParameterError
+        No event has a stack; or by path, none has time of its own.
+    ExportError
+        The file cannot be written.
+    """
+    from profframe.export import stacks
+
+    ways = {"stack": stacks.write, "path": stacks.write_paths}
+    if by not in ways:
+        raise UnknownNameError.among("by", by, ways)
+    with self._session.connection() as connection:
+        ways[by](connection, path, metric)
+
+
+def report(
+    self: Trace,
+    path: str | PathLike[str],
+    *,
+    title: str | None = None,
+    sections: Text | None = None,
+    rows: int = 1000,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> None:
+    """Write a page about everything in the trace: one HTML file that opens anywhere.
+
+    It needs no network and no server. Its tables are the answers, each with its call; what is
+    cut is said there. Of more than 16 traces, details are of the latest run and its first
+    ranks; all runs are in section ``runs``.
+
+    Parameters
+    ----------
+    path
+        File to write; one that is there is replaced at the end.
+    title
+        What stands above the page; the name of the run, or the number of runs.
+    sections
+        Only these: ``"overview"``, ``"advice"``, ``"time"``, ``"operators"``, ``"kernels"``,
+        ``"idle"``, ``"queues"``, ``"memory"``, ``"regions"``, ``"flame"``, ``"roofline"``,
+        ``"ranks"``, ``"runs"``, ``"quality"``, ``"provenance"``. What a trace has nothing of
+        is left out anyway.
+    rows
+        Most rows of a table.
+    progress
+        Called with the number of sections done, of all, and the name of the next.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such section.
+    ParameterError
+        ``rows`` is less than 1, or none of the sections has anything to show.
+    MissingExtraError
+        altair or jinja2 is not installed (``pip install 'profframe[report]'``).
+    ExportError
+        The file cannot be written.
 
     Examples
     --------
-    >>> Exports.augment.__doc__.splitlines()[0]
-    'Write a Chrome trace with the work of ops and kernels among their arguments.'
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from profframe import load
+    >>> trace = load("examples/cpu_training.json.gz")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     trace.report(Path(folder, "report.html"), sections=["operators"])
+    ...     Path(folder, "report.html").read_text().splitlines()[0]
+    '<!DOCTYPE html>'
     """
+    from profframe.export import report
 
-    __slots__ = ()
+    report.write(
+        type(self)(self._session.unlimited()), path, report.Options(title, sections, rows), progress
+    )
 
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write every (run, rank) into a Parquet store; one that is there already is replaced.
 
-        Parameters
-        ----------
-        path
-            The store; made if it does not exist.
+def _track(self: Trace, name: str) -> pl.DataFrame | CriticalPath:
+    from profframe.export.tracks import asked
 
-        Raises
-        ------
-        StoreError
-            It cannot be written; what was in it is still there.
-        """
-        for part in self._source.split():
-            store.write(self._on(part).tables, path)
+    def path() -> CriticalPath:
+        with self._session.connection() as connection:
+            return find(connection)
 
-    def export_chrome_trace(
-        self,
-        path: str | PathLike[str],
-        legacy: bool = False,
-        highlight: CriticalPath | pl.DataFrame | None = None,
-        tracks: Given | None = None,
-    ) -> None:
-        """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
-
-        Parameters
-        ----------
-        path
-            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
-            replaced at the end.
-        legacy
-            Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
-            has, in microseconds since the profiler started.
-        highlight
-            Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
-            and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
-            they are red in chrome://tracing, and arrows join the parts of a path from one thread or
-            stream to another.
-        tracks
-            What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
-            ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
-            any other answer, a frame, or a critical path. Rows with ``start_ns`` and ``dur_ns``
-            become slices on lines of their own, those with ``time_ns`` counters of their numbers;
-            each device and stream has its own. They are of a process ``profframe``. `load` keeps
-            added slices in ``instants`` and added counters in ``counters``: nothing counts them.
-
-        Raises
-        ------
-        UnknownNameError
-            There is no track and no answer of that name.
-        ParameterError
-            There are several (run, rank): a file holds one. Or nothing that was highlighted is in
-            the file, or a track has no column of times or values, or the file is to be written as
-            torch does.
-        ExportError
-            The file cannot be written.
-        """
-        from profframe.export import chrome
-        from profframe.export import legacy as listed
-        from profframe.export.tracks import added_rows
-
-        for name, value in (("highlight", highlight), ("tracks", tracks)):
-            if legacy and value is not None:
-                raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
-        marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
-        whole = self._selection == self._selection.of_traces()
-        with self._connection() as connection:
-            if legacy:
-                listed.write(connection, path)
-                return
-            trace = chrome.the_trace(connection)
-            added = None if tracks is None else added_rows(tracks, self._track, trace)
-            chrome.write(connection, path, whole, marked, added)
-
-    def augment(self, path: str | PathLike[str]) -> None:
-        """Write a Chrome trace with the work of ops and kernels among their arguments.
-
-        Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
-        kernels whose work is known, and of kernels on known devices ``achieved_flops_pct`` and
-        ``achieved_bandwidth_pct``, percent of the peaks that `roofline` takes. All else stays as
-        `export_chrome_trace` writes it. A trace can be augmented again.
-
-        Parameters
-        ----------
-        path
-            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
-            replaced at the end.
-
-        Raises
-        ------
-        ParameterError
-            There are several (run, rank): a file holds one.
-        ExportError
-            The file cannot be written.
-        """
-        from profframe.export import chrome
-        from profframe.export.augment import augment
-
-        whole = self._selection == self._selection.of_traces()
-        with self._connection() as connection:
-            chrome.the_trace(connection)
-            augment(connection)
-            chrome.write(connection, path, whole)
-
-    def _track(self, name: str) -> pl.DataFrame | CriticalPath:
-        from profframe.export.tracks import asked
-
-        def path() -> CriticalPath:
-            with self._connection() as connection:
-                return find(connection)
-
-        return asked(name, self.answer, path, [answer.name for answer in catalogue()])
-
-    def export_speedscope(self, path: str | PathLike[str], metric: str = "self_ns") -> None:
-        """Write host threads for https://www.speedscope.app: a profile of each (run, rank, thread).
-
-        Parameters
-        ----------
-        path
-            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
-            replaced at the end.
-        metric
-            ``"self_ns"``: the thread over time. ``"self_device_ns"``: as wide as the devices worked
-            for it.
-
-        Raises
-        ------
-        UnknownNameError
-            There is no such metric; the message suggests the nearest.
-        ParameterError
-            There are no host slices, or no device time.
-        ExportError
-            The file cannot be written.
-
-        Notes
-        -----
-        Of slices that overlap without nesting the first is cut where the second begins; the
-        profile's name says how many. Nanoseconds are since the first slice of the (run, rank).
-        """
-        from profframe.export import speedscope
-
-        with self._connection(dict.fromkeys(("events", "threads"))) as connection:
-            speedscope.write(connection, path, metric)
-
-    def export_stacks(
-        self,
-        path: str | PathLike[str],
-        metric: str = "self_cpu_time_total",
-        by: str = "stack",
-    ) -> None:
-        """Write stacks in the folded form that flame graphs are drawn from, as torch does.
-
-        A line is one event: its frames, the outermost first, and whole microseconds. Where no
-        stacks were recorded, but calls of Python functions were, the frames are those around the
-        event (``python_stack``).
-
-        Parameters
-        ----------
-        path
-            File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
-            replaced at the end.
-        metric
-            ``self_cpu_time_total``, or ``self_cuda_time_total`` (also ``xpu``, ``privateuse1``)
-            for the time of the devices, whatever their type; or ``self_ns``, ``self_device_ns``.
-        by
-            ``"stack"``, or ``"path"``: a line is a node of `flame`, its frames are the slices
-            around it, and the number is nanoseconds; the lines add up to all that there is.
-
-        Raises
-        ------
-        UnknownNameError
-            There is no such metric; the message suggests the nearest. Or ``by`` is something else.
-        ParameterError
-            No event has a stack; or by path, none has time of its own.
-        ExportError
-            The file cannot be written.
-        """
-        from profframe.export import stacks
-
-        ways = {"stack": stacks.write, "path": stacks.write_paths}
-        if by not in ways:
-            raise UnknownNameError.among("by", by, ways)
-        with self._connection() as connection:
-            ways[by](connection, path, metric)
+    return asked(name, self.answer, path, [answer.name for answer in catalogue()])

@@ -1,397 +1,665 @@
-"""The questions that a trace answers: a method of one line for each file of ``sql/``."""
+"""A function for each answer of ``sql/answers``, bound to `Trace` by its name.
 
-from __future__ import annotations
+Made by ``python scripts/questions.py`` out of the headers; do not edit. `docs/answers.md` has what
+each column is.
+"""
 
-from abc import ABC, abstractmethod
-from os import PathLike
 from typing import TYPE_CHECKING
 
-from profframe.query.answering import advice as with_rules
-from profframe.query.selection import check_compat
+import polars as pl
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from profframe.facts.models import Devices
-    from profframe.query.header import Answer
-    from profframe.query.rules import Paths
+    from profframe.trace.trace import Trace
 
 
-class Questions(ABC):
-    """Answers by name; `docs/answers.md` has the columns of each.
+def annotations(self: "Trace") -> pl.DataFrame:
+    """What ran on the host and the devices for each user annotation, step by step.
 
-    Examples
-    --------
-    >>> Questions.self_times.__doc__
-    'Where the time went, by name and kind.'
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, step, name), by run, rank, step (none first), first start, name.
+        Columns: ``run rank step name calls host_ns kernels device_ns busy_ns span_ns
+        exposed_communication_ns idle_ns``.
     """
-
-    __slots__ = ()
-
-    @abstractmethod
-    def answer(self, answer: str | PathLike[str] | Answer, /, **parameters: object) -> pl.DataFrame:
-        """Run an answer of the catalogue."""
-
-    @abstractmethod
-    def with_devices(self, devices: Devices) -> Questions:
-        """Match the devices anew."""
-
-    def advice(self, rules: Paths = (), **parameters: object) -> pl.DataFrame:
-        """What makes the program slow or waste memory, the events that show it, and what to do.
-
-        Parameters
-        ----------
-        rules
-            Files and folders of rules beside those of profframe; `profframe.query.rules` has their
-            form.
-        **parameters
-            Thresholds of rules, as ``data_loading_share=0.1``; `docs/rules.md` has them.
-
-        Returns
-        -------
-        polars.DataFrame
-            One row per finding, the most severe first; `docs/answers.md` has its columns.
-
-        Raises
-        ------
-        ParameterError
-            No rule has such a parameter, or the value is of another type.
-        AnswerError
-            A rule cannot be read or run; the message names its file.
-        """
-        return self.answer(with_rules(rules), **parameters)
-
-    def self_times(self) -> pl.DataFrame:
-        """Where the time went, by name and kind."""
-        return self.answer("self_times")
-
-    def key_averages(
-        self,
-        group_by_input_shape: bool = False,
-        group_by_stack_n: int = 0,
-        group_by_overload_name: bool = False,
-        compat: str | None = None,
-    ) -> pl.DataFrame:
-        """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
-
-        Parameters
-        ----------
-        group_by_input_shape, group_by_stack_n, group_by_overload_name
-            What else makes rows of their own: input shapes, the first n frames of the stack,
-            overloads.
-        compat
-            ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
-
-        Returns
-        -------
-        polars.DataFrame
-            One row per key, in order of first occurrence; `docs/answers.md` has its columns.
-
-        Raises
-        ------
-        ParameterError
-            A value cannot be used.
-        """
-        check_compat(compat)
-        return self.answer(
-            "key_averages",
-            group_by_input_shape=group_by_input_shape,
-            group_by_stack_n=group_by_stack_n,
-            group_by_overload_name=group_by_overload_name,
-            compat=compat,
-        )
-
-    def total_average(self) -> pl.DataFrame:
-        """All of `key_averages` in one row per (run, rank)."""
-        return self.answer("total_average")
-
-    def kernels(self, by: str = "name", top: int = 0, copies: bool = False) -> pl.DataFrame:
-        """Device time by kernel name, and the op that each kernel works for most.
-
-        Parameters
-        ----------
-        by
-            ``"name"``, ``"short_name"`` (no return type, template arguments and parameters) or
-            ``"class"`` (compute, communication, copy).
-        top
-            Keep the largest so many of each rank, and one row ``others`` for the rest; 0: all.
-        copies
-            Copies and fills of memory, too.
-        """
-        return self.answer("kernels", by=by, top=top, copies=copies)
-
-    def samples(
-        self, per: str = "run", kernel_by: str = "name", copies: bool = False
-    ) -> pl.DataFrame:
-        """Calls, time and work of every op, kernel and annotation, run by run or step by step.
-
-        Parameters
-        ----------
-        per
-            ``"run"``, or ``"step"``: each profiler step, and nothing that is in none.
-        kernel_by
-            ``"name"``, ``"short_name"``, or ``"shapes"``: the op around the launch with its shapes.
-        copies
-            Copies and fills of memory, too.
-        """
-        return self.answer("samples", per=per, kernel_by=kernel_by, copies=copies)
-
-    def kernel_overlap(self, per: str = "rank") -> pl.DataFrame:
-        """How much of the communication was hidden under computation.
-
-        Parameters
-        ----------
-        per
-            What has a row: ``"rank"``, ``"process_group"`` or ``"collective"`` (every kernel).
-        """
-        return self.answer("kernel_overlap", per=per)
-
-    def collectives(
-        self, per: str = "collective", mismatched: bool = False, corrected: bool = False
-    ) -> pl.DataFrame:
-        """Collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
-
-        Parameters
-        ----------
-        per
-            ``"collective"``, or ``"rank"``: a row for each rank of each.
-        mismatched
-            Only those in which ranks differ, or one is missing.
-        corrected
-            Take the offsets of `clock_skew` off the clocks.
-        """
-        return self.answer("collectives", per=per, mismatched=mismatched, corrected=corrected)
-
-    def collective_summary(self, corrected: bool = False) -> pl.DataFrame:
-        """How fast collectives are, by group, what they do, data type and size."""
-        return self.answer("collective_summary", corrected=corrected)
-
-    def collective_traffic(self) -> pl.DataFrame:
-        """How many bytes each rank sends to each other one by all_to_all and send."""
-        return self.answer("collective_traffic")
-
-    def clock_skew(self, skewed_ns: int = 50_000) -> pl.DataFrame:
-        """Whether ranks are on one clock, and by how much their clocks differ.
-
-        Parameters
-        ----------
-        skewed_ns
-            Offsets beyond this, in ns, and beyond three times their error are noted as skewed.
-        """
-        return self.answer("clock_skew", skewed_ns=skewed_ns)
-
-    def stragglers(self, per: str = "rank", corrected: bool = False) -> pl.DataFrame:
-        """Which rank the others wait for, how often, for how long, and what it did before.
-
-        Parameters
-        ----------
-        per
-            ``"rank"``, or ``"op"`` or ``"kernel"``: a row for each thing that a rank did before.
-        corrected
-            Take the offsets of `clock_skew` off the clocks.
-        """
-        return self.answer("stragglers", per=per, corrected=corrected)
-
-    def rank_balance(self) -> pl.DataFrame:
-        """How evenly each class of time is spread over ranks, as a whole and in each step."""
-        return self.answer("rank_balance")
-
-    def annotations(self) -> pl.DataFrame:
-        """What ran on the host and the devices for each user annotation, step by step."""
-        return self.answer("annotations")
-
-    def modules(self) -> pl.DataFrame:
-        """What ran on the host and the devices for each nn.Module, step by step."""
-        return self.answer("modules")
-
-    def kernel_types(self) -> pl.DataFrame:
-        """How long the devices computed, communicated and copied, alone and at once."""
-        return self.answer("kernel_types")
-
-    def time_breakdown(self) -> pl.DataFrame:
-        """What the devices did with their time, as a whole (NULL step) and in each step."""
-        return self.answer("time_breakdown")
-
-    def exposed_communication(self) -> pl.DataFrame:
-        """When the devices communicated and none of them computed."""
-        return self.answer("exposed_communication")
-
-    def work_rates(self) -> pl.DataFrame:
-        """How fast each device worked over time: FLOP and bytes per second."""
-        return self.answer("work_rates")
-
-    def roofline(
-        self, by: str = "kernel", dtype: str | None = None, devices: Devices | None = None
-    ) -> pl.DataFrame:
-        """How close the devices' work came to what they can do, and the time that was lost.
-
-        Parameters
-        ----------
-        by
-            What has a row: ``"kernel"`` (its name), ``"op"``, ``"shapes"`` (op and input shapes)
-            or ``"dtype"``.
-        dtype
-            Hold all work against the peak of this data type, as ``"tf32"``, in place of its own.
-        devices
-            Models of devices beside and before the known ones, as `profframe.load` takes them.
-        """
-        trace = self if devices is None else self.with_devices(devices)
-        return trace.answer("roofline", by=by, dtype=dtype)
-
-    def launches(
-        self, outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000
-    ) -> pl.DataFrame:
-        """What the calls that launch work cost the host, and how long their work waited.
-
-        Parameters
-        ----------
-        outlier_call_ns, outlier_delay_ns
-            Longer calls and delays, in ns, are counted as outliers.
-        """
-        return self.answer(
-            "launches", outlier_call_ns=outlier_call_ns, outlier_delay_ns=outlier_delay_ns
-        )
-
-    def op_kernels(self, group_by_input_shape: bool = False, copies: bool = False) -> pl.DataFrame:
-        """Which op launched which kernels, one after the other, how often and with what delays.
-
-        Parameters
-        ----------
-        group_by_input_shape
-            Ops with other input shapes have rows of their own.
-        copies
-            Copies and fills of memory, too.
-        """
-        return self.answer("op_kernels", group_by_input_shape=group_by_input_shape, copies=copies)
-
-    def sequences(
-        self, name: str = "", min_kernels: int = 3, top: int = 10, copies: bool = False
-    ) -> pl.DataFrame:
-        """Which kernels run one after the other under an op, annotation or module, how often.
-
-        Parameters
-        ----------
-        name
-            Text in the name of the outermost slices to look under; empty: all of them.
-        min_kernels
-            Leave out shorter sequences.
-        top
-            The most frequent so many of each rank; 0: all.
-        copies
-            Copies and fills of memory, too.
-        """
-        return self.answer("sequences", name=name, min_kernels=min_kernels, top=top, copies=copies)
-
-    def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> pl.DataFrame:
-        """How long each stream had nothing to do, by cause.
-
-        Parameters
-        ----------
-        per
-            ``"stream"``, or ``"device"``: gaps in which no stream of the device works.
-        kernel_wait_ns
-            Gaps of this and more are no kernel_wait.
-        """
-        return self.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
-
-    def gaps(
-        self, top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
-    ) -> pl.DataFrame:
-        """The longest gaps of the devices, why, and what the host did meanwhile.
-
-        Parameters
-        ----------
-        top
-            Number of gaps of each run and rank; each takes time.
-        per
-            ``"device"``: gaps in which no stream of a device works; or ``"stream"``.
-        kernel_wait_ns
-            Gaps of this and more are no kernel_wait.
-        """
-        return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
-
-    def queue_depth(self, points: int = 0) -> pl.DataFrame:
-        """How much work was waiting for each stream; at most ``points`` rows a stream (0: all)."""
-        return self.answer("queue_depth", points=points)
-
-    def queue_summary(self, full_depth: int = 1024) -> pl.DataFrame:
-        """How full the queue of each stream was, every depth weighted by its time.
-
-        Parameters
-        ----------
-        full_depth
-            Depth from which a queue counts as full, so that a launch blocks.
-        """
-        return self.answer("queue_summary", full_depth=full_depth)
-
-    def evaluation(self) -> pl.DataFrame:
-        """How long each host slice took itself, and whether the devices had work meanwhile."""
-        return self.answer("evaluation")
-
-    def optimizable_events(self, n: int = 1) -> pl.DataFrame:
-        """The `n` host slices of each rank most worth a look where its devices ran out of work."""
-        return self.answer("optimizable_events", n=n)
-
-    def steps(self) -> pl.DataFrame:
-        """When each profiler step ran."""
-        return self.answer("steps")
-
-    def step_times(self) -> pl.DataFrame:
-        """How long each profiler step took, and what the devices did in it."""
-        return self.answer("step_times")
-
-    def runs(self, per_step: int = 0) -> pl.DataFrame:
-        """How long each run and its steps took, what its devices did, and its peak of memory.
-
-        Parameters
-        ----------
-        per_step
-            Tokens, samples or whatever a step works through on all ranks together, for the
-            throughput; 0: not known.
-        """
-        return self.answer("runs", per_step=per_step)
-
-    def flame(self, top: int = 5000, min_share: float = 0.0) -> pl.DataFrame:
-        """The call tree of the host, merged by path, for a flame graph: host and device time.
-
-        Parameters
-        ----------
-        top
-            Keep the widest so many nodes of each rank; what else is inside a node is one row
-            ``others``; 0: all.
-        min_share
-            Do not keep nodes of a smaller share of both host and device time.
-        """
-        return self.answer("flame", top=top, min_share=min_share)
-
-    def memory_peak(self) -> pl.DataFrame:
-        """When the most memory was allocated on each device, by which op, and what stayed."""
-        return self.answer("memory_peak")
-
-    def memory_owners(self) -> pl.DataFrame:
-        """Who had asked for what was allocated when the most was, on each device."""
-        return self.answer("memory_owners")
-
-    def memory_timeline(self, points: int = 1000) -> pl.DataFrame:
-        """Allocated and reserved memory over time, at most ``points`` rows a device (0: all)."""
-        return self.answer("memory_timeline", points=points)
-
-    def unfreed(self, top: int = 100) -> pl.DataFrame:
-        """The ``top`` largest blocks (0: all) of each (run, rank) that were never freed."""
-        return self.answer("unfreed", top=top)
-
-    def memory_bandwidth(self, by: str = "direction") -> pl.DataFrame:
-        """How fast memory was copied and filled, by ``"direction"`` or whole ``"name"``."""
-        return self.answer("memory_bandwidth", by=by)
-
-    def counter_series(self, name: str = "") -> pl.DataFrame:
-        """Every counter over time, or those with ``name`` in their name."""
-        return self.answer("counter_series", name=name)
-
-    def counter_summary(self, name: str = "") -> pl.DataFrame:
-        """Range and time-weighted mean of every counter, or of those with ``name`` in it."""
-        return self.answer("counter_summary", name=name)
-
-    def overview(self) -> pl.DataFrame:
-        """What is in each (run, rank)."""
-        return self.answer("overview")
+    return self.answer("annotations")
+
+
+def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
+    """Whether the ranks of a run are on one clock, and by how much their clocks differ.
+
+    Parameters
+    ----------
+    skewed_ns
+        Offsets beyond this, in ns, and beyond three times their error are noted as skewed.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank), by run and rank. Columns: ``run rank clock base_ns reference_rank
+        offset_ns error_ns collectives note``.
+    """
+    return self.answer("clock_skew", skewed_ns=skewed_ns)
+
+
+def collective_summary(self: "Trace", corrected: bool = False) -> pl.DataFrame:
+    """How fast collectives are, by group, what they do, data type and size.
+
+    Parameters
+    ----------
+    corrected
+        Take the offsets of clock_skew off the clocks.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, process_group, collective, dtype, bytes), the most time first, then by run
+        and what it is. Columns: ``run ranks process_group collective dtype bytes calls mismatches
+        total_ns mean_ns min_ns p50_ns max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s
+        is_corrected``.
+    """
+    return self.answer("collective_summary", corrected=corrected)
+
+
+def collective_traffic(self: "Trace") -> pl.DataFrame:
+    """How many bytes each rank sends to each other one by all_to_all and send.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, peer_rank, process_group), by run, rank, peer_rank and group.
+        Columns: ``run rank peer_rank process_group calls bytes``.
+    """
+    return self.answer("collective_traffic")
+
+
+def collectives(
+    self: "Trace", per: str = "collective", mismatched: bool = False, corrected: bool = False
+) -> pl.DataFrame:
+    """Collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
+
+    Parameters
+    ----------
+    per
+        What has a row of its own. One of ``"collective"``, ``"rank"``.
+    mismatched
+        Only those with a mismatch other than not_loaded.
+    corrected
+        Take the offsets of clock_skew off the clocks.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per collective, or with per=rank one per rank of each, by run, number and rank.
+        Columns: ``run ranks number rank process_group collective collective_seq matched_by
+        expected_ranks missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns
+        dur_ns wait_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
+        bus_gb_per_s is_corrected``.
+    """
+    return self.answer("collectives", per=per, mismatched=mismatched, corrected=corrected)
+
+
+def counter_series(self: "Trace", name: str = "") -> pl.DataFrame:
+    """Every counter of the trace over time.
+
+    Parameters
+    ----------
+    name
+        Only counters with this text in their name, taken literally.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per value, by run, rank, name, series, process, counter_id and time, then by value.
+        Columns: ``run rank name series pid thread counter_id time_ns value``.
+    """
+    return self.answer("counter_series", name=name)
+
+
+def counter_summary(self: "Trace", name: str = "") -> pl.DataFrame:
+    """Range and time-weighted mean of every counter.
+
+    Parameters
+    ----------
+    name
+        Only counters with this text in their name, taken literally.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, series, pid, counter_id), in this order. Columns: ``run rank
+        name series pid counter_id samples start_ns span_ns mean_value min_value max_value
+        last_value``.
+    """
+    return self.answer("counter_summary", name=name)
+
+
+def evaluation(self: "Trace") -> pl.DataFrame:
+    """How long each host slice took itself, and whether the devices had work meanwhile.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per host slice that nests, by run, rank, start and event_id. Columns: ``run rank
+        event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
+    """
+    return self.answer("evaluation")
+
+
+def exposed_communication(self: "Trace") -> pl.DataFrame:
+    """When the devices communicated and none of them computed.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, stretch of time), by run, rank, start_ns. Columns: ``run rank
+        start_ns dur_ns``.
+    """
+    return self.answer("exposed_communication")
+
+
+def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFrame:
+    """The call tree of the host, merged by path, for a flame graph.
+
+    Parameters
+    ----------
+    top
+        Most nodes of a run and rank, without others and outside; 0 for all.
+    min_share
+        Nodes with a smaller share of both host and device time are not kept.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, node), by run, rank and node_id: an outer node comes before those
+        inside it. Columns: ``run rank node_id parent_id depth name kind direction calls self_ns
+        total_ns self_device_ns device_ns event_id``.
+    """
+    return self.answer("flame", top=top, min_share=min_share)
+
+
+def gaps(
+    self: "Trace", top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
+) -> pl.DataFrame:
+    """The longest gaps of the devices, why, and what the host did meanwhile.
+
+    Parameters
+    ----------
+    top
+        Number of gaps of each run and rank; each takes time.
+    per
+        Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
+    kernel_wait_ns
+        Gaps of this and more, in ns, are no kernel_wait.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first,
+        then by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
+        before_name after_id after_name thread op_id op_name op_ns annotation_id annotation_name
+        annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
+    """
+    return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
+
+
+def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl.DataFrame:
+    """How long each stream had nothing to do, by cause.
+
+    Parameters
+    ----------
+    per
+        Gaps of each stream, or of each device as a whole. One of ``"stream"``, ``"device"``.
+    kernel_wait_ns
+        Gaps of this and more, in ns, are no kernel_wait.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream,
+        the longest idle_ns first. Columns: ``run rank device stream cause gaps idle_ns mean_ns
+        max_ns share span_share busy_ns span_ns``.
+    """
+    return self.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+
+
+def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
+    """How much of the communication was hidden under computation.
+
+    Parameters
+    ----------
+    per
+        What has a row of its own; collective: every kernel. One of ``"rank"``, ``"process_group"``,
+        ``"collective"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank) that communicated, per (run, rank, process_group), or per
+        communication kernel, by run, rank, start. Columns: ``run rank process_group collective
+        event_id name start_ns calls communication_ns hidden_ns exposed_ns hidden_share``.
+    """
+    return self.answer("kernel_overlap", per=per)
+
+
+def kernel_types(self: "Trace") -> pl.DataFrame:
+    """How long the devices of each trace computed, communicated and copied, alone and at once.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, what was running together), the longest first, then by run, rank and
+        classes. Columns: ``run rank classes total_ns share``.
+    """
+    return self.answer("kernel_types")
+
+
+def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False) -> pl.DataFrame:
+    """Device time by kernel name, and the op that each kernel works for most.
+
+    Parameters
+    ----------
+    by
+        Short_name: without return type, template arguments, parameters. One of ``"name"``,
+        ``"short_name"``, ``"class"``.
+    top
+        N: the N largest of each rank, and one row `others`; 0: all.
+    copies
+        Copies and fills of memory, too.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
+        class; `others` last. Columns: ``run rank name calls total_ns mean_ns std_ns min_ns max_ns
+        share top_op top_op_share class class_share``.
+    """
+    return self.answer("kernels", by=by, top=top, copies=copies)
+
+
+def launches(
+    self: "Trace", outlier_call_ns: int = 50_000, outlier_delay_ns: int = 100_000
+) -> pl.DataFrame:
+    """What the calls that launch work cost the host, and how long their work waited.
+
+    Parameters
+    ----------
+    outlier_call_ns
+        Calls longer than this, in ns, are outliers.
+    outlier_delay_ns
+        Delays longer than this, in ns, are outliers.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name), the largest total_ns first, then by run, rank, name. Columns:
+        ``run rank name calls calls_without_work kernels copies fills device_ns total_ns mean_ns
+        p50_ns p90_ns p99_ns max_ns mean_delay_ns p50_delay_ns p90_delay_ns p99_delay_ns
+        max_delay_ns short_kernels outlier_calls outlier_delays``.
+    """
+    return self.answer(
+        "launches", outlier_call_ns=outlier_call_ns, outlier_delay_ns=outlier_delay_ns
+    )
+
+
+def memory_bandwidth(self: "Trace", by: str = "direction") -> pl.DataFrame:
+    """How fast memory was copied and filled.
+
+    Parameters
+    ----------
+    by
+        Name: copies of pinned and of pageable memory are rows of their own. One of ``"direction"``,
+        ``"name"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, kind, name), the largest total_ns first, then by these.
+        Columns: ``run rank device kind name calls unsized_calls bytes total_ns busy_ns bytes_per_s
+        busy_bytes_per_s min_bytes_per_s max_bytes_per_s busy_share``.
+    """
+    return self.answer("memory_bandwidth", by=by)
+
+
+def memory_owners(self: "Trace") -> pl.DataFrame:
+    """What was allocated when the most was, by the op that asked for it.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device_type, device, origin, op_name), by device, the most bytes
+        first, then by name. Columns: ``run rank device_type device origin op_name blocks bytes
+        share max_bytes op_id``.
+    """
+    return self.answer("memory_owners")
+
+
+def memory_peak(self: "Trace") -> pl.DataFrame:
+    """When the most memory was allocated on each device, by which op, and what stayed.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
+        Columns: ``run rank device_type device allocated_bytes reserved_bytes time_ns op_id op_name
+        annotation_id annotation_name unfreed_blocks unfreed_bytes``.
+    """
+    return self.answer("memory_peak")
+
+
+def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
+    """Allocated and reserved memory of each device over time.
+
+    Parameters
+    ----------
+    points
+        Most rows of a device; 0 for every record.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per allocation or free, by run, rank, device_type, device and time; of one instant
+        the allocations first. Columns: ``run rank device_type device time_ns bytes allocated_bytes
+        reserved_bytes op_id op_name``.
+    """
+    return self.answer("memory_timeline", points=points)
+
+
+def modules(self: "Trace") -> pl.DataFrame:
+    """What ran on the host and the devices for each nn.Module, step by step.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, step, name, module_id), by run, rank, step (none first), first
+        start, name, module_id. Columns: ``run rank step name module_id calls host_ns self_host_ns
+        kernels device_ns self_device_ns busy_ns span_ns exposed_communication_ns idle_ns``.
+    """
+    return self.answer("modules")
+
+
+def op_kernels(
+    self: "Trace", group_by_input_shape: bool = False, copies: bool = False
+) -> pl.DataFrame:
+    """Which op launched which kernels, one after the other, how often and with what delays.
+
+    Parameters
+    ----------
+    group_by_input_shape
+        Ops with other input shapes have rows of their own.
+    copies
+        Copies and fills of memory are part of the sequences, as if they were kernels.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, kind, input_dims, sequence), the largest device_ns first, then
+        by run, rank, first_event_id. Columns: ``run rank name kind input_dims sequence kernels
+        calls device_ns total_ns mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns max_op_delay_ns
+        mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns max_runtime_delay_ns
+        first_event_id``.
+    """
+    return self.answer("op_kernels", group_by_input_shape=group_by_input_shape, copies=copies)
+
+
+def optimizable_events(self: "Trace", n: int = 1) -> pl.DataFrame:
+    """Where the devices ran out of work, the host slices that are the most worth a look.
+
+    Parameters
+    ----------
+    n
+        Rows of each (run, rank).
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per host slice, the best `n` of each (run, rank), by run, rank, the highest score
+        first, then start and event_id. Columns: ``run rank event_id name kind start_ns dur_ns
+        self_ns idle_ns idle_share score source_location``.
+    """
+    return self.answer("optimizable_events", n=n)
+
+
+def overview(self: "Trace") -> pl.DataFrame:
+    """What is in each trace.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank), also where it has no events, by run and rank. Columns: ``run rank
+        events span_ns threads devices kernels device_busy_ns steps``.
+    """
+    return self.answer("overview")
+
+
+def queue_depth(self: "Trace", points: int = 0) -> pl.DataFrame:
+    """How much work was waiting for each stream: launched, and not begun.
+
+    Parameters
+    ----------
+    points
+        Most rows of a stream, from 2; 0 for every change.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, stream, moment in which the number changes), in this order.
+        Columns: ``run rank device stream time_ns depth``.
+    """
+    return self.answer("queue_depth", points=points)
+
+
+def queue_summary(self: "Trace", full_depth: int = 1024) -> pl.DataFrame:
+    """How full the queue of each stream was, every depth weighted by its time.
+
+    Parameters
+    ----------
+    full_depth
+        Depth from which a queue counts as full, so that a launch blocks.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, stream) for which work was waiting, in this order. Columns:
+        ``run rank device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth
+        p99_depth empty_ns empty_share blocked_ns blocked_share``.
+    """
+    return self.answer("queue_summary", full_depth=full_depth)
+
+
+def rank_balance(self: "Trace") -> pl.DataFrame:
+    """How evenly each class of time is spread over ranks, as a whole and in each step.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, step, class), by run, the rows without a step first, then by step and
+        class in the order below. Columns: ``run ranks step class min_ns max_ns mean_ns std_ns
+        max_over_mean min_rank max_rank``.
+    """
+    return self.answer("rank_balance")
+
+
+def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
+    """How long each run and its steps took, what its devices did, and its peak of memory.
+
+    Parameters
+    ----------
+    per_step
+        Tokens, samples or whatever a step works through on all ranks together; 0: not known.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per run, by run. Columns: ``run ranks clock start_ns events kernels span_ns steps
+        step_mean_ns step_min_ns step_p50_ns step_p90_ns step_p99_ns step_max_ns throughput_per_s
+        op_self_ns kernel_ns device_span_ns compute_ns exposed_communication_ns exposed_copy_ns
+        idle_ns busy_ns busy_share exposed_communication_share peak_device_bytes peak_host_bytes``.
+    """
+    return self.answer("runs", per_step=per_step)
+
+
+def samples(
+    self: "Trace", per: str = "run", kernel_by: str = "name", copies: bool = False
+) -> pl.DataFrame:
+    """Calls, time and work of every op, kernel and annotation, run by run or step by step.
+
+    Parameters
+    ----------
+    per
+        Step: each step, and nothing that is in none. One of ``"run"``, ``"step"``.
+    kernel_by
+        Shapes: op around the launch with its input shapes. One of ``"name"``, ``"short_name"``,
+        ``"shapes"``.
+    copies
+        Copies and fills of memory are kernels, too.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, step, what, name), by run, rank, step, what (op, kernel,
+        annotation), the largest spent_ns first, name. Columns: ``run rank step what name calls
+        spent_ns device_ns flops flops_ns bytes bytes_ns``.
+    """
+    return self.answer("samples", per=per, kernel_by=kernel_by, copies=copies)
+
+
+def self_times(self: "Trace") -> pl.DataFrame:
+    """Where the time went, by name and kind.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, kind), the largest self_ns first, then by run, rank, name,
+        kind. Columns: ``run rank name kind calls self_ns total_ns mean_ns min_ns max_ns
+        self_share``.
+    """
+    return self.answer("self_times")
+
+
+def sequences(
+    self: "Trace", name: str = "", min_kernels: int = 3, top: int = 10, copies: bool = False
+) -> pl.DataFrame:
+    """Which kernels run one after the other under an op, annotation or module, and how often.
+
+    Parameters
+    ----------
+    name
+        Text in the name of the slices, taken as it is written; '' for the outermost of all.
+    min_kernels
+        Leave out shorter sequences.
+    top
+        So many rows of each run and rank; 0: all.
+    copies
+        Copies and fills of memory are part of the sequences, as if they were kernels.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, kind, sequence), the most calls first, then by device_ns, run,
+        rank, first_event_id. Columns: ``run rank name kind sequence kernels calls device_ns
+        total_ns first_event_id``.
+    """
+    return self.answer("sequences", name=name, min_kernels=min_kernels, top=top, copies=copies)
+
+
+def step_times(self: "Trace") -> pl.DataFrame:
+    """How long each profiler step took, and what the devices did in it.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
+        start_ns dur_ns busy_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns
+        busy_share``.
+    """
+    return self.answer("step_times")
+
+
+def steps(self: "Trace") -> pl.DataFrame:
+    """When each profiler step ran.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per host slice `ProfilerStep#N`, by run, rank and start. Columns: ``run rank step
+        start_ns dur_ns``.
+    """
+    return self.answer("steps")
+
+
+def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.DataFrame:
+    """Which rank the others wait for, how often, for how long, and what it did before.
+
+    Parameters
+    ----------
+    per
+        What has a row of its own. One of ``"rank"``, ``"op"``, ``"kernel"``.
+    corrected
+        Take the offsets of clock_skew off the clocks.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank) that takes part in collectives with others; with per=op or
+        per=kernel one for each thing it did before. Columns: ``run rank before_op before_kernel
+        collectives times_last last_share times_first held_up_ns max_held_up_ns late_ns mean_late_ns
+        max_late_ns wait_ns mean_wait_ns communication_ns is_corrected``.
+    """
+    return self.answer("stragglers", per=per, corrected=corrected)
+
+
+def time_breakdown(self: "Trace") -> pl.DataFrame:
+    """What the devices of each trace did with their time: compute, communicate, copy, nothing.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank) that used a device, with a NULL step, over the whole time of its
+        devices, and one per profiler step. Columns: ``run rank step span_ns compute_ns
+        exposed_communication_ns exposed_copy_ns idle_ns hidden_communication_ns hidden_copy_ns``.
+    """
+    return self.answer("time_breakdown")
+
+
+def total_average(self: "Trace") -> pl.DataFrame:
+    """The sums of all rows of key_averages.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank) that has events, by run and rank. Columns: ``run rank name calls
+        cpu_ns self_cpu_ns device_ns self_device_ns cpu_bytes self_cpu_bytes device_bytes
+        self_device_bytes torch_flops``.
+    """
+    return self.answer("total_average")
+
+
+def unfreed(self: "Trace", top: int = 100) -> pl.DataFrame:
+    """The largest blocks that were allocated in the trace and never freed, and who allocated them.
+
+    Parameters
+    ----------
+    top
+        Most rows of each (run, rank); 0 for all.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per block of (run, rank, device_type, device), the largest first, then by run, rank,
+        time, device and address. Columns: ``run rank device_type device address bytes time_ns op_id
+        op_name annotation_id annotation_name``.
+    """
+    return self.answer("unfreed", top=top)
+
+
+def work_rates(self: "Trace") -> pl.DataFrame:
+    """How fast each device worked over time: FLOP and bytes per second.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, moment in which a rate changes), in this order. Columns:
+        ``run rank device time_ns flop_per_s bytes_per_s``.
+    """
+    return self.answer("work_rates")

@@ -7,15 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from profframe.query.header import Answer, Parameter, sql_directory
 from profframe.query.rules import ANSWER as ADVICE
-from profframe.trace.questions import Questions
+from profframe.trace.trace import Trace
 from scripts.site import markup
-
-if TYPE_CHECKING:
-    from profframe.trace.trace import Trace
 
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -179,7 +176,7 @@ def calls(answer: Answer, source: str) -> tuple[str, str, str]:
     """
     asked = ASKED.get(answer.name, {})
     arguments = ", ".join(f"{name}={value!r}" for name, value in asked.items())
-    if hasattr(Questions, answer.name):
+    if hasattr(Trace, answer.name):
         python = f"trace.{answer.name}({arguments})"
     else:
         python = f"trace.answer({', '.join([repr(answer.name), *arguments.split(', ')])})"

@@ -1,4 +1,4 @@
--- advice: what makes the program slow or waste memory, found by rules, with the events that show it.
+-- advice: what makes the program slow or waste memory, the events that show it, and what to do.
 -- One row per finding, the most severe first, then by the estimated gain, the largest first, run, rank, rule and evidence.
 -- Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's steps, or of
 -- the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the same time, so

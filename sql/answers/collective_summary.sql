@@ -1,4 +1,4 @@
--- collective_summary: how fast the collectives of each run are, by process group, what they do, data type and size.
+-- collective_summary: how fast collectives are, by group, what they do, data type and size.
 -- One row per (run, process_group, collective, dtype, bytes), the most time first, then by run and what it is.
 -- Definitions are those of collectives. Of one rank alone of several, latency holds its wait, too.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.

@@ -1,4 +1,4 @@
--- collectives: collective operations of each run, matched across its ranks: how late each rank came, how long it took, how fast.
+-- collectives: collectives matched across the ranks of each run: waits, latency, bandwidth, mismatches.
 -- One row per collective, or with per=rank one per rank of each, by run, number and rank.
 -- A collective is the kernels of a communication library that belong together, or its slice on the host (gloo, mpi). Ranks are
 -- matched by process group and the number that the source gives (`seq`); where there is none, the n-th of a kind in a group is

@@ -1,4 +1,4 @@
--- gaps: the longest times in which a device or a stream had nothing to do, why, and what the host did meanwhile.
+-- gaps: the longest gaps of the devices, why, and what the host did meanwhile.
 -- One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first, then by start.
 -- Gaps and causes are those of idle. What the host did is what the thread that launched the work after the gap was in: the
 -- op, annotation, Python frame and call of the runtime or driver that was the innermost of its sort for most of the gap, and

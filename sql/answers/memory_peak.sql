@@ -1,4 +1,4 @@
--- memory_peak: the moment when the most memory was allocated, the op that asked for it, and what was never freed.
+-- memory_peak: when the most memory was allocated on each device, by which op, and what stayed.
 -- One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
 -- `unfreed` has the blocks that were never freed.

@@ -1,4 +1,4 @@
--- rank_balance: how evenly each class of time is spread over the ranks of a run, as a whole (NULL step) and in each step.
+-- rank_balance: how evenly each class of time is spread over ranks, as a whole and in each step.
 -- One row per (run, step, class), by run, the rows without a step first, then by step and class in the order below.
 -- Classes of the devices are those of time_breakdown: span, compute, exposed_communication, exposed_copy, idle,
 -- hidden_communication, hidden_copy; then of the host: ops (self time of host ops, all threads added up) and calls (the same of

@@ -1,4 +1,4 @@
--- roofline: how close the work of the devices came to what they can do at most, and how much time that left unused.
+-- roofline: how close the devices' work came to what they can do, and the time that was lost.
 -- One row per (run, rank, device, name, input_dims, peak_dtype), the largest lost_ns first; `unknown work` last.
 -- Kernels with known work (`flops` or `bytes`); all others are one row per device, so that shares add up to 1. Durations are
 -- those of the kernels: idle devices cost nothing here. The work of an op is that of its owner (`work_id`). A share above 1.05

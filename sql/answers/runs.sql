@@ -1,4 +1,4 @@
--- runs: each run in one row: how long it and its steps took, what its devices did, and how much memory it needed.
+-- runs: how long each run and its steps took, what its devices did, and its peak of memory.
 -- One row per run, by run.
 -- Of several ranks: times of devices and ops are added up, so that parts add up; of spans and peaks the largest counts; each
 -- step of each rank is a step time. The devices' times are NULL where no rank used a device.

@@ -1,4 +1,4 @@
--- unfreed: the blocks that were allocated in the trace and never freed in it, and who allocated them.
+-- unfreed: the largest blocks that were allocated in the trace and never freed, and who allocated them.
 -- One row per block of (run, rank, device_type, device), the largest first, then by run, rank, time, device and address.
 -- A block is what was allocated last at its address. Frees of what was allocated before the trace began count for nothing; a free
 -- in the instant of an allocation is of that block, unless the address was allocated already. Records without an address are left

@@ -1,4 +1,4 @@
--- work_rates: how fast each device worked over time: FLOP and bytes per second of what ran at that time.
+-- work_rates: how fast each device worked over time: FLOP and bytes per second.
 -- One row per (run, rank, device, moment in which a rate changes), in this order.
 -- Each kernel, copy or fill does its known work evenly from its start to its end; work that is not known counts for nothing, and
 -- so does what has no duration. A rate holds until the next row of the device; the last one of each is 0.

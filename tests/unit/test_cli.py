@@ -364,7 +364,7 @@ def test_what_duckdb_makes_of_an_interrupt_is_130(
     def interrupt(*_: object, **__: object) -> None:
         raise RuntimeError("Query interrupted")
 
-    monkeypatch.setattr("profframe.trace.tables.run_query", interrupt)
+    monkeypatch.setattr("profframe.query.session.query", interrupt)
 
     assert cli.run(["sql", store, "SELECT 1"]) == 130
 

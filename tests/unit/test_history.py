@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,15 +19,26 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError, schema
-from profframe.analysis import regressions, selecting
+from profframe.analysis import checks, regressions, selecting
 from profframe.analysis.stats import change_points, noise, typical
 from profframe.cli import run as command
-from profframe.trace import checking
 from tests.builders import table
 
 Row = Mapping[str, object]
 DAY = 86_400 * 10**9
 HOSTILE = ("it's", '<b>"x"</b>', "a; DROP TABLE events", "\x1b[31m\n", "名前 ", "", "op:*[a]=5%")
+
+
+def checked(
+    trace: Trace,
+    baseline: Any,
+    runs: Any,
+    limit: Mapping[str, Fraction],
+    per_step: int = 0,
+) -> checks.Checked:
+    """What the verb ``check`` asks."""
+    totals = partial(trace.runs, per_step)
+    return checks.check(trace.traces, trace.samples(), totals, baseline, runs, limit=limit)
 
 
 def trace_of(rows: Iterable[Row], **tables: Iterable[Row]) -> Trace:
@@ -737,8 +749,8 @@ class TestOutliers:
 class TestCheck:
     def test_limits(self) -> None:
         trace = noisy(25, planted={"op4": 1.2})
-        limit = dict(map(checking.limit_of, ("10%", "op:op*=50%", "step_p50_ns=1%")))
-        found = checking.check(trace, 20, 5, limit)
+        limit = dict(map(checks.limit_of, ("10%", "op:op*=50%", "step_p50_ns=1%")))
+        found = checked(trace, 20, 5, limit)
         assert [one.metric for one in found.worse] == ["op:op4"]
         assert found.worse[0].limit == Fraction(1, 10)
         assert found.regressions.equals(trace.regressions(baseline=20, runs=5))
@@ -746,22 +758,22 @@ class TestCheck:
 
     def test_a_pattern_is_for_all_that_fit_it(self) -> None:
         trace = noisy(25, planted={"op4": 1.2, "op7": 1.3, "op8": 1.3})
-        found = checking.check(trace, 20, 5, {"op:*": Fraction(1, 10)})
+        found = checked(trace, 20, 5, {"op:*": Fraction(1, 10)})
         assert [one.metric for one in found.worse] == ["op:op4", "op:op7"]
 
     def test_the_lowest_of_several_limits_counts_whatever_their_order(self) -> None:
         trace = noisy(25, planted={"op4": 1.2})
         for limits in (["op:*=50%", "op:op4=10%"], ["op:op4=50%", "op:*=50%", "op:op4=10%"]):
-            found = checking.check(trace, 20, 5, checking.limits_of(limits))
+            found = checked(trace, 20, 5, checks.limits_of(limits))
             assert [(one.metric, one.limit) for one in found.worse] == [("op:op4", Fraction(1, 10))]
-        twice = checking.check(trace, 20, 5, checking.limits_of(["op:*=10%", "5%"]))
+        twice = checked(trace, 20, 5, checks.limits_of(["op:*=10%", "5%"]))
         assert [one.metric for one in twice.worse] == ["op:op4"]
 
     def test_totals_count_if_they_grew_beyond_noise(self) -> None:
         planted = {f"op{n}": 1.1 for n in range(12)}
-        found = checking.check(noisy(25, planted=planted), 20, 5, {"": Fraction(8, 100)})
+        found = checked(noisy(25, planted=planted), 20, 5, {"": Fraction(8, 100)})
         assert [one.metric for one in found.worse][:2] == ["op_self_ns", "kernel_ns"]
-        still = checking.check(noisy(25), 20, 5, {"": Fraction(0)})
+        still = checked(noisy(25), 20, 5, {"": Fraction(0)})
         assert still.worse == []
 
     def test_many_metrics_are_corrected_for(self) -> None:
@@ -771,8 +783,8 @@ class TestCheck:
         rows += [op(run, name, 5000) for run in spent for name in ("t", "u", "v", "w")]
         rows += [kernel(run, "k", 5000) for run in spent]
         trace = trace_of(rows)
-        alone = checking.check(trace, "a*", None, {"op:x": Fraction(0)})
-        among = checking.check(trace, "a*", None, {"op:*": Fraction(0)})
+        alone = checked(trace, "a*", None, {"op:x": Fraction(0)})
+        among = checked(trace, "a*", None, {"op:*": Fraction(0)})
         for found, number in ((alone, 3), (among, 7)):
             (p,) = found.metrics.filter(metric="op:x")["p_value"]
             assert (found.metrics.height, round(p, 5)) == (number, 0.00183)
@@ -783,24 +795,24 @@ class TestCheck:
     def test_small_ops_do_not_count(self) -> None:
         trace = noisy(25, ops=60, planted={"op0": 1.5})
         assert trace.regressions(baseline=20, runs=5)["name"].to_list() == ["op0"]
-        assert checking.check(trace, 20, 5, {"": Fraction(1, 10)}).worse == []
+        assert checked(trace, 20, 5, {"": Fraction(1, 10)}).worse == []
 
     def test_throughput_may_not_fall(self) -> None:
         rows = [step(f"r{n}", 1, (1000 if n < 8 else 1300) + n % 3) for n in range(12)]
         limit = {"throughput_per_s": Fraction(1, 10)}
         trace = trace_of(rows)
-        slower = checking.check(trace, 8, 4, limit, per_step=64)
+        slower = checked(trace, 8, 4, limit, per_step=64)
         assert [one.metric for one in slower.worse] == ["throughput_per_s"]
-        assert checking.check(trace, ["r8", "r9", "r1?"], None, limit, per_step=64).worse == []
+        assert checked(trace, ["r8", "r9", "r1?"], None, limit, per_step=64).worse == []
 
     def test_a_limit_for_what_is_not_there_is_an_error(self) -> None:
         with pytest.raises(ParameterError, match="'peak_device_bytes': not known of the runs"):
-            checking.check(noisy(9), 5, 4, {"peak_device_bytes": Fraction(1, 10)})
+            checked(noisy(9), 5, 4, {"peak_device_bytes": Fraction(1, 10)})
 
     @pytest.mark.parametrize("text", ["5", "x=5", "=5%", "5%=x", ""])
     def test_bad_limits(self, text: str) -> None:
         with pytest.raises(ParameterError, match="a limit is"):
-            checking.limit_of(text)
+            checks.limit_of(text)
 
 
 @pytest.fixture(scope="module")

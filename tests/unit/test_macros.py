@@ -57,7 +57,7 @@ def test_a_conversation_says_what_single_questions_say() -> None:
             assert asked.answer(name).equals(trace.answer(name)), name
         for by in ("name", "short_name", "class"):
             assert asked.kernels(by=by, copies=True).equals(trace.kernels(by=by, copies=True)), by
-        with asked._connection() as connection:
+        with asked._session.connection() as connection:
             tables = {name for (name,) in connection.sql("SHOW TABLES").fetchall()}
         assert {f"_kept_{name}" for name in macros.KEPT} <= tables
         part = asked.filter(kinds="kernel")

@@ -90,7 +90,7 @@ def test_a_limit_holds_for_questions_and_their_copies(path: Path) -> None:
     asked = "SELECT current_setting('memory_limit') AS m, current_setting('temp_directory') AS t"
 
     def settings(of: Trace) -> tuple[str, str]:
-        with of._connection() as connection:
+        with of._session.connection() as connection:
             ((limit, folder),) = connection.sql(asked).fetchall()
             return limit, folder
 

@@ -14,12 +14,11 @@ import pytest
 import profframe
 from profframe import load, schema, store
 from profframe.errors import AnswerError, StoreError
-from profframe.loading import loader
-from profframe.query import answering
+from profframe.loading import discovery
+from profframe.query import answering, session
 from profframe.query.closed import Terms
 from profframe.store import layout, maintenance, parquet, writing
 from profframe.store.maintenance import changing
-from profframe.trace import tables
 from tests.unit.test_store import one
 
 NAMES = "SELECT name FROM events ORDER BY ALL"
@@ -250,7 +249,7 @@ def test_a_question_is_asked_again_of_what_has_changed(
             raise AnswerError("query: IO Error: Cannot open file") from error
         return asked(connection, sql, terms=terms)
 
-    monkeypatch.setattr(tables, "run_query", failing)
+    monkeypatch.setattr(session, "query", failing)
     if change == "packed":
         next(changes)  # nothing is left to pack the second time
     expected = "a 0" if change == "packed" else "new"
@@ -276,7 +275,7 @@ def test_what_never_stays_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -
         store.write(one("a", 0, (f"{next(numbers)}",)), root)
         raise AnswerError("query: IO Error") from duckdb.IOException("IO Error")
 
-    monkeypatch.setattr(tables, "run_query", failing)
+    monkeypatch.setattr(session, "query", failing)
     with pytest.raises(StoreError, match=r"rank=0: written again since .* load it again"):
         trace.sql(NAMES)
 
@@ -286,7 +285,7 @@ def test_a_store_that_is_made_while_it_is_looked_for_is_opened(
 ) -> None:
     path = tmp_path / "store"
     path.mkdir()
-    once(monkeypatch, loader, "find", lambda: store.write(one(), path))
+    once(monkeypatch, discovery, "find", lambda: store.write(one(), path))
 
     assert names(path) == ["mm"]
     empty = tmp_path / "empty"

@@ -261,11 +261,11 @@ def test_a_kind_of_ones_own_is_known_where_it_occurs() -> None:
 
 
 def test_nothing_can_be_set_or_changed(trace: Trace) -> None:
-    for name in ("events", "anything", "_source"):
+    for name in ("events", "anything", "_session"):
         with pytest.raises(AttributeError, match="frozen"):
             setattr(trace, name, 1)
     with pytest.raises(AttributeError, match="frozen"):
-        del trace._source
+        del trace._session
     before = trace.events.clone()
     trace.events[0, "name"] = "changed"
     trace.events.insert_column(0, pl.Series("x", range(before.height)))

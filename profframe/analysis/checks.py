@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -15,8 +15,6 @@ import polars as pl
 from profframe.analysis import limits, regressions, selecting, trends
 from profframe.analysis.stats import noise
 from profframe.errors import ParameterError
-from profframe.trace.history import History
-from profframe.trace.history import metrics as metrics_of
 
 TOTALS: Final[Mapping[str, str]] = MappingProxyType({"op_self_ns": "op", "kernel_ns": "kernel"})
 """Metrics of runs that a limit for all ops and kernels is for, too, and what they are sums of."""
@@ -111,26 +109,28 @@ def limits_of(given: Iterable[str]) -> dict[str, Fraction]:
 
 
 def check(
-    trace: History,
+    traces: pl.DataFrame,
+    samples: pl.DataFrame,
+    totals: Callable[[], pl.DataFrame],
     baseline: selecting.Runs,
     runs: selecting.Runs | None = None,
+    *,
     limit: Mapping[str, Fraction] | None = None,
-    per_step: int = 0,
 ) -> Checked:
     """Hold runs against a baseline of several, and see whether they keep limits.
 
     Parameters
     ----------
-    trace
-        All runs.
+    traces, samples
+        The table `traces` and the answer `samples` of all runs.
+    totals
+        Gives the answer `runs` of them; called where a metric needs it.
     baseline, runs
         As for `Trace.regressions`.
     limit
         By metric, as `limit_of` gives them; where several are for one, the lowest. The one for all
         ops and kernels is for the total of each, and for every one that regressed and took at least
         1 % of its kind in the baseline.
-    per_step
-        As for `Trace.runs`.
 
     Returns
     -------
@@ -147,11 +147,10 @@ def check(
     """
     wanted = {metric: most for metric, most in (limit or {}).items() if metric}
     everywhere = (limit or {}).get("")
-    order = selecting.in_order(trace.traces.select("run", "clock", "start_ns"))
+    order = selecting.in_order(traces.select("run", "clock", "start_ns"))
     base, others = selecting.sides(order["run"].to_list(), baseline, runs)
-    samples = trace.samples()
     values = {metric: trends.total(samples, what) for metric, what in TOTALS.items()}
-    values |= metrics_of(trace, list(wanted), order, per_step, samples)
+    values |= trends.metrics(list(wanted), order, totals, lambda: samples)
     metrics = _compared(values, base, others)
     _check_known(wanted, metrics)
     rows = regressions.held_against(samples, base, others)

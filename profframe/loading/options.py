@@ -1,0 +1,133 @@
+"""What a user says about loading, checked once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from profframe.errors import ParameterError
+from profframe.facts import add_facts
+from profframe.facts.formulas import check_formulas
+from profframe.facts.models import Devices, entries, models
+from profframe.facts.nodes import check_registry, described
+from profframe.query.selection import Numbers, Text, check_compat
+
+if TYPE_CHECKING:
+    from profframe.facts.formulas import Formula
+    from profframe.facts.kinds import Rule
+    from profframe.facts.nodes import Registry
+    from profframe.readers import RawTrace
+    from profframe.trace.trace import Trace
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FactOptions:
+    """What the facts of a trace depend on, besides its source; `profframe.load` describes each."""
+
+    kinds: Sequence[Rule] | None = None
+    compat: str | None = None
+    fx_metadata: Registry | None = None
+    formulas: Mapping[str, Formula | None] | None = None
+    devices: Mapping[str, Any] | None = None
+    """Models by name, as `profframe.facts.models.entries` gives them."""
+
+    def add(self, raw: RawTrace) -> RawTrace:
+        """The trace with its facts."""
+        known = None if self.devices is None else models(self.devices)
+        tables = add_facts(
+            raw.tables, self.kinds, self.compat, self.fx_metadata, self.formulas, known
+        )
+        return replace(raw, tables=dict(tables))
+
+    def key(self) -> str:
+        """Text that differs where the facts may."""
+        known = self.fx_metadata
+        files = None if known is None else {file: described(known, file) for file in known}
+        return f"{(self.kinds, self.compat, self.devices)!r}{json.dumps(files, sort_keys=True)}"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """The arguments of `profframe.load` but for the source.
+
+    Attributes
+    ----------
+    run, rank
+        Names for what is loaded.
+    cache
+        Directory that keeps what was loaded.
+    facts
+        What the facts depend on.
+    runs, ranks, steps
+        What to keep.
+    memory_limit
+        Memory for questions.
+    progress
+        Called with the bytes that are read and all bytes.
+    """
+
+    run: str | None = None
+    rank: int | None = None
+    cache: str | PathLike[str] | None = None
+    facts: FactOptions = FactOptions()
+    runs: Text | None = None
+    ranks: Numbers | None = None
+    steps: Numbers | None = None
+    memory_limit: str | None = None
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        check_names(self.run, self.rank)
+        if self.facts.formulas is not None and self.cache is not None:
+            raise ParameterError(
+                "cache cannot tell formulas apart; load without it, and keep the trace by "
+                "load(source, formulas=...).to_parquet(path)"
+            )
+
+    def chosen(self, trace: Trace) -> Trace:
+        """What is to be kept of a trace, within the limit."""
+        return trace.limited(self.memory_limit).filter(
+            runs=self.runs, ranks=self.ranks, steps=self.steps
+        )
+
+
+def fact_options(
+    kinds: Sequence[Rule] | None,
+    compat: str | None,
+    fx_metadata: Registry | None,
+    formulas: Mapping[str, Formula | None] | None,
+    devices: Devices | None,
+) -> FactOptions:
+    """Check what a user says about facts.
+
+    Raises
+    ------
+    ParameterError
+        A value cannot be used.
+    """
+    check_compat(compat)
+    check_registry(fx_metadata)
+    check_formulas(formulas)
+    known = None if devices is None else entries(devices)
+    return FactOptions(kinds, compat, fx_metadata, formulas, known)
+
+
+def check_names(run: str | None, rank: int | None) -> None:
+    """Raise an error for names that no trace can have.
+
+    Raises
+    ------
+    ParameterError
+        It names the value.
+    """
+    if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
+        raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
+    if run is not None and type(run) is not str:
+        raise ParameterError(f"run must be text, not {run!r}")
+    if run == "":
+        raise ParameterError("run must not be empty")

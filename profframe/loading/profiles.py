@@ -1,0 +1,40 @@
+"""Loading a live profile of torch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from profframe.errors import ParameterError
+from profframe.loading.options import LoadOptions
+from profframe.loading.run_names import Named
+from profframe.loading.tables import combined
+from profframe.readers import torch as live
+from profframe.trace.trace import Trace
+
+
+def open_profile(profile: object, options: LoadOptions) -> Trace:
+    """A finished profile as a trace; its rank is that of this process in the job, if it is in one.
+
+    Raises
+    ------
+    SourceError
+        The profile is still running.
+    ParameterError
+        A cache is given, which knows files only.
+    """
+    if options.cache is not None:
+        raise ParameterError(
+            "cache keeps what was loaded from files; to keep a live profile, write "
+            "load(profile).to_parquet(path)"
+        )
+    facts, rank = options.facts, options.rank
+    if facts.fx_metadata is None:
+        facts = replace(facts, fx_metadata=live.fx_metadata())
+    raw = facts.add(live.read(profile))
+    rank_source = "argument"
+    if rank is None:
+        in_job = raw.header.rank
+        rank = 0 if in_job is None else in_job
+        rank_source = "assumed" if in_job is None else raw.header.rank_source
+    trace = Named(live.describe(profile), raw, options.run or "live", rank, rank_source)
+    return options.chosen(Trace.from_tables(combined([trace], [])))

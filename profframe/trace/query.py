@@ -1,0 +1,227 @@
+"""What anybody asks a trace: an answer by name or from a file, or SQL; and answers that take more.
+
+`profframe.trace.questions` has a function for each other answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from profframe.facts.models import Devices
+from profframe.query.answering import advice as with_rules
+from profframe.query.answering import catalogue, find
+from profframe.query.closed import Paths
+from profframe.query.header import Answer
+from profframe.query.selection import check_compat
+from profframe.show.frame import Frame
+from profframe.trace.rows import shown
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+
+def answer(
+    self: Trace, answer: str | PathLike[str] | Answer, /, **parameters: object
+) -> pl.DataFrame:
+    """Run an answer of the catalogue, or an SQL file of your own.
+
+    Parameters
+    ----------
+    answer
+        Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file; or
+        what `profframe.query.answering.find` gives of these.
+    **parameters
+        Values for the parameters that the answer declares.
+
+    Returns
+    -------
+    polars.DataFrame
+        The columns that the answer's header declares.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such answer; the message suggests the nearest.
+    ParameterError
+        The answer has no such parameter, or the value is of another type.
+    AnswerError
+        The SQL cannot be run.
+    """
+    question = find(answer)
+    session = self._session
+    docs = {column.name: column.doc for column in question.columns}
+    values = {parameter.name: parameter.default for parameter in question.parameters} | parameters
+    given = tuple((name, str(value)) for name, value in sorted(values.items()))
+    return session.once(
+        (question.sql, given, session.terms.rows),
+        lambda: shown(self, session.answer(question, parameters), docs),
+    )
+
+
+def sql(
+    self: Trace,
+    query: str,
+    *,
+    tables: Mapping[str, object] | None = None,
+    files: Paths = (),
+    memory_limit: str | None = None,
+    timeout_s: float | None = None,
+    rows: int | None = None,
+) -> pl.DataFrame:
+    """Run one SELECT over the tables by name: ``events``, ``memory``, ...
+
+    It reads these tables and what it is given here, and nothing else of the machine.
+
+    Parameters
+    ----------
+    query
+        DuckDB SQL.
+    tables, files
+        As `given` takes them, for this question.
+    memory_limit, timeout_s, rows
+        As `limited` takes them, for this question.
+
+    Returns
+    -------
+    polars.DataFrame
+        Its rows.
+
+    Raises
+    ------
+    UnknownNameError
+        A table or column is not there; the message suggests the nearest.
+    ParameterError
+        Something else than the query cannot be used.
+    AnswerError
+        It is not one SELECT, it reaches for more than it is given, it passes a limit, or
+        DuckDB refused it.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> trace = load("examples/cpu_training.json.gz")
+    >>> trace.sql("SELECT count(*) AS events FROM events", timeout_s=60, rows=1).height
+    1
+    """
+    trace = self
+    if tables is not None or files:
+        trace = trace.given(tables=tables, files=files)
+    if (memory_limit, timeout_s, rows) != (None, None, None):
+        trace = trace.limited(memory_limit, timeout_s=timeout_s, rows=rows)
+    return _sql(trace, query)
+
+
+def _sql(self: Trace, query: str) -> pl.DataFrame:
+    session = self._session
+    return session.once((query, session.terms.rows), lambda: shown(self, session.sql(query)))
+
+
+def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame:
+    """What makes the program slow or waste memory, the events that show it, and what to do.
+
+    Parameters
+    ----------
+    rules
+        Files and folders of rules beside those of profframe; `profframe.query.rules` has their
+        form.
+    **parameters
+        Thresholds of rules, as ``data_loading_share=0.1``; `docs/rules.md` has them.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per finding, the most severe first; `docs/answers.md` has its columns.
+
+    Raises
+    ------
+    ParameterError
+        No rule has such a parameter, or the value is of another type.
+    AnswerError
+        A rule cannot be read or run; the message names its file.
+    """
+    return self.answer(with_rules(rules), **parameters)
+
+
+def key_averages(
+    self: Trace,
+    group_by_input_shape: bool = False,
+    group_by_stack_n: int = 0,
+    group_by_overload_name: bool = False,
+    compat: str | None = None,
+) -> pl.DataFrame:
+    """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
+
+    Parameters
+    ----------
+    group_by_input_shape, group_by_stack_n, group_by_overload_name
+        What else makes rows of their own: input shapes, the first n frames of the stack,
+        overloads.
+    compat
+        ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per key, in order of first occurrence; `docs/answers.md` has its columns.
+
+    Raises
+    ------
+    ParameterError
+        A value cannot be used.
+    """
+    check_compat(compat)
+    return self.answer(
+        "key_averages",
+        group_by_input_shape=group_by_input_shape,
+        group_by_stack_n=group_by_stack_n,
+        group_by_overload_name=group_by_overload_name,
+        compat=compat,
+    )
+
+
+def roofline(
+    self: Trace, by: str = "kernel", dtype: str | None = None, devices: Devices | None = None
+) -> pl.DataFrame:
+    """How close the devices' work came to what they can do, and the time that was lost.
+
+    Parameters
+    ----------
+    by
+        What has a row: ``"kernel"`` (its name), ``"op"``, ``"shapes"`` (op and input shapes)
+        or ``"dtype"``.
+    dtype
+        Hold all work against the peak of this data type, as ``"tf32"``, in place of its own.
+    devices
+        Models of devices beside and before the known ones, as `profframe.load` takes them.
+    """
+    trace = self if devices is None else self.with_devices(devices)
+    return trace.answer("roofline", by=by, dtype=dtype)
+
+
+def answers() -> pl.DataFrame:
+    """List the answers that come with profframe.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``name``, ``sentence``, and ``parameters`` as ``NAME=DEFAULT``, of each.
+
+    Examples
+    --------
+    >>> answers().columns
+    ['name', 'sentence', 'parameters']
+    """
+    found = catalogue()
+    return Frame(
+        {
+            "name": [answer.name for answer in found],
+            "sentence": [answer.sentence for answer in found],
+            "parameters": [
+                ", ".join(f"{p.name}={p.default}" for p in answer.parameters) for answer in found
+            ],
+        }
+    )

@@ -1,0 +1,287 @@
+"""The tables of a trace, and traces of some of its rows or with more beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from os import PathLike
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema, store
+from profframe.facts.devices import matched
+from profframe.facts.models import Devices, models
+from profframe.query.closed import Paths, own_files, own_tables
+from profframe.query.selection import Numbers, Selection, Text, integers, texts
+from profframe.query.session import Session
+from profframe.query.sources import InMemory, Overlay
+from profframe.show.columns import KEYS, MOMENTS
+from profframe.show.frame import Frame, frame
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+
+_NO_DOCS: Mapping[str, str] = MappingProxyType({})
+
+
+def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
+    """Make a trace of tables in memory.
+
+    Parameters
+    ----------
+    tables
+        Every table of `profframe.schema.TABLES`, in the schema's columns and types.
+
+    Returns
+    -------
+    Trace
+        A trace on the very tables; nothing is copied.
+    """
+    return cls(Session.of(InMemory({name: tables[name] for name in schema.TABLES})))
+
+
+def from_store(
+    cls: type[Trace],
+    path: str | PathLike[str],
+    *,
+    runs: Text | None = None,
+    ranks: Numbers | None = None,
+) -> Trace:
+    """Open a store; its tables are read when a question needs them.
+
+    Parameters
+    ----------
+    path
+        Folder that `to_parquet` or ``profframe convert`` wrote.
+    runs, ranks
+        As for `filter`; files of others are not opened.
+
+    Returns
+    -------
+    Trace
+        A trace on the files of the store.
+
+    Raises
+    ------
+    StoreError
+        There is no store, or it is damaged.
+    StoreVersionError
+        It has a schema version that this release does not know.
+    UnknownNameError
+        There is no such run or rank.
+    """
+    names = None if runs is None else texts("runs", runs)
+    numbered = None if ranks is None else integers("ranks", ranks)
+    selection = Selection() if names is None else Selection().runs(names)
+    selection = selection if numbered is None else selection.ranks(numbered)
+    return cls(Session.of(store.scan(path, names, numbered), selection))
+
+
+def scan(self: Trace, table: str) -> pl.LazyFrame:
+    """One table as a LazyFrame; of a store, only what a query needs is read.
+
+    Parameters
+    ----------
+    table
+        Name of a table of the schema.
+
+    Returns
+    -------
+    polars.LazyFrame
+        Its rows, text as plain String.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such table; the message suggests the nearest.
+    """
+    return self._session.scan(table)
+
+
+def selected(
+    self: Trace,
+    *,
+    steps: Numbers | None = None,
+    ranks: Numbers | None = None,
+    runs: Text | None = None,
+    kinds: Text | None = None,
+    start_ns: int | None = None,
+    end_ns: int | None = None,
+) -> Trace:
+    """Keep some of the rows, with their facts as they are; what is given must all hold.
+
+    Parameters
+    ----------
+    steps
+        Number or numbers of profiler steps: events of these steps, and what the other timed
+        tables have within the steps' windows. A range may reach beyond those that there are.
+    ranks, runs
+        Rank or ranks, run or runs; of every table. Here too a range may reach beyond.
+    kinds
+        Kind or kinds of events; the other tables stay whole.
+    start_ns, end_ns
+        Keep what starts within ``[start_ns, end_ns)``, on the clock of ``traces.clock``.
+
+    Returns
+    -------
+    Trace
+        A trace on the same data; nothing is copied. It can be filtered further.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, rank, kind or step; the message says which there are.
+    ParameterError
+        A value is of the wrong type.
+    """
+    session = self._session.filter(
+        steps=steps, ranks=ranks, runs=runs, kinds=kinds, start_ns=start_ns, end_ns=end_ns
+    )
+    return type(self)(session)
+
+
+def limited(
+    self: Trace,
+    memory_limit: str | None = None,
+    *,
+    timeout_s: float | None = None,
+    rows: int | None = None,
+) -> Trace:
+    """Ask questions within limits, each of which ends in an error where it does not do.
+
+    Parameters
+    ----------
+    memory_limit
+        Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; what does
+        not fit goes to a temporary folder first. Rows that are given back are not in it. None
+        for most of the machine's memory.
+    timeout_s
+        Seconds that a question may take.
+    rows
+        Rows that `sql` and `answer` may give.
+
+    Returns
+    -------
+    Trace
+        A trace on the same data.
+
+    Raises
+    ------
+    ParameterError
+        A value is of the wrong type.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> load("examples/cpu_training.json.gz").limited("1GB").self_times().height > 0
+    True
+    """
+    terms = self._session.terms.limited(memory_limit, timeout_s, rows)
+    return type(self)(self._session.under(terms))
+
+
+def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Paths = ()) -> Trace:
+    """Give questions more to read than the tables of the trace, which is all they can else.
+
+    Parameters
+    ----------
+    tables
+        Frames of polars, pandas or Arrow, by the names that SQL has for them.
+    files
+        Files, and folders with all that is in them, that SQL may read, as by ``read_csv``.
+
+    Returns
+    -------
+    Trace
+        A trace on the same data, and these beside it.
+
+    Raises
+    ------
+    ParameterError
+        A name is taken or no name, something is no frame, or there is no such file.
+
+    Examples
+    --------
+    >>> import polars as pl
+    >>> from profframe import load
+    >>> mine = pl.DataFrame({"name": ["aten::mm"], "budget_ns": [1000]})
+    >>> trace = load("examples/cpu_training.json.gz").given(tables={"mine": mine})
+    >>> trace.sql("SELECT count(*) AS rows FROM mine")["rows"][0]
+    1
+    """
+    terms = replace(self._session.terms, tables=own_tables(tables), files=own_files(files))
+    return type(self)(self._session.under(terms))
+
+
+def with_devices(self: Trace, devices: Devices) -> Trace:
+    """Match the devices anew, with models beside and before those that are known.
+
+    Parameters
+    ----------
+    devices
+        Models by their names, or a JSON file of them, as `profframe.load` takes them.
+
+    Returns
+    -------
+    Trace
+        A trace on the same data, but for the table `devices`; `quality` stays as it is.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, or an entry is not of the form of `profframe.facts.models`.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> mine = {"Mine": {"match": [{"name": ""}], "bandwidth_bytes_per_s": 1e12}}
+    >>> load("examples/cpu_training.json.gz").with_devices(mine).devices.height
+    0
+    """
+    session = self._session
+    rows = matched(pa.concat_tables(session.source.parts("devices")), models(devices))
+    return type(self)(session.on(Overlay(session.source, "devices", rows)))
+
+
+@contextmanager
+def asking(self: Trace, at_once: int = 1) -> Iterator[Trace]:
+    """Ask many questions: over one connection, and none of them twice, nor what they share.
+
+    Parameters
+    ----------
+    at_once
+        Threads that ask at the same time, if they do: each does a part of the work itself.
+
+    Yields
+    ------
+    Trace
+        A trace on the same data, for as long as the block lasts.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> with load("examples/cpu_training.json.gz").asking() as trace:
+    ...     times, same = trace.self_times(), trace.self_times()
+    >>> times is same
+    True
+    """
+    with self._session.remembering(at_once) as session:
+        yield type(self)(session)
+
+
+def table(self: Trace, name: str) -> Frame:
+    """A table as a frame that shows itself."""
+    rows = self._session.rows(name)
+    return shown(self, rows, {column.name: column.doc for column in schema.TABLES[name]})
+
+
+def shown(self: Trace, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
+    """Rows that show themselves; their moments since the starts of these traces."""
+    starts = None
+    if any(name in rows.columns for name in MOMENTS):
+        starts = self._session.scan("traces").select(*KEYS, "start_ns")
+    return frame(rows, starts, docs)

@@ -1,0 +1,122 @@
+"""Write ``profframe/trace/questions.py``: a function for each answer, out of its header.
+
+::
+
+    python scripts/questions.py > profframe/trace/questions.py
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from profframe.query.answering import catalogue
+from profframe.query.header import Answer, Parameter
+
+BY_HAND: Final = ("advice", "key_averages", "roofline")
+"""Answers whose methods take more than the header has; they are in ``profframe/trace/query.py``."""
+
+_WIDTH: Final = 100
+_TYPES: Final = {
+    "VARCHAR": "str",
+    "INTEGER": "int",
+    "BIGINT": "int",
+    "DOUBLE": "float",
+    "BOOLEAN": "bool",
+}
+_HEAD: Final = '''\
+"""A function for each answer of ``sql/answers``, bound to `Trace` by its name.
+
+Made by ``python scripts/questions.py`` out of the headers; do not edit. `docs/answers.md` has what
+each column is.
+"""
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
+'''
+
+
+def module() -> str:
+    """The text of the module."""
+    answers = [answer for answer in catalogue() if answer.name not in BY_HAND]
+    return "\n\n".join([_HEAD, *("\n".join(_function(answer)) + "\n" for answer in answers)])
+
+
+def _function(answer: Answer) -> Iterator[str]:
+    arguments = ['self: "Trace"', *map(_argument, answer.parameters)]
+    signature = f"def {answer.name}({', '.join(arguments)}) -> pl.DataFrame:"
+    if len(signature) <= _WIDTH:
+        yield signature
+    else:
+        inside = f"    {', '.join(arguments)}"
+        yield f"def {answer.name}("
+        yield from [inside] if len(inside) <= _WIDTH else [f"    {one}," for one in arguments]
+        yield ") -> pl.DataFrame:"
+    yield f'    """{_sentence(answer.sentence)}'
+    if answer.parameters:
+        yield from ("", "    Parameters", "    ----------")
+    for parameter in answer.parameters:
+        yield f"    {parameter.name}"
+        yield from _paragraph(_meaning(parameter), 8)
+    yield from ("", "    Returns", "    -------", "    polars.DataFrame")
+    columns = " ".join(column.name for column in answer.columns)
+    yield from _paragraph(f"{_sentence(answer.grain)} Columns: ``{columns}``.", 8)
+    yield '    """'
+    given = [f"{p.name}={p.name}" for p in answer.parameters]
+    call = f"    return self.answer({', '.join([_text(answer.name), *given])})"
+    if len(call) <= _WIDTH:
+        yield call
+        return
+    yield "    return self.answer("
+    inside = f"        {', '.join([_text(answer.name), *given])}"
+    yield from (
+        [inside]
+        if len(inside) <= _WIDTH
+        else [f"        {one}," for one in (_text(answer.name), *given)]
+    )
+    yield "    )"
+
+
+def _argument(parameter: Parameter) -> str:
+    default = parameter.default
+    if isinstance(default, str):
+        text = _text(default)
+    elif isinstance(default, int) and not isinstance(default, bool):
+        text = f"{default:_}" if default >= 10_000 else str(default)
+    else:
+        text = repr(default)
+    return f"{parameter.name}: {_TYPES[parameter.type]} = {text}"
+
+
+def _meaning(parameter: Parameter) -> str:
+    choices = ", ".join(f"``{_text(choice)}``" for choice in parameter.choices)
+    return f"{_sentence(parameter.doc)} One of {choices}." if choices else _sentence(parameter.doc)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+
+
+def _text(value: str) -> str:
+    return f'"{value}"'
+
+
+def _paragraph(text: str, indent: int) -> list[str]:
+    margin = " " * indent
+    return textwrap.wrap(
+        text,
+        _WIDTH,
+        initial_indent=margin,
+        subsequent_indent=margin,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+if __name__ == "__main__":
+    print(module(), end="")

@@ -1,0 +1,34 @@
+"""Methods of a trace that only ask: each is its answer's header, as Python."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import pytest
+
+from profframe import Trace
+from profframe.query.answering import catalogue, find
+from profframe.trace import questions
+from scripts.questions import BY_HAND, module
+
+NAMES = [answer.name for answer in catalogue()]
+
+
+def test_the_module_is_what_the_headers_say() -> None:
+    text = Path(questions.__file__).read_text(encoding="utf-8")
+
+    assert text == module(), "python scripts/questions.py > profframe/trace/questions.py"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_answer_is_a_method_of_its_name(name: str) -> None:
+    assert getattr(Trace, name).__name__ == name
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in BY_HAND])
+def test_a_method_takes_what_the_header_declares(name: str) -> None:
+    _, *parameters = inspect.signature(getattr(Trace, name)).parameters.values()
+
+    declared = [(parameter.name, parameter.default) for parameter in find(name).parameters]
+    assert [(parameter.name, parameter.default) for parameter in parameters] == declared
