@@ -1,0 +1,122 @@
+"""The query session: what stays open between questions, who shares it, and what never leaks."""
+
+from __future__ import annotations
+
+import gc
+import os
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import profframe
+from profframe import AnswerError, ParameterError, Trace, load, store
+from profframe.query import session
+from tests.unit.test_store import one
+
+COUNT = "SELECT count(*) AS events FROM events"
+OPTION = "SELECT getvariable('per') AS per"
+
+
+@pytest.fixture
+def trace(example: Path) -> Trace:
+    return load(example)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for rank in (0, 1):
+        store.write(one("a", rank, (f"a {rank}",)), tmp_path / "store")
+    return tmp_path / "store"
+
+
+def database(of: Trace) -> session.Database:
+    return of._session.database
+
+
+def test_all_who_open_a_store_share_one_database(root: Path) -> None:
+    first, second = load(root), load(root)
+    assert database(first) is database(second)
+    assert database(first.filter(kinds="host_op")) is database(first)
+    assert database(first.limited(timeout_s=9)) is database(first)
+    assert database(first.limited("1GB")) is not database(first)
+    assert database(load(root, runs="a", ranks=1)) is not database(first)
+
+
+def test_a_store_that_is_written_again_is_another(root: Path) -> None:
+    before = load(root)
+    assert before.sql("SELECT max(name) AS n FROM events").item() == "a 1"
+    store.write(one("a", 1, ("b 1",)), root)
+    after = load(root)
+    assert database(after) is not database(before)
+    assert after.sql("SELECT max(name) AS n FROM events").item() == "b 1"
+
+
+def test_filters_of_one_trace_take_turns(trace: Trace) -> None:
+    """They ask with the same cursor, whose views are each time those of the question."""
+    some = trace.filter(kinds="host_op", start_ns=int(trace.events["start_ns"].sort()[3000]))
+    wanted = trace.events.height, some.events.height
+    assert wanted[0] != wanted[1]
+    for _ in range(2):
+        assert (trace.sql(COUNT).item(), some.sql(COUNT).item()) == wanted
+        assert trace.self_times()["calls"].sum() > some.self_times()["calls"].sum()
+
+
+def test_no_question_finds_what_another_has_set(trace: Trace) -> None:
+    expected = trace.answer("idle", per="device"), trace.answer("idle")
+    assert trace.sql(OPTION)["per"].to_list() == [None]
+    with pytest.raises(ParameterError):
+        trace.answer("idle", per="devise")
+    assert trace.sql(OPTION)["per"].to_list() == [None]
+    assert trace.answer("idle").equals(expected[1])
+    with pytest.raises(AnswerError, match="nothing_like_it"):
+        trace.sql("SELECT nothing_like_it(1)")
+    assert trace.answer("idle", per="device").equals(expected[0])
+
+
+def test_macros_are_there_whatever_was_asked_before(example: Path) -> None:
+    lanes = "SELECT count(*) AS lanes FROM lanes(events)"
+    asked_first, asked_last = load(example), load(example)
+    asked_last.idle()
+    assert asked_first.sql(lanes).equals(asked_last.sql(lanes))
+
+
+def test_threads_ask_at_once(trace: Trace) -> None:
+    expected = [trace.self_times(), trace.filter(kinds="host_op").self_times()]
+    traces = [trace, trace.filter(kinds="host_op")] * 8
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda one: one.self_times(), traces))
+    assert all(rows.equals(expected[n % 2]) for n, rows in enumerate(found))
+
+
+def test_few_databases_stay_open(example: Path) -> None:
+    traces = [load(example) for _ in range(session._MOST_OPEN + 3)]
+    height = {one.sql(COUNT).item() for one in traces}
+    assert sum(database(one)._connection is not None for one in traces) == session._MOST_OPEN
+    assert {one.sql(COUNT).item() for one in traces} == height
+
+
+def test_a_trace_that_is_gone_takes_its_database_along(example: Path) -> None:
+    trace = load(example)
+    trace.sql(COUNT)
+    gone = weakref.ref(database(trace))
+    del trace
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_the_child_of_a_fork_opens_its_own(root: Path) -> None:
+    trace = load(root)
+    assert trace.sql(COUNT).item() == 2
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            status = 0 if trace.sql(COUNT).item() == profframe.load(root).sql(COUNT).item() else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert trace.sql(COUNT).item() == 2
