@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields
+from functools import cached_property
 from typing import Final
 
 import polars as pl
 
+from profframe.analysis.critical_path import CriticalPath
 from profframe.show import notebook, units
+from profframe.show.frame import Frame, frame
 from profframe.show.summary import short
 
 _MOST: Final = 5
 _NOTHING: Final = "(nothing recorded)"
 _NO_NAME: Final = "(no name)"
+
+
+class ShownPath(CriticalPath):
+    """A critical path that shows itself, and so do its frames."""
+
+    @classmethod
+    def of(cls, path: CriticalPath) -> ShownPath:
+        """The same path."""
+        values = {field.name: getattr(path, field.name) for field in fields(path)}
+        return cls(**values | {"events": frame(path.events, path.starts.lazy())})
+
+    @cached_property
+    def bounds(self) -> pl.DataFrame:
+        """As `CriticalPath` has them."""
+        return Frame(super().bounds)
+
+    @property
+    def headline(self) -> str:
+        """What it is the path of, and how long it is."""
+        if self.run is None:
+            return "nothing: the trace is empty"
+        what = "the whole of"
+        if self.step is not None:
+            what = f"step {self.step} of"
+        elif self.annotation is not None:
+            what = f"{self.annotation!r} in"
+        parts = units.plural(self.events.height, "part")
+        length = units.duration(self.length_ns).strip()
+        return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
+
+    def __repr__(self) -> str:
+        return text(self.headline, self.events, self.bounds)
+
+    def _repr_html_(self) -> str:
+        return html_(self.headline, self.events, self.bounds)
 
 
 def longest(events: pl.DataFrame) -> pl.DataFrame:

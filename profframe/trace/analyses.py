@@ -9,11 +9,11 @@ import polars as pl
 from profframe.analysis import outliers as unlike
 from profframe.analysis import regressions as slower
 from profframe.analysis import selecting, trends
-from profframe.analysis.critical_path import CriticalPath
 from profframe.analysis.critical_path import find as find_path
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import Text, integer, texts
 from profframe.show.frame import frame
+from profframe.show.path import ShownPath
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -26,7 +26,7 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     rank: int | None = None,
     annotation: str | None = None,
     instance: int = 0,
-) -> CriticalPath:
+) -> ShownPath:
     """Find what the end of a step had to wait for, back to its start: host, launches, devices.
 
     Parameters
@@ -62,7 +62,8 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     """
     session = self._session.filter(runs=run, ranks=rank)
     with session.connection(dict.fromkeys(("events", "traces"))) as connection:
-        return find_path(connection, step, annotation, instance)
+        path = find_path(connection, step, annotation, instance)
+    return ShownPath.of(path)
 
 
 def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from profframe.analysis.call_tree import call_tree
+from profframe.analysis.torch_table.rows import read
 from profframe.query.selection import check_compat
-from profframe.show import table as tables_of_torch
+from profframe.show import torch_table
 from profframe.show import tree as trees
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
@@ -67,7 +69,7 @@ def table(  # noqa: PLR0917 -- torch's own arguments
         Another value cannot be used.
     """
     check_compat(compat)
-    options = tables_of_torch.Options(
+    options = torch_table.Options(
         sort_by,
         row_limit,
         max_src_column_width,
@@ -81,7 +83,8 @@ def table(  # noqa: PLR0917 -- torch's own arguments
         as_torch=compat == "torch",
     )
     with self._session.connection() as connection:
-        return Lines(tables_of_torch.text(connection, options))
+        pages = read(connection, options.grouping, options.as_torch)
+    return Lines(torch_table.text(pages, options))
 
 
 def tree(  # noqa: PLR0917 -- which part of which trace
@@ -121,9 +124,9 @@ def tree(  # noqa: PLR0917 -- which part of which trace
         There are several traces, or the event is no host slice that nests, as a kernel.
     """
     session = self._session.filter(runs=run, ranks=rank)
-    options = trees.Options(event_id, depth, row_limit)
     with session.connection(dict.fromkeys(("events", "threads"))) as connection:
-        return trees.text(connection, options)
+        slices = call_tree(connection, event_id, depth, row_limit)
+    return trees.text(slices)
 
 
 def summary(self: Trace) -> Summary:

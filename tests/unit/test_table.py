@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from profframe import ParameterError, Trace, UnknownNameError, schema
+from profframe.analysis.torch_table import times
 from profframe.facts import add_facts
-from profframe.show import torch_times
 from tests.builders import Row, event, tables
 
 
@@ -244,7 +244,7 @@ class TestUnknownTimes:
     def test_sums_in_groups(self, monkeypatch: pytest.MonkeyPatch) -> None:
         one = trace(event("f", 0, 1000), *(event("g", n, n + 7) for n in range(3, 900, 9)))
         found = one.table(compat="torch")
-        monkeypatch.setattr(torch_times, "_COMPENSATES", True)
+        monkeypatch.setattr(times, "_COMPENSATES", True)
         assert one.table(compat="torch") == found
 
 

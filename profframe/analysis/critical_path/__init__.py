@@ -23,9 +23,6 @@ from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
 from profframe.query.answering import Answer, prepare, select
-from profframe.show import path as shown
-from profframe.show import units
-from profframe.show.frame import Frame, frame
 
 _Trace: TypeAlias = tuple[str | None, int | None]
 """Run and rank."""
@@ -78,6 +75,8 @@ class CriticalPath:
         wait      idle           between other work waited for (an event, a graph) and ``event_id``
         unknown   idle           nothing in the window tells what was waited for
         ========  =============  ==================================================================
+    starts : polars.DataFrame
+        ``run rank start_ns`` of the trace.
     """
 
     run: str | None
@@ -87,6 +86,7 @@ class CriticalPath:
     start_ns: int
     end_ns: int
     events: pl.DataFrame
+    starts: pl.DataFrame
 
     @property
     def length_ns(self) -> int:
@@ -100,27 +100,7 @@ class CriticalPath:
         totals = [int(found.get(bound, 0)) for bound in BOUNDS]
         shares = [total / self.length_ns if self.length_ns else None for total in totals]
         types = {"bound": pl.String, "total_ns": pl.Int64, "share": pl.Float64}
-        return Frame([BOUNDS, totals, shares], schema=types)
-
-    @property
-    def headline(self) -> str:
-        """What it is the path of, and how long it is."""
-        if self.run is None:
-            return "nothing: the trace is empty"
-        what = "the whole of"
-        if self.step is not None:
-            what = f"step {self.step} of"
-        elif self.annotation is not None:
-            what = f"{self.annotation!r} in"
-        parts = units.plural(self.events.height, "part")
-        length = units.duration(self.length_ns).strip()
-        return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
-
-    def __repr__(self) -> str:
-        return shown.text(self.headline, self.events, self.bounds)
-
-    def _repr_html_(self) -> str:
-        return shown.html_(self.headline, self.events, self.bounds)
+        return pl.DataFrame([BOUNDS, totals, shares], schema=types)
 
 
 def find(
@@ -167,7 +147,7 @@ def find(
     if window is None:
         nothing = np.empty(0, np.int64)
         none = Stretches(nothing, nothing, nothing, nothing)
-        return CriticalPath(*trace, step, annotation, 0, 0, _events(connection, trace, none, 0))
+        return CriticalPath(*trace, step, annotation, 0, 0, *_events(connection, trace, none, 0))
     found = rows.read(connection, window)
     last = window.thread, window.end_ns - window.start_ns
     made = graph.build(found, last)
@@ -178,7 +158,7 @@ def find(
         point = made.points.at(*(np.array([of]) for of in last))
         path = walk(made, point=int(point[0]))
     events = _events(connection, trace, path, window.start_ns)
-    return CriticalPath(*trace, step, annotation, window.start_ns, window.end_ns, events)
+    return CriticalPath(*trace, step, annotation, window.start_ns, window.end_ns, *events)
 
 
 def _the_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
@@ -194,8 +174,8 @@ def _the_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
 
 def _events(
     connection: duckdb.DuckDBPyConnection, trace: _Trace, stretches: Stretches, origin: int
-) -> pl.DataFrame:
-    """The stretches with what their events are."""
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The stretches with what their events are, and the start of the trace."""
     bounds = list(_BOUND.values())
     event = pa.array(stretches.event, mask=stretches.event < 0)
     path = pa.table(
@@ -214,7 +194,7 @@ def _events(
     connection.unregister("_path")
     keys = (pl.lit(trace[0], pl.String).alias("run"), pl.lit(trace[1], pl.Int32).alias("rank"))
     starts = pl.DataFrame(select(connection, _STARTS).to_arrow_table())
-    return frame(found.select(*keys, pl.all()), starts.lazy())
+    return found.select(*keys, pl.all()), starts
 
 
 _CALLS: Final = (

@@ -11,10 +11,9 @@ from typing import Any, Final
 
 import duckdb
 
+from profframe.analysis.torch_table import times
 from profframe.query.answering import find, run
 from profframe.readers.sqlite.demangle import demangled
-from profframe.show import torch_times
-from profframe.show.units import visible
 
 Amount = float | Fraction
 """Microseconds: exact, or as torch adds them."""
@@ -49,7 +48,7 @@ _FIRST: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One key with its sums, named as torch's attributes; text is as it is printed."""
+    """One key with its sums, named as torch's attributes."""
 
     key: str
     overload_name: str
@@ -114,8 +113,7 @@ def read(
     grouping
         Parameters of `key_averages`, but for ``compat``.
     as_torch
-        Times are floats as torch adds them, and text is as it is; else times are exact, and what a
-        terminal would act on is written as an escape.
+        Times are floats as torch adds them; else they are exact.
 
     Returns
     -------
@@ -136,15 +134,15 @@ def read(
     for (of_run, rank), of_trace in groupby(keys, lambda key: (key["run"], key["rank"])):
         found = list(of_trace)
         ids = [key["first_event_id"] for key in found]
-        times: Sequence[Sequence[Amount]] = (
-            torch_times.read(connection, of_run, rank, grouping, ids)
+        sums: Sequence[Sequence[Amount]] = (
+            times.read(connection, of_run, rank, grouping, ids)
             if as_torch
             else [_exact_times(key) for key in found]
         )
         firsts = [first.get((of_run, rank, i), _NO_EVENT) for i in ids]
         rows = [
-            _row(key, event, sums, as_torch, bool(grouping["group_by_input_shape"]))
-            for key, event, sums in zip(found, firsts, times, strict=True)
+            _row(key, event, of_key, bool(grouping["group_by_input_shape"]))
+            for key, event, of_key in zip(found, firsts, sums, strict=True)
         ]
         device, flags = told.get((of_run, rank), (None, None))
         asked = bool(flags) and bool(json.loads(flags).get("profile_memory"))
@@ -153,7 +151,7 @@ def read(
                 of_run,
                 rank,
                 rows,
-                visible(device or ("CUDA" if any(key["self_device_ns"] for key in found) else "")),
+                device or ("CUDA" if any(key["self_device_ns"] for key in found) else ""),
                 asked or any(key["cpu_bytes"] is not None for key in found),
             )
         )
@@ -172,20 +170,18 @@ def _exact_times(key: Mapping[str, Any]) -> list[Fraction]:
 def _row(
     key: Mapping[str, Any],
     first: tuple[bool, bool, bool, bool, int],
-    times: Sequence[Amount],
-    as_torch: bool,
+    sums: Sequence[Amount],
     with_shapes: bool,
 ) -> Row:
-    shown = str if as_torch else visible
     has_parent, is_async, is_remote, is_legacy, scope = first
-    cpu, self_cpu, device, self_device = times
+    cpu, self_cpu, device, self_device = sums
     cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes = (key[n] or 0 for n in _BYTES)
     dims = key["input_dims"] or "[]"
     return Row(
-        key=shown(key["name"] or ""),
-        overload_name=shown(key["overload_name"] or ""),
-        input_shapes=shown(dims.replace(",", ", ")) if with_shapes else "",
-        stack=tuple(map(shown, key["stack"].split(";"))) if key["stack"] else (),
+        key=key["name"] or "",
+        overload_name=key["overload_name"] or "",
+        input_shapes=dims.replace(",", ", ") if with_shapes else "",
+        stack=tuple(key["stack"].split(";")) if key["stack"] else (),
         count=key["calls"],
         node_id=-1 if key["node_id"] is None else key["node_id"],
         is_device=key["device_type"] != "CPU",

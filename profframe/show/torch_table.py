@@ -16,11 +16,9 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, Final
 
-import duckdb
-
+from profframe.analysis.torch_table.rows import Amount, Page, Row
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import integer
-from profframe.show.table_rows import Amount, Page, Row, read
 from profframe.show.units import visible
 
 _GAP: Final = "  "
@@ -91,22 +89,22 @@ class Column:
         return (text.ljust if self.to_left else text.rjust)(self.width)
 
 
-def text(connection: duckdb.DuckDBPyConnection, options: Options) -> str:
+def text(pages: Sequence[Page], options: Options) -> str:
     """The table of each trace, in the order of run and rank.
 
     Parameters
     ----------
-    connection
-        DuckDB connection with the views ``events``, ``memory``, ...
+    pages
+        The rows of each trace.
     options
-        How the rows are grouped, sorted and shown.
+        How they are sorted and shown. But as torch prints them, control bytes are escapes.
 
     Returns
     -------
     str
         Lines, each with its end; of several traces, each table has its run and rank above it.
     """
-    pages = read(connection, options.grouping, options.as_torch)
+    pages = [_printable(page, options) for page in pages]
     if len(pages) <= 1:
         return "".join(_page(page, options.header, options) for page in pages)
     tables = []
@@ -115,6 +113,22 @@ def text(connection: duckdb.DuckDBPyConnection, options: Options) -> str:
         header = which if options.header is None else f"{which}, {options.header}"
         tables.append(_page(page, header, options))
     return "\n".join(tables)
+
+
+def _printable(page: Page, options: Options) -> Page:
+    """The page with what a terminal would act on written as escapes."""
+    page = replace(page, device=visible(page.device))
+    return page if options.as_torch else replace(page, rows=[_visible(row) for row in page.rows])
+
+
+def _visible(row: Row) -> Row:
+    return replace(
+        row,
+        key=visible(row.key),
+        overload_name=visible(row.overload_name),
+        input_shapes=visible(row.input_shapes),
+        stack=tuple(map(visible, row.stack)),
+    )
 
 
 # From rows to lines.
