@@ -1,4 +1,4 @@
-"""Array kernels for intervals on a line: nesting, stabbing, unions, sums over windows.
+"""Array kernels for intervals on a line: nesting, stabbing, what is covered, sums over windows.
 
 Everything here works on int64 arrays and knows no column names. An interval has a ``start`` and an
 ``end`` with ``start <= end`` and belongs to a ``group`` (a thread, a process); intervals of
@@ -243,57 +243,29 @@ def open_at(start: Ints, end: Ints, at: Ints) -> Ints:
     return _reached(start, at) - _reached(end, at)
 
 
-def union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Merge intervals that overlap or touch.
+def covered(start: Ints, end: Ints, since: Ints, until: Ints) -> Ints:
+    """Measure how much of each window lies in at least one interval; what overlaps counts once.
 
     Parameters
     ----------
     start, end : Ints
         The intervals, in any order.
-
-    Returns
-    -------
-    tuple of Ints
-        Starts and ends of intervals that are apart, in ascending order.
-
-    Examples
-    --------
-    >>> [ends.tolist() for ends in union(np.array([20, 0, 5, 12]), np.array([30, 10, 12, 13]))]
-    [[0, 20], [13, 30]]
-    """
-    order = np.argsort(start)
-    start, reach = start[order], np.maximum.accumulate(end[order])
-    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1])[: start.size])
-    last = np.append(first[1:], start.size)[: first.size] - 1
-    return start[first], reach[last]
-
-
-def covered_before(start: Ints, end: Ints, at: Ints) -> Ints:
-    """Measure how much lies in intervals before each point.
-
-    Parameters
-    ----------
-    start, end : Ints
-        Intervals that are apart, in ascending order: a `union`.
-    at : Ints
-        The points, in ascending order.
+    since, until : Ints
+        The windows.
 
     Returns
     -------
     Ints
-        A length for each point.
+        A length for each window.
 
     Examples
     --------
-    >>> covered_before(np.array([0, 20]), np.array([13, 30]), np.array([-5, 3, 15, 21])).tolist()
-    [0, 3, 13, 14]
+    >>> start, end = np.array([20, 0, 5, 12]), np.array([30, 10, 12, 13])
+    >>> covered(start, end, np.array([0, 3, 15]), np.array([50, 21, 20])).tolist()
+    [23, 11, 0]
     """
-    if not start.size:
-        return np.zeros(at.size, np.int64)
-    before = np.cumsum(end - start) - end
-    at = np.maximum(at, start[0])
-    place = _reached(start, at) - 1
-    return before[place] + np.minimum(at, end[place])
+    apart = _union(start, end)
+    return _covered_before(*apart, until) - _covered_before(*apart, since)
 
 
 def child_sums(parent: Ints, values: Ints) -> Ints:
@@ -350,6 +322,26 @@ def nearest(parent: Ints, marked: Mask) -> Ints:
         found[rows] = found[found[rows]]
         rows = rows[found[rows] >= 0]
     return found
+
+
+def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """Starts and ends of what intervals that overlap or touch are together, in ascending order."""
+    order = np.argsort(start)
+    start, reach = start[order], np.maximum.accumulate(end[order])
+    first = np.flatnonzero(np.append(True, start[1:] > reach[:-1])[: start.size])
+    last = np.append(first[1:], start.size)[: first.size] - 1
+    return start[first], reach[last]
+
+
+def _covered_before(start: Ints, end: Ints, at: Ints) -> Ints:
+    """How much of a union lies before each point."""
+    if not start.size:
+        return np.zeros(at.size, np.int64)
+    before = np.cumsum(end - start) - end
+    order = np.argsort(at, kind="stable")
+    at = np.maximum(at[order], start[0])
+    place = _reached(start, at) - 1
+    return _scatter(order, before[place] + np.minimum(at, end[place]))
 
 
 def _reached(values: Ints, at: Ints) -> Ints:

@@ -6,7 +6,7 @@ import numpy as np
 
 from profframe import schema
 from profframe.facts.columns import Tables, column, is_kind, numbers, present, with_columns
-from profframe.intervals import covered_before, open_at, union
+from profframe.intervals import covered, open_at
 
 
 def waiting(tables: Tables) -> Tables:
@@ -36,12 +36,7 @@ def waiting(tables: Tables) -> Tables:
     depth[rows] = open_at(called, np.maximum(called, begun), at)
 
     ran = device[present(events, "dur_ns")[device]]
-    busy = union(start[ran], start[ran] + dur[ran])
-    length = dur[rows]
-    end = at + length
-    by_end = np.argsort(end, kind="stable")
-    length[by_end] -= covered_before(*busy, end[by_end])
-    idle[rows] = length + covered_before(*busy, at)
+    idle[rows] = dur[rows] - covered(start[ran], start[ran] + dur[ran], at, at + dur[rows])
     return with_columns(
         tables,
         "events",

@@ -5,7 +5,7 @@
 -- Ranges of one name that are inside each other count once, their time as their work.
 -- Names that only a device has ranges of are rows, too: their work is what begins within them on their stream.
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
--- In a bare shell read from `sql/lib` first: lanes, devices, regions.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
 -- needs: events
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
@@ -15,10 +15,10 @@
 -- host_ns                   BIGINT   ns  time in them on the host, threads added; NULL where it is not known, or on devices only
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
--- busy_ns                   BIGINT   ns  time in which at least one of them ran
+-- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
 -- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
--- idle_ns                   BIGINT   ns  part of span_ns in which nothing ran on the rank's devices; NULL where there is no span
+-- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
 WITH marks AS MATERIALIZED (
     SELECT
         run, rank, step, name, kind, event_id, thread, device, stream, start_ns, dur_ns, preorder, last_descendant_id, 0 AS sub
@@ -38,14 +38,9 @@ numbered AS MATERIALIZED (
         WHERE marks.kind = 'device_annotation'
     )
 ),
-host AS (
-    SELECT
-        *,
-        start_ns + dur_ns - greatest(start_ns, max(start_ns + dur_ns) OVER before) AS piece_ns
+host_slices AS (
     FROM numbered
-    WINDOW before AS (
-        PARTITION BY region, thread ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
+    WHERE kind = 'annotation'
 ),
 work AS MATERIALIZED (
     FROM region_work(events, numbered)
@@ -61,9 +56,8 @@ named AS (
         step,
         name,
         count(*) AS calls,
-        try_cast(sum(greatest(piece_ns, 0)) FILTER (kind = 'annotation' AND piece_ns IS NOT NULL) AS BIGINT) AS host_ns,
         min(start_ns) AS first_ns
-    FROM host
+    FROM numbered
     GROUP BY region, run, rank, step, name
 )
 SELECT
@@ -72,7 +66,7 @@ SELECT
     named.step,
     named.name,
     named.calls,
-    named.host_ns,
+    host.host_ns,
     device.kernels,
     device.device_ns,
     device.busy_ns,
@@ -80,5 +74,6 @@ SELECT
     device.exposed_communication_ns,
     device.idle_ns
 FROM named
+LEFT JOIN region_host(host_slices) AS host ON named.region = host.region
 LEFT JOIN region_device(places, work) AS device ON named.region = device.region
 ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST

@@ -1,7 +1,7 @@
 -- exposed_communication: when the devices communicated and none of them computed.
 -- One row per (run, rank, stretch of time), by run, rank, start_ns.
 -- Communication and computation are those of time_breakdown: the stretches of a rank add up to its exposed_communication_ns.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run       VARCHAR      run that the trace belongs to
 -- rank      INTEGER      rank within the run

@@ -7,7 +7,7 @@
 -- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
 -- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
--- In a bare shell read from `sql/lib` first: devices, lanes, gaps.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, gaps.
 -- needs: events
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
@@ -20,10 +20,10 @@
 -- idle_ns     BIGINT   ns    sum of the gaps
 -- mean_ns     BIGINT   ns    mean gap, rounded half up
 -- max_ns      BIGINT   ns    longest gap
--- share       DOUBLE   0..1  idle_ns over that of all causes on the stream
+-- share       DOUBLE   0..1  idle_ns over that of all causes on the stream, or the device
 -- span_share  DOUBLE   0..1  idle_ns over span_ns
--- busy_ns     BIGINT   ns    time in which the stream had a kernel, copy or fill, overlaps counted once
--- span_ns     BIGINT   ns    first start to last end on the stream; NULL beyond BIGINT
+-- busy_ns     BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
+-- span_ns     BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT
 WITH work AS MATERIALIZED (
     FROM launched_work(events)
 ),

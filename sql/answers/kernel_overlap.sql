@@ -4,7 +4,7 @@
 -- any device of the rank computed, too: fills of memory are computation, copies are not. hidden_ns + exposed_ns is
 -- communication_ns, and of a rank the two are those of the whole trace in time_breakdown. Kernels that run at the same time
 -- count once in a row, so rows of process groups can add up to more than the row of their rank.
--- In a bare shell read from `sql/lib` first: lanes, devices, regions.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- parameter per  VARCHAR(rank|process_group|collective) = rank  what has a row of its own; collective: every kernel
 -- run               VARCHAR        run that the trace belongs to
@@ -46,17 +46,12 @@ kernels AS (
     ) AS op
         ON clock.run = op.run AND clock.rank = op.rank AND clock.op_id = op.event_id
 ),
-pieces AS (
-    SELECT
-        *,
-        end_ns - greatest(start_ns, max(end_ns) OVER before) AS piece_ns,
-        alone_end_ns - greatest(alone_ns, max(alone_end_ns) OVER before) AS alone_piece_ns
+parts AS MATERIALIZED (
+    SELECT *, dense_rank() OVER (ORDER BY run, rank, process_group, own_id) AS lane
     FROM kernels
-    WINDOW before AS (
-        PARTITION BY run, rank, process_group, own_id
-        ORDER BY start_ns
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
+),
+exposed AS (
+    SELECT lane, alone_ns AS start_ns, alone_end_ns AS end_ns FROM parts
 ),
 sums AS (
     SELECT
@@ -68,9 +63,10 @@ sums AS (
         name,
         min(start_ns) AS start_ns,
         count(*) AS calls,
-        sum(greatest(piece_ns, 0))::BIGINT AS communication_ns,
-        sum(greatest(alone_piece_ns, 0))::BIGINT AS exposed_ns
-    FROM pieces
+        sum(added_ns)::BIGINT AS communication_ns,
+        any_value(exposed.covered_ns)::BIGINT AS exposed_ns
+    FROM busy_order('parts') AS parts
+    JOIN covered_time('exposed') AS exposed ON parts.lane = exposed.lane
     GROUP BY run, rank, process_group, collective, own_id, name
 )
 SELECT

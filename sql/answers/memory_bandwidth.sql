@@ -2,7 +2,7 @@
 -- One row per (run, rank, device, kind, name), the largest total_ns first, then by these.
 -- A rate is bytes over time, so a long copy counts for more than a short one: it is no mean of the rates of copies.
 -- Copies whose bytes or duration are not known are in no rate.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- parameter by  VARCHAR(direction|name) = direction  name: copies of pinned and of pageable memory are rows of their own
 -- run               VARCHAR           run that the trace belongs to
@@ -14,35 +14,31 @@
 -- unsized_calls     BIGINT            those of them whose bytes are not known
 -- bytes             BIGINT   bytes    moved by the others; NULL where no bytes are known
 -- total_ns          BIGINT   ns       sum of durations, overlaps counted twice; NULL where none is known
--- busy_ns           BIGINT   ns       time in which at least one was running
+-- busy_ns           BIGINT   ns       time in which at least one of them was running
 -- bytes_per_s       DOUBLE   bytes/s  of a copy: bytes over the sum of durations; NULL where no time passes
--- busy_bytes_per_s  DOUBLE   bytes/s  of all copies together: bytes over the time in which at least one was running
+-- busy_bytes_per_s  DOUBLE   bytes/s  of all copies together: bytes over the time in which at least one of them was running
 -- min_bytes_per_s   DOUBLE   bytes/s  slowest copy; one without a duration has no rate
 -- max_bytes_per_s   DOUBLE   bytes/s  fastest copy
 -- busy_share        DOUBLE   0..1     busy_ns over the span of the devices of the rank, as in time_breakdown
 WITH copies AS MATERIALIZED (
-    SELECT
-        {'run': run, 'rank': rank, 'device': device, 'kind': kind, 'name': CASE
-            WHEN coalesce(getvariable('by'), 'direction') = 'name' THEN name
-            ELSE coalesce(nullif(rtrim(split_part(name, '(', 1)), ''), name)
-        END} AS key,
-        start_ns,
-        dur_ns,
-        start_ns + dur_ns AS end_ns,
-        bytes,
-        CASE WHEN bytes IS NULL THEN 2 ELSE 1 END AS bit
-    FROM events
-    WHERE is_busy(kind) AND kind <> 'kernel'
+    SELECT *, dense_rank() OVER (ORDER BY run, rank, device, kind, name) AS lane
+    FROM (
+        SELECT
+            run, rank, device, kind, start_ns, dur_ns, start_ns + dur_ns AS end_ns, bytes,
+            CASE
+                WHEN coalesce(getvariable('by'), 'direction') = 'name' THEN name
+                ELSE coalesce(nullif(rtrim(split_part(name, '(', 1)), ''), name)
+            END AS name
+        FROM events
+        WHERE is_busy(kind) AND kind <> 'kernel'
+    )
 ),
-busy AS (
-    SELECT key, sum(end_ns - start_ns) AS busy_ns, sum(end_ns - start_ns) FILTER (mask & 1 > 0) AS sized_ns
-    FROM interval_masks('copies')
-    WHERE mask > 0
-    GROUP BY key
+sized AS (
+    FROM copies WHERE bytes IS NOT NULL
 ),
 sums AS (
     SELECT
-        key,
+        lane, run, rank, device, kind, name,
         count(*) AS calls,
         count(*) - count(bytes) AS unsized_calls,
         sum(bytes) AS bytes,
@@ -52,7 +48,7 @@ sums AS (
         min(bytes::HUGEINT * 1000000000 / dur_ns) FILTER (dur_ns > 0) AS min_bytes_per_s,
         max(bytes::HUGEINT * 1000000000 / dur_ns) FILTER (dur_ns > 0) AS max_bytes_per_s
     FROM copies
-    GROUP BY key
+    GROUP BY ALL
 ),
 spans AS (
     SELECT key.run AS run, key.rank AS rank, max(end_ns) - min(start_ns) AS span_ns
@@ -60,22 +56,23 @@ spans AS (
     GROUP BY ALL
 )
 SELECT
-    sums.key.run AS run,
-    sums.key.rank AS rank,
-    sums.key.device AS device,
-    sums.key.kind AS kind,
-    sums.key.name AS name,
+    sums.run,
+    sums.rank,
+    sums.device,
+    sums.kind,
+    sums.name,
     sums.calls,
     sums.unsized_calls,
     try_cast(sums.bytes AS BIGINT) AS bytes,
     try_cast(sums.total_ns AS BIGINT) AS total_ns,
-    coalesce(try_cast(busy.busy_ns AS BIGINT), 0) AS busy_ns,
+    coalesce(try_cast(busy.covered_ns AS BIGINT), 0) AS busy_ns,
     sums.timed_bytes * 1000000000 / nullif(sums.sized_ns, 0) AS bytes_per_s,
-    sums.timed_bytes * 1000000000 / nullif(busy.sized_ns, 0) AS busy_bytes_per_s,
+    sums.timed_bytes * 1000000000 / nullif(sized.covered_ns, 0) AS busy_bytes_per_s,
     sums.min_bytes_per_s,
     sums.max_bytes_per_s,
-    coalesce(busy.busy_ns, 0) / nullif(spans.span_ns, 0) AS busy_share
+    coalesce(busy.covered_ns, 0) / nullif(spans.span_ns, 0) AS busy_share
 FROM sums
-LEFT JOIN busy ON sums.key IS NOT DISTINCT FROM busy.key
-LEFT JOIN spans ON sums.key.run = spans.run AND sums.key.rank = spans.rank
-ORDER BY sums.total_ns DESC NULLS LAST, run, rank, device NULLS LAST, kind, name NULLS LAST
+LEFT JOIN covered_time('copies') AS busy ON sums.lane = busy.lane
+LEFT JOIN covered_time('sized') AS sized ON sums.lane = sized.lane
+LEFT JOIN spans ON sums.run = spans.run AND sums.rank = spans.rank
+ORDER BY sums.total_ns DESC NULLS LAST, sums.run, sums.rank, device NULLS LAST, kind, name NULLS LAST

@@ -3,7 +3,7 @@
 -- The moment is that of memory_peak. What counts was allocated until then and not freed; blocks are told apart as in unfreed.
 -- origin: op: allocated inside op_name; no_op: in the trace, but in no op; before_trace: the rest of what was allocated, of which
 -- the trace has no record, where the source gives totals; records without an address or a time are in that rest, too.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -3,7 +3,7 @@
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
 -- `unfreed` has the blocks that were never freed.
 -- A `ProfilerStep#N` is an annotation, too.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run

@@ -4,7 +4,7 @@
 -- that after which the most was allocated, the earliest on a tie. So the peak of `memory_peak` is always there.
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
 -- Records without a time are left out.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
 -- parameter points  BIGINT = 1000  most rows of a device; 0 for every record
 -- run              VARCHAR         run that the trace belongs to

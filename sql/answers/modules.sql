@@ -5,7 +5,7 @@
 -- What is launched inside a call on its thread is its work, whenever that runs; backward work, which another thread launches,
 -- is not. Calls of one module that are inside each other count once. Self is without what other modules inside it take.
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
--- In a bare shell read from `sql/lib` first: lanes, devices, regions.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
 -- needs: events
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
@@ -18,10 +18,10 @@
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- self_device_ns            BIGINT   ns  the same without what was launched in other modules inside it
--- busy_ns                   BIGINT   ns  time in which at least one of them ran
+-- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
 -- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
--- idle_ns                   BIGINT   ns  part of span_ns in which nothing ran on the rank's devices; NULL where there is no span
+-- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
 WITH frames AS MATERIALIZED (
     SELECT
         run, rank, step, name, python_module_id AS module_id, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id
@@ -70,7 +70,7 @@ entered AS (
 ),
 slices AS MATERIALIZED (
     SELECT
-        *, start_ns + dur_ns AS end_ns, NULL::INTEGER AS device, NULL::INTEGER AS stream,
+        *, NULL::INTEGER AS device, NULL::INTEGER AS stream,
         dense_rank() OVER (ORDER BY run, rank, step, name, module_id) AS region
     FROM (
         SELECT *, 0 AS sub, true AS is_call
@@ -82,13 +82,6 @@ slices AS MATERIALIZED (
         FROM entered
     )
 ),
-pieces AS (
-    SELECT *, end_ns - greatest(start_ns, max(end_ns) OVER before) AS piece_ns
-    FROM slices
-    WINDOW before AS (
-        PARTITION BY region, thread ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
-),
 named AS (
     SELECT
         region,
@@ -98,9 +91,8 @@ named AS (
         name,
         module_id,
         nullif(count(is_call), 0) AS calls,
-        try_cast(sum(greatest(piece_ns, 0)) FILTER (piece_ns IS NOT NULL) AS BIGINT) AS host_ns,
         min(start_ns) AS first_ns
-    FROM pieces
+    FROM slices
     GROUP BY region, run, rank, step, name, module_id
 ),
 work AS MATERIALIZED (
@@ -116,7 +108,7 @@ SELECT
     named.name,
     named.module_id,
     named.calls,
-    named.host_ns,
+    host.host_ns,
     own.self_host_ns,
     device.kernels,
     device.device_ns,
@@ -126,6 +118,7 @@ SELECT
     device.exposed_communication_ns,
     device.idle_ns
 FROM named
+LEFT JOIN region_host(slices) AS host ON named.region = host.region
 LEFT JOIN region_device(places, work) AS device ON named.region = device.region
 LEFT JOIN region_self(places) AS own ON named.region = own.region
 ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST, named.module_id

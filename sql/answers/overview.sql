@@ -1,6 +1,6 @@
 -- overview: what is in each trace.
 -- One row per (run, rank), also where it has no events, by run and rank.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, traces.
 -- needs: events, traces
 -- run             VARCHAR      run that the trace belongs to
 -- rank            INTEGER      rank within the run
@@ -9,24 +9,12 @@
 -- threads         BIGINT       number of threads that have host slices
 -- devices         BIGINT       number of devices that have kernels, copies or fills
 -- kernels         BIGINT       number of kernels
--- device_busy_ns  BIGINT   ns  time in which a device had a kernel, copy or fill, summed over devices; overlaps counted once
+-- device_busy_ns  BIGINT   ns  busy time of each device, summed over devices; what overlaps on one counts once
 -- steps           BIGINT       number of profiler steps
-WITH work AS MATERIALIZED (
-    SELECT run, rank, device, NULL AS stream, event_id, start_ns, start_ns + dur_ns AS end_ns
-    FROM events
-    WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
-),
-lanes AS MATERIALIZED (
-    FROM device_lanes('work')
-),
-on_lanes AS (
-    FROM on_device_lanes('work', 'lanes')
-),
-busy AS (
-    SELECT lanes.run, lanes.rank, sum(greatest(end_ns - greatest(start_ns, free_ns), 0)) AS device_busy_ns
-    FROM lane_order('on_lanes') AS work
-    JOIN few('lanes') AS lanes ON work.lane = lanes.lane
-    GROUP BY lanes.run, lanes.rank
+WITH busy AS (
+    SELECT run, rank, sum(busy_ns) AS device_busy_ns
+    FROM device_busy(events)
+    GROUP BY run, rank
 ),
 slices AS (
     FROM trace_slices(events)

@@ -5,7 +5,7 @@
 -- calls of the runtime and the driver). span of a step is its duration on the host. A rank without devices, or without the step,
 -- does not count in its rows.
 -- Steps of different ranks are the same step by their number.
--- In a bare shell read from `sql/lib` first: devices, steps, lanes, intervals, traces.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run           VARCHAR      run that the traces belong to
 -- ranks         BIGINT       number of ranks that have it

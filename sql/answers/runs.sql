@@ -2,7 +2,7 @@
 -- One row per run, by run.
 -- Of several ranks: times of devices and ops are added up, so that parts add up; of spans and peaks the largest counts; each
 -- step of each rank is a step time. The devices' times are NULL where no rank used a device.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, memory, traces.
 -- needs: events, memory, traces
 -- parameter per_step  BIGINT = 0  tokens, samples or whatever a step works through on all ranks together; 0: not known
 -- run                         VARCHAR         run
@@ -26,8 +26,8 @@
 -- compute_ns                  BIGINT   ns     a kernel that computes, or a fill, was running
 -- exposed_communication_ns    BIGINT   ns     communication was running, and no computation
 -- exposed_copy_ns             BIGINT   ns     a copy was running, and neither computation nor communication
--- idle_ns                     BIGINT   ns     nothing was running
--- busy_ns                     BIGINT   ns     something was running: the first three of these
+-- idle_ns                     BIGINT   ns     no device of a rank was busy, summed over ranks
+-- busy_ns                     BIGINT   ns     at least one device of a rank was busy: the first three of these
 -- busy_share                  DOUBLE   0..1   busy_ns over device_span_ns; NULL where that is 0
 -- exposed_communication_share DOUBLE   0..1   exposed_communication_ns over device_span_ns; NULL where that is 0
 -- peak_device_bytes           BIGINT   bytes  most memory allocated on a device at once; NULL where nothing was recorded
@@ -72,6 +72,7 @@ parts AS (
         sum(compute_ns) AS compute_ns,
         sum(exposed_communication_ns) AS exposed_communication_ns,
         sum(exposed_copy_ns) AS exposed_copy_ns,
+        sum(busy_ns) AS busy_ns,
         sum(idle_ns) AS idle_ns
     FROM device_breakdown(events)
     WHERE event_id IS NULL
@@ -111,8 +112,8 @@ SELECT
     try_cast(parts.exposed_communication_ns AS BIGINT) AS exposed_communication_ns,
     try_cast(parts.exposed_copy_ns AS BIGINT) AS exposed_copy_ns,
     try_cast(parts.idle_ns AS BIGINT) AS idle_ns,
-    try_cast(parts.span_ns - parts.idle_ns AS BIGINT) AS busy_ns,
-    (parts.span_ns - parts.idle_ns) / nullif(parts.span_ns, 0) AS busy_share,
+    try_cast(parts.busy_ns AS BIGINT) AS busy_ns,
+    parts.busy_ns / nullif(parts.span_ns, 0) AS busy_share,
     parts.exposed_communication_ns / nullif(parts.span_ns, 0) AS exposed_communication_share,
     peaks.peak_device_bytes,
     peaks.peak_host_bytes

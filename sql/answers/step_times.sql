@@ -2,18 +2,18 @@
 -- One row per host slice `ProfilerStep#N`, by run, rank and start.
 -- The devices' part is that of `time_breakdown`: what ran on them between the start and end of the step on the host, whichever
 -- step launched it. It is NULL where the rank used no device, and of a step that never ended.
--- In a bare shell read from `sql/lib` first: steps, devices, lanes, intervals, traces.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run                      VARCHAR       run that the trace belongs to
 -- rank                     INTEGER       rank within the run
 -- step                     BIGINT        N of the step
 -- start_ns                 BIGINT   ns    start, on the clock that traces.clock names
 -- dur_ns                   BIGINT   ns    duration on the host; NULL where it never ended
--- busy_ns                  BIGINT   ns    a device was busy
+-- busy_ns                  BIGINT   ns    at least one device of the rank was busy
 -- compute_ns               BIGINT   ns    a kernel that computes, or a fill, was running
 -- exposed_communication_ns BIGINT   ns    communication was running, and no computation
 -- exposed_copy_ns          BIGINT   ns    a copy was running, and neither computation nor communication
--- idle_ns                  BIGINT   ns    nothing was running
+-- idle_ns                  BIGINT   ns    no device of the rank was busy
 -- busy_share               DOUBLE   0..1  busy_ns over dur_ns; NULL where that is 0
 WITH marks AS MATERIALIZED (
     FROM step_marks(events)
@@ -28,12 +28,12 @@ SELECT
     marks.step,
     marks.start_ns,
     marks.dur_ns,
-    parts.span_ns - parts.idle_ns AS busy_ns,
+    parts.busy_ns,
     parts.compute_ns,
     parts.exposed_communication_ns,
     parts.exposed_copy_ns,
     parts.idle_ns,
-    (parts.span_ns - parts.idle_ns) / nullif(parts.span_ns, 0) AS busy_share
+    parts.busy_ns / nullif(parts.span_ns, 0) AS busy_share
 FROM marks
 LEFT JOIN parts ON marks.run = parts.run AND marks.rank = parts.rank AND marks.event_id = parts.event_id
 ORDER BY marks.run, marks.rank, marks.start_ns NULLS LAST, marks.event_id

@@ -6,7 +6,7 @@
 -- A step is the host's window of its `ProfilerStep#N`, and counts what ran on the devices in it, whichever step launched it; one
 -- that never ended has no row. Fills of memory are computation. Waiting for an event or a stream is no work.
 -- Communication is known by the names of its kernels.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run                      VARCHAR      run that the trace belongs to
 -- rank                     INTEGER      rank within the run
@@ -15,7 +15,7 @@
 -- compute_ns               BIGINT   ns  a kernel that computes, or a fill, was running
 -- exposed_communication_ns BIGINT   ns  communication was running, and no computation
 -- exposed_copy_ns          BIGINT   ns  a copy was running, and neither computation nor communication
--- idle_ns                  BIGINT   ns  nothing was running
+-- idle_ns                  BIGINT   ns  no device of the rank was busy
 -- hidden_communication_ns  BIGINT   ns  communication was running under computation
 -- hidden_copy_ns           BIGINT   ns  a copy was running under computation or communication
 SELECT

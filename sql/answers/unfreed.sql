@@ -4,7 +4,7 @@
 -- in the instant of an allocation is of that block, unless the address was allocated already. Records without an address are left
 -- out. What is alive at the end of a trace need not be a leak: parameters, optimizer states and caches are among it.
 -- A `ProfilerStep#N` is an annotation, too.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, traces, memory.
+-- In a bare shell read from `sql/lib` first: memory.
 -- needs: events, memory
 -- parameter top  BIGINT = 100  most rows of each (run, rank); 0 for all
 -- run              VARCHAR         run that the trace belongs to

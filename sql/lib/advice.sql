@@ -183,7 +183,7 @@ said AS (
 kernels AS (
     SELECT
         work.*, clock.alone_ns, clock.alone_end_ns,
-        max(clock.alone_end_ns) OVER before AS seen_ns
+        max(clock.alone_end_ns) OVER before AS free_ns
     FROM work
     JOIN communication_clock('work') AS clock ON work.lane = clock.lane AND work.event_id = clock.event_id
     WHERE work.communicates
@@ -196,7 +196,7 @@ SELECT
     coalesce(kernels.collective, said.collective, collective_kind(kernels.name)) AS collective,
     coalesce(kernels.process_group, said.process_group) AS process_group,
     kernels.end_ns - kernels.start_ns AS dur_ns,
-    greatest(alone_end_ns - greatest(alone_ns, seen_ns), 0) AS exposed_ns
+    time_added(alone_ns, alone_end_ns, free_ns) AS exposed_ns
 FROM kernels
 JOIN ranks ON kernels.lane = ranks.lane
 LEFT JOIN said ON ranks.run = said.run AND ranks.rank = said.rank AND kernels.op_id = said.event_id

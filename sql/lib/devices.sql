@@ -37,13 +37,6 @@ SELECT
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
 
--- device_intervals: what keeps the devices of each (run, rank) busy, for interval_masks: bit 1 compute, 2 communication, 4 copy.
-CREATE OR REPLACE TEMP MACRO device_intervals(events) AS TABLE
-SELECT
-    {'run': run, 'rank': rank} AS key, start_ns, end_ns,
-    CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
-FROM device_work(events);
-
 -- launched_work: one row per slice that keeps a device busy and has a start, with its end, where it is known, and when and on which
 -- thread the call that launched it began, and how long that took.
 CREATE OR REPLACE TEMP MACRO launched_work(events) AS TABLE

@@ -115,10 +115,10 @@ gaps AS (
                 *,
                 arg_max(thread, place) OVER until_now AS last_thread,
                 max(CASE WHEN thread IS NOT NULL THEN lane END) OVER until_now AS threads_lane
-            FROM (SELECT *, row_number() OVER () AS place FROM lane_order('on_lanes'))
+            FROM (SELECT *, row_number() OVER () AS place FROM busy_order('on_lanes'))
             WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
         )
-        QUALIFY start_ns > free_ns
+        QUALIFY gap_ns > 0
     ) AS gaps
     JOIN few('lanes') AS lanes ON gaps.lane = lanes.lane
 ),
@@ -127,7 +127,7 @@ waits AS (
 )
 SELECT
     gaps.run, gaps.rank, gaps.device, gaps.stream, gaps.free_ns AS start_ns, gaps.start_ns AS end_ns,
-    gaps.start_ns - gaps.free_ns AS gap_ns, gaps.event_id AS after_id, gaps.step,
+    gaps.gap_ns, gaps.event_id AS after_id, gaps.step,
     coalesce(gaps.thread, gaps.thread_before) AS thread,
     greatest(gaps.queued_ns - gaps.free_ns, 0) AS host_ns,
     CASE

@@ -25,16 +25,3 @@ JOIN few(lanes) AS lanes
     AND work.rank = lanes.rank
     AND work.device IS NOT DISTINCT FROM lanes.device
     AND work.stream IS NOT DISTINCT FROM lanes.stream;
-
--- lane_order: the rows of a relation with `lane`, `start_ns`, `end_ns` and `event_id`, none of them NULL, in the order of lane,
--- start and event_id, with the latest end of all before it on its lane, `free_ns`, and the start of the next one there,
--- `next_start_ns`; NULL where there is none.
-CREATE OR REPLACE TEMP MACRO lane_order(rows) AS TABLE
-SELECT
-    * EXCLUDE (latest),
-    CASE WHEN lag(lane) OVER () = lane THEN (lag(latest) OVER () - (lane::HUGEINT << 64))::BIGINT END AS free_ns,
-    CASE WHEN lead(lane) OVER () = lane THEN lead(start_ns) OVER () END AS next_start_ns
-FROM (
-    SELECT *, max((lane::HUGEINT << 64) + end_ns) OVER (ROWS UNBOUNDED PRECEDING) AS latest
-    FROM (FROM query_table(rows) ORDER BY lane, start_ns, event_id)
-);

@@ -25,6 +25,16 @@ SELECT *, total_allocated_bytes AS allocated_bytes FROM query_table(memory) WHER
 UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
+-- memory_peaks: one row per (run, rank, device_type, device): the most that was allocated, and what is known of it.
+CREATE OR REPLACE TEMP MACRO memory_peaks(records) AS TABLE
+SELECT
+    run, rank, device_type, device,
+    coalesce(max(total_allocated_bytes), max(allocated_bytes)) AS peak_bytes,
+    count(total_allocated_bytes) > 0 AS has_totals,
+    count(address) > 0 AS has_addresses
+FROM query_table(records)
+GROUP BY ALL;
+
 -- peak_records: the record after which the most was allocated on each device, of memory_records; the earliest on a tie.
 CREATE OR REPLACE TEMP MACRO peak_records(records) AS TABLE
 SELECT records.*, devices.has_addresses, devices.has_totals

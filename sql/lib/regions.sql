@@ -1,82 +1,5 @@
 -- What devices did for regions of the host: work that was launched inside them.
 
--- communication_clock: one row per communication among `work` (lane, event_id, computes, communicates, start_ns, end_ns), with
--- what a clock that runs while none computes shows at its start and end, in nanoseconds: what it gains is the exposed part.
-CREATE OR REPLACE TEMP MACRO communication_clock(work) AS TABLE
-WITH communication AS MATERIALIZED (
-    FROM query_table(work)
-    WHERE communicates
-),
-moments AS (
-    SELECT lane, event_id, start_ns AS at_ns, end_ns, computes, true AS is_start
-    FROM query_table(work)
-    SEMI JOIN communication USING (lane)
-    WHERE computes
-    UNION ALL
-    SELECT
-        lane, event_id, unnest([start_ns, end_ns]) AS at_ns, end_ns, false AS computes,
-        unnest([true, false]) AS is_start
-    FROM communication
-),
--- Until a lane has computed, the clock runs since its first moment.
-alone_gaps AS (
-    SELECT
-        lane, event_id, computes, is_start,
-        greatest(((lane::HUGEINT << 64) + at_ns - greatest(begin, lag(latest) OVER ()))::BIGINT, 0) AS gap_ns
-    FROM (
-        SELECT
-            *,
-            max(CASE WHEN lane_before IS DISTINCT FROM lane THEN (lane::HUGEINT << 64) + at_ns END) OVER until_now AS begin,
-            max(CASE WHEN computes THEN (lane::HUGEINT << 64) + end_ns END) OVER until_now AS latest
-        FROM (SELECT *, lag(lane) OVER () AS lane_before FROM (FROM moments ORDER BY lane, at_ns))
-        WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
-    )
-),
-alone AS (
-    SELECT
-        lane, event_id, computes, is_start,
-        sum(CASE WHEN computes THEN gap_ns ELSE 0 END) OVER (ROWS UNBOUNDED PRECEDING) + CASE WHEN computes THEN 0 ELSE gap_ns END
-            AS alone_ns
-    FROM alone_gaps
-)
-SELECT
-    lane, event_id,
-    any_value(alone_ns) FILTER (is_start) AS alone_ns,
-    any_value(alone_ns) FILTER (NOT is_start) AS alone_end_ns
-FROM alone
-WHERE NOT computes
-GROUP BY ALL;
-
--- device_clock: one row per slice that keeps a device busy, with the `lane` of lanes and what clocks show, in nanoseconds: `idle_ns` at its start, on a
--- clock that runs while no device of the rank is busy; of communication, `alone_ns` and `alone_end_ns` of communication_clock.
--- `is_alone`: nothing else ran on the devices of the rank at the same time, so its time is no other's.
-CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
-WITH lanes AS (
-    FROM lanes(events)
-),
-work AS MATERIALIZED (
-    SELECT
-        lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
-        class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
-    FROM device_work(events) AS work
-    JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
-),
-idle AS (
-    SELECT
-        * EXCLUDE (free_ns, next_start_ns),
-        start_ns >= coalesce(free_ns, start_ns) AND end_ns <= coalesce(next_start_ns, end_ns) AS is_alone,
-        sum(greatest(start_ns - free_ns, 0)) OVER (ROWS UNBOUNDED PRECEDING) AS idle_ns
-    FROM lane_order('work')
-)
-SELECT *, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
-FROM idle
-WHERE NOT communicates
-UNION ALL
-SELECT idle.*, ends.alone_ns, ends.alone_end_ns
-FROM idle
-JOIN communication_clock('work') AS ends USING (lane, event_id)
-WHERE idle.communicates;
-
 -- device_places: device_clock with the `place` of the work on the host: that of the call which launched it, or of its op where no
 -- call is in the trace; NULL where neither is.
 CREATE OR REPLACE TEMP MACRO device_places(events) AS TABLE
@@ -99,7 +22,7 @@ SELECT
     CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place,
     work.launch_id IS NOT NULL OR work.op_id IS NOT NULL AS is_launched,
     launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
-    is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+    is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM work
 LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
 LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id;
@@ -136,7 +59,7 @@ JOIN few(lines) AS lines ON work.lane = lines.lane AND lines.device IS NULL
 UNION ALL
 SELECT
     lines.line, work.start_ns AS place, true AS is_launched, true AS is_found,
-    is_kernel, is_alone, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+    is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
 JOIN few(lines) AS lines
     ON work.lane = lines.lane
@@ -204,6 +127,19 @@ FROM (
 )
 WINDOW until_now AS (ROWS UNBOUNDED PRECEDING);
 
+-- region_host: time on the host in the slices of each region, threads added; those of one thread that overlap count once.
+CREATE OR REPLACE TEMP MACRO region_host(slices) AS TABLE
+WITH threads AS (
+    SELECT
+        region, event_id, start_ns, start_ns + dur_ns AS end_ns,
+        dense_rank() OVER (ORDER BY region, thread) AS lane
+    FROM query_table(slices)
+    WHERE start_ns IS NOT NULL AND dur_ns IS NOT NULL
+)
+SELECT region, try_cast(sum(added_ns) AS BIGINT) AS host_ns
+FROM busy_order('threads')
+GROUP BY region;
+
 -- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
 -- What is inside several slices of a region counts once. NULL where a slice has no end.
 CREATE OR REPLACE TEMP MACRO region_device(places, work) AS TABLE
@@ -230,55 +166,40 @@ places_inside AS MATERIALIZED (
     JOIN (FROM query_table(places) WHERE what = 'work') AS spot
         ON pairs.line = spot.line AND pairs.position = spot.position
 ),
-inside AS MATERIALIZED (
+work_inside AS MATERIALIZED (
     SELECT
-        places_inside.region, work.is_kernel, work.is_alone, work.start_ns, work.end_ns, work.idle_ns, work.alone_ns, work.alone_end_ns
+        places_inside.region AS lane, 0 AS event_id, work.is_kernel, work.start_ns, work.end_ns, work.idle_ns, work.alone_ns,
+        work.alone_end_ns
     FROM places_inside
     JOIN query_table(work) AS work ON places_inside.line = work.line AND places_inside.place = work.place
 ),
-pieces AS (
-    SELECT
-        region,
-        end_ns - greatest(start_ns, max(end_ns) OVER before) AS piece_ns,
-        alone_end_ns - greatest(alone_ns, max(alone_end_ns) OVER before) AS alone_piece_ns
-    FROM inside
-    WHERE NOT is_alone
-    WINDOW before AS (PARTITION BY region ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+exposed AS (
+    SELECT lane, alone_ns AS start_ns, alone_end_ns AS end_ns
+    FROM work_inside
+    WHERE alone_ns IS NOT NULL
 ),
 sums AS (
     SELECT
-        region,
+        lane AS region,
         count(*) FILTER (is_kernel) AS kernels,
         try_cast(sum(end_ns - start_ns) AS BIGINT) AS device_ns,
-        coalesce(sum(end_ns - start_ns) FILTER (is_alone), 0) AS busy_ns,
+        sum(added_ns)::BIGINT AS busy_ns,
         max(end_ns) - min(start_ns) AS span_ns,
-        coalesce(sum(alone_end_ns - alone_ns) FILTER (is_alone), 0) AS exposed_communication_ns,
         (max(idle_ns) - min(idle_ns))::BIGINT AS idle_ns
-    FROM inside
-    GROUP BY region
-),
-added AS (
-    SELECT
-        region,
-        sum(greatest(piece_ns, 0)) AS busy_ns,
-        coalesce(sum(greatest(alone_piece_ns, 0)), 0) AS exposed_communication_ns
-    FROM pieces
-    GROUP BY region
+    FROM busy_order('work_inside')
+    GROUP BY lane
 )
 SELECT
     wholes.region,
     CASE WHEN is_whole THEN coalesce(sums.kernels, 0) END AS kernels,
     CASE WHEN is_whole THEN coalesce(sums.device_ns, 0) END AS device_ns,
-    CASE WHEN is_whole THEN (coalesce(sums.busy_ns, 0) + coalesce(added.busy_ns, 0))::BIGINT END AS busy_ns,
+    CASE WHEN is_whole THEN coalesce(sums.busy_ns, 0) END AS busy_ns,
     CASE WHEN is_whole THEN sums.span_ns END AS span_ns,
-    CASE
-        WHEN is_whole
-        THEN (coalesce(sums.exposed_communication_ns, 0) + coalesce(added.exposed_communication_ns, 0))::BIGINT
-    END AS exposed_communication_ns,
+    CASE WHEN is_whole THEN coalesce(exposed.covered_ns, 0)::BIGINT END AS exposed_communication_ns,
     CASE WHEN is_whole THEN sums.idle_ns END AS idle_ns
 FROM (SELECT region, bool_and(is_whole) AS is_whole FROM slices GROUP BY region) AS wholes
 LEFT JOIN sums ON wholes.region = sums.region
-LEFT JOIN added ON wholes.region = added.region;
+LEFT JOIN covered_time('exposed') AS exposed ON wholes.region = exposed.lane;
 
 -- region_self: time in the slices of each region, and of the work launched in them, that is in no region inside them.
 CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE

@@ -1,4 +1,4 @@
-"""The interval macros and the time breakdown against sets of nanoseconds."""
+"""The interval macros against sets of nanoseconds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.query.answering import find, run, sql_directory
-from tests.builders import table
+from profframe.query.answering import sql_directory
 
 Interval = tuple[str, int | None, int | None]
 Moments = set[tuple[str, int]]
@@ -92,74 +91,6 @@ def test_concurrency_counts(
         for moment in moments(intervals)
     }
     assert found == counted
-
-
-SLICES: Final = st.lists(
-    st.tuples(
-        st.sampled_from(["mm", "ncclDevKernel", "Memcpy", "Memset", "Event Sync", "step"]),
-        st.integers(0, 2),
-        st.integers(0, 20),
-        st.integers(0, 12),
-    ),
-    max_size=14,
-)
-"""Name, rank, start, duration."""
-KINDS: Final = {"Memcpy": "memcpy", "Memset": "memset", "Event Sync": "sync", "step": "annotation"}
-
-
-@given(SLICES)
-def test_time_breakdown(slices: list[tuple[str, int, int, int]]) -> None:
-    rows = [
-        {
-            "rank": rank,
-            "event_id": number,
-            "kind": KINDS.get(name, "kernel"),
-            "name": f"ProfilerStep#{number}" if name == "step" else name,
-            "start_ns": start,
-            "dur_ns": duration,
-        }
-        for number, (name, rank, start, duration) in enumerate(slices)
-    ]
-    expected = []
-    for rank in range(3):
-        mine = [one for one in slices if one[1] == rank]
-        work = {
-            word: {at for name, _, a, d in mine if name in names for at in range(a, a + d)}
-            for word, names in {
-                "compute": ("mm", "Memset"),
-                "communication": ("ncclDevKernel",),
-                "copy": ("Memcpy",),
-            }.items()
-        }
-        busy = [(a, a + d) for name, _, a, d in mine if name not in ("step", "Event Sync")]
-        if not busy:
-            continue
-        whole = (None, min(a for a, _ in busy), max(b for _, b in busy))
-        steps = sorted(
-            (a, number, a + d)
-            for number, (name, of, a, d) in enumerate(slices)
-            if name == "step" and of == rank
-        )
-        for step, start, end in [whole, *((number, a, b) for a, number, b in steps)]:
-            span = set(range(start, end))
-            compute, communication, copy = (work[word] & span for word in work)
-            expected.append(
-                (
-                    "run",
-                    rank,
-                    step,
-                    len(span),
-                    len(compute),
-                    len(communication - compute),
-                    len(copy - compute - communication),
-                    len(span - compute - communication - copy),
-                    len(communication & compute),
-                    len(copy & (compute | communication)),
-                )
-            )
-    with duckdb.connect() as opened:
-        opened.register("events", table("events", rows))
-        assert run(opened, find("time_breakdown")).fetchall() == expected
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from profframe.intervals import (
     Forest,
     Ints,
     child_sums,
-    covered_before,
+    covered,
     last_until,
     nearest,
     nest,
     open_at,
     stab,
     subtree_sums,
-    union,
     window_sums,
 )
 
@@ -224,21 +223,17 @@ def test_intervals_are_open_from_their_start_until_before_their_end() -> None:
     assert open_at(of(1), of(2), of()).tolist() == []
 
 
-def test_a_union_merges_what_overlaps_or_touches() -> None:
-    assert [ends.tolist() for ends in union(of(8, 0, 1, 4, 20), of(9, 5, 2, 8, 20))] == [
-        [0, 20],
-        [9, 20],
-    ]
-    assert [ends.tolist() for ends in union(of(), of())] == [[], []]
-
-
-def test_what_is_covered_before_a_point() -> None:
-    points = of(-9, 0, 1, 9, 10, 15, 25, 99)
-    assert covered_before(of(0, 10), of(9, 20), points).tolist() == [0, 0, 1, 9, 9, 14, 19, 19]
-    assert covered_before(of(), of(), of(3)).tolist() == [0]
+def test_what_overlaps_or_touches_is_covered_once() -> None:
+    start, end = of(8, 0, 1, 4, 20), of(9, 5, 2, 8, 20)
+    since = of(-9, 0, 1, 5, 8, 9, 15, -5, 3)
+    until = of(99, 9, 2, 8, 9, 20, 25, 0, 3)
+    assert covered(start, end, since, until).tolist() == [9, 9, 1, 3, 1, 0, 0, 0, 0]
+    assert covered(of(0, 10), of(9, 20), of(8, 19), of(11, 30)).tolist() == [2, 1]
+    assert covered(of(), of(), of(3), of(5)).tolist() == [0]
+    assert covered(of(1), of(2), of(), of()).tolist() == []
 
 
 def test_times_may_be_far_apart() -> None:
     far = 1 << 61
-    start, end = union(of(-far, far - 5), of(-far + 1, far))
-    assert covered_before(start, end, of(-far, 0, far)).tolist() == [0, 1, 6]
+    start, end = of(-far, far - 5), of(-far + 1, far)
+    assert covered(start, end, of(-far, -far, 0), of(0, far, far)).tolist() == [1, 6, 5]

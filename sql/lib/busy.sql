@@ -1,0 +1,203 @@
+-- Busy and idle time. A kernel, copy or fill keeps its stream, its device and its rank busy from its start to its end; where
+-- several run at once, that time counts once. Each meaning has one definition, and all are here:
+-- of one stream, or of one device: `busy_order` of its work (`idle`, `gaps`);
+-- summed over devices: `device_busy`, added up (`overview`);
+-- of any device of the rank: `device_breakdown`, by what they do (`time_breakdown`, `step_times`, `runs`), and `device_clock`
+-- (`idle_ns` of `annotations` and `modules`); `idle_ns` of `events` is the same, found with the facts;
+-- of some of the work: `covered_time` (`busy_ns` of `annotations`, `modules` and `memory_bandwidth`).
+-- Idle is what is left: of the time from the first start to the last end, or of a step or another slice of the host.
+-- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql` and `steps.sql` of `sql/lib` first.
+
+-- time_added: what an interval adds to a union of intervals that start no later and end at free_ns.
+CREATE OR REPLACE TEMP MACRO time_added(start_ns, end_ns, free_ns) AS greatest(end_ns - greatest(start_ns, free_ns), 0);
+
+-- busy_order: the rows of a relation with `lane`, `start_ns`, `end_ns` and `event_id`, none of them NULL, in the order of lane,
+-- start and event_id, with the latest end of all before it on its lane, `free_ns`; NULL where there is none. `added_ns` is what
+-- it adds to the busy time of its lane, `gap_ns` the idle time before it.
+CREATE OR REPLACE TEMP MACRO busy_order(rows) AS TABLE
+SELECT *, time_added(start_ns, end_ns, free_ns) AS added_ns, greatest(start_ns - free_ns, 0) AS gap_ns
+FROM (
+    SELECT
+        * EXCLUDE (latest),
+        CASE WHEN lag(lane) OVER () = lane THEN (lag(latest) OVER () - (lane::HUGEINT << 64))::BIGINT END AS free_ns
+    FROM (
+        SELECT *, max((lane::HUGEINT << 64) + end_ns) OVER (ROWS UNBOUNDED PRECEDING) AS latest
+        FROM (FROM query_table(rows) ORDER BY lane, start_ns, event_id)
+    )
+);
+
+-- covered_time: how long at least one interval of a lane was open.
+CREATE OR REPLACE TEMP MACRO covered_time(intervals) AS TABLE
+WITH timed AS (
+    SELECT lane, start_ns, end_ns, 0 AS event_id
+    FROM query_table(intervals)
+    WHERE start_ns IS NOT NULL AND end_ns IS NOT NULL
+)
+SELECT lane, sum(added_ns) AS covered_ns
+FROM busy_order('timed')
+GROUP BY lane;
+
+-- device_busy: how long each device had a kernel, copy or fill.
+CREATE OR REPLACE TEMP MACRO device_busy(events) AS TABLE
+WITH work AS MATERIALIZED (
+    SELECT run, rank, device, NULL AS stream, start_ns, start_ns + dur_ns AS end_ns
+    FROM query_table(events)
+    WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
+),
+lanes AS MATERIALIZED (
+    FROM device_lanes('work')
+),
+on_lanes AS (
+    FROM on_device_lanes('work', 'lanes')
+)
+SELECT lanes.run, lanes.rank, lanes.device, busy.covered_ns AS busy_ns
+FROM covered_time('on_lanes') AS busy
+JOIN few('lanes') AS lanes ON busy.lane = lanes.lane;
+
+-- device_intervals: what keeps the devices of each (run, rank) busy, for interval_masks: bit 1 compute, 2 communication, 4 copy.
+CREATE OR REPLACE TEMP MACRO device_intervals(events) AS TABLE
+SELECT
+    {'run': run, 'rank': rank} AS key, start_ns, end_ns,
+    CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
+FROM device_work(events);
+
+
+-- device_breakdown: what the devices did, in parts that add up to span_ns. One row per (run, rank) that used a device, over the
+-- whole time of its devices, its event_id and step NULL; and one per slice `ProfilerStep#N` that ended, over its window.
+CREATE OR REPLACE TEMP MACRO device_breakdown(events) AS TABLE
+WITH busy AS MATERIALIZED (
+    SELECT * FROM device_intervals(events)
+),
+whole AS (
+    SELECT key.run AS run, key.rank AS rank, min(start_ns) AS start_ns, max(end_ns) AS end_ns
+    FROM busy
+    GROUP BY key
+),
+windows AS (
+    SELECT run, rank, NULL AS event_id, NULL AS step, start_ns, end_ns
+    FROM whole
+    UNION ALL
+    SELECT marks.run, marks.rank, marks.event_id, marks.step, marks.start_ns, marks.start_ns + marks.dur_ns
+    FROM step_marks(events) AS marks
+    SEMI JOIN whole ON marks.run = whole.run AND marks.rank = whole.rank
+    WHERE marks.start_ns IS NOT NULL AND marks.dur_ns IS NOT NULL
+),
+edges AS (
+    SELECT *, count(*) OVER (PARTITION BY run, rank ORDER BY at_ns) AS marks
+    FROM (
+        SELECT *, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
+        FROM windows
+        WHERE start_ns < end_ns
+    )
+),
+marked AS (
+    FROM busy
+    UNION ALL
+    SELECT {'run': run, 'rank': rank} AS key, start_ns, end_ns, 0 AS bit
+    FROM windows
+),
+-- From one edge of a window to the next.
+sections AS (
+    SELECT
+        key.run AS run, key.rank AS rank, marks,
+        sum(end_ns - start_ns) FILTER (mask & 1 > 0) AS compute_ns,
+        sum(end_ns - start_ns) FILTER (mask & 3 = 2) AS exposed_communication_ns,
+        sum(end_ns - start_ns) FILTER (mask = 4) AS exposed_copy_ns,
+        sum(end_ns - start_ns) FILTER (mask & 3 = 3) AS hidden_communication_ns,
+        sum(end_ns - start_ns) FILTER (mask > 4) AS hidden_copy_ns
+    FROM interval_moments('marked')
+    WHERE mask > 0
+    GROUP BY key, marks
+),
+-- Until each edge, so that what is in a window is a difference.
+until_edge AS (
+    SELECT
+        run, rank, marks,
+        sum(compute_ns) OVER before AS compute_ns,
+        sum(exposed_communication_ns) OVER before AS exposed_communication_ns,
+        sum(exposed_copy_ns) OVER before AS exposed_copy_ns,
+        sum(hidden_communication_ns) OVER before AS hidden_communication_ns,
+        sum(hidden_copy_ns) OVER before AS hidden_copy_ns
+    FROM (SELECT DISTINCT run, rank, marks FROM edges)
+    LEFT JOIN sections USING (run, rank, marks)
+    WINDOW before AS (PARTITION BY run, rank ORDER BY marks ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+added AS (
+    SELECT
+        windows.*,
+        windows.end_ns - windows.start_ns AS span_ns,
+        coalesce(sum(sign * compute_ns), 0)::BIGINT AS compute_ns,
+        coalesce(sum(sign * exposed_communication_ns), 0)::BIGINT AS exposed_communication_ns,
+        coalesce(sum(sign * exposed_copy_ns), 0)::BIGINT AS exposed_copy_ns,
+        coalesce(sum(sign * hidden_communication_ns), 0)::BIGINT AS hidden_communication_ns,
+        coalesce(sum(sign * hidden_copy_ns), 0)::BIGINT AS hidden_copy_ns
+    FROM windows
+    LEFT JOIN edges
+        ON windows.run = edges.run
+        AND windows.rank = edges.rank
+        AND windows.event_id IS NOT DISTINCT FROM edges.event_id
+    LEFT JOIN until_edge
+        ON edges.run = until_edge.run AND edges.rank = until_edge.rank AND edges.marks = until_edge.marks
+    GROUP BY ALL
+)
+SELECT *, compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, span_ns - busy_ns AS idle_ns
+FROM added;
+
+-- idle_clock: busy_order with what a clock shows at each start that runs while its lane is idle, `idle_ns`. What it shows at first
+-- is arbitrary: only differences on one lane count.
+CREATE OR REPLACE TEMP MACRO idle_clock(rows) AS TABLE
+SELECT *, coalesce(sum(gap_ns) OVER (ROWS UNBOUNDED PRECEDING), 0) AS idle_ns
+FROM busy_order(rows);
+
+-- communication_clock: one row per communication among `work` (lane, event_id, computes, communicates, start_ns, end_ns), with
+-- what a clock that runs while none computes shows at its start and end, in nanoseconds: what it gains is the exposed part.
+CREATE OR REPLACE TEMP MACRO communication_clock(work) AS TABLE
+WITH communication AS MATERIALIZED (
+    FROM query_table(work)
+    WHERE communicates
+),
+-- Its start and end are intervals of no length, which the clock passes.
+moments AS (
+    SELECT lane, event_id, start_ns, end_ns, NULL AS is_start
+    FROM query_table(work)
+    SEMI JOIN communication USING (lane)
+    WHERE computes
+    UNION ALL
+    SELECT
+        lane, event_id, unnest([start_ns, end_ns]) AS start_ns, unnest([start_ns, end_ns]) AS end_ns,
+        unnest([true, false]) AS is_start
+    FROM communication
+)
+SELECT
+    lane, event_id,
+    any_value(idle_ns) FILTER (is_start) AS alone_ns,
+    any_value(idle_ns) FILTER (NOT is_start) AS alone_end_ns
+FROM idle_clock('moments')
+WHERE is_start IS NOT NULL
+GROUP BY ALL;
+
+-- device_clock: one row per slice that keeps a device busy, with the `lane` of lanes and what clocks show, in nanoseconds:
+-- `idle_ns` at its start, on a clock that runs while no device of the rank is busy; of communication, `alone_ns` and
+-- `alone_end_ns` of communication_clock.
+CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
+WITH lanes AS (
+    FROM lanes(events)
+),
+work AS MATERIALIZED (
+    SELECT
+        lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
+        class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
+    FROM device_work(events) AS work
+    JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
+),
+idle AS (
+    SELECT * EXCLUDE (free_ns, added_ns, gap_ns) FROM idle_clock('work')
+)
+SELECT *, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
+FROM idle
+WHERE NOT communicates
+UNION ALL BY NAME
+SELECT idle.*, ends.alone_ns, ends.alone_end_ns
+FROM idle
+JOIN communication_clock('work') AS ends USING (lane, event_id)
+WHERE idle.communicates;
