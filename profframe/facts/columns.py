@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 Tables: TypeAlias = Mapping[str, pa.Table]
 """The tables of one trace, by the names of ``schema.TABLES``."""
-Added: TypeAlias = Mapping[str, Mapping[str, pa.Array]]
-"""Columns by their names, by the table that they are added to."""
-Fact: TypeAlias = Callable[[Tables], Tables]
-"""Takes the tables and gives them back with more columns, and notes in ``quality``."""
 
 _LAST = np.iinfo(np.int64).max
 
@@ -118,13 +114,6 @@ def with_columns(tables: Tables, name: str, /, **columns: pa.Array) -> Tables:
         else:
             table = table.append_column(column_name, values)
     return {**tables, name: table}
-
-
-def with_added(tables: Tables, added: Added) -> Tables:
-    """Tables with these columns, too."""
-    for table, columns in added.items():
-        tables = with_columns(tables, table, **columns)
-    return tables
 
 
 def _shared_if_unknown(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:

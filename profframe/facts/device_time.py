@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,28 +18,30 @@ from profframe.facts.columns import (
     present,
     with_columns,
 )
-from profframe.facts.torch_compat.links import has_numbers, torch_links
 from profframe.intervals import Ints, Mask, nearest, subtree_sums
 
-_NOT_TORCHS = ("MTIA", "HPU")
-"""Devices whose work torch gives to no op."""
+ON_DEVICE: Final = (*schema.DEVICE_KINDS, "device_annotation")
+"""Kinds of slices whose device time is their duration."""
 
 
-def device_time(tables: Tables, compat: str | None = None) -> Tables:
+def device_time(tables: Tables) -> Tables:
     """Add ``device_ns self_device_ns``.
 
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
     ``device_ns`` of a host slice is the sum of what was launched inside it; a call within an op
     has none of its own, as in torch. An annotation on a device has its duration, and costs its
     call nothing.
+    """
+    return with_times(tables, *_times(tables), ON_DEVICE)
 
-    With ``compat="torch"`` a slice on a device, a sync too, counts at everything that has the
-    number that it is linked to, and a slice that takes over the time of duplicates has only what
-    the innermost of them launched.
+
+def with_times(tables: Tables, own: Ints, inside: Ints, on_device: Collection[str]) -> Tables:
+    """Tables with the times of all slices.
+
+    ``own`` is the device time of each host slice itself, ``inside`` what is summed over what is in
+    it; slices of the kinds ``on_device`` have their durations.
     """
     events = tables["events"]
-    by_number = compat is not None and has_numbers(events)
-    own, inside = _torch_times(tables) if by_number else _times(tables)
     given = _given(events)
     own, inside = own + given, inside + given
     nests = present(events, "preorder")
@@ -50,7 +55,6 @@ def device_time(tables: Tables, compat: str | None = None) -> Tables:
         subtree_sums(preorder, last, own[rows]),
         subtree_sums(preorder, last, inside[rows]),
     )
-    on_device = (*schema.DEVICE_KINDS, "device_annotation", *(("sync",) if by_number else ()))
     of_device = is_kind(events, on_device) & present(events, "dur_ns")
     dur = numbers(events, "dur_ns")
     own, inclusive = (np.where(of_device, dur, times) for times in (own, inclusive))
@@ -83,28 +87,6 @@ def _credited(events: pa.Table) -> tuple[Ints, Ints]:
     credited = np.where(op >= 0, op, launch)
     rows = np.flatnonzero(busy & (credited >= 0))
     return rows, credited[rows]
-
-
-def _torch_times(tables: Tables) -> tuple[Ints, Ints]:
-    """The same as torch links them."""
-    events = tables["events"]
-    links = torch_links(events)
-    own = np.zeros(events.num_rows, np.int64)
-    if tables["traces"]["device_type"][0].as_py() not in _NOT_TORCHS:
-        kinds = is_kind(events, (*schema.DEVICE_KINDS, "sync")) & present(events, "dur_ns")
-        device = np.flatnonzero(kinds & (links.linked > 0))
-        number, which = np.unique(links.linked[device], return_inverse=True)
-        total = np.zeros(number.size + 1, np.int64)
-        np.add.at(total, which, numbers(events, "dur_ns")[device])
-        named = np.flatnonzero((links.own > 0) & np.isin(links.own, number))
-        own[named] = total[np.searchsorted(number, links.own[named])]
-    merged = numbers(events, "merged_into", missing=-1)
-    rows = np.flatnonzero(merged >= 0)
-    rows = rows[np.argsort(numbers(events, "preorder")[rows])]
-    of_rows = own[rows]
-    own[rows] = 0
-    own[merged[rows]] = of_rows  # of several the last one counts: the innermost
-    return own, own.copy()
 
 
 def _given(events: pa.Table) -> Ints:

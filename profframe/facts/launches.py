@@ -19,38 +19,44 @@ from profframe.facts.columns import (
 )
 from profframe.facts.flow_links import arrows, starting
 from profframe.facts.kinds import LAUNCH_ARROWS
-from profframe.facts.torch_compat.links import has_numbers, torch_links
 from profframe.intervals import Ints, Mask, stab
 
-_ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
+ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
+"""Kinds of slices that a call launches."""
 
 
-def launches(tables: Tables, compat: str | None = None) -> Tables:
+def launches(tables: Tables) -> Tables:
     """Add ``launch_id op_id``.
 
     A slice on a device belongs to the runtime or driver call with its correlation, and so to the
     innermost host op around that call; to the op of its External id only where there is no call,
     and to that from which an arrow leads to it only where the source has no correlations at all.
-    In a source without such ids it may belong to an annotation. With ``compat="torch"`` the op is
-    that of the External id, whoever made the call.
+    In a source without such ids it may belong to an annotation.
     """
     events = tables["events"]
-    device = np.flatnonzero(is_kind(events, _ON_DEVICE))
-    launch = np.full(events.num_rows, -1, np.int64)
-    launch[device] = _launches(tables, device)
-    if compat is not None and has_numbers(events):
-        link = torch_links(events).linked
-        op = np.full(events.num_rows, -1, np.int64)
-        op[device] = _ops_by_external_id(tables, device, link[device])
-    else:
-        op = _ops_around(tables, launch)
-        without = device[launch[device] < 0]
-        # A sync's External id is its own correlation, so it tells nothing.
-        link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
-        op[without] = _ops_by_external_id(tables, without, link[without])
-        _follow_arrows(tables, op)
+    launch = calls_by_correlation(tables)
+    op = _ops_around(tables, launch)
+    without = np.flatnonzero(is_kind(events, ON_DEVICE) & (launch < 0))
+    # A sync's External id is its own correlation, so it tells nothing.
+    link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
+    op[without] = ops_by_external_id(tables, without, link[without])
+    _follow_arrows(tables, op)
+    return linked(tables, launch, op)
+
+
+def linked(tables: Tables, launch: Ints, op: Ints) -> Tables:
+    """Tables with the rows of launches and ops, and notes of what cannot be right."""
     with_facts = with_columns(tables, "events", launch_id=ids(launch), op_id=ids(op))
     return _with_notes(with_facts, launch, op)
+
+
+def calls_by_correlation(tables: Tables) -> Ints:
+    """For each event the row of the call that launched it, or -1."""
+    events = tables["events"]
+    device = np.flatnonzero(is_kind(events, ON_DEVICE))
+    launch = np.full(events.num_rows, -1, np.int64)
+    launch[device] = _launches(tables, device)
+    return launch
 
 
 def _launches(tables: Tables, device: Ints) -> Ints:
@@ -113,7 +119,7 @@ def _innermost(events: pa.Table, rows: Ints, kind: str) -> Ints:
     return around
 
 
-def _ops_by_external_id(tables: Tables, rows: Ints, wanted: Ints) -> Ints:
+def ops_by_external_id(tables: Tables, rows: Ints, wanted: Ints) -> Ints:
     """Host op, else annotation, that is the only one with the wanted External id; 0 is none."""
     events = tables["events"]
     external = numbers(events, "external_id")
@@ -135,7 +141,7 @@ def _follow_arrows(tables: Tables, op: Ints) -> None:
     events = tables["events"]
     if present(events, "correlation").any():
         return
-    on_device = np.flatnonzero(is_kind(events, _ON_DEVICE) & (op < 0))
+    on_device = np.flatnonzero(is_kind(events, ON_DEVICE) & (op < 0))
     tails, heads = arrows(tables["flows"], LAUNCH_ARROWS)
     if not on_device.size or not tails.num_rows:
         return

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import (
-    Added,
     Tables,
     column,
     ids,
@@ -17,7 +16,7 @@ from profframe.facts.columns import (
     is_text,
     numbers,
     present,
-    with_added,
+    with_columns,
 )
 from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 
@@ -34,11 +33,6 @@ def memory(tables: Tables) -> Tables:
     (0 for a slice that does not nest). A record's op is the innermost host op around it on its
     thread, else the innermost host slice there, else the one on any thread that started last.
     """
-    return with_added(tables, memory_columns(tables))
-
-
-def memory_columns(tables: Tables) -> Added:
-    """The columns that `memory` adds; of the facts they need `nesting` alone."""
     op_id = ids(_ops(tables))
     events = tables["events"]
     host = _host(events)
@@ -54,7 +48,7 @@ def memory_columns(tables: Tables) -> Added:
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
         columns = {name: total, f"self_{name}": own}
         added |= {name: column(name, values, known) for name, values in columns.items()}
-    return {"memory": {"op_id": op_id}, "events": added}
+    return with_columns(with_columns(tables, "events", **added), "memory", op_id=op_id)
 
 
 _COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}

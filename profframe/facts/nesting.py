@@ -18,27 +18,29 @@ from profframe.facts.columns import (
     with_columns,
     with_note,
 )
-from profframe.facts.torch_compat.links import torch_threads
 from profframe.intervals import Ints, Mask, child_sums, nest
 
 
-def nesting(tables: Tables, compat: str | None = None) -> Tables:
+def nesting(tables: Tables) -> Tables:
     """Add ``parent_id depth root_id preorder last_descendant_id self_ns``.
 
     What nests is every synchronous host slice with a start and a duration, by thread and node, as
     torch does it (see :func:`profframe.intervals.nest`); ties by the profiler's own order, then the
     source's. Slices that overlap the one before them without being inside it are counted in
-    ``quality`` as ``crossing_slices``. With ``compat="torch"`` a call is on the thread of the op
-    that it is linked to.
+    ``quality`` as ``crossing_slices``.
     """
+    return nested(tables, numbers(tables["events"], "thread"))
+
+
+def nested(tables: Tables, thread: Ints) -> Tables:
+    """The same, each event on the thread that is given for it."""
     events = tables["events"]
     timed = present(events, "start_ns", "dur_ns")
     nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
     rows = np.flatnonzero(nests)
     start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")
-    thread = (numbers(events, "thread") if compat is None else torch_threads(events))[rows]
     forest = nest(
-        _by_node(events, thread, rows), start, start + dur[rows], source_order(events)[rows]
+        _by_node(events, thread[rows], rows), start, start + dur[rows], source_order(events)[rows]
     )
 
     own = dur.copy()

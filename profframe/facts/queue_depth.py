@@ -9,7 +9,7 @@ from profframe.facts.columns import Tables, column, is_kind, numbers, present, w
 from profframe.intervals import covered, open_at
 
 
-def waiting(tables: Tables) -> Tables:
+def queue_depth(tables: Tables) -> Tables:
     """Fill ``queue_depth idle_ns``.
 
     A piece of device work (a kernel, copy or fill) waits from the start of the call that launched

@@ -22,7 +22,7 @@ from profframe.facts.columns import (
 from profframe.facts.forward import forward_threads
 from profframe.facts.scopes import backward_functions
 from profframe.facts.torch_compat.torch_names import is_dropped
-from profframe.intervals import Ints, nearest
+from profframe.intervals import Ints, Mask, nearest
 from profframe.schema import HOST_KINDS
 
 _LEFT_OUT: Final = (
@@ -37,20 +37,18 @@ _LEFT_OUT: Final = (
 _NO_NUMBER: Final = -1
 
 
-def stacks(tables: Tables, compat: str | None = None) -> Tables:
+def stacks(tables: Tables) -> Tables:
     """Make ``stack`` what torch's events have, out of what was recorded.
 
     Frames inside torch that say nothing are left out. Whatever is in a backward function has the
     stack of the first slice with the function's sequence number on its forward thread, or none.
-
-    Parameters
-    ----------
-    tables : Tables
-        With ``scope``, ``fwd_id`` and ``merged_into``.
-    compat : str, optional
-        With ``"torch"``, a backward function without a sequence number has the stack of the first
-        slice without one: torch takes the missing number for a number.
     """
+    number = numbers(tables["events"], "sequence_nr", missing=_NO_NUMBER)
+    return with_stacks(tables, is_numbered=number >= 0)
+
+
+def with_stacks(tables: Tables, is_numbered: Mask) -> Tables:
+    """The same, with the backward functions whose sequence number means a forward op."""
     events = tables["events"]
     if events["stack"].null_count == events.num_rows:
         return tables
@@ -60,7 +58,7 @@ def stacks(tables: Tables, compat: str | None = None) -> Tables:
     function = _function_around(tables)
     inside = np.flatnonzero(function >= 0)
     if inside.size:
-        first = _first_stacks(tables, codes, function, np.unique(function[inside]), compat)
+        first = _first_stacks(tables, codes, function, np.unique(function[inside]), is_numbered)
         codes[inside] = first[function[inside]]
     return with_columns(tables, "events", stack=encoded(codes, texts))
 
@@ -101,7 +99,7 @@ def _function_around(tables: Tables) -> Ints:
 
 
 def _first_stacks(
-    tables: Tables, codes: Ints, function: Ints, functions: Ints, compat: str | None
+    tables: Tables, codes: Ints, function: Ints, functions: Ints, is_numbered: Mask
 ) -> Ints:
     """For each of the functions the stack of its forward slices, by row; -1 elsewhere."""
     events = tables["events"]
@@ -111,8 +109,8 @@ def _first_stacks(
     known = np.flatnonzero(forward >= 0)
     by_number = forward_threads(tables, functions, forward[known], known)
     of_function = np.where(forward[functions] < 0, by_number, thread[forward[functions]])
-    if compat is None:
-        functions, of_function = (of[sequence[functions] >= 0] for of in (functions, of_function))
+    numbered = is_numbered[functions]
+    functions, of_function = functions[numbered], of_function[numbered]
     there = is_kind(events, HOST_KINDS) & present(events, "start_ns", "dur_ns") & (function < 0)
     there &= ~is_dropped(events) & (numbers(events, "merged_into", missing=-1) < 0)
     rows = np.flatnonzero(there & np.isin(sequence, sequence[functions]))
