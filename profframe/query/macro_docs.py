@@ -178,7 +178,7 @@ def _parsed(name: str, comment: str, path: Path) -> MacroDoc:
 
 def _sentence(text: str) -> str:
     """Text with a capital, unless it begins with the name of a macro."""
-    return text if "_" in text.split()[0] else text[:1].upper() + text[1:]
+    return text if "_" in text.split(maxsplit=1)[0] else text[:1].upper() + text[1:]
 
 
 def _row(column: Field | SameColumns) -> str:
