@@ -1,6 +1,9 @@
 -- What the rules of `advice` share: words, and steps of work that several of them start from.
 
 -- shown: a name of the source as a part of a sentence: without characters that a screen acts on, and not longer than 80.
+-- parameter name VARCHAR  any text of the source
+-- returns VARCHAR  the text
+-- example: SELECT shown(name) FROM events
 CREATE OR REPLACE TEMP MACRO shown(name) AS
 CASE
     WHEN length(name) > 80
@@ -9,6 +12,9 @@ CASE
 END;
 
 -- duration_text: a duration for a sentence, as `12.3 ms`.
+-- parameter ns BIGINT  nanoseconds
+-- returns VARCHAR  the text
+-- example: SELECT duration_text(1500)
 CREATE OR REPLACE TEMP MACRO duration_text(ns) AS
 CASE
     WHEN abs(ns) >= 999950000 THEN format('{:.2f} s', ns / 1e9)
@@ -18,6 +24,9 @@ CASE
 END;
 
 -- bytes_text: bytes for a sentence, in steps of 1024.
+-- parameter bytes BIGINT  number of bytes
+-- returns VARCHAR  the text
+-- example: SELECT bytes_text(2048)
 CREATE OR REPLACE TEMP MACRO bytes_text(bytes) AS
 CASE
     WHEN abs(bytes) >= 1023.95 * 1048576 THEN format('{:.2f} GiB', bytes / 1073741824)
@@ -27,26 +36,49 @@ CASE
 END;
 
 -- percent_text: a share for a sentence, as `31 %`.
+-- parameter share DOUBLE  a share, from 0 to 1
+-- returns VARCHAR  the text
+-- example: SELECT percent_text(0.31)
 CREATE OR REPLACE TEMP MACRO percent_text(share) AS
 CASE WHEN abs(share) >= 0.0995 OR share = 0 THEN format('{:.0f} %', 1e2 * share) ELSE format('{:.1f} %', 1e2 * share) END;
 
 -- part_text: a part of the time that is looked at, as `12.3 ms of 40.1 ms per step (31 %)`; without steps, of the whole trace.
+-- parameter part_ns BIGINT  the part
+-- parameter window_ns BIGINT  all of the time that is looked at
+-- parameter steps BIGINT  number of steps that this is of; 0 for none
+-- returns VARCHAR  the text
+-- example: SELECT part_text(10, 40, 2)
 CREATE OR REPLACE TEMP MACRO part_text(part_ns, window_ns, steps) AS
 duration_text(part_ns / greatest(steps, 1)) || ' of ' || duration_text(window_ns / greatest(steps, 1))
 || CASE WHEN steps > 0 THEN ' per step (' ELSE ' (' END || percent_text(part_ns / window_ns) || ')';
 
 -- counted: a number of things for a sentence, as `1,234 gaps`.
+-- parameter number BIGINT  how many
+-- parameter thing VARCHAR  what one of them is called
+-- returns VARCHAR  the text
+-- example: SELECT counted(1234, 'gap')
 CREATE OR REPLACE TEMP MACRO counted(number, thing) AS
 format('{:,} ', number) || thing || CASE WHEN number = 1 THEN '' ELSE 's' END;
 
 -- severity_of: how much a gain matters: a fifth of the time that is looked at is high, a twentieth medium.
+-- parameter gain_ns BIGINT  time that can be gained
+-- parameter window_ns BIGINT  time that is looked at
+-- returns VARCHAR  high, medium or low
+-- example: SELECT severity_of(10, 40)
 CREATE OR REPLACE TEMP MACRO severity_of(gain_ns, window_ns) AS
 CASE WHEN gain_ns >= 0.2 * window_ns THEN 'high' WHEN gain_ns >= 0.05 * window_ns THEN 'medium' ELSE 'low' END;
 
 -- strongest: the events of a finding, at most 100 of them, those first that show it most.
+-- parameter event_id BIGINT  `event_id` of an event of the finding
+-- parameter strength BIGINT  how much it shows the finding
+-- returns BIGINT[]  at most 100 of them
+-- example: SELECT strongest(event_id, dur_ns) FROM events
 CREATE OR REPLACE TEMP MACRO strongest(event_id, strength) AS max_by(event_id, {'strength': strength, 'id': -event_id}, 100);
 
 -- frame_of: the innermost frame of a stack that is not torch's own.
+-- parameter stack VARCHAR  frames joined by `;`, the innermost first
+-- returns VARCHAR  the frame; NULL for none
+-- example: SELECT frame_of('<built-in f>;a.py(3): f')
 CREATE OR REPLACE TEMP MACRO frame_of(stack) AS list_filter(
     string_split(stack, ';'), lambda frame: NOT regexp_matches(frame, '(^|/)torch/|<built-in|^nn\.Module|<frozen|^<')
 )[1];
@@ -56,6 +88,10 @@ CREATE OR REPLACE TEMP MACRO frame_of(stack) AS list_filter(
 
 -- shared_names: what slices are called, one row per kind and name. Names are few: a rule tries its patterns on these, and takes
 -- the slices with `name IN (SELECT name FROM shared_names WHERE ...)`. They are given as few() gives them.
+-- parameter events TABLE  `events`, or a part of it
+-- column kind, name  as in events
+-- column events BIGINT  number of slices
+-- example: FROM shared_names(events)
 CREATE OR REPLACE TEMP MACRO shared_names(events) AS TABLE
 WITH named AS (
     SELECT kind, name, count(*) AS events
@@ -68,6 +104,16 @@ FROM few('named');
 -- shared_windows: the time that is looked at, one row per (run, rank) with timed events: the profiler's steps that ended. Where
 -- there are none (`steps` is 0) from the first start to the last end of the devices' work, or where there is no such work, of all
 -- but the profiler's own span. `window_ns` is the sum of the steps' durations; of several devices it is of each of them.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank  as in events
+-- column lane BIGINT  number of the (run, rank)
+-- column has_device BOOLEAN  its devices did something
+-- column devices BIGINT  number of devices that did, 1 where none did
+-- column steps BIGINT  number of steps that ended; 0 where there are none
+-- column start_ns BIGINT  start of the first step, or of the span
+-- column end_ns BIGINT  end of the last one
+-- column window_ns DOUBLE  time that is looked at
+-- example: FROM shared_windows(events)
 CREATE OR REPLACE TEMP MACRO shared_windows(events) AS TABLE
 WITH marks AS (
     SELECT run, rank, count(*) AS steps, sum(dur_ns) AS window_ns, min(start_ns) AS start_ns, max(start_ns + dur_ns) AS end_ns
@@ -96,16 +142,27 @@ LEFT JOIN marks ON spans.run = marks.run AND spans.rank = marks.rank
 WHERE coalesce(marks.window_ns, spans.end_ns::HUGEINT - spans.start_ns) > 0;
 
 -- shared_work: what the devices did, with the calls that launched it: launched_work with an end.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, event_id, kind, device, stream, start_ns, step, launch_id  as in events
+-- column end_ns, queued_ns, call_ns, thread  as in launched_work
+-- example: FROM shared_work(events)
 CREATE OR REPLACE TEMP MACRO shared_work(events) AS TABLE
 FROM launched_work(events)
 WHERE end_ns IS NOT NULL;
 
 -- is_blocking: calls that can make the host wait for a device, by their names. Copies are among them: those of pageable memory
 -- do.
+-- parameter name VARCHAR  name of a call
+-- returns BOOLEAN  whether it can
+-- example: SELECT is_blocking('cudaDeviceSynchronize')
 CREATE OR REPLACE TEMP MACRO is_blocking(name) AS
 regexp_matches(name, '(?i)synchronize|^(cu|cuda|hip|acl|aclrt|mu|mtia)_?(memcpy|free)');
 
 -- shared_blocks: calls of is_blocking that took 20 us and more: a shorter one does not hold up the host.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_names TABLE  rows of shared_names
+-- column run, rank, event_id, name, parent_id, start_ns, dur_ns  as in events
+-- example: WITH shared_names AS (FROM shared_names(events)) FROM shared_blocks(events, shared_names)
 CREATE OR REPLACE TEMP MACRO shared_blocks(events, shared_names) AS TABLE
 SELECT run, rank, event_id, name, parent_id, start_ns, dur_ns
 FROM query_table(events)
@@ -118,6 +175,17 @@ WHERE
 -- shared_gaps: when a device had nothing to do between two pieces of work: work_gaps, in the time that is looked at. Where the
 -- gap began during a call of shared_blocks, or within 20 us after it, that is `blocked_id`, and `blocked_ns` is the time by
 -- which the host could have been ahead without it, but no more than it was late.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_windows TABLE  rows of shared_windows
+-- parameter shared_work TABLE  rows of shared_work
+-- parameter shared_blocks TABLE  rows of shared_blocks
+-- column run, rank, device  as in events
+-- column lane, steps, window_ns, devices  as in shared_windows
+-- column start_ns, gap_ns, host_ns, after_id, cause  as in work_gaps
+-- column blocked_id BIGINT  event_id of the call that held up the host; NULL for none
+-- column blocked_ns BIGINT  time by which the host could have been ahead without it
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
+-- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)) FROM shared_gaps(events, windows, work, blocks)
 CREATE OR REPLACE TEMP MACRO shared_gaps(events, shared_windows, shared_work, shared_blocks) AS TABLE
 WITH gaps AS MATERIALIZED (
     SELECT gaps.run, gaps.rank, windows.lane, device, gaps.start_ns, gap_ns, host_ns, after_id, cause, steps, window_ns, devices
@@ -158,6 +226,13 @@ LEFT JOIN few('found') AS found ON gaps.lane = found.lane AND gaps.after_id = fo
 
 -- shared_communication: one row per kernel of a collective in the time that is looked at, with the part of it in which no
 -- computation ran; where several run at once, it is of the first of them.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_windows TABLE  rows of shared_windows
+-- column run, rank, event_id, name, process_group, dur_ns  as in events
+-- column steps, window_ns  as in shared_windows
+-- column collective VARCHAR  what it does; NULL where not known
+-- column exposed_ns HUGEINT  part of it in which nothing computed
+-- example: WITH windows AS (FROM shared_windows(events)) FROM shared_communication(events, windows)
 CREATE OR REPLACE TEMP MACRO shared_communication(events, shared_windows) AS TABLE
 WITH ranks AS MATERIALIZED (
     SELECT *
@@ -203,6 +278,11 @@ LEFT JOIN said ON ranks.run = said.run AND ranks.rank = said.rank AND kernels.op
 WHERE ranks.steps = 0 OR kernels.step IS NOT NULL;
 
 -- shared_marked: slices that rules of neighbouring ops look at, by their names and without the texts that they have.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_names TABLE  rows of shared_names
+-- column run, rank, thread, step, event_id, parent_id, kind, name, preorder, last_descendant_id, dur_ns  as in events
+-- column device_ns, idle_ns  as in events
+-- example: WITH shared_names AS (FROM shared_names(events)) FROM shared_marked(events, shared_names)
 CREATE OR REPLACE TEMP MACRO shared_marked(events, shared_names) AS TABLE
 SELECT
     run, rank, thread, step, event_id, parent_id, kind, name, preorder, last_descendant_id, dur_ns, device_ns, idle_ns

@@ -9,11 +9,22 @@
 -- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql` and `steps.sql` of `sql/lib` first.
 
 -- time_added: what an interval adds to a union of intervals that start no later and end at free_ns.
+-- parameter start_ns BIGINT  start of the interval
+-- parameter end_ns BIGINT  its end
+-- parameter free_ns BIGINT  latest end of those before it; NULL for none
+-- returns BIGINT  nanoseconds
+-- example: SELECT time_added(5::BIGINT, 20::BIGINT, 12::BIGINT)
 CREATE OR REPLACE TEMP MACRO time_added(start_ns, end_ns, free_ns) AS greatest(end_ns - greatest(start_ns, free_ns), 0);
 
--- busy_order: the rows of a relation with `lane`, `start_ns`, `end_ns` and `event_id`, none of them NULL, in the order of lane,
--- start and event_id, with the latest end of all before it on its lane, `free_ns`; NULL where there is none. `added_ns` is what
--- it adds to the busy time of its lane, `gap_ns` the idle time before it.
+-- busy_order: intervals in the order of lane, start and event_id, with what each adds to the busy and to the idle time of its
+-- lane. They are sorted once, and windows without a PARTITION BY or an ORDER BY go through all lanes, the lane in the high bits
+-- of the latest end: that is several times as fast as a window for each lane.
+-- parameter rows TABLE  intervals: `lane`, `start_ns`, `end_ns` and `event_id`, none of them NULL, and any other columns
+-- column *  as in rows
+-- column free_ns BIGINT  latest end of all before it on its lane; NULL for the first
+-- column added_ns BIGINT  what it adds to the busy time of its lane
+-- column gap_ns BIGINT  idle time of the lane before it
+-- example: WITH work AS (SELECT rank::BIGINT AS lane, event_id, start_ns, end_ns FROM device_work(events)) FROM busy_order(work)
 CREATE OR REPLACE TEMP MACRO busy_order(rows) AS TABLE
 SELECT *, time_added(start_ns, end_ns, free_ns) AS added_ns, greatest(start_ns - free_ns, 0) AS gap_ns
 FROM (
@@ -27,6 +38,10 @@ FROM (
 );
 
 -- covered_time: how long at least one interval of a lane was open.
+-- parameter intervals TABLE  intervals: `lane`, `start_ns` and `end_ns`; one without a start or an end counts for nothing
+-- column lane  as in intervals
+-- column covered_ns HUGEINT  time in which at least one interval was open
+-- example: WITH work AS (SELECT rank::BIGINT AS lane, start_ns, end_ns FROM device_work(events)) FROM covered_time(work)
 CREATE OR REPLACE TEMP MACRO covered_time(intervals) AS TABLE
 WITH timed AS (
     SELECT lane, start_ns, end_ns, 0 AS event_id
@@ -38,6 +53,10 @@ FROM busy_order('timed')
 GROUP BY lane;
 
 -- device_busy: how long each device had a kernel, copy or fill.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, device  as in events
+-- column busy_ns HUGEINT  time in which it had a kernel, copy or fill
+-- example: FROM device_busy(events)
 CREATE OR REPLACE TEMP MACRO device_busy(events) AS TABLE
 WITH work AS MATERIALIZED (
     SELECT run, rank, device, NULL AS stream, start_ns, start_ns + dur_ns AS end_ns
@@ -55,15 +74,35 @@ FROM covered_time('on_lanes') AS busy
 JOIN few('lanes') AS lanes ON busy.lane = lanes.lane;
 
 -- device_intervals: what keeps the devices of each (run, rank) busy, for interval_masks: bit 1 compute, 2 communication, 4 copy.
+-- parameter events TABLE  `events`, or a part of it
+-- column start_ns  as in events
+-- column key STRUCT  its `run` and `rank`
+-- column end_ns BIGINT  end of the work
+-- column bit INTEGER  1 computation, 2 communication, 4 a copy
+-- example: FROM device_intervals(events)
 CREATE OR REPLACE TEMP MACRO device_intervals(events) AS TABLE
 SELECT
     {'run': run, 'rank': rank} AS key, start_ns, end_ns,
     CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 2 ELSE 4 END AS bit
 FROM device_work(events);
 
-
 -- device_breakdown: what the devices did, in parts that add up to span_ns. One row per (run, rank) that used a device, over the
 -- whole time of its devices, its event_id and step NULL; and one per slice `ProfilerStep#N` that ended, over its window.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank  as in events
+-- column event_id BIGINT  event_id of the step; NULL for the whole time
+-- column step BIGINT  N of the step; NULL for the whole time
+-- column start_ns BIGINT  start of the window
+-- column end_ns BIGINT  its end
+-- column span_ns BIGINT  its length
+-- column compute_ns BIGINT  a kernel that computes, or a fill, was running
+-- column exposed_communication_ns BIGINT  communication was running, and no computation
+-- column exposed_copy_ns BIGINT  a copy was running, and neither of them
+-- column hidden_communication_ns BIGINT  communication was running under computation
+-- column hidden_copy_ns BIGINT  a copy was running under one of the others
+-- column busy_ns BIGINT  at least one device of the rank was busy
+-- column idle_ns BIGINT  no device of the rank was busy
+-- example: FROM device_breakdown(events)
 CREATE OR REPLACE TEMP MACRO device_breakdown(events) AS TABLE
 WITH busy AS MATERIALIZED (
     SELECT * FROM device_intervals(events)
@@ -143,14 +182,25 @@ added AS (
 SELECT *, compute_ns + exposed_communication_ns + exposed_copy_ns AS busy_ns, span_ns - busy_ns AS idle_ns
 FROM added;
 
--- idle_clock: busy_order with what a clock shows at each start that runs while its lane is idle, `idle_ns`. What it shows at first
--- is arbitrary: only differences on one lane count.
+-- idle_clock: busy_order with what a clock shows at each start that runs while its lane is idle. What it shows at first is
+-- arbitrary: only differences on one lane count.
+-- parameter rows TABLE  intervals, as busy_order takes them
+-- column *  as in rows
+-- column free_ns, added_ns, gap_ns  as in busy_order
+-- column idle_ns HUGEINT  what the clock shows at the start
+-- example: WITH work AS (SELECT rank::BIGINT AS lane, event_id, start_ns, end_ns FROM device_work(events)) FROM idle_clock(work)
 CREATE OR REPLACE TEMP MACRO idle_clock(rows) AS TABLE
 SELECT *, coalesce(sum(gap_ns) OVER (ROWS UNBOUNDED PRECEDING), 0) AS idle_ns
 FROM busy_order(rows);
 
 -- communication_clock: one row per communication among `work` (lane, event_id, computes, communicates, start_ns, end_ns), with
 -- what a clock that runs while none computes shows at its start and end, in nanoseconds: what it gains is the exposed part.
+-- parameter work TABLE  intervals: `lane`, `event_id`, `start_ns`, `end_ns`, and what they do: `computes`, `communicates`
+-- column lane, event_id  as in work
+-- column alone_ns HUGEINT  of communication, what a clock shows at its start that runs while nothing computes
+-- column alone_end_ns HUGEINT  the same at its end
+-- example: WITH work AS (SELECT rank::BIGINT AS lane, event_id, class = 'compute' AS computes, class = 'communication' AS
+-- communicates, start_ns, end_ns FROM device_work(events)) FROM communication_clock(work)
 CREATE OR REPLACE TEMP MACRO communication_clock(work) AS TABLE
 WITH communication AS MATERIALIZED (
     FROM query_table(work)
@@ -179,6 +229,17 @@ GROUP BY ALL;
 -- device_clock: one row per slice that keeps a device busy, with the `lane` of lanes and what clocks show, in nanoseconds:
 -- `idle_ns` at its start, on a clock that runs while no device of the rank is busy; of communication, `alone_ns` and
 -- `alone_end_ns` of communication_clock.
+-- parameter events TABLE  `events`, or a part of it
+-- column event_id, device, stream, start_ns, launch_id, op_id  as in events
+-- column lane BIGINT  number of the (run, rank), as lanes has it
+-- column is_kernel BOOLEAN  it is a kernel, no copy or fill
+-- column computes BOOLEAN  it computes
+-- column communicates BOOLEAN  it is communication
+-- column end_ns BIGINT  end of the work
+-- column idle_ns HUGEINT  what a clock shows at its start that runs while no device of the rank is busy
+-- column alone_ns HUGEINT  of communication, what a clock shows at its start that runs while nothing computes
+-- column alone_end_ns HUGEINT  the same at its end
+-- example: FROM device_clock(events)
 CREATE OR REPLACE TEMP MACRO device_clock(events) AS TABLE
 WITH lanes AS (
     FROM lanes(events)

@@ -1,12 +1,21 @@
 -- Collectives of many ranks, matched with each other.
 
 -- is_op: what a program did on the host, as it calls it itself.
+-- parameter kind VARCHAR  kind of a slice
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_op('host_op')
 CREATE OR REPLACE TEMP MACRO is_op(kind) AS kind = 'host_op' OR kind = 'annotation';
 
 -- json_text: the text, if it is JSON.
+-- parameter text VARCHAR  any text
+-- returns VARCHAR  the text; NULL where it is no JSON
+-- example: SELECT json_text('[1]')
 CREATE OR REPLACE TEMP MACRO json_text(text) AS CASE WHEN json_valid(text) THEN text END;
 
 -- element_bytes: size of one element by any name that sources have for its type; NULL for a name that is not known.
+-- parameter type VARCHAR  name of a data type
+-- returns INTEGER  bytes
+-- example: SELECT element_bytes('c10::Half')
 CREATE OR REPLACE TEMP MACRO element_bytes(type) AS map_extract_value(MAP {
     'long unsigned int': 8, 'long long unsigned int': 8, 'unsigned long': 8, 'unsigned long long': 8, 'unsigned __int64': 8,
     '__int64': 8, 'long': 8, 'long int': 8, 'long long': 8, 'long long int': 8, 'int64': 8, 'uint64': 8, 'double': 8,
@@ -23,6 +32,9 @@ CREATE OR REPLACE TEMP MACRO element_bytes(type) AS map_extract_value(MAP {
 ));
 
 -- collective_kind: what is done, by any word that sources have for it, also the name of a kernel; NULL where it says nothing.
+-- parameter name VARCHAR  name of a collective, or of its kernel
+-- returns VARCHAR  all_reduce, all_gather, ...; NULL where it says nothing
+-- example: SELECT collective_kind('ncclDevKernel_AllReduce')
 CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
     'allreduce': 'all_reduce', 'crossdevicereduce': 'all_reduce', 'reducescatter': 'reduce_scatter', 'allgather': 'all_gather',
     'alltoall': 'all_to_all', 'all2all': 'all_to_all', 'sendrecv': 'send_recv', 'broadcast': 'broadcast', 'barrier': 'barrier',
@@ -34,6 +46,12 @@ CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
 ));
 
 -- message_bytes: what the bandwidth of a collective is about: all that one rank has in the end or in the beginning, the larger.
+-- parameter kind VARCHAR  what collective_kind says
+-- parameter in_bytes BIGINT  what a rank gives
+-- parameter out_bytes BIGINT  what a rank gets
+-- parameter ranks BIGINT  number of ranks
+-- returns BIGINT  bytes; NULL where not known
+-- example: SELECT message_bytes('all_gather', 8::BIGINT, 16::BIGINT, 2)
 CREATE OR REPLACE TEMP MACRO message_bytes(kind, in_bytes, out_bytes, ranks) AS
 CASE kind
     WHEN 'all_gather' THEN coalesce(out_bytes, try_cast(in_bytes::HUGEINT * ranks AS BIGINT))
@@ -43,6 +61,10 @@ CASE kind
 END;
 
 -- bus_factor: how often each byte of the message passes the slowest link at least, for any algorithm.
+-- parameter kind VARCHAR  what collective_kind says
+-- parameter ranks BIGINT  number of ranks
+-- returns DOUBLE  the factor; NULL where not known
+-- example: SELECT bus_factor('all_reduce', 2)
 CREATE OR REPLACE TEMP MACRO bus_factor(kind, ranks) AS
 CASE
     WHEN kind = 'all_reduce' THEN 2 * (ranks - 1) / ranks
@@ -52,6 +74,18 @@ END;
 
 -- collective_slices: one row per kernel of a collective, or slice of one on the host (gloo, mpi), with what it, the op around
 -- its launch or the annotation around that launch says of it.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, event_id, name, start_ns, dur_ns, step, op_id, process_group, group_size, group_ranks  as in events
+-- column collective_seq, collective_id, out_elements, in_splits, peer_rank  as in events
+-- column is_host BOOLEAN  it is a slice on the host
+-- column collective VARCHAR  what it does, in the source's word, or by a name
+-- column element_type VARCHAR  type of its elements, in the source's word
+-- column in_elements BIGINT  number of elements that go in
+-- column is_recorded BOOLEAN  the op around its launch says what it is
+-- column call_thread INTEGER  thread of its launch
+-- column call_ns BIGINT  start of the op around its launch, or of the launch
+-- column kind VARCHAR  what collective_kind says
+-- example: FROM collective_slices(events)
 CREATE OR REPLACE TEMP MACRO collective_slices(events) AS TABLE
 WITH device_names AS (
     FROM collective_names(events)
@@ -151,6 +185,22 @@ FROM said;
 -- number, or by order: then it is the n-th of its kind in the group, or in a step of it. Kernels of one op are one collective.
 -- One to one each pair of ranks is a `line` of its own; these ops count otherwise on both sides, so numbers count only where one
 -- side's are the other's.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, process_group, group_ranks, step, group_size, collective_seq, in_splits, peer_rank  as in events
+-- column kind, collective, element_type  as in collective_slices
+-- column line VARCHAR  pair of ranks that it is between, `0>1`; `any` for an unknown one; '' where all of the group take part
+-- column key VARCHAR  what it has in common with the other ranks
+-- column is_numbered BOOLEAN  by a number of the source
+-- column kernels BIGINT  number of kernels
+-- column start_ns BIGINT  first start of its kernels
+-- column end_ns BIGINT  last end of its kernels
+-- column event_id BIGINT  event_id of the first of its kernels
+-- column in_bytes BIGINT  bytes that go in
+-- column out_bytes BIGINT  bytes that come out
+-- column call_thread INTEGER  thread of its launch
+-- column call_ns BIGINT  start of its launch
+-- column turn BIGINT  number of it among those with that key
+-- example: FROM collective_parts(events)
 CREATE OR REPLACE TEMP MACRO collective_parts(events) AS TABLE
 WITH slices AS (
     SELECT
@@ -255,6 +305,23 @@ FROM parts;
 
 -- collective_matches: one row per collective of a run, with a struct for each rank that takes part: `members`, by rank. `loaded`
 -- are the ranks of its group whose traces are there. Where the group is not known, it is taken to be the whole run.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter traces TABLE  `traces` of the same runs
+-- column run, process_group, collective_seq, group_ranks  as in events
+-- column collective, kind, element_type  as in collective_slices
+-- column match BIGINT  number of the collective
+-- column number BIGINT  the same in its run, by start
+-- column step BIGINT  lowest step of its ranks
+-- column ranks BIGINT  number of ranks that have it
+-- column expected_ranks BIGINT  number of ranks in its group; NULL where not known
+-- column members STRUCT[]  each rank with its `event_id`, `kernels`, start, end, bytes, step, splits, peer and call, by rank
+-- column of_group INTEGER[]  ranks of its group that are loaded
+-- column matched_by VARCHAR  seq, order or none, as in `collectives`
+-- column missing_ranks VARCHAR  ranks of the group that have it not: 2,5; NULL for none
+-- column mismatch VARCHAR  what does not fit, as in `collectives`; NULL where all does
+-- column bytes BIGINT  size, as in `collectives`
+-- column imbalance DOUBLE  largest over mean size of the ranks
+-- example: FROM collective_matches(events, traces)
 CREATE OR REPLACE TEMP MACRO collective_matches(events, traces) AS TABLE
 WITH parts AS MATERIALIZED (
     FROM collective_parts(events)
@@ -372,6 +439,13 @@ FROM sized;
 -- clock_offsets: by how much the clock of each rank is ahead of that of the lowest rank of its run that communicates with it.
 -- All ranks of a collective that waits for all of them leave it at the same time: the median of the differences of its ends is
 -- the offset. Ranks that share no collective with that rank are reached by those that do, over as few others as can be.
+-- parameter matches TABLE  rows of collective_matches
+-- column run, rank  as in events
+-- column reference_rank INTEGER  rank whose clock it is compared with
+-- column offset_ns BIGINT  by how much its clock is ahead
+-- column error_ns BIGINT  standard error of that; NULL for one collective
+-- column collectives BIGINT  number of collectives that it is found from; NULL for the reference
+-- example: WITH matches AS (FROM collective_matches(events, traces)) FROM clock_offsets(matches)
 CREATE OR REPLACE TEMP MACRO clock_offsets(matches) AS TABLE
 WITH RECURSIVE ends AS (
     SELECT run, number, members[1].rank AS from_rank, members[1].end_ns AS from_ns, unnest(members) AS member
@@ -435,6 +509,28 @@ FROM reached;
 -- collective_waits: one row per rank of each collective, with when it came and how long it waited for the last one. With
 -- `corrected`, times are on the clock of the lowest rank, where all offsets are known. Between clocks that have not the same
 -- origin nothing is known without that. The numbers of the whole collective are in each row.
+-- parameter matches TABLE  rows of collective_matches
+-- parameter traces TABLE  `traces` of the same runs
+-- parameter corrected BOOLEAN  take clock_offsets off the times
+-- column run, process_group, collective_seq, rank  as in events
+-- column match, number, collective, kind, step, element_type  as in collective_matches
+-- column ranks, expected_ranks, matched_by, missing_ranks  as in collective_matches
+-- column mismatch, bytes, imbalance  as in collective_matches
+-- column kernels, call_thread, call_ns  as in collective_parts
+-- column event_id BIGINT  event_id of the rank's first kernel
+-- column start_ns BIGINT  first start on the rank, by its own clock
+-- column dur_ns BIGINT  first start to last end on the rank
+-- column is_corrected BOOLEAN  the offsets are taken off
+-- column wait_ns BIGINT  time from its start to that of the last rank; NULL where clocks cannot be compared, as the next five
+-- column late_ns BIGINT  time from the start of the first rank to its own
+-- column start_skew_ns BIGINT  last start minus first
+-- column end_skew_ns BIGINT  last end minus first
+-- column first_rank INTEGER  rank that came first, the lowest on a tie
+-- column last_rank INTEGER  rank that came last, the lowest on a tie
+-- column latency_ns BIGINT  shortest duration of a rank
+-- column algorithm_gb_per_s DOUBLE  bytes over latency_ns
+-- column bus_gb_per_s DOUBLE  the same for the slowest link
+-- example: WITH matches AS (FROM collective_matches(events, traces)) FROM collective_waits(matches, traces, false)
 CREATE OR REPLACE TEMP MACRO collective_waits(matches, traces, corrected) AS TABLE
 WITH offsets AS (
     SELECT run, rank, offset_ns

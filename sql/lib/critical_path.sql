@@ -1,6 +1,11 @@
--- What a critical path is found from. The variables window_start_ns and window_end_ns are the window; times are counted from its start.
+-- What a critical path is found from. The variables window_start_ns and window_end_ns are the window; times are counted from
+-- its start.
 
 -- path_slices: host slices that take time.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, kind, name, thread, depth, start_ns  as in events
+-- column end_ns BIGINT  its end
+-- example: FROM path_slices(events)
 CREATE OR REPLACE TEMP MACRO path_slices(events) AS TABLE
 SELECT event_id, kind, name, thread, depth, start_ns, start_ns + dur_ns AS end_ns
 FROM query_table(events)
@@ -10,24 +15,39 @@ WHERE
     AND dur_ns > 0;
 
 -- path_works: what keeps a device busy and takes time.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, kind, launch_id, step, device, stream, start_ns  as in events
+-- column end_ns BIGINT  end of the work
+-- example: FROM path_works(events)
 CREATE OR REPLACE TEMP MACRO path_works(events) AS TABLE
 SELECT event_id, kind, launch_id, step, device, stream, start_ns, start_ns + dur_ns AS end_ns
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns > 0;
 
 -- path_calls: calls, which may take no time.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, name, correlation, thread, start_ns  as in events
+-- column end_ns BIGINT  its end
+-- example: FROM path_calls(events)
 CREATE OR REPLACE TEMP MACRO path_calls(events) AS TABLE
 SELECT event_id, name, correlation, thread, start_ns, start_ns + coalesce(dur_ns, 0) AS end_ns
 FROM query_table(events)
 WHERE kind IN ('runtime', 'driver') AND start_ns IS NOT NULL;
 
 -- path_annotations: slices that a path can be asked of.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, name, thread, start_ns  as in events
+-- column end_ns BIGINT  its end
+-- example: FROM path_annotations(events)
 CREATE OR REPLACE TEMP MACRO path_annotations(events) AS TABLE
 SELECT event_id, name, thread, start_ns, start_ns + dur_ns AS end_ns
 FROM query_table(events)
 WHERE kind IN ('annotation', 'host_op') AND start_ns IS NOT NULL AND dur_ns > 0;
 
 -- synchronising_calls: names of calls that return when a device is done; those that give memory back wait, too.
+-- parameter events TABLE  `events`, or a part of it
+-- column name  as in events
+-- example: FROM synchronising_calls(events)
 CREATE OR REPLACE TEMP MACRO synchronising_calls(events) AS TABLE
 SELECT name
 FROM (SELECT DISTINCT name FROM query_table(events) WHERE kind IN ('runtime', 'driver'))
@@ -38,6 +58,13 @@ WHERE
     );
 
 -- path_host: slices in the window, which of them are in no other, and which synchronise.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, thread  as in events
+-- column start_ns BIGINT  start in the window, from its start
+-- column end_ns BIGINT  end in the window, from its start
+-- column root BIGINT  1: it is in no other
+-- column synchronises BIGINT  1: it returns when a device is done
+-- example: FROM path_host(events)
 CREATE OR REPLACE TEMP MACRO path_host(events) AS TABLE
 SELECT
     event_id,
@@ -51,6 +78,18 @@ FROM path_slices(events)
 WHERE start_ns < getvariable('window_end_ns') AND end_ns > getvariable('window_start_ns');
 
 -- path_work: work that ends in the window, with the call that launched it (-1: not known).
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id  as in events
+-- column device INTEGER  device; -1 where not known
+-- column stream INTEGER  stream; -1 where not known
+-- column copy BIGINT  1: it is a copy
+-- column start_ns BIGINT  start, from that of the window
+-- column end_ns BIGINT  end, from the start of the window
+-- column call BIGINT  event_id of the call; -1 where it is not known
+-- column call_thread INTEGER  thread of that call; -1 where it is not known
+-- column call_start_ns BIGINT  start of the call, or of the work
+-- column call_end_ns BIGINT  end of the call, or start of the work
+-- example: FROM path_work(events)
 CREATE OR REPLACE TEMP MACRO path_work(events) AS TABLE
 SELECT
     work.event_id,
@@ -69,6 +108,16 @@ WHERE work.end_ns > getvariable('window_start_ns') AND work.end_ns <= getvariabl
 
 -- path_waits: syncs, which call made them, what they wait for (-1: not known), and when that was marked (NULL: not known).
 -- of_stream: a stream waits; else a host thread does.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id  as in events
+-- column of_stream BIGINT  1: a stream waits; 0: a thread of the host
+-- column device INTEGER  device; -1 where not known
+-- column stream INTEGER  stream; -1 where not known
+-- column on_stream INTEGER  stream that it waits for; -1 where not known
+-- column call BIGINT  event_id of the call; -1 where it is not known
+-- column issued_ns BIGINT  when the call was made, from the start of the window
+-- column recorded_ns BIGINT  when what it waits for was marked; NULL where not known
+-- example: FROM path_waits(events)
 CREATE OR REPLACE TEMP MACRO path_waits(events) AS TABLE
 WITH syncs AS (
     SELECT *, coalesce(contains(lower(name), 'wait'), false) AS of_stream
@@ -95,6 +144,10 @@ LEFT JOIN path_calls(events) AS call ON sync.launch_id = call.event_id
 LEFT JOIN records ON sync.wait_on_correlation = records.correlation;
 
 -- path_wait_calls: calls that let a stream wait, where no sync tells which one for what.
+-- parameter events TABLE  `events` of one (run, rank)
+-- column event_id, thread  as in events
+-- column issued_ns BIGINT  when it was made, from the start of the window
+-- example: FROM path_wait_calls(events)
 CREATE OR REPLACE TEMP MACRO path_wait_calls(events) AS TABLE
 SELECT calls.event_id, calls.thread, calls.start_ns - getvariable('window_start_ns') AS issued_ns
 FROM path_calls(events) AS calls
@@ -105,8 +158,13 @@ WHERE calls.name IN (
     WHERE contains(name, 'StreamWaitEvent')
 );
 
--- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known, and no op says that the
--- thread does any forward itself).
+-- backward_threads: each thread that does backward passes, with the thread of the forward ops (-1: not known, and no op says
+-- that the thread does any forward itself).
+-- parameter events TABLE  `events` of one (run, rank)
+-- column thread  as in events
+-- column forward_thread INTEGER  thread of the forward ops; -1 where not known
+-- column links BIGINT  number of links between the two
+-- example: FROM backward_threads(events)
 CREATE OR REPLACE TEMP MACRO backward_threads(events) AS TABLE
 WITH backward AS (
     SELECT thread, fwd_id

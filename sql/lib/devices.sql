@@ -1,17 +1,30 @@
 -- What keeps a device busy.
 
 -- is_busy: kernels, copies and fills; waiting is no work.
+-- parameter kind VARCHAR  kind of a slice
+-- returns BOOLEAN  whether it does
+-- example: SELECT is_busy('kernel')
 CREATE OR REPLACE TEMP MACRO is_busy(kind) AS kind IN ('kernel', 'memcpy', 'memset');
 
 -- is_call: calls of the runtime or the driver; work on a device is launched by one.
+-- parameter kind VARCHAR  kind of a slice
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_call('runtime')
 CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 
 -- is_collective: kernels of the libraries for communication between devices, by how they are called.
+-- parameter name VARCHAR  name of a kernel
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_collective('ncclDevKernel_AllReduce')
 CREATE OR REPLACE TEMP MACRO is_collective(name) AS coalesce(regexp_matches(
     name, '(?i)[nrh]ccl|hcom_|^reduce_async|oneccl|nvshmem|deep_?ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
 ), false);
 
 -- device_class: a fill is computation, as a kernel that writes zeros is.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter is_collective BOOLEAN  what is_collective says of its name
+-- returns VARCHAR  compute, communication or copy; NULL where it keeps no device busy
+-- example: SELECT device_class('kernel', false)
 CREATE OR REPLACE TEMP MACRO device_class(kind, is_collective) AS
 CASE
     WHEN kind = 'memcpy' THEN 'copy'
@@ -20,6 +33,9 @@ CASE
 END;
 
 -- collective_names: any_value keeps the pattern above the grouping, so it is tried once per name, not once per row.
+-- parameter events TABLE  `events`, or a part of it
+-- column name  as in events
+-- example: FROM collective_names(events)
 CREATE OR REPLACE TEMP MACRO collective_names(events) AS TABLE
 SELECT name
 FROM query_table(events)
@@ -29,6 +45,12 @@ HAVING is_collective(any_value(name));
 
 -- device_work: one row per slice that keeps a device busy, with its end and its class.
 -- IN, not a join: its hash table is always made of the few names, never of the many rows.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, step, launch_id, op_id, correlation  as in events
+-- column bytes, collective, process_group  as in events
+-- column end_ns BIGINT  end of the work
+-- column class VARCHAR  compute, communication or copy
+-- example: FROM device_work(events)
 CREATE OR REPLACE TEMP MACRO device_work(events) AS TABLE
 SELECT
     run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, start_ns + dur_ns AS end_ns,
@@ -37,8 +59,15 @@ SELECT
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
 
--- launched_work: one row per slice that keeps a device busy and has a start, with its end, where it is known, and when and on which
--- thread the call that launched it began, and how long that took.
+-- launched_work: one row per slice that keeps a device busy and has a start, with its end, where it is known, and when and on
+-- which thread the call that launched it began, and how long that took.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, event_id, kind, device, stream, start_ns, step, launch_id  as in events
+-- column end_ns BIGINT  its end; NULL where that is not known
+-- column queued_ns BIGINT  start of the call that launched it; NULL where that is not known
+-- column call_ns BIGINT  duration of that call
+-- column thread INTEGER  thread of that call
+-- example: FROM launched_work(events)
 CREATE OR REPLACE TEMP MACRO launched_work(events) AS TABLE
 SELECT
     busy.run, busy.rank, busy.event_id, busy.kind, busy.device, busy.stream, busy.start_ns, busy.start_ns + busy.dur_ns AS end_ns,
@@ -52,8 +81,18 @@ LEFT JOIN (
     ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
 WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 
--- work_by_name: what keeps devices busy, added up by run, rank, kind and name. `timed` counts those with a duration, `spread` is the
--- sum of the squares of what their durations differ from their mean.
+-- work_by_name: what keeps devices busy, added up by run, rank, kind and name. `timed` counts those with a duration, `spread`
+-- is the sum of the squares of what their durations differ from their mean.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, kind, name  as in events
+-- column calls BIGINT  number of pieces
+-- column timed BIGINT  number of those with a duration
+-- column total_ns HUGEINT  sum of their durations
+-- column min_ns BIGINT  shortest
+-- column max_ns BIGINT  longest
+-- column mean_ns DOUBLE  mean
+-- column spread DOUBLE  sum of the squares of what they differ from the mean
+-- example: FROM work_by_name(events)
 CREATE OR REPLACE TEMP MACRO work_by_name(events) AS TABLE
 SELECT
     run, rank, kind, name,
@@ -64,6 +103,11 @@ WHERE is_busy(kind)
 GROUP BY run, rank, kind, name;
 
 -- work_by_op: the time of the same by the name of the op that launched it, too, where one did.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, kind, name  as in events
+-- column op VARCHAR  name of the op
+-- column op_ns HUGEINT  time of what it launched
+-- example: FROM work_by_op(events)
 CREATE OR REPLACE TEMP MACRO work_by_op(events) AS TABLE
 WITH launched AS MATERIALIZED (
     SELECT run, rank, kind, name, dur_ns, op_id

@@ -3,10 +3,19 @@
 -- or one without a start or an end, counts for nothing. What a macro gives has these columns too; its intervals do not overlap.
 -- In a bare shell read `sql/lib/lanes.sql` first.
 
--- unit_of: what an interval adds to a sum that counts the intervals of each bit apart, in 31 binary digits each; those of bit 0 in
--- the highest. One such sum takes half the time of four. count_of: how many of a bit there are in it.
+-- unit_of: what an interval adds to a sum that counts the intervals of each bit apart, in 31 binary digits each; those of bit 0
+-- in the highest. One such sum takes half the time of four.
+-- parameter one_bit INTEGER  1, 2, 4 or 0
+-- returns HUGEINT  a number for a sum
+-- example: SELECT unit_of(1)
 CREATE OR REPLACE TEMP MACRO unit_of(one_bit) AS
 CASE one_bit WHEN 1 THEN 1::HUGEINT WHEN 2 THEN 1::HUGEINT << 31 WHEN 4 THEN 1::HUGEINT << 62 ELSE 1::HUGEINT << 93 END;
+
+-- count_of: how many intervals of a bit there are in such a sum.
+-- parameter one_bit INTEGER  1, 2, 4 or 0
+-- parameter counts HUGEINT  a sum of what unit_of gives
+-- returns HUGEINT  how many there are
+-- example: SELECT count_of(1, unit_of(1))
 CREATE OR REPLACE TEMP MACRO count_of(one_bit, counts) AS
 CASE one_bit
     WHEN 1 THEN counts & 2147483647
@@ -19,6 +28,14 @@ END;
 -- The relation has a column `bit` (1, 2 or 4), the kind of each interval; `mask` is the sum of the open bits from the point on.
 -- An interval of bit 0 only cuts: `marks` is how many starts and ends of such have been passed. At the last point none is open.
 -- What opens is closed in the same lane, so rows are added up in the order of the SELECT inside, without a window for each lane.
+-- parameter intervals TABLE  intervals, and `bit`: 1, 2 or 4, the kind of each, or 0 for one that only cuts
+-- column key  as in intervals
+-- column lane BIGINT  number of the key
+-- column at_ns BIGINT  when
+-- column mask INTEGER  sum of the bits that are open
+-- column marks BIGINT  how many starts and ends of intervals of bit 0 have been passed
+-- column is_last BOOLEAN  it is the last point of the key
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_points(busy)
 CREATE OR REPLACE TEMP MACRO interval_points(intervals) AS TABLE
 WITH lanes AS MATERIALIZED (
     SELECT key, row_number() OVER () AS lane, 2 * (sum(cuts) OVER (ROWS UNBOUNDED PRECEDING) - cuts) AS marks_before
@@ -55,6 +72,12 @@ FROM (
 WHERE next_lane IS DISTINCT FROM lane OR at_ns < next_ns;
 
 -- interval_moments: rows from each start or end of a key to the next one, with mask and marks; two in a row may have the same.
+-- parameter intervals TABLE  intervals, and `bit`: 1, 2 or 4, the kind of each, or 0 for one that only cuts
+-- column key  as in intervals
+-- column mask, marks  as in interval_points
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_moments(busy)
 CREATE OR REPLACE TEMP MACRO interval_moments(intervals) AS TABLE
 SELECT key, start_ns, end_ns, mask, marks
 FROM (
@@ -64,6 +87,12 @@ FROM (
 WHERE NOT is_last;
 
 -- interval_masks: the same in as few rows as can be: one per stretch without a change, from a key's first start to its last end.
+-- parameter intervals TABLE  intervals, and `bit`: 1, 2 or 4, the kind of each, or 0 for one that only cuts
+-- column key  as in intervals
+-- column mask  as in interval_points
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_masks(busy)
 CREATE OR REPLACE TEMP MACRO interval_masks(intervals) AS TABLE
 SELECT key, start_ns, end_ns, mask
 FROM (
@@ -77,6 +106,11 @@ FROM (
 WHERE NOT is_last;
 
 -- interval_union: where at least one is open.
+-- parameter intervals TABLE  intervals
+-- column key  as in intervals
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_union(busy)
 CREATE OR REPLACE TEMP MACRO interval_union(intervals) AS TABLE
 WITH marked AS (SELECT key, start_ns, end_ns, 1 AS bit FROM query_table(intervals))
 SELECT key, start_ns, end_ns
@@ -84,6 +118,13 @@ FROM interval_masks('marked')
 WHERE mask = 1;
 
 -- interval_pairs: interval_masks of two relations, the left one's bit is 1, the right one's 2.
+-- parameter left_intervals TABLE  intervals
+-- parameter right_intervals TABLE  intervals
+-- column key  as in left_intervals
+-- column mask  as in interval_masks
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_pairs(busy, busy)
 CREATE OR REPLACE TEMP MACRO interval_pairs(left_intervals, right_intervals) AS TABLE
 WITH marked AS (
     SELECT key, start_ns, end_ns, 1 AS bit FROM query_table(left_intervals)
@@ -94,18 +135,36 @@ SELECT key, start_ns, end_ns, mask
 FROM interval_masks('marked');
 
 -- interval_intersection: where one of each relation is open.
+-- parameter left_intervals TABLE  intervals
+-- parameter right_intervals TABLE  intervals
+-- column key  as in left_intervals
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_intersection(busy, busy)
 CREATE OR REPLACE TEMP MACRO interval_intersection(left_intervals, right_intervals) AS TABLE
 SELECT key, start_ns, end_ns
 FROM interval_pairs(left_intervals, right_intervals)
 WHERE mask = 3;
 
 -- interval_subtraction: where one of the left relation is open and none of the right.
+-- parameter left_intervals TABLE  intervals
+-- parameter right_intervals TABLE  intervals
+-- column key  as in left_intervals
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_subtraction(busy, busy)
 CREATE OR REPLACE TEMP MACRO interval_subtraction(left_intervals, right_intervals) AS TABLE
 SELECT key, start_ns, end_ns
 FROM interval_pairs(left_intervals, right_intervals)
 WHERE mask = 1;
 
 -- interval_concurrency: how many are open, as `open`; where it is 0, there is no row.
+-- parameter intervals TABLE  intervals
+-- column key  as in intervals
+-- column start_ns BIGINT  start of the stretch
+-- column end_ns BIGINT  end of the stretch
+-- column open BIGINT  how many are open
+-- example: WITH busy AS (FROM device_intervals(events)) FROM interval_concurrency(busy)
 CREATE OR REPLACE TEMP MACRO interval_concurrency(intervals) AS TABLE
 WITH changes AS (
     SELECT key, at_ns, sum(change) AS change

@@ -2,6 +2,9 @@
 
 -- without_brackets: a name without <...> and (...), taken away from the inside, as deep as 60; a bracket without its partner
 -- goes with all that follows it. An arrow is no bracket.
+-- parameter name VARCHAR  name of a kernel
+-- returns VARCHAR  the rest of the name
+-- example: SELECT without_brackets('mm<float>(int)')
 CREATE OR REPLACE TEMP MACRO without_brackets(name) AS regexp_replace(
     list_reduce(
         list_prepend(regexp_replace(name, '->|\[clone [^\]]*\]', '', 'g'), list_transform(range(60), lambda _: '')),
@@ -13,6 +16,10 @@ CREATE OR REPLACE TEMP MACRO without_brackets(name) AS regexp_replace(
 
 -- short_name: of a kernel its function, without return type, template arguments, parameters and unnamed namespaces; of a copy
 -- or fill all that is in no brackets. Where that leaves nothing, the name.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- returns VARCHAR  the short name
+-- example: SELECT short_name('kernel', 'void mm<float>(int)')
 CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
     nullif(
         CASE

@@ -1,15 +1,24 @@
 -- What torch's key_averages adds up. Text is cut once per dictionary entry, and unused columns are never read.
 
 -- is_internal: torch drops what has one of these names before it nests; the time stays with what is around it.
+-- parameter name VARCHAR  name of a slice
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_internal('[memory]')
 CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
     '[memory]', '[OutOfMemory]', 'aten::is_leaf', 'aten::output_nr', 'aten::_version',
     'profiler::_record_function_enter', 'profiler::_record_function_enter_new', 'profiler::_record_function_exit'
 );
 
 -- is_on_device: torch has these kinds on the device, with their whole duration as device time and none on the host.
+-- parameter kind VARCHAR  kind of a slice
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_on_device('kernel')
 CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'sync');
 
 -- torch_dims: input shapes as torch groups by them, which has [] for a list of tensors, and for no inputs.
+-- parameter input_dims VARCHAR  `input_dims` of `events`
+-- returns VARCHAR  the same; NULL for no inputs
+-- example: SELECT torch_dims('[[2,3]]')
 CREATE OR REPLACE TEMP MACRO torch_dims(input_dims) AS
 CASE
     WHEN input_dims = '[]' THEN NULL
@@ -20,6 +29,22 @@ END;
 
 -- kept_events: one row per event that torch keeps. Its name, kind_key, on_device, legacy_key, node_id, input_dims, stack and
 -- overload_name are the key that it has with these options: what is not grouped by is NULL.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter by_shape BOOLEAN  group by input shapes
+-- parameter stack_n BIGINT  group by so many frames of the stack; 0 for none
+-- parameter by_overload BOOLEAN  group by overload
+-- parameter as_torch BOOLEAN  group as torch does
+-- column run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns, cpu_bytes  as in events
+-- column self_cpu_bytes, device_bytes, self_device_bytes, torch_flops  as in events
+-- column name VARCHAR  its name, one for all profiler steps
+-- column node_id BIGINT  node; NULL for none
+-- column input_dims VARCHAR  input shapes; NULL where they are no part of the key
+-- column stack VARCHAR  innermost frames; NULL where they are no part of the key
+-- column overload_name VARCHAR  overload; NULL where it is no part of the key
+-- column kind_key VARCHAR  kind as a part of the key
+-- column on_device BOOLEAN  it is on a device
+-- column legacy_key BOOLEAN  it is of the legacy profiler; NULL but as torch does
+-- example: FROM kept_events(events, false, 0, false, true)
 CREATE OR REPLACE TEMP MACRO kept_events(events, by_shape, stack_n, by_overload, as_torch) AS TABLE
 SELECT
     run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns,
@@ -37,6 +62,10 @@ WHERE kind <> 'profiler' AND merged_into IS NULL AND NOT coalesce(is_internal(na
 
 -- taken_over: one row per removed event and event that takes over its self values, which is the survivor of a duplicate.
 -- Of an internal op it is the nearest op around it that is not internal (and each internal one between them: in no sum).
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, self_ns, self_device_ns, self_cpu_bytes, self_device_bytes  as in events
+-- column owner_id BIGINT  event_id of the event that takes over
+-- example: FROM taken_over(events)
 CREATE OR REPLACE TEMP MACRO taken_over(events) AS TABLE
 WITH RECURSIVE removed AS MATERIALIZED (
     SELECT
@@ -65,6 +94,19 @@ LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.e
 -- key_events: one row per event that torch keeps (calls 1), one per event that it removes (calls 0), with the self values
 -- of that event under the key of the event that takes them over, and one per allocation that no event is around.
 -- The ids of those that take over go through a list, or the planner expects many and hashes all events instead.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter memory TABLE  `memory` of the same traces
+-- parameter instants TABLE  `instants` of the same traces
+-- parameter by_shape BOOLEAN  group by input shapes
+-- parameter stack_n BIGINT  group by so many frames of the stack; 0 for none
+-- parameter by_overload BOOLEAN  group by overload
+-- parameter as_torch BOOLEAN  group as torch does
+-- column run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns, cpu_bytes  as in events
+-- column self_cpu_bytes, device_bytes, self_device_bytes, torch_flops  as in events
+-- column name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name  as in kept_events
+-- column calls INTEGER  1; 0 where only self values are taken over
+-- column total_ns BIGINT  duration; NULL where only self values are taken over
+-- example: FROM key_events(events, memory, instants, false, 0, false, true)
 CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, by_shape, stack_n, by_overload, as_torch) AS TABLE
 WITH taken AS MATERIALIZED (
     FROM taken_over(events)

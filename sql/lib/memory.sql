@@ -2,6 +2,10 @@
 
 -- memory_records: each record with `allocated_bytes`, what is allocated on its device after it: the source's total, or where it
 -- gives none the sum of bytes since the trace began, records of one instant taken together.
+-- parameter memory TABLE  `memory`, or a part of it
+-- column *  as in memory
+-- column allocated_bytes BIGINT  allocated on the device after it
+-- example: FROM memory_records(memory)
 CREATE OR REPLACE TEMP MACRO memory_records(memory) AS TABLE
 WITH without_totals AS MATERIALIZED (
     SELECT DISTINCT run, rank, device_type, device FROM query_table(memory) WHERE total_allocated_bytes IS NULL
@@ -26,6 +30,12 @@ UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
 -- memory_peaks: one row per (run, rank, device_type, device): the most that was allocated, and what is known of it.
+-- parameter records TABLE  rows of memory_records
+-- column run, rank, device_type, device  as in records
+-- column peak_bytes BIGINT  the most that was allocated
+-- column has_totals BOOLEAN  the source gives totals
+-- column has_addresses BOOLEAN  the source gives addresses
+-- example: WITH records AS (FROM memory_records(memory)) FROM memory_peaks(records)
 CREATE OR REPLACE TEMP MACRO memory_peaks(records) AS TABLE
 SELECT
     run, rank, device_type, device,
@@ -36,6 +46,10 @@ FROM query_table(records)
 GROUP BY ALL;
 
 -- peak_records: the record after which the most was allocated on each device, of memory_records; the earliest on a tie.
+-- parameter records TABLE  rows of memory_records
+-- column *  as in records
+-- column has_addresses, has_totals  as in memory_peaks
+-- example: WITH records AS (FROM memory_records(memory)) FROM peak_records('records')
 CREATE OR REPLACE TEMP MACRO peak_records(records) AS TABLE
 SELECT records.*, devices.has_addresses, devices.has_totals
 FROM query_table(records) AS records
@@ -59,6 +73,9 @@ QUALIFY row_number() OVER (
 
 -- unfreed_blocks: the last allocation of each address that no free follows. An earlier one of that address has been freed,
 -- whether or not there is a record of it. Within one instant frees come first where the address was allocated before, else last.
+-- parameter memory TABLE  `memory`, or a part of it
+-- column run, rank, device_type, device, address, time_ns, bytes, op_id, thread  as in memory
+-- example: FROM unfreed_blocks(memory)
 CREATE OR REPLACE TEMP MACRO unfreed_blocks(memory) AS TABLE
 WITH records AS (
     SELECT run, rank, device_type, device, address, time_ns, bytes, op_id, thread
@@ -107,6 +124,12 @@ FROM blocks;
 
 -- annotations_around: the innermost user annotation around each moment (run, rank, thread, time_ns) of a relation: on the thread,
 -- else the one on any thread that started last. An annotation holds its start and its end. Moments in none have no row.
+-- parameter moments TABLE  rows with `run`, `rank`, `thread` and `time_ns`
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, thread, time_ns  as in moments
+-- column annotation_id BIGINT  event_id of the annotation
+-- column annotation_name VARCHAR  its name
+-- example: FROM annotations_around(memory, events)
 CREATE OR REPLACE TEMP MACRO annotations_around(moments, events) AS TABLE
 WITH asked AS (
     SELECT DISTINCT run, rank, thread, time_ns FROM query_table(moments)

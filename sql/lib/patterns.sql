@@ -1,6 +1,10 @@
 -- What rules of neighbouring slices share: `shared_marked` of sql/lib/advice.sql has the slices, and here are the words for them.
 
 -- is_marked: the slices that these rules begin with. Each rule takes its own of them.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_marked('host_op', 'aten::copy_')
 CREATE OR REPLACE TEMP MACRO is_marked(kind, name) AS
 CASE kind
     WHEN 'host_op' THEN
@@ -22,9 +26,19 @@ CASE kind
 END;
 
 -- shown_line: a line of source as a place to look at; NULL where none is known.
+-- parameter line VARCHAR  a frame of a stack
+-- returns VARCHAR  the text
+-- example: SELECT shown_line('a.py(3): f')
 CREATE OR REPLACE TEMP MACRO shown_line(line) AS CASE WHEN line IS NOT NULL THEN shown(line) END;
 
 -- details_of: slices of which there are few, with what `shared_marked` lacks.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter slices TABLE  rows with `run`, `rank` and `event_id`, and any other columns; few of them
+-- column *  as in slices
+-- column kind, name, input_dims, input_strides, input_types  as in events
+-- column place BIGINT  preorder of the slice
+-- column frames VARCHAR  its stack: `python_stack`, else `stack`
+-- example: WITH slices AS (SELECT run, rank, event_id FROM events) FROM details_of(events, slices)
 CREATE OR REPLACE TEMP MACRO details_of(events, slices) AS TABLE
 SELECT
     slices.*, slice.kind, slice.name, slice.preorder AS place, slice.input_dims, slice.input_strides, slice.input_types,
@@ -35,6 +49,14 @@ JOIN few(slices) AS slices
 
 -- marks_before: with each point the last mark before it on its thread. Both have `run rank thread place`, and what else is wanted
 -- of them in `given`. No ASOF JOIN: where the planner takes the points for few, it compares each of them with all marks.
+-- parameter points TABLE  rows with `run`, `rank`, `thread`, `place` and `given`
+-- parameter marks TABLE  rows with the same columns
+-- column run, rank, thread, place  as in points
+-- column point BIGINT  `given` of the point
+-- column mark_place BIGINT  place of the mark
+-- column mark BIGINT  `given` of the mark
+-- example: WITH points AS (SELECT run, rank, thread, preorder AS place, event_id AS given FROM events WHERE preorder IS NOT
+-- NULL) FROM marks_before(points, points)
 CREATE OR REPLACE TEMP MACRO marks_before(points, marks) AS TABLE
 SELECT run, rank, thread, place, point, mark_place, mark
 FROM (
@@ -53,6 +75,12 @@ WHERE point IS NOT NULL AND mark IS NOT NULL;
 
 -- slices_between: of pairs of slices of one thread, what begins after one is over and before the other begins. `pairs` have
 -- `pair run rank last_place next_place`.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter pairs TABLE  rows with `pair`, `run`, `rank`, `last_place` and `next_place`
+-- column pair  as in pairs
+-- column kind, name, input_dims  as in events
+-- example: WITH pairs AS (SELECT event_id AS pair, run, rank, preorder AS last_place, preorder + 2 AS next_place FROM events
+-- WHERE preorder IS NOT NULL) FROM slices_between(events, pairs)
 CREATE OR REPLACE TEMP MACRO slices_between(events, pairs) AS TABLE
 WITH places AS MATERIALIZED (
     SELECT pair, run, rank, unnest(range(last_place + 1, next_place)) AS preorder
@@ -63,19 +91,35 @@ FROM query_table(events) AS slice
 JOIN few(places) AS places
     ON slice.run = places.run AND slice.rank = places.rank AND slice.preorder = places.preorder;
 
--- nth_dims, nth_type: shape (or strides) and type of an input, counted from 0, where it and those before it are tensors or
--- nothing. No JSON functions, which fail on a text that is none.
+-- nth_dims: shape (or strides) of an input, where it and those before it are tensors or nothing. No JSON functions, which fail on
+-- a text that is none.
+-- parameter input_dims VARCHAR  `input_dims` or `input_strides` of `events`
+-- parameter n INTEGER  number of the input, from 0
+-- returns VARCHAR  its shape; NULL where it is not known
+-- example: SELECT nth_dims('[[2,3],[4]]', 1)
 CREATE OR REPLACE TEMP MACRO nth_dims(input_dims, n) AS
 nullif(regexp_extract(input_dims, '^\[(?:\[[\d,]*\],){' || n || '}(\[[\d,]*\])', 1), '');
 
+-- nth_type: type of an input, where it and those before it are tensors or nothing.
+-- parameter input_types VARCHAR  `input_types` of `events`
+-- parameter n INTEGER  number of the input, from 0
+-- returns VARCHAR  its type; NULL where it is not known
+-- example: SELECT nth_type('["float"]', 0)
 CREATE OR REPLACE TEMP MACRO nth_type(input_types, n) AS
 nullif(regexp_extract(input_types, '^\[(?:"[^"]*",){' || n || '}"([^"]*)"', 1), '');
 
 -- sizes_of: the numbers of a shape.
+-- parameter dims VARCHAR  what nth_dims gives
+-- returns BIGINT[]  the numbers; NULL for none
+-- example: SELECT sizes_of('[2,3]')
 CREATE OR REPLACE TEMP MACRO sizes_of(dims) AS
 try_cast(string_split(nullif(trim(dims, '[]'), ''), ',') AS BIGINT[]);
 
 -- row_length: elements from one row of a matrix to the next; columns where the strides are not known. A single row has none.
+-- parameter sizes BIGINT[]  shape of the matrix
+-- parameter strides BIGINT[]  its strides
+-- returns BIGINT  elements; NULL for a single row
+-- example: SELECT row_length([2, 3]::BIGINT[], [3, 1]::BIGINT[])
 CREATE OR REPLACE TEMP MACRO row_length(sizes, strides) AS
 CASE
     WHEN sizes[-1] > 1 AND sizes[-2] > 1

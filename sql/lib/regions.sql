@@ -1,7 +1,17 @@
 -- What devices did for regions of the host: work that was launched inside them.
+-- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
+-- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
+-- of a device `device`, `stream` and `start_ns`.
 
 -- device_places: device_clock with the `place` of the work on the host: that of the call which launched it, or of its op where no
 -- call is in the trace; NULL where neither is.
+-- parameter events TABLE  `events`, or a part of it
+-- column device, stream, start_ns  as in events
+-- column lane, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_clock
+-- column place BIGINT  `preorder` of the call or op; NULL where neither is in the trace
+-- column is_launched BOOLEAN  a call or an op is known
+-- column is_found BOOLEAN  it is in the trace, too
+-- example: FROM device_places(events)
 CREATE OR REPLACE TEMP MACRO device_places(events) AS TABLE
 WITH work AS MATERIALIZED (
     FROM device_clock(events)
@@ -27,11 +37,14 @@ FROM work
 LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
 LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id;
 
--- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
--- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
--- of a device `device`, `stream` and `start_ns`.
-
 -- region_lines: where slices of regions are in an order: the host of each (run, rank), without a device, and streams of devices.
+-- parameter regions TABLE  slices of regions, as at the top of the file
+-- column run, rank  as in events
+-- column device INTEGER  device; NULL for the host
+-- column stream INTEGER  stream; NULL for the host
+-- column line BIGINT  number of the line
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- region_lines(regions)
 CREATE OR REPLACE TEMP MACRO region_lines(regions) AS TABLE
 SELECT *, row_number() OVER (ORDER BY run, rank, device, stream) AS line
 FROM (
@@ -44,6 +57,14 @@ FROM (
 );
 
 -- region_work: device_places on the `line` of the host, and once more on the line of a stream, where the place is the start.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter regions TABLE  slices of regions, as at the top of the file
+-- column start_ns  as in events
+-- column line  as in region_lines
+-- column is_launched, is_found, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_places
+-- column place BIGINT  place of the work on that line
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- region_work(events, regions)
 CREATE OR REPLACE TEMP MACRO region_work(events, regions) AS TABLE
 WITH lines AS MATERIALIZED (
     SELECT lanes.lane, lines.*
@@ -69,6 +90,21 @@ JOIN few(lines) AS lines
 -- region_places: where the slices of regions begin and end, and where work is, in the order of each line; `position` counts the
 -- places with work, and `until_now_ns` adds that up. A slice is a `begin`, an `end`, and as something inside of others an
 -- `inside`; one of the host whose last descendant is not in the trace has no end.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter regions TABLE  slices of regions, as at the top of the file
+-- parameter work TABLE  rows of region_work
+-- column line BIGINT  number of the line
+-- column place BIGINT  place in the order of the line
+-- column what VARCHAR  begin, end, inside or work
+-- column turn INTEGER  order of what is at one place
+-- column work_ns HUGEINT  time of the work at the place; NULL but for work
+-- column slice BIGINT  number of the slice; NULL for work
+-- column region BIGINT  its region
+-- column dur_ns BIGINT  of `inside` and `begin` of the host, duration of the slice
+-- column position HUGEINT  number of places with work until here
+-- column until_now_ns HUGEINT  time of work until here
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- (FROM region_work(events, regions)) FROM region_places(events, regions, work)
 CREATE OR REPLACE TEMP MACRO region_places(events, regions, work) AS TABLE
 WITH lines AS MATERIALIZED (
     FROM region_lines(regions)
@@ -128,6 +164,11 @@ FROM (
 WINDOW until_now AS (ROWS UNBOUNDED PRECEDING);
 
 -- region_host: time on the host in the slices of each region, threads added; those of one thread that overlap count once.
+-- parameter slices TABLE  the same, of the host, with `event_id`, `thread` and `start_ns`
+-- column region BIGINT  number of the region
+-- column host_ns BIGINT  time in its slices; NULL beyond BIGINT
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- region_host(regions)
 CREATE OR REPLACE TEMP MACRO region_host(slices) AS TABLE
 WITH threads AS (
     SELECT
@@ -142,6 +183,17 @@ GROUP BY region;
 
 -- region_device: what was launched inside the slices of each region; of a region of a device, what began in them on their stream.
 -- What is inside several slices of a region counts once. NULL where a slice has no end.
+-- parameter places TABLE  rows of region_places
+-- parameter work TABLE  rows of region_work
+-- column region BIGINT  number of the region
+-- column kernels BIGINT  number of kernels
+-- column device_ns BIGINT  sum of the durations of its work; NULL beyond BIGINT
+-- column busy_ns BIGINT  time in which at least one piece of its work ran
+-- column span_ns BIGINT  first start to last end of its work; NULL where there is none
+-- column exposed_communication_ns BIGINT  time in which some of it communicated, and nothing on the rank computed
+-- column idle_ns BIGINT  part of span_ns in which no device of the rank was busy
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- (FROM region_work(events, regions)), places AS (FROM region_places(events, regions, work)) FROM region_device(places, work)
 CREATE OR REPLACE TEMP MACRO region_device(places, work) AS TABLE
 WITH slices AS MATERIALIZED (
     SELECT
@@ -202,6 +254,12 @@ LEFT JOIN sums ON wholes.region = sums.region
 LEFT JOIN covered_time('exposed') AS exposed ON wholes.region = exposed.lane;
 
 -- region_self: time in the slices of each region, and of the work launched in them, that is in no region inside them.
+-- parameter places TABLE  rows of region_places
+-- column region BIGINT  number of the region
+-- column self_host_ns BIGINT  time in its slices and in no region inside them
+-- column self_device_ns BIGINT  the same of the work launched in them; NULL beyond BIGINT
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- (FROM region_work(events, regions)), places AS (FROM region_places(events, regions, work)) FROM region_self(places)
 CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE
 WITH ended AS (
     SELECT line, place, turn, what, slice, region, dur_ns, until_now_ns

@@ -1,6 +1,10 @@
 -- How fast kernels were, and how fast their device could have been at most.
 
 -- peak_dtype: the peak of a device that work in a data type is held against: the larger one where matrix units have their own.
+-- parameter dtype VARCHAR  data type of the work
+-- parameter device STRUCT  a row of `devices`
+-- returns VARCHAR  a data type of `devices`
+-- example: SELECT peak_dtype('fp32', d) FROM devices AS d
 CREATE OR REPLACE TEMP MACRO peak_dtype(dtype, device) AS
 CASE
     WHEN dtype = 'fp64' AND device.fp64_tensor_flop_per_s > coalesce(device.fp64_flop_per_s, 0) THEN 'fp64_tensor'
@@ -9,6 +13,10 @@ CASE
 END;
 
 -- peak_rate: that peak; NULL where the device is not known, or has no such data type.
+-- parameter dtype VARCHAR  data type of the work
+-- parameter device STRUCT  a row of `devices`
+-- returns DOUBLE  FLOP per second; NULL where not known
+-- example: SELECT peak_rate('fp32', d) FROM devices AS d
 CREATE OR REPLACE TEMP MACRO peak_rate(dtype, device) AS
 CASE dtype
     WHEN 'fp64' THEN greatest(device.fp64_flop_per_s, device.fp64_tensor_flop_per_s)
@@ -23,6 +31,14 @@ CASE dtype
 END;
 
 -- device_peaks: one row per device and data type of the kernels with known work, with the peaks that hold for them.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter devices TABLE  `devices` of the same traces
+-- parameter dtype VARCHAR  data type that all work is held against; '' for its own
+-- column run, rank, device, work_dtype  as in events
+-- column peak_dtype VARCHAR  data type whose peak holds
+-- column peak_flop_per_s DOUBLE  that peak; NULL where it is not known
+-- column peak_bytes_per_s DOUBLE  peak rate of the memory; NULL where it is not known
+-- example: FROM device_peaks(events, devices, '')
 CREATE OR REPLACE TEMP MACRO device_peaks(events, devices, dtype) AS TABLE
 SELECT
     used.*,
@@ -38,6 +54,15 @@ LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank A
 
 -- kernel_limits: one row per kernel with known work and duration, with the least time that its work takes by either peak, in
 -- picoseconds, so that sums are exact.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter devices TABLE  `devices` of the same traces
+-- parameter dtype VARCHAR  data type that all work is held against; '' for its own
+-- column run, rank, event_id, device, name, work_id, op_id, work_dtype, dur_ns, flops, bytes  as in events
+-- column peak_dtype, peak_flop_per_s, peak_bytes_per_s  as in device_peaks
+-- column compute_ps BIGINT  least time for its operations, in ps
+-- column memory_ps BIGINT  least time for its bytes, in ps
+-- column limit_ps BIGINT  the longer of the two
+-- example: FROM kernel_limits(events, devices, '')
 CREATE OR REPLACE TEMP MACRO kernel_limits(events, devices, dtype) AS TABLE
 SELECT
     *,

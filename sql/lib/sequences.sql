@@ -1,20 +1,37 @@
 -- Kernels in the order in which they ran.
 
 -- is_in_sequence: kernels; copies and fills of memory too, if they are asked for.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter with_copies BOOLEAN  copies and fills, too
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_in_sequence('memcpy', true)
 CREATE OR REPLACE TEMP MACRO is_in_sequence(kind, with_copies) AS
 kind = 'kernel' OR (with_copies AND kind IN ('memcpy', 'memset'));
 
 -- kernel_names: every name, with a number: lists of numbers are compared, not lists of long names.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter with_copies BOOLEAN  copies and fills, too
+-- column name VARCHAR  a name, `?` for NULL
+-- column code BIGINT  its number
+-- example: FROM kernel_names(events, false)
 CREATE OR REPLACE TEMP MACRO kernel_names(events, with_copies) AS TABLE
 SELECT name, row_number() OVER () AS code
 FROM (SELECT DISTINCT coalesce(name, '?') AS name FROM query_table(events) WHERE is_in_sequence(kind, with_copies));
 
 -- sequence_text: the names of a sequence of numbers; of more than 64 the first 64, and how many more there are.
+-- parameter codes BIGINT[]  numbers of names, as kernel_names has them
+-- parameter names VARCHAR[]  the name of each number
+-- returns VARCHAR  the text
+-- example: SELECT sequence_text([1, 2], ['a', 'b'])
 CREATE OR REPLACE TEMP MACRO sequence_text(codes, names) AS
 array_to_string(list_select(names, codes[:64]), ' -> ')
 || CASE WHEN len(codes) > 64 THEN ' -> ... ' || (len(codes) - 64) || ' more' ELSE '' END;
 
--- mean_delay: rounded half up, also below zero, where clocks disagree.
+-- mean_delay: a mean, rounded half up, also below zero, where clocks disagree.
+-- parameter total HUGEINT  sum of the delays
+-- parameter delays BIGINT  number of them
+-- returns BIGINT  nanoseconds; NULL without delays
+-- example: SELECT mean_delay(5::HUGEINT, 2)
 CREATE OR REPLACE TEMP MACRO mean_delay(total, delays) AS
 (
     (2 * total + delays - ((2 * total + delays) % (2 * delays) + 2 * delays) % (2 * delays)) // nullif(2 * delays, 0)

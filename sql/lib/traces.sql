@@ -1,6 +1,18 @@
 -- What is in each trace as a whole.
 
 -- trace_slices: one row per (run, rank) with events: how many of what, and from when to when without the profiler's own span.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank  as in events
+-- column events BIGINT  number of slices
+-- column start_ns BIGINT  first start
+-- column end_ns BIGINT  last end
+-- column threads BIGINT  number of threads with host slices
+-- column devices BIGINT  number of devices with work
+-- column kernels BIGINT  number of kernels
+-- column steps BIGINT  number of profiler steps
+-- column op_self_ns HUGEINT  self time of all ops
+-- column kernel_ns HUGEINT  time of all kernels
+-- example: FROM trace_slices(events)
 CREATE OR REPLACE TEMP MACRO trace_slices(events) AS TABLE
 SELECT
     run,

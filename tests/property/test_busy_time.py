@@ -287,7 +287,7 @@ def low_gpu_use(ranks: Ranks) -> Said:
     """Traces that were idle for more than half of their steps; without steps, their devices."""
     for key, rank in ranks.items():
         windows = [when(row) for row in rank.steps if row["dur_ns"]]
-        parts = [idle(rank.work, *window) for window in windows]
+        parts: list[float] = [idle(rank.work, *window) for window in windows]
         if rank.work and not windows:
             windows = [span(rank.work)]
             devices = rank.by("device").values()
