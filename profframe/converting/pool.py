@@ -174,13 +174,7 @@ def _without_main() -> Iterator[None]:
 
 
 def limit(threads: int) -> None:
-    """Limit the threads of the libraries that this process has not imported yet.
-
-    Parameters
-    ----------
-    threads
-        Number of threads.
-    """
+    """Limit the threads of the libraries that this process has not imported yet."""
     for name in _THREADS:
         os.environ[name] = str(threads)
     import pyarrow as pa

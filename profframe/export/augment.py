@@ -60,11 +60,7 @@ def augment(connection: duckdb.DuckDBPyConnection) -> None:
     Host ops and kernels with known work get ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes),
     kernels on known devices ``achieved_flops_pct`` and ``achieved_bandwidth_pct``.
 
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views, of one (run, rank); its view ``events`` is another
-        one afterwards.
+    The view ``events`` of the connection is another one afterwards.
     """
     prepare(connection, Answer("augment", _MEMBERS), {})
     connection.execute(_MACROS)

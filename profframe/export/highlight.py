@@ -77,26 +77,9 @@ def highlight(
 ) -> Highlight:
     """Prepare a connection for marks.
 
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views.
-    events
-        What to mark: ``event_id``, and ``run`` and ``rank`` where it is of several traces. Rows
-        that have ``start_ns``, ``dur_ns`` and ``edge``, too, are a path: arrows join each to the
-        next on another line.
-    trace
-        The row of `traces`.
-
-    Returns
-    -------
-    Highlight
-        SQL for the writer.
-
-    Raises
-    ------
-    ParameterError
-        There is no column of event ids, or none of them is of this trace.
+    Events have an ``event_id``, and ``run`` and ``rank`` where they are of several traces. Rows
+    with ``start_ns``, ``dur_ns`` and ``edge`` are a path: arrows join each to the next on another
+    line.
     """
     if "event_id" not in events.columns or not events.schema["event_id"].is_integer():
         found = ", ".join(events.columns)

@@ -92,20 +92,7 @@ class Column:
 
 
 def text(connection: duckdb.DuckDBPyConnection, options: Options) -> str:
-    """The table of each trace, in the order of run and rank.
-
-    Parameters
-    ----------
-    connection
-        DuckDB connection with the views ``events``, ``memory``, ...
-    options
-        How the rows are grouped, sorted and shown.
-
-    Returns
-    -------
-    str
-        Lines, each with its end; of several traces, each table has its run and rank above it.
-    """
+    """The table of each trace, in the order of run and rank."""
     pages = read(connection, options.grouping, options.as_torch)
     if len(pages) <= 1:
         return "".join(_page(page, options.header, options) for page in pages)

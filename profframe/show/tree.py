@@ -53,25 +53,7 @@ class Line:
 def text(connection: duckdb.DuckDBPyConnection, options: Options) -> Tree:
     """Draw the host slices of one trace, depth first.
 
-    Parameters
-    ----------
-    connection
-        DuckDB connection with the views ``events`` and ``threads``, of one (run, rank).
-    options
-        What is shown.
-
-    Returns
-    -------
-    Tree
-        A line for each slice, below a line of headings; a last line counts what is not shown.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such event.
-    ParameterError
-        There are several (run, rank), the event is no host slice that nests, or another value
-        cannot be used.
+    A last line counts the slices that are not shown.
     """
     options = _checked(options)
     _check_single(connection)

@@ -54,19 +54,7 @@ class Change:
 def changes(values: Float64, level: float = LEVEL, series: int | None = None) -> list[list[Change]]:
     """Find the changes of each series.
 
-    Parameters
-    ----------
-    values
-        Series by samples, in order of time; all are known.
-    level
-        Rate of errors that is accepted.
-    series
-        Number of all series, where these are not all that are looked at.
-
-    Returns
-    -------
-    list of list of Change
-        Of each series, in order of time.
+    All values are known. ``series`` is how many are looked at, where it is more than these.
 
     Examples
     --------

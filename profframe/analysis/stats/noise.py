@@ -117,15 +117,7 @@ class _Side:
 def compare(base: Samples, other: Samples) -> Comparison:
     """Compare the means of each row.
 
-    Parameters
-    ----------
-    base, other
-        Samples of the same rows; at least one side `repeated`.
-
-    Returns
-    -------
-    Comparison
-        Of the mean of ``other`` less that of ``base``.
+    It is of the mean of ``other`` less that of ``base``; at least one of them is `repeated`.
 
     Examples
     --------
@@ -162,16 +154,6 @@ def compare(base: Samples, other: Samples) -> Comparison:
 
 def false_discovery(p: Float64) -> Float64:
     """What part of the rows with this p-value or a smaller one is noise, on average and at most.
-
-    Parameters
-    ----------
-    p
-        One p-value per row.
-
-    Returns
-    -------
-    numpy.ndarray
-        One number per row, from 0 to 1.
 
     Examples
     --------

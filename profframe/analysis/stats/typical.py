@@ -36,17 +36,7 @@ _LEAST_GAIN: Final = 0.9
 def of_others(values: Float64, groups: Ints) -> Float64:
     """Median of the other samples of the same group.
 
-    Parameters
-    ----------
-    values
-        One per sample; all are known.
-    groups
-        Group of each sample.
-
-    Returns
-    -------
-    numpy.ndarray
-        One per sample; NaN where there is no other.
+    NaN where there is no other.
 
     Examples
     --------
@@ -74,21 +64,9 @@ def unlike(
 ) -> tuple[Float64, Float64]:
     """How far each sample is from the typical one, and the chance that noise alone is so far.
 
-    Parameters
-    ----------
-    values
-        One per sample. Where all are above zero, ratios count, else differences.
-    typical
-        What is typical of each: the median of others.
-    whole
-        What the values are parts of: a difference that is next to nothing of it is none. Without
-        it the median of ``typical``.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        By sample: the distance in units of the noise, with its sign, and the chance. NaN where
-        unknown.
+    The distance is in units of the noise, with its sign. Ratios count where all values are above
+    zero, else differences; one that is next to nothing of the ``whole``, or without it of the
+    median, is none.
 
     Examples
     --------
@@ -115,17 +93,8 @@ def unlike(
 def pace(values: Float64, groups: Float64) -> Float64:
     """How slow each sample is as a whole, where samples are: 1 for the median of the first group.
 
-    Parameters
-    ----------
-    values
-        Rows by samples; what is not above zero tells nothing.
-    groups
-        Group of each sample, 0 or 1. Whether rows go up and down together is seen within groups.
-
-    Returns
-    -------
-    numpy.ndarray
-        One per sample; all are 1 where the rows do not go up and down together.
+    Values are rows by samples; what is not above zero tells nothing. All paces are 1 where the rows
+    do not go up and down together within a group, 0 or 1.
 
     Examples
     --------
