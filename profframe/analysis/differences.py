@@ -42,19 +42,7 @@ def compared(
 ) -> pl.DataFrame:
     """Match the rows of two sides by what and name.
 
-    Parameters
-    ----------
-    base, other
-        The sides.
-    level
-        Part of the significant rows that may be noise.
-    alone
-        A single sample of one side is tested, too, by the noise of the other side.
-
-    Returns
-    -------
-    polars.DataFrame
-        Rows and columns as `profframe.diff` documents them, but for the names of the sides.
+    With ``alone`` a single sample of one side is tested, too, by the noise of the other.
     """
     sides = dict(zip(_SIDES, (base, other), strict=True))
     joined = _joined({prefix: _means(side) for prefix, side in sides.items()})

@@ -38,21 +38,6 @@ class Growth:
 def percent(text: str) -> Fraction:
     """Read a limit.
 
-    Parameters
-    ----------
-    text
-        A number and a percent sign.
-
-    Returns
-    -------
-    fractions.Fraction
-        The limit as a part of one.
-
-    Raises
-    ------
-    ParameterError
-        It is something else.
-
     Examples
     --------
     >>> percent("2.5%")
@@ -71,18 +56,6 @@ def grown(rows: pl.DataFrame, limit: Fraction) -> list[Growth]:
     too, that differs significantly and took at least 1 % of what its kind took in the base. So
     where nothing is repeated, and nothing is significant, only the two totals count. A total that
     was zero has grown by more than any limit if it is not zero now.
-
-    Parameters
-    ----------
-    rows
-        What `profframe.diff` gives.
-    limit
-        Growth that is accepted, as a part of the base.
-
-    Returns
-    -------
-    list of Growth
-        Totals first, then rows, in the order of the comparison.
 
     Examples
     --------
@@ -106,19 +79,7 @@ def grown(rows: pl.DataFrame, limit: Fraction) -> list[Growth]:
 
 
 def totals(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add up the rows of each kind; annotations are inside each other, so their sum is no time.
-
-    Parameters
-    ----------
-    rows
-        What `profframe.diff` gives.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``what base_ns other_ns change_ns``, and the number of rows that are ``added``,
-        ``removed``, ``changed`` and ``significant``.
-    """
+    """Add up the rows of each kind; annotations are inside each other, so their sum is no time."""
     times = ("base_ns", "other_ns", "change_ns")
     return rows.group_by("what", maintain_order=True).agg(
         *(pl.col(name).sum() for name in times),

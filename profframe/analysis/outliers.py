@@ -42,20 +42,7 @@ _MADE_OF: Final = {"op_self_ns": ("op",), "kernel_ns": ("kernel",)}
 
 
 def runs_unlike(runs: pl.DataFrame, top: int) -> pl.DataFrame:
-    """Find runs that are unlike the rest.
-
-    Parameters
-    ----------
-    runs
-        What the answer `runs` gives.
-    top
-        The most unlike so many runs.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per run and metric that is unlike the rest, the most unlike run first.
-    """
+    """Find runs that are unlike the rest."""
     long = runs.select("run", *(pl.col(name).cast(pl.Int64) for name in METRICS)).unpivot(
         index="run", variable_name="metric"
     )
@@ -66,20 +53,7 @@ def runs_unlike(runs: pl.DataFrame, top: int) -> pl.DataFrame:
 
 
 def steps_unlike(steps: pl.DataFrame, top: int) -> pl.DataFrame:
-    """Find steps that are unlike the other steps of their run and rank.
-
-    Parameters
-    ----------
-    steps
-        What the answer `step_times` gives.
-    top
-        The most unlike so many steps.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per step, the most unlike first.
-    """
+    """Find steps that are unlike the other steps of their run and rank."""
     of_trace = ("run", "rank")
     long = steps.filter(pl.col("dur_ns").count().over(of_trace) >= _LEAST_STEPS).select(
         *_SAMPLE,
@@ -93,20 +67,8 @@ def steps_unlike(steps: pl.DataFrame, top: int) -> pl.DataFrame:
 def with_ops(found: pl.DataFrame, samples: pl.DataFrame, top: int) -> pl.DataFrame:
     """Add the ops and kernels that took so much more, or less, than they typically do.
 
-    Parameters
-    ----------
-    found
-        What `runs_unlike` or `steps_unlike` gives.
-    samples
-        What the answer `samples` gives for the same runs (all of them) or steps.
-    top
-        So many of each row.
-
-    Returns
-    -------
-    polars.DataFrame
-        The columns of `SCHEMA`: a row for each of those; one with NULL where there is none, and
-        of metrics that are no times.
+    The samples are of all runs, or of the same steps. A metric that is no time has one row, with
+    NULL.
     """
     numbered = found.with_row_index("number")
     excess = _excess(found, samples)

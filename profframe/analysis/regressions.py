@@ -10,7 +10,7 @@ import polars as pl
 
 from profframe.analysis.differences import Side, compared
 from profframe.analysis.stats import typical
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64
 
 LEVEL: Final = 0.01
 """Part of the rows found that may be noise; and, of runs that do not differ, how often any is."""
@@ -28,18 +28,7 @@ _PACE_ROWS: Final = 1000
 def held_against(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str]) -> pl.DataFrame:
     """Compare every op and kernel of some runs with those of a baseline.
 
-    Parameters
-    ----------
-    samples
-        What the answer `samples` gives, run by run.
-    base, other
-        Runs of both sides; a run without rows counts, too.
-
-    Returns
-    -------
-    polars.DataFrame
-        The columns of `profframe.diff`, without the names of the sides, and ``pace``. The test is
-        of times over the pace.
+    The test is of times over the pace of their run. A run without rows counts, too.
     """
     rows = samples.filter(pl.col("what") != "annotation")
     sides = [_side(rows, runs) for runs in (base, other)]
@@ -53,18 +42,7 @@ def held_against(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str
 
 
 def regressions(rows: pl.DataFrame) -> pl.DataFrame:
-    """Those that take significantly longer, the most time first.
-
-    Parameters
-    ----------
-    rows
-        What `held_against` gives.
-
-    Returns
-    -------
-    polars.DataFrame
-        The columns of `COLUMNS`.
-    """
+    """Those that take significantly longer, the most time first."""
     at_equal_pace = pl.col("change_low_ns") + pl.col("change_high_ns")
     return ranked(rows.filter("significant", pl.col("change_ns") > 0, at_equal_pace > 0))
 

@@ -21,15 +21,7 @@ LEAST_BASELINE: Final = 2
 def in_order(traces: pl.DataFrame) -> pl.DataFrame:
     """Runs by time: by their start where all clocks tell it, else by name, numbers as numbers.
 
-    Parameters
-    ----------
-    traces
-        Columns ``run clock start_ns`` of the table.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``run start_ns``, one row per run; the start is NULL where runs are ordered by name.
+    The start is NULL where runs are ordered by name.
 
     Examples
     --------
@@ -48,27 +40,9 @@ def in_order(traces: pl.DataFrame) -> pl.DataFrame:
 def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list[str], list[str]]:
     """Runs of the baseline, and those that are held against it.
 
-    Parameters
-    ----------
-    order
-        All runs by time.
-    baseline
-        Names or patterns; or a number, of the runs just before the others.
-    runs
-        Names or patterns; or a number, of the latest runs. Without it all others, and the latest
-        one where the baseline is a number.
-
-    Returns
-    -------
-    tuple of list of str
-        Both in order of time.
-
-    Raises
-    ------
-    UnknownNameError
-        No run has such a name or fits such a pattern.
-    ParameterError
-        The baseline has less than two runs, there are no others, or a run is on both sides.
+    Both are names, patterns, or a number: of the runs just before the others, or of the latest.
+    Without ``runs`` all others are held against a baseline of names, the latest one against a
+    number.
 
     Examples
     --------

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from profframe.analysis.stats.change_points import Change, changes
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64
 from profframe.errors import UnknownNameError
 
 KINDS: Final = ("op", "kernel")
@@ -84,42 +84,15 @@ def metrics(
 
 
 def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:
-    """Time of all ops or all kernels of each run: what the columns of `runs` are, too.
-
-    Parameters
-    ----------
-    samples
-        What the answer `samples` gives, run by run.
-    what
-        ``op`` or ``kernel``.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``run value``.
-    """
+    """Time of all ops or all kernels of each run: what the columns of `runs` are, too."""
     return samples.filter(what=what).group_by("run").agg(pl.col("spent_ns").sum().alias("value"))
 
 
 def of_samples(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """Times of the ops or kernels that a metric names.
 
-    Parameters
-    ----------
-    samples
-        What the answer `samples` gives, run by run.
-    metric
-        ``op:`` or ``kernel:`` and a name, or a pattern.
-
-    Yields
-    ------
-    tuple of str and polars.DataFrame
-        The metric by the whole name, and its ``run value``, ranks added up. By name.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such op or kernel.
+    A metric is ``op:`` or ``kernel:`` and a name, or a pattern. What comes is by name, with ranks
+    added up.
     """
     what, _, wanted = metric.partition(":")
     some = samples.filter(pl.col("what") == what, pl.col("name").is_not_null())
@@ -138,20 +111,7 @@ def of_samples(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.Dat
 
 
 def trend(order: pl.DataFrame, metrics: Sequence[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
-    """Put metrics in order, and find their changes.
-
-    Parameters
-    ----------
-    order
-        ``run start_ns``: all runs by time.
-    metrics
-        Name and ``run value`` of each.
-
-    Returns
-    -------
-    polars.DataFrame
-        The columns of `SCHEMA`, metric by metric.
-    """
+    """Put metrics in order, and find their changes."""
     values = np.full((len(metrics), order.height), np.nan)
     for row, (_, frame) in enumerate(metrics):
         joined = order.join(frame, on="run", how="left", maintain_order="left")

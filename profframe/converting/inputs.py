@@ -77,26 +77,7 @@ def items(
 ) -> list[Item]:
     """All files that the sources lead to, each once.
 
-    Parameters
-    ----------
-    sources
-        Paths, folders, globs and URLs.
-    run, rank
-        Names for all of them.
-    pattern
-        Where their names are in their paths.
-
-    Returns
-    -------
-    list of Item
-        In the order of the sources; a source that leads nowhere is an item with an error.
-
-    Raises
-    ------
-    ParameterError
-        A source is no path, or a store; or a name is given twice.
-    ProfframeError
-        None of the sources leads to anything.
+    A source that leads nowhere is an item with an error.
     """
     for name, given in (("run", run), ("rank", rank)):
         if pattern is not None and pattern.has(name) and given is not None:
@@ -120,13 +101,7 @@ def items(
 
 
 def as_list(sources: Source | Iterable[Source]) -> list[Source]:
-    """One source or several, checked.
-
-    Raises
-    ------
-    ParameterError
-        One is no path.
-    """
+    """One source or several, checked."""
     one = isinstance(sources, (str, bytes, os.PathLike)) or not isinstance(sources, Iterable)
     several = [sources] if one else list(sources)  # type: ignore[arg-type]
     for source in several:

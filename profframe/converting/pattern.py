@@ -33,13 +33,7 @@ class Pattern:
 
     @classmethod
     def of(cls, text: str) -> Pattern:
-        """Compile a pattern.
-
-        Raises
-        ------
-        ParameterError
-            It names neither run nor rank, or something else.
-        """
+        """Compile a pattern."""
         seen: set[str] = set()
         made: list[str] = []
         for part in filter(None, _PARTS.split(text)):
@@ -58,13 +52,7 @@ class Pattern:
         return name in self.expression.groupindex
 
     def names(self, path: str) -> tuple[str | None, int | None]:
-        """Run and rank of a path; None for one that the pattern does not have.
-
-        Raises
-        ------
-        SourceError
-            The path does not match.
-        """
+        """Run and rank of a path; None for one that the pattern does not have."""
         found = self.expression.fullmatch(path)
         if found is None:
             raise SourceError(f"{path}: does not match the pattern {self.text!r}")

@@ -4,6 +4,9 @@ A process that dies (killed, out of memory) takes the task with it that it was a
 the task is given to a new one, once. The processes are started afresh, not forked (DuckDB, Arrow
 and polars have threads, which do not survive a fork), without the program's main module, so a
 script needs no ``if __name__ == "__main__"``. They end when their parent does, however it ends.
+
+No library promises as much. In `concurrent.futures` and loky a process that dies ends all tasks; in
+pebble it ends its own alone, but there every process imports the main module first.
 """
 
 from __future__ import annotations
@@ -174,13 +177,7 @@ def _without_main() -> Iterator[None]:
 
 
 def limit(threads: int) -> None:
-    """Limit the threads of the libraries that this process has not imported yet.
-
-    Parameters
-    ----------
-    threads
-        Number of threads.
-    """
+    """Limit the threads of the libraries that this process has not imported yet."""
     for name in _THREADS:
         os.environ[name] = str(threads)
     import pyarrow as pa

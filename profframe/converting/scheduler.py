@@ -156,13 +156,7 @@ class Batch:
         self._done: queue.SimpleQueue[_Done] = queue.SimpleQueue()
 
     def run(self) -> list[Outcome]:
-        """Convert all files.
-
-        Returns
-        -------
-        list of Outcome
-            One per item, in their order.
-        """
+        """Convert all files."""
         self._tell()
         try:
             for index, item in enumerate(self._items):

@@ -103,13 +103,7 @@ class Destination(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make it if it does not exist, and remove what nobody has taken up again.
-
-        Raises
-        ------
-        StoreError
-            It cannot be written.
-        """
+        """Make it if it does not exist, and remove what nobody has taken up again."""
 
     @abstractmethod
     def records(self) -> Iterator[Record]:
@@ -125,13 +119,7 @@ class Destination(ABC):
 
     @abstractmethod
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
-        """A file to read.
-
-        Raises
-        ------
-        OSError, StoreError
-            It cannot be read.
-        """
+        """A file to read."""
 
     @abstractmethod
     def has(self, path: str) -> bool:
@@ -141,39 +129,15 @@ class Destination(ABC):
     def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
         """Let something be written, and put it under a key when it is complete.
 
-        Parameters
-        ----------
-        staged_key
-            As `key` makes it.
-        write
-            Writes one (run, rank) into the store whose path it is given.
-
-        Returns
-        -------
-        Record
-            What is there now; unless another process has published it already.
-
-        Raises
-        ------
-        StoreError
-            It cannot be written.
+        What comes back is there now, unless another process has published it already.
         """
 
     @abstractmethod
     def publish(self, staged: Record, *, replace: bool) -> bool:
         """Make what is staged a part of the store, under its own name.
 
-        Returns
-        -------
-        bool
-            False if there is one of that name and it may not be replaced.
-
-        Raises
-        ------
-        FileNotFoundError
-            It is not there any more: another process has published it.
-        OSError, StoreError
-            It cannot be written.
+        False says that there is one of that name which may not be replaced, and `FileNotFoundError`
+        that another process has published it.
         """
 
     @abstractmethod
@@ -205,17 +169,7 @@ class Destination(ABC):
             return int(metadata.num_rows)
 
     def copy(self, staged: Record, run: str, path: Path) -> None:
-        """Write what is staged elsewhere, as a later cycle of its run with a name of its own.
-
-        Parameters
-        ----------
-        staged
-            What to copy, row group by row group.
-        run
-            Its new name.
-        path
-            Another store.
-        """
+        """Write what is staged elsewhere, as a later cycle of its run with a name of its own."""
         events = self.events(staged) or 0
         note = later_cycle(staged.source or "", staged.run, staged.rank, events)
         tables = {name: self._renamed(staged, name, run) for name in schema.TABLES}

@@ -62,15 +62,7 @@ def local_path(url: str) -> str | None:
 
 
 def file_system(url: str) -> tuple[Any, str]:
-    """The file system of a URL, and the path on it.
-
-    Raises
-    ------
-    MissingExtraError
-        fsspec, or what it needs for this kind of URL, is not installed.
-    SourceError
-        The URL is of no known kind.
-    """
+    """The file system of a URL, and the path on it."""
     try:
         import fsspec
     except ImportError:
@@ -87,13 +79,7 @@ def file_system(url: str) -> tuple[Any, str]:
 
 
 def listed(url: str) -> Iterator[tuple[str, int, bool]]:
-    """The files that a URL leads to: URL, bytes, and whether it names the file itself.
-
-    Raises
-    ------
-    NoTraceFoundError
-        It leads nowhere.
-    """
+    """The files that a URL leads to: URL, bytes, and whether it names the file itself."""
     files, path = file_system(url)
     with _named(url):
         if glob.has_magic(path) and not files.exists(path):
@@ -114,13 +100,7 @@ def listed(url: str) -> Iterator[tuple[str, int, bool]]:
 
 @contextmanager
 def fetched(source: str) -> Iterator[Path]:
-    """A file of this machine with what a source holds, under the names of its path.
-
-    Raises
-    ------
-    SourceError
-        It cannot be read.
-    """
+    """A file of this machine with what a source holds, under the names of its path."""
     if not is_url(source):
         with closing(ByteSource(Path(source))) as stream, stream.file() as file:
             yield file

@@ -68,17 +68,8 @@ class Report:
 def convert_file(task: Task, progress: Progress | None = None) -> Report:
     """Convert one file into a folder that waits beside the store for its name.
 
-    Parameters
-    ----------
-    task
-        Which, and how.
-    progress
-        As for `load`; only where the caller is in the same process.
-
-    Returns
-    -------
-    Report
-        Also of what failed: nothing is raised for a bad file.
+    Nothing is raised for a bad file: the report says so. ``progress`` is for a caller in the same
+    process.
     """
     if os.getpid() != _IMPORTED_BY:
         return _afresh(os.getpid(), task.threads).submit(convert_file, task).result()
@@ -188,26 +179,7 @@ def _named(task: Task, path: Path) -> Iterator[None]:
 def rename(store: Destination, staged: Record, run: str) -> Record:
     """Copy what is staged under the name of another run, as a later cycle; a task for a worker.
 
-    Parameters
-    ----------
-    store
-        Where it is.
-    staged
-        What to copy.
-    run
-        The name that is free.
-
-    Returns
-    -------
-    Record
-        The copy, staged as well.
-
-    Raises
-    ------
-    FileNotFoundError
-        Another batch has published it meanwhile.
-    StoreError
-        It cannot be written.
+    `FileNotFoundError` says that another batch has published it meanwhile.
     """
     if os.getpid() != _IMPORTED_BY:
         return _afresh(os.getpid(), None).submit(rename, store, staged, run).result()

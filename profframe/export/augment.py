@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from profframe.export import arguments
 from profframe.query.answering import Answer, prepare
 
 _FLOP: Final = "kernel_flop"
@@ -31,22 +32,17 @@ _MEMBERS: Final = f"""
     LEFT JOIN kernel_limits('events', 'devices', '') AS limits ON events.event_id = limits.event_id
     WHERE events.kind IN ('host_op', 'kernel') AND coalesce(events.flops, events.bytes) IS NOT NULL
     ORDER BY events.event_id"""
-_MACROS: Final = rf"""
+_MACROS: Final = f"""
     CREATE TEMP MACRO finite(number) AS CASE WHEN isfinite(number) THEN round(number, 4) END;
     CREATE TEMP MACRO percent(work, peak, ns) AS finite(work * 1e11 / peak / nullif(ns, 0));
     CREATE TEMP MACRO has_any(args) AS
         regexp_matches(args, '"({_FLOP}|{_GB}|{_FLOP_SHARE}|{_BANDWIDTH_SHARE})"');
-    CREATE TEMP MACRO is_nothing(args) AS
-        args IS NULL OR regexp_full_match(args, '\s*\{{\s*\}}\s*');
     CREATE TEMP MACRO merged(args, members) AS
         json_merge_patch(json_merge_patch(args, '{_SHARES}'), members)::VARCHAR;
     CREATE TEMP MACRO with_members(args, members) AS CASE
         WHEN has_any(args) AND json_valid(args) THEN merged(args, concat('{{', members, '}}'))
         WHEN members IS NULL THEN args
-        WHEN is_nothing(args) THEN concat('{{', members, '}}')
-        WHEN trim(args, E' \t\r\n')[1] = '{{' AND json_valid(args)
-        THEN concat(trim(args, E' \t\r\n')[:-2], ',', members, '}}')
-        ELSE args END;"""
+        ELSE with_added(args, members) END;"""
 _VIEW: Final = """
     ALTER VIEW events RENAME TO events_as_loaded;
     CREATE VIEW events AS
@@ -60,14 +56,10 @@ def augment(connection: duckdb.DuckDBPyConnection) -> None:
     Host ops and kernels with known work get ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes),
     kernels on known devices ``achieved_flops_pct`` and ``achieved_bandwidth_pct``.
 
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views, of one (run, rank); its view ``events`` is another
-        one afterwards.
+    The view ``events`` of the connection is another one afterwards.
     """
     prepare(connection, Answer("augment", _MEMBERS), {})
-    connection.execute(_MACROS)
+    connection.execute(arguments.MACROS + _MACROS)
     found = connection.sql(_MEMBERS).to_arrow_table()
     known = found["event_id"].to_numpy()
     wanted = connection.sql("SELECT event_id FROM events").to_arrow_table()["event_id"].to_numpy()

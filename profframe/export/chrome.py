@@ -100,25 +100,8 @@ def write(
 ) -> None:
     """Write the one trace of a connection.
 
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views.
-    path
-        File to write; ``.gz`` or ``.zst`` compresses it.
-    whole
-        All events of the trace are there: the file counts as many as its source.
-    marked
-        Events to mark, and to join by arrows; see `highlight`.
-    tracks
-        Rows to add; see `profframe.export.tracks`.
-
-    Raises
-    ------
-    ParameterError
-        There are several (run, rank), or ``marked`` has no events of this one.
-    ExportError
-        The file cannot be written.
+    ``whole`` says that all events are there, so that the file counts as many as its source.
+    ``marked`` is for `highlight`, ``tracks`` are rows of `profframe.export.tracks`.
     """
     trace = the_trace(connection)
     marks = Highlight() if marked is None else highlight(connection, marked, trace)

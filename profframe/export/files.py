@@ -22,17 +22,8 @@ Write = Callable[[bytes | memoryview], object]
 def written(path: str | os.PathLike[str]) -> Iterator[Write]:
     """Give a function that writes bytes; the file takes its place when all went well.
 
-    Parameters
-    ----------
-    path
-        Where to write; what ends in ``.gz`` or ``.zst`` is compressed. A file that is there is
-        replaced at the end, and stays as it is when something goes wrong. What is no file, as a
-        pipe, is written to.
-
-    Raises
-    ------
-    ExportError
-        The file cannot be written.
+    What ends in ``.gz`` or ``.zst`` is compressed. A file that is there stays as it is when
+    something goes wrong. What is no file, as a pipe, is written to.
     """
     suffix = Path(os.path.realpath(path)).suffix.lower()
     with drafted(path) as draft, _opened(draft, suffix) as file:
@@ -54,19 +45,8 @@ def _opened(path: Path, suffix: str) -> BinaryIO:
 def put_lines(put: Write, lines: duckdb.DuckDBPyRelation, *, first: bool = True) -> int:
     """Write the one column of a query, a batch of rows at a time and without a copy.
 
-    Parameters
-    ----------
-    put
-        Writes bytes.
-    lines
-        Text of each line, with what parts it from the one before: a comma.
-    first
-        Leave out the comma of the first of them.
-
-    Returns
-    -------
-    int
-        How many lines there were.
+    A line begins with the comma that parts it from the one before; ``first`` leaves out the first
+    of them. What comes back is the number of lines.
     """
     count = 0
     for batch in lines.to_arrow_reader(_BATCH):

@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 
 from profframe.errors import ParameterError
+from profframe.export import arguments
 
 MARK: Final = '"critical":1'
 """What the arguments of a marked event have."""
@@ -18,15 +19,12 @@ CATEGORY: Final = "critical_path"
 """Category of the arrows."""
 
 _PATH: Final = ("start_ns", "dur_ns", "edge")
-_MACROS: Final = rf"""
+_MACROS: Final = f"""
     -- Bits, as a join would not keep the order of the events.
     CREATE TEMP MACRO is_marked(id) AS
         coalesce(getvariable('marked')[(id >> 5) + 1] >> (id & 31) & 1 = 1, false);
-    CREATE TEMP MACRO with_mark(args) AS CASE
-        WHEN args IS NULL OR regexp_full_match(args, '\s*\{{\s*\}}\s*') THEN '{{{MARK}}}'
-        WHEN trim(args, E' \t\r\n')[1] = '{{' AND NOT contains(args, '{MARK}')
-            THEN trim(args, E' \t\r\n')[:-2] || ',{MARK}}}'
-        ELSE args END;"""
+    CREATE TEMP MACRO with_mark(args) AS
+        CASE WHEN contains(args, '{MARK}') THEN args ELSE with_added(args, '{MARK}') END;"""
 _ARROWS: Final = f"""
     WITH places AS (
         SELECT path.*, events.pid, events.tid, events.thread, events.start_ns AS from_ns,
@@ -77,26 +75,9 @@ def highlight(
 ) -> Highlight:
     """Prepare a connection for marks.
 
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views.
-    events
-        What to mark: ``event_id``, and ``run`` and ``rank`` where it is of several traces. Rows
-        that have ``start_ns``, ``dur_ns`` and ``edge``, too, are a path: arrows join each to the
-        next on another line.
-    trace
-        The row of `traces`.
-
-    Returns
-    -------
-    Highlight
-        SQL for the writer.
-
-    Raises
-    ------
-    ParameterError
-        There is no column of event ids, or none of them is of this trace.
+    Events have an ``event_id``, and ``run`` and ``rank`` where they are of several traces. Rows
+    with ``start_ns``, ``dur_ns`` and ``edge`` are a path: arrows join each to the next on another
+    line.
     """
     if "event_id" not in events.columns or not events.schema["event_id"].is_integer():
         found = ", ".join(events.columns)
@@ -112,7 +93,7 @@ def highlight(
         raise ParameterError("highlight: none of its events is in this trace")
     words = np.bincount(ids >> 5, 2.0 ** (ids & 31)).astype(np.int64)
     connection.execute("SET VARIABLE marked = ?::BIGINT[]", [words.tolist()])
-    connection.execute(_MACROS)
+    connection.execute(arguments.MACROS + _MACROS)
     arrows = None
     if set(_PATH) <= set(chosen.columns):
         end = pl.col("start_ns") + pl.col("dur_ns")

@@ -53,22 +53,7 @@ _LINES: Final = f"""
 
 
 def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str]) -> None:
-    """Write the list; times are microseconds since the profiler started.
-
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views, of one (run, rank).
-    path
-        File to write; ``.gz`` or ``.zst`` compresses it.
-
-    Raises
-    ------
-    ParameterError
-        There are several (run, rank).
-    ExportError
-        The file cannot be written.
-    """
+    """Write the list; times are microseconds since the profiler started."""
     the_trace(connection)
     connection.execute(MACROS + LISTED + _LAUNCHED + _ORIGIN)
     with written(path) as put:

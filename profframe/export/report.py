@@ -80,30 +80,7 @@ class _Scopes:
 def write(
     trace: Any, path: str | PathLike[str], options: Options, progress: Progress | None = None
 ) -> None:
-    """Write the page.
-
-    Parameters
-    ----------
-    trace
-        A `profframe.trace.trace.Trace`.
-    path
-        File to write.
-    options
-        What it is like.
-    progress
-        Called with the number of sections that are done, of all, and the name of the next.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such section.
-    ParameterError
-        ``rows`` is less than 1, or no integer; or no section has anything to show.
-    MissingExtraError
-        A package is not installed that this needs.
-    ExportError
-        The file cannot be written.
-    """
+    """Write the page."""
     options.check()
     keys = options.keys
     said = _said(options)

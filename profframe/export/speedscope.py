@@ -77,28 +77,7 @@ def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], m
 
     Slices that overlap without nesting cannot be said: the first ends where the second begins.
 
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views.
-    path
-        File to write; ``.gz`` or ``.zst`` compresses it.
-    metric
-        One of `METRICS`.
-
-    Returns
-    -------
-    int
-        Number of slices that end early.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such metric.
-    ParameterError
-        There are no host slices, or no device time.
-    ExportError
-        The file cannot be written.
+    What comes back is the number of slices that end early.
     """
     if metric not in METRICS:
         raise UnknownNameError.among("metric", metric, METRICS)

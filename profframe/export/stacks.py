@@ -52,26 +52,7 @@ _LINES: Final = """
 
 
 def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], metric: str) -> None:
-    """Write a line for each slice: its frames from the outermost on, and whole microseconds.
-
-    Parameters
-    ----------
-    connection
-        Has the tables of the schema as views.
-    path
-        File to write; ``.gz`` or ``.zst`` compresses it.
-    metric
-        One of `METRICS`.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such metric.
-    ParameterError
-        No slice has a stack.
-    ExportError
-        The file cannot be written.
-    """
+    """Write a line for each slice: its frames from the outermost on, and whole microseconds."""
     column = _column(metric)
     connection.execute(LISTED)
     query = _LINES.format(column=column, stack=_stack(connection), order=ORDER)
@@ -88,24 +69,6 @@ def write_paths(
     the time of the devices. A semicolon in a name is a comma, and a control byte an underscore.
     Where there are several traces, the outermost frame says which one it is. Nodes without time of
     their own have no line.
-
-    Parameters
-    ----------
-    connection
-        Has the table `events` as a view.
-    path
-        File to write; ``.gz`` or ``.zst`` compresses it.
-    metric
-        One of `METRICS`.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such metric.
-    ParameterError
-        No node has time of its own.
-    ExportError
-        The file cannot be written.
     """
     column = _column(metric)
     nodes = pl.DataFrame(run(connection, find("flame"), {"top": 0}).to_arrow_table())

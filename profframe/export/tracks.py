@@ -76,24 +76,7 @@ def added_rows(
     numbers, but ids. Each ``device``, ``stream``, ``series`` ... has a line of its own, and slices
     that overlap go to several lines. Rows without a time are left out.
 
-    Parameters
-    ----------
-    given
-        What to make them of.
-    ask
-        Gives the rows of a track or an answer by its name.
-    trace
-        The row of `traces`; rows of another run or rank are left out.
-
-    Returns
-    -------
-    polars.DataFrame
-        ``time_ns dur_ns line name args``; ``dur_ns`` is NULL for a counter, ``args`` JSON text.
-
-    Raises
-    ------
-    ParameterError
-        Rows have no column of times, or none of values, or would make too many lines.
+    So are rows of another run or rank.
 
     Examples
     --------
@@ -123,24 +106,7 @@ def asked(
     path: Callable[[], CriticalPath],
     answers: Sequence[str],
 ) -> Rows:
-    """Rows of a track or an answer by its name.
-
-    Parameters
-    ----------
-    name
-        One of `TRACKS`, ``critical_path``, or an answer.
-    answer
-        Asks an answer of the trace.
-    path
-        Finds its critical path.
-    answers
-        Names of all answers.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no track and no answer of that name; the message suggests the nearest.
-    """
+    """Rows of a track or an answer by its name."""
     if name == CRITICAL_PATH:
         return path()
     if name in TRACKS:

@@ -36,25 +36,7 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name.
 
-    Parameters
-    ----------
-    rows
-        What `profframe.diff` gives.
-    totals
-        What `profframe.analysis.limits.totals` makes of it.
-    sources
-        What was compared.
-    top
-        Number of rows of each kind.
-    name_width
-        Characters of a name that are shown; 0: all.
-    width
-        Columns of the terminal; None where lines may be of any length.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
+    Names are whole with a ``name_width`` of 0, and lines of any length without a ``width``.
     """
     import polars as pl
 

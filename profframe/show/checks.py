@@ -24,26 +24,7 @@ def report(
     top: int,
     width: int | None,
 ) -> RenderableType:
-    """What the runs are, how metrics differ, and which ops and kernels take longer.
-
-    Parameters
-    ----------
-    sides
-        Runs of the baseline, and those held against it, in order.
-    metrics
-        ``metric base_value other_value ratio p_value``.
-    regressions
-        What `Trace.regressions` gives.
-    top
-        Number of regressions.
-    width
-        Columns of the terminal; None where lines may be of any length.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """What the runs are, how metrics differ, and which ops and kernels take longer."""
     lines = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for name, runs in zip(("baseline", "against it"), sides, strict=True):
         lines.add_row(Text(name, style="bold"), Text(_named(runs)), Text())

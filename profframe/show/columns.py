@@ -153,19 +153,8 @@ def _of_metric(metric: object) -> str:
 def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     """Moments as time since the start of their trace, which is what a person can read.
 
-    Parameters
-    ----------
-    frame
-        Rows with or without moments (``start_ns``, ``time_ns``, ``end_ns``).
-    traces
-        ``run rank start_ns`` of the traces.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same rows; as they are where it is not known which trace they are of, and where they are
-        of traces, not of what is in them: no duration, and each moment a start. What is of several
-        ranks, without one, is since the first of them.
+    Rows of several ranks count from the first of them. Rows stay as they are where nobody knows
+    their trace, and where they are traces.
     """
     import polars as pl
 

@@ -15,15 +15,7 @@ _HOST: Final = ("call_name", "op_name", "frame_name", "annotation_name")
 def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `time_breakdown` with the share that was idle, without parts that are zero in all.
 
-    Parameters
-    ----------
-    rows
-        The answer.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per trace; of one alone also per step, beside ``all``.
+    One row per trace; of one alone also per step, beside ``all``.
     """
     import polars as pl
 
@@ -41,18 +33,7 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `idle` of whole devices, the share of the span beside the time.
-
-    Parameters
-    ----------
-    rows
-        The answer.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per device and cause, the longest time first.
-    """
+    """Rows of `idle` of whole devices, the share of the span beside the time."""
     import polars as pl
 
     share = pl.col("span_share").alias("idle_share")
@@ -61,20 +42,7 @@ def causes(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def gaps(rows: pl.DataFrame, top: int) -> pl.DataFrame:
-    """Rows of `gaps` with one column for what the host did: what is nearest to the hardware.
-
-    Parameters
-    ----------
-    rows
-        The answer.
-    top
-        Number of rows.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per gap, the longest of all traces first.
-    """
+    """Rows of `gaps` with one column for what the host did: what is nearest to the hardware."""
     import polars as pl
 
     host = pl.coalesce(_HOST).alias("host was in")

@@ -18,20 +18,7 @@ _INDENT: Final = 8
 
 
 def findings(advice: pl.DataFrame, top: int) -> RenderableType:
-    """The first findings, each in a paragraph.
-
-    Parameters
-    ----------
-    advice
-        The answer `advice`.
-    top
-        Number of findings.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """The first findings, each in a paragraph."""
     if not advice.height:
         return Text("no findings", style="dim")
     keys = [key for key in ("run", "rank") if advice[key].n_unique() > 1]
@@ -43,22 +30,7 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
 
 
 def briefly(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
-    """The first findings, each in a line.
-
-    Parameters
-    ----------
-    advice
-        The answer `advice`.
-    top
-        Number of findings.
-    title
-        What stands above them.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """The first findings, each in a line."""
     several = advice["rank"].n_unique() > 1 or advice["run"].n_unique() > 1
     lines = []
     for row in advice.head(top).iter_rows(named=True):

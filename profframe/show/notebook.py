@@ -60,18 +60,6 @@ class Look:
 def frame_html(frame: pl.DataFrame, look: Look | None = None) -> str:
     """A frame as a table in human units, and below it what the table leaves out.
 
-    Parameters
-    ----------
-    frame
-        The rows; what their columns are in is told by the columns' names.
-    look
-        What is known beside it.
-
-    Returns
-    -------
-    str
-        HTML without scripts.
-
     Examples
     --------
     >>> import polars as pl
@@ -83,18 +71,7 @@ def frame_html(frame: pl.DataFrame, look: Look | None = None) -> str:
 
 
 def trace_html(summary: Summary) -> str:
-    """A compact table of what is inside a trace.
-
-    Parameters
-    ----------
-    summary
-        What is inside.
-
-    Returns
-    -------
-    str
-        HTML without scripts.
-    """
+    """A compact table of what is inside a trace."""
     lines = "".join(
         f'<tr><th>{label}</th><td class="p">{html.escape(text)}</td></tr>'
         for label, text in summary.lines
@@ -110,39 +87,13 @@ def trace_html(summary: Summary) -> str:
 
 
 def titled_html(title: str, subject: str, *frames: pl.DataFrame) -> str:
-    """Small frames below what they are of.
-
-    Parameters
-    ----------
-    title
-        What it is; a text of ours.
-    subject
-        Of what; a text of a trace.
-    *frames
-        Shown whole.
-
-    Returns
-    -------
-    str
-        HTML without scripts.
-    """
+    """Small frames below what they are of."""
     parts = (_shown(frame, Look(rows=frame.height), noted=False) for frame in frames)
     return _block(f"<strong>{title}</strong> of {html.escape(units.visible(subject))}", *parts)
 
 
 def text_html(text: str) -> str:
-    """Lines of text as they are.
-
-    Parameters
-    ----------
-    text
-        Lines whose columns are aligned.
-
-    Returns
-    -------
-    str
-        HTML without scripts.
-    """
+    """Lines of text as they are."""
     return _block(f"<pre>{html.escape(text)}</pre>")
 
 

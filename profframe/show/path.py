@@ -55,18 +55,7 @@ class ShownPath(CriticalPath):
 
 
 def longest(events: pl.DataFrame) -> pl.DataFrame:
-    """What takes most of a path.
-
-    Parameters
-    ----------
-    events
-        Its stretches.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per name and edge, the longest first: ``name bound edge parts total_ns share``.
-    """
+    """What takes most of a path."""
     total = pl.col("total_ns")
     unnamed = (
         pl.when(pl.col("event_id").is_null()).then(pl.lit(_NOTHING)).otherwise(pl.lit(_NO_NAME))
@@ -80,22 +69,7 @@ def longest(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def text(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """What a path is bound by, and what is longest on it, in a few lines.
-
-    Parameters
-    ----------
-    headline
-        What it is the path of, and how long it is.
-    events
-        Its stretches.
-    bounds
-        ``bound total_ns share``.
-
-    Returns
-    -------
-    str
-        Lines.
-    """
+    """What a path is bound by, and what is longest on it, in a few lines."""
     lines = [f"CriticalPath of {units.visible(headline)}"]
     lines += [f"  {bound:<13}  {total:>12}  {share:>7}" for bound, total, share in _bounds(bounds)]
     lines += [f"  {edge:<13}  {total:>12}  {name}" for edge, total, name in _longest(events)]

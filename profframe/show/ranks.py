@@ -11,15 +11,7 @@ if TYPE_CHECKING:
 def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `stragglers` with fewer columns; one column for what a rank did before.
 
-    Parameters
-    ----------
-    rows
-        The answer.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row per rank, who held up the others longest first; none where there are no two ranks.
+    There are none where there are no two ranks.
     """
     import polars as pl
 

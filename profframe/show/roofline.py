@@ -17,18 +17,7 @@ _IF_ANY: Final = ("device", "input_dims", "note")
 
 
 def rows(found: pl.DataFrame) -> pl.DataFrame:
-    """Rows of `roofline` with the columns that are looked at first.
-
-    Parameters
-    ----------
-    found
-        The answer.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same rows; columns that say nothing are left out.
-    """
+    """Rows of `roofline` with the columns that are looked at first."""
     dull = {name for name in _IF_ANY if found[name].is_null().all()}
     if found["device"].n_unique() < 2:
         dull.add("device")
@@ -36,20 +25,7 @@ def rows(found: pl.DataFrame) -> pl.DataFrame:
 
 
 def headline(found: pl.DataFrame, devices: pl.DataFrame) -> str:
-    """Say what the devices can do, of how much of their time the work is known, and what was lost.
-
-    Parameters
-    ----------
-    found
-        The answer.
-    devices
-        The table `devices`.
-
-    Returns
-    -------
-    str
-        A line for each kind of device that ran kernels, and one about their time.
-    """
+    """What the devices can do, of how much of their time the work is known, and what was lost."""
     import polars as pl
 
     if not found.height:

@@ -17,16 +17,6 @@ def defused(frame: pl.DataFrame) -> pl.DataFrame:
 
     Text that is a number stays as it is, and so does all that is no text.
 
-    Parameters
-    ----------
-    frame
-        Rows that are going to be CSV; column names are defused as well.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same rows.
-
     Examples
     --------
     >>> import polars as pl

@@ -65,21 +65,7 @@ def table(
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
-    Parameters
-    ----------
-    frame
-        The rows to show.
-    width
-        Columns of the terminal; None where lines may be of any length.
-    title
-        What stands above the table.
-    headings
-        What stands above a column, in place of its name.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
+    Without a ``width`` lines may be of any length.
     """
     above = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
@@ -105,24 +91,7 @@ def table(
 
 
 def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
-    """The first rows of an answer that has its largest first, what matters most to the left.
-
-    Parameters
-    ----------
-    frame
-        The answer.
-    top
-        Number of rows.
-    width
-        Columns of the terminal; None where lines may be of any length.
-    title
-        What the rows are.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """The first rows of an answer that has its largest first, what matters most to the left."""
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
     first = without_constant_keys(frame).head(top)
     names = list(first.columns)
@@ -134,20 +103,7 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
 
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
-    """What the checks found.
-
-    Parameters
-    ----------
-    quality
-        The table `quality`.
-    width
-        Columns of the terminal; None where lines may be of any length.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """What the checks found."""
     lines = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
     lines.add_column(no_wrap=True)
     lines.add_column(justify="right", no_wrap=True)
@@ -165,20 +121,7 @@ def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
 
 
 def summary(found: Summary, name: str) -> RenderableType:
-    """What is inside a trace.
-
-    Parameters
-    ----------
-    found
-        What is inside.
-    name
-        What was loaded.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """What is inside a trace."""
     lines = _lines()
     for label, text in found.lines:
         lines.add_row(label, Text(text))
@@ -186,18 +129,7 @@ def summary(found: Summary, name: str) -> RenderableType:
 
 
 def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
-    """What each trace's header says, a line for each thing that is known.
-
-    Parameters
-    ----------
-    traces
-        The table `traces`.
-
-    Yields
-    ------
-    rich.console.RenderableType
-        What `rich` prints, one for each of the first (run, rank).
-    """
+    """What each trace's header says, a line for each thing that is known."""
     for row in traces.head(_MOST_HEADERS).iter_rows(named=True):
         lines = _lines()
         for name, value in row.items():
@@ -221,18 +153,7 @@ def _header_text(name: str, value: str) -> str:
 
 
 def prose(frame: pl.DataFrame) -> RenderableType:
-    """A frame of sentences, which are wrapped and not cut.
-
-    Parameters
-    ----------
-    frame
-        Text; its first column is never wrapped.
-
-    Returns
-    -------
-    rich.console.RenderableType
-        What `rich` prints.
-    """
+    """A frame of sentences, which are wrapped and not cut."""
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in frame.columns:
         first = name == frame.columns[0]
@@ -243,22 +164,7 @@ def prose(frame: pl.DataFrame) -> RenderableType:
 
 
 def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> str:
-    """A frame at a prompt that shows text: as wide as the terminal, and how much of it there is.
-
-    Parameters
-    ----------
-    frame
-        The rows.
-    rows
-        How many to show.
-    starts
-        ``run rank start_ns`` of the traces that they are of, if that is known.
-
-    Returns
-    -------
-    str
-        Lines.
-    """
+    """A frame at a prompt that shows text: as wide as the terminal, and how much of it there is."""
     head = frame.head(rows)
     shown = head if starts is None else since_start(head, starts)
     kept = shown.select(telling(frame))

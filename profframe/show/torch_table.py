@@ -92,17 +92,7 @@ class Column:
 def text(pages: Sequence[Page], options: Options) -> str:
     """The table of each trace, in the order of run and rank.
 
-    Parameters
-    ----------
-    pages
-        The rows of each trace.
-    options
-        How they are sorted and shown. But as torch prints them, control bytes are escapes.
-
-    Returns
-    -------
-    str
-        Lines, each with its end; of several traces, each table has its run and rank above it.
+    But as torch prints them, control bytes are escapes.
     """
     pages = [_printable(page, options) for page in pages]
     if len(pages) <= 1:

@@ -23,16 +23,6 @@ def drafted(path: str | os.PathLike[str]) -> Iterator[Path]:
     something goes wrong, also by an interrupt. A link is followed. What is no file, as a pipe or
     ``/dev/stdout``, is written to.
 
-    Parameters
-    ----------
-    path
-        Where the file is to be.
-
-    Raises
-    ------
-    ExportError
-        The file cannot be written.
-
     Examples
     --------
     >>> import tempfile

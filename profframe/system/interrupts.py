@@ -23,17 +23,7 @@ Stop = Callable[[], object]
 def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.Event]:
     """Have a function called at Ctrl-C, and when a time is over.
 
-    Parameters
-    ----------
-    stop
-        What to call; it may be called after the block, too.
-    timeout_s
-        Seconds from now; None for no end.
-
-    Yields
-    ------
-    threading.Event
-        Set when the time is over.
+    It may be called after the block, too. The event that is given is set when the time is over.
 
     Examples
     --------

@@ -75,15 +75,7 @@ def left() -> int | None:
 def check(held: int = 0) -> None:
     """Raise an error where there is too little room to go on.
 
-    Parameters
-    ----------
-    held
-        Bytes of what was read so far; what is found in it takes as much again.
-
-    Raises
-    ------
-    MemoryLimitError
-        It says how much there is.
+    ``held`` bytes were read so far; what is found in them takes as much again.
     """
     room = left()
     if room is not None and room < RESERVE + held:
@@ -95,13 +87,7 @@ def check(held: int = 0) -> None:
 
 
 def check_start() -> None:
-    """Raise an error where the libraries have no room, before they are loaded.
-
-    Raises
-    ------
-    MemoryLimitError
-        It says how much there is, and how much they need.
-    """
+    """Raise an error where the libraries have no room, before they are loaded."""
     room = _group()
     if room is not None and room < _LIBRARIES_MEMORY:
         raise MemoryLimitError(
@@ -125,11 +111,6 @@ def check_start() -> None:
 @contextmanager
 def within(what: object) -> Iterator[None]:
     """Errors of memory as one that names what did not fit.
-
-    Raises
-    ------
-    MemoryLimitError
-        In place of any error that says that memory was refused.
 
     Examples
     --------

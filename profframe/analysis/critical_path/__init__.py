@@ -111,28 +111,7 @@ def find(
 ) -> CriticalPath:
     """Find the critical path of a step, of an annotation, or of all.
 
-    Parameters
-    ----------
-    connection
-        Has the tables `events` and `traces` of one (run, rank).
-    step
-        N of a profiler step.
-    annotation
-        Name of an annotation.
-    instance
-        Which of the annotations of that name, from 0.
-
-    Returns
-    -------
-    CriticalPath
-        The path.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such step or annotation.
-    ParameterError
-        Both are given, or there are several (run, rank).
+    ``instance`` tells which of the annotations of that name, from 0.
     """
     if step is not None and annotation is not None:
         raise ParameterError("step and annotation: give one of them, not both")

@@ -43,13 +43,7 @@ class Window:
 
 
 def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
-    """Find the window of a profiler step: until the work is done that it launched.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such step; the message says which there are.
-    """
+    """Find the window of a profiler step: until the work is done that it launched."""
     marks = _ints(
         connection,
         """SELECT marks.step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, thread
@@ -69,13 +63,7 @@ def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
 def annotation_window(
     connection: duckdb.DuckDBPyConnection, annotation: str, instance: int
 ) -> Window:
-    """Find the window of an annotation: until the work is done that was launched in it.
-
-    Raises
-    ------
-    UnknownNameError
-        There is no such annotation, or not so many of them.
-    """
+    """Find the window of an annotation: until the work is done that was launched in it."""
     connection.execute("SET VARIABLE path_annotation = ?::VARCHAR", [annotation])
     marks = _ints(
         connection,

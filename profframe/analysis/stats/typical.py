@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.stats.noise import Float64
+from profframe.analysis.stats.distributions import Float64, student_tail
 from profframe.intervals import Ints
 
 _NORMAL: Final = 1.482602218505602
@@ -36,17 +36,7 @@ _LEAST_GAIN: Final = 0.9
 def of_others(values: Float64, groups: Ints) -> Float64:
     """Median of the other samples of the same group.
 
-    Parameters
-    ----------
-    values
-        One per sample; all are known.
-    groups
-        Group of each sample.
-
-    Returns
-    -------
-    numpy.ndarray
-        One per sample; NaN where there is no other.
+    NaN where there is no other.
 
     Examples
     --------
@@ -74,21 +64,9 @@ def unlike(
 ) -> tuple[Float64, Float64]:
     """How far each sample is from the typical one, and the chance that noise alone is so far.
 
-    Parameters
-    ----------
-    values
-        One per sample. Where all are above zero, ratios count, else differences.
-    typical
-        What is typical of each: the median of others.
-    whole
-        What the values are parts of: a difference that is next to nothing of it is none. Without
-        it the median of ``typical``.
-
-    Returns
-    -------
-    tuple of numpy.ndarray
-        By sample: the distance in units of the noise, with its sign, and the chance. NaN where
-        unknown.
+    The distance is in units of the noise, with its sign. Ratios count where all values are above
+    zero, else differences; one that is next to nothing of the ``whole``, or without it of the
+    median, is none.
 
     Examples
     --------
@@ -97,8 +75,6 @@ def unlike(
     >>> int(score.argmax()), bool(chance[8] < 0.001), bool(chance[:8].min() > 0.1)
     (8, True, True)
     """
-    from scipy import special
-
     known = np.flatnonzero(np.isfinite(values) & np.isfinite(typical))
     score, chance = np.full(values.size, np.nan), np.full(values.size, np.nan)
     if known.size < _LEAST_SAMPLES:
@@ -110,24 +86,15 @@ def unlike(
     noise = max(_NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
     freedom = max(_EFFICIENCY * (known.size - 1), 1.0)
     score[known] = distance / noise
-    chance[known] = 2 * special.stdtr(freedom, -np.abs(score[known]))
+    chance[known] = 2 * student_tail(np.abs(score[known]), freedom)
     return score, chance
 
 
 def pace(values: Float64, groups: Float64) -> Float64:
     """How slow each sample is as a whole, where samples are: 1 for the median of the first group.
 
-    Parameters
-    ----------
-    values
-        Rows by samples; what is not above zero tells nothing.
-    groups
-        Group of each sample, 0 or 1. Whether rows go up and down together is seen within groups.
-
-    Returns
-    -------
-    numpy.ndarray
-        One per sample; all are 1 where the rows do not go up and down together.
+    Values are rows by samples; what is not above zero tells nothing. All paces are 1 where the rows
+    do not go up and down together within a group, 0 or 1.
 
     Examples
     --------

@@ -106,19 +106,7 @@ def read(
 ) -> list[Page]:
     """Rows of each trace, in the order of run and rank.
 
-    Parameters
-    ----------
-    connection
-        DuckDB connection with the views ``events``, ``memory``, ...
-    grouping
-        Parameters of `key_averages`, but for ``compat``.
-    as_torch
-        Times are floats as torch adds them; else they are exact.
-
-    Returns
-    -------
-    list of Page
-        Rows in the order of `key_averages`.
+    ``as_torch`` has times as floats, added as torch adds them; else they are exact.
     """
     relation = run(connection, find("key_averages"), {**grouping, "compat": "torch"})
     keys = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]

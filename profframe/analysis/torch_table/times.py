@@ -63,21 +63,7 @@ def read(
 ) -> list[Times]:
     """Sums of the keys whose first events these are.
 
-    Parameters
-    ----------
-    connection
-        DuckDB connection with the views and macros of the answers.
-    run, rank
-        Which trace.
-    grouping
-        Parameters of `key_averages`, but for `compat`.
-    first_ids
-        ``event_id`` of the first event of each key; None for what is no event.
-
-    Returns
-    -------
-    list of Times
-        One for each of ``first_ids``.
+    There is one for each of ``first_ids``, in which None is no event.
     """
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW trace_events AS "

@@ -1,8 +1,8 @@
-"""What nvprof and Nsight Systems share: slices out of columns, and CUPTI's enumerations."""
+"""CUPTI's enumerations, and the names that Kineto makes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
@@ -10,17 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.assembly import LONGEST_NS
-from profframe.readers.build.rows import Batch, Quality, Table, conform
-from profframe.readers.sqlite.database import Database
-from profframe.readers.sqlite.demangle import demangled
-from profframe.schema import INT64, TEXT
-
-_LONGEST: Final = pa.scalar(LONGEST_NS, INT64)
-_SHORTEST: Final = pa.scalar(-LONGEST_NS, INT64)
-_UNKNOWN: Final = pa.scalar(None, INT64)
-UTC_NS: Final = 1_200_000_000_000_000_000
-"""A time from here on, in nanoseconds, is since the epoch (it is the year 2008)."""
+from profframe.schema import TEXT
 
 RUNTIME_CALLS: Final = MappingProxyType(
     {
@@ -158,85 +148,6 @@ def named(name: Callable[..., str | None], *codes: pa.Array) -> pa.Array:
     return pa.array(texts, TEXT).take(combination.indices)
 
 
-def constant(value: object, count: int, type_: pa.DataType = TEXT) -> pa.Array:
-    """The same value for every row."""
-    return pa.repeat(pa.scalar(value, type_), count)
-
-
-def slices(start: pa.Array, end: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of events: between two times in nanoseconds, and their other columns."""
-    count = len(start)
-    no = constant(value=False, count=count, type_=pa.bool_())
-    beyond = no if _is_sound(start) and _is_sound(end) else pc.or_(_beyond(start), _beyond(end))
-    return conform(
-        Table.EVENTS,
-        {
-            "phase": constant("X", count),
-            "start_ns": start,
-            "dur_ns": pc.if_else(beyond, _UNKNOWN, pc.subtract(end, start)),
-            "bad_dur": beyond,
-            "bad_time": no,
-            "rounded": no,
-            **columns,
-        },
-    )
-
-
-def _is_sound(times: pa.Array) -> bool:
-    """Whether the difference of any two is a number of 64 bits."""
-    bounds = pc.min_max(times).as_py()
-    return all(bound is None or abs(bound) < LONGEST_NS for bound in bounds.values())
-
-
-def _beyond(times: pa.Array) -> pa.Array:
-    sound = pc.and_(pc.less(times, _LONGEST), pc.greater(times, _SHORTEST))
-    return pc.fill_null(pc.invert(sound), fill_value=False)
-
-
-def marks(time: pa.Array, phase: str, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of instants: a time in nanoseconds, and their other columns."""
-    count = len(time)
-    no = constant(value=False, count=count, type_=pa.bool_())
-    return conform(
-        Table.INSTANTS,
-        {
-            "phase": constant(phase, count),
-            "time_ns": time,
-            "bad_time": no,
-            "rounded": no,
-            **columns,
-        },
-    )
-
-
-def filtered(columns: Mapping[str, pa.Array], mask: pa.Array) -> dict[str, pa.Array]:
-    """Some rows of every column."""
-    return {name: array.filter(mask) for name, array in columns.items()}
-
-
-def lookup(ids: pa.Array, known: Mapping[str, pa.Array]) -> pa.Array:
-    """Text of each id, by columns ``id`` and ``text``; NULL where it has none."""
-    encoded = ids.dictionary_encode()
-    place = pc.index_in(encoded.dictionary, value_set=known["id"])
-    return known["text"].take(place).take(encoded.indices)
-
-
-def readable(names: pa.Array) -> pa.Array:
-    """Names of kernels, without C++'s mangling."""
-    encoded = names.dictionary_encode()
-    texts = encoded.dictionary.to_pylist()
-    plain = demangled(texts)
-    if not plain:
-        return names
-    return pa.array([plain.get(text, text) for text in texts], TEXT).take(encoded.indices)
-
-
-def has_devices(batches: Iterable[Batch]) -> bool:
-    """Whether a slice ran on a device."""
-    columns = (batch[Table.EVENTS]["device"] for batch in batches if Table.EVENTS in batch)
-    return any(column.null_count < len(column) for column in columns)
-
-
 def device_lines(device: pa.Array, stream: pa.Array) -> pa.Array:
     """What the line of a stream is called."""
     return named(
@@ -244,22 +155,3 @@ def device_lines(device: pa.Array, stream: pa.Array) -> pa.Array:
         device,
         stream,
     )
-
-
-def note_leftovers(
-    database: Database, quality: Quality, loaded: set[str], described: Callable[[str], bool]
-) -> dict[str, int]:
-    """What is in no row: tables that only describe, as ``metadata``, and each other one by name."""
-    accounted: dict[str, int] = {}
-    for name, table in database.tables.items():
-        if name in loaded or not table.rows:
-            continue
-        key = "metadata" if described(name) else name
-        accounted[key] = accounted.get(key, 0) + table.rows
-    left = {name: count for name, count in accounted.items() if name != "metadata"}
-    if left:
-        detail = ", ".join(f"{name} {count:,}" for name, count in sorted(left.items()))
-        quality.note("rows_not_loaded", sum(left.values()), detail)
-    for check, count in database.odd.items():
-        quality.note(check, count)
-    return accounted

@@ -65,10 +65,6 @@ class SourceTable:
         """SQL for a column; one that the table lacks is NULL."""
         return quoted(column) if column in self.columns else "NULL"
 
-    def first(self, *columns: str) -> str:
-        """SQL for the first of these columns that the table has."""
-        return next((self[column] for column in columns if column in self), "NULL")
-
     def text(self, column: str) -> str:
         """SQL for a column whose blobs become hexadecimal text."""
         value = self[column]

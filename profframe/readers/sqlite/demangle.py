@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _MANGLED: Final = "_Z"
 """What a mangled name begins with, by the Itanium C++ ABI."""
+_LIBRARIES: Final = ("libstdc++.so.6", "libc++.so.1", "libc++.1.dylib")
+"""What the C++ runtime is called on Linux and on macOS."""
 
 
 def demangled(names: Sequence[str | None]) -> Mapping[str, str]:
@@ -29,15 +32,30 @@ def demangled(names: Sequence[str | None]) -> Mapping[str, str]:
 
 def _runtime() -> Callable[[str], str | None]:
     """The demangler of the C++ runtime; where there is none, nothing can be read."""
-    try:
-        import cxxfilt  # type: ignore[import-untyped]
-    except OSError:  # no C++ runtime
-        return lambda _: None
-
-    def demangle(name: str) -> str | None:
+    for library in _LIBRARIES:
         try:
-            return str(cxxfilt.demangle(name))
-        except (cxxfilt.Error, ValueError, UnicodeError):
-            return None
+            function = ctypes.CDLL(library)["__cxa_demangle"]
+            free = ctypes.CDLL(None)["free"]
+        except (OSError, TypeError, AttributeError):  # not here, or no such library on Windows
+            continue
+        function.argtypes = (ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        function.restype = ctypes.c_void_p
+        free.argtypes, free.restype = (ctypes.c_void_p,), None
+        return lambda name: _text(function, free, name)
+    return lambda _: None
 
-    return demangle
+
+def _text(
+    function: Callable[..., int | None], free: Callable[[int], None], name: str
+) -> str | None:
+    """What the runtime makes of a name; its text is in memory that the caller has to free."""
+    try:
+        address = function(name.encode(), None, None, None)
+        if address is None:
+            return None
+        try:
+            return ctypes.string_at(address).decode()
+        finally:
+            free(address)
+    except UnicodeError:  # a length in the name may cut a character
+        return None

@@ -11,58 +11,40 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.assembly import LONGEST_NS, assemble
-from profframe.readers.build.rows import (
-    Batch,
-    Header,
-    Quality,
-    RawTrace,
-    Rows,
-    Table,
-    conform,
-    earliest,
-    gather,
-)
-from profframe.readers.sqlite import nvtx
-from profframe.readers.sqlite.cupti import (
-    UTC_NS,
+from profframe.readers.build.assembly import LONGEST_NS
+from profframe.readers.build.rows import Batch, Header, RawTrace, Table
+from profframe.readers.sqlite.activities import (
+    Activities,
+    Activity,
+    Columns,
+    Described,
     constant,
-    copy_name,
-    device_lines,
+    device_properties,
+    events,
     filtered,
-    has_devices,
+    integers,
+    labels,
     lookup,
     marks,
-    named,
-    note_leftovers,
-    readable,
-    set_name,
-    slices,
-    sync_name,
+    ranges,
 )
-from profframe.readers.sqlite.database import Asked, Database, SourceTable
+from profframe.readers.sqlite.cupti import copy_name, set_name, sync_name
+from profframe.readers.sqlite.database import Database, SourceTable
 from profframe.schema import BOOL, INT64, TEXT
 from profframe.system.disk_tables import Spool
 
 NVTX: Final = "NVTX_EVENTS"
 RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
-KERNEL: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
-MEMCPY: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
-MEMSET: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
-SYNC: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
-GRAPH: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 OVERHEAD: Final = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 PROCESSES: Final = "PROCESSES"
 THREADS: Final = "ThreadNames"
 
-_STRINGS: Final = "StringIds"
 _ITS_OWN: Final = (
     "META_DATA_EXPORT",
     "EXPORT_META_DATA",
@@ -73,12 +55,8 @@ _ITS_OWN: Final = (
 _ITS_KINDS: Final = ("NVTX_", "TARGET_INFO_")
 """Tables that only Nsight Systems writes, and how others of them begin."""
 _ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
-_DESCRIBES: Final = re.compile(
-    r"StringIds|ThreadNames|PROCESSES|ProcessStreams|UnwindMethodType|NVTX_PAYLOAD_SCHEMAS"
-    r"|NVTX_PAYLOAD_SCHEMA_ENTRIES|NVTX_PAYLOAD_ENUMS|NVTX_PAYLOAD_ENUM_ENTRIES|NVTX_SCOPES"
-    r"|(ENUM|TARGET_INFO|META_DATA|ANALYSIS|EXPORT_META)_\w+"
-)
-"""Tables that hold no events."""
+_OF_CALLS: Final = ("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
+"""Columns of calls that are no arguments."""
 _MARKS: Final = (34, 65)
 _NAMES: Final = (33, 39, 64, 72, 73, 74, 75, 76, 97, 98, 99)
 """NVTX event types that give a name to something."""
@@ -93,6 +71,7 @@ _PID: Final = 24
 _ID: Final = 0xFFFFFF
 """Where machine, process and thread are in a serialised id."""
 _DEVICE_KEYS: Final = {
+    "id": "id",
     "cuDevice": "id",
     "name": "name",
     "totalMemory": "totalGlobalMem",
@@ -109,15 +88,13 @@ _DEVICE_KEYS: Final = {
 }
 """What Kineto calls the properties of a device."""
 
-_Columns = dict[str, pa.Array]
-
 
 def knows(database: Database) -> bool:
     """Whether Nsight Systems wrote the database: by its tables, or by its serialised ids."""
     activities = [t for name, t in database.tables.items() if name.startswith(_ACTIVITY)]
     return (
         any(name in _ITS_OWN or name.startswith(_ITS_KINDS) for name in database.tables)
-        or (_STRINGS in database.tables and bool(activities))
+        or (_Export.STRINGS in database.tables and bool(activities))
         or any("globalTid" in table or "globalPid" in table for table in activities)
     )
 
@@ -130,37 +107,65 @@ def read(database: Database, spool: Spool | None = None) -> RawTrace:
     SourceError
         When the database is damaged; the message names the file and the table.
     """
-    rows = _Rows(database)
-    batches = itertools.chain(
-        rows.ranges(),
-        rows.calls(),
-        rows.overhead(),
-        rows.kernels(),
-        rows.copies(),
-        rows.sets(),
-        rows.syncs(),
-        rows.graphs(),
-        rows.labels(),
-    )
-    found = gather(batches, spool)
-    quality = Quality()
-    accounted = note_leftovers(
-        database, quality, rows.loaded, lambda name: bool(_DESCRIBES.fullmatch(name))
-    )
-    accounted["metadata"] = accounted.get("metadata", 0) + rows.described
-    with duckdb.connect(config={"threads": 1}) as connection:
-        header = _header(database, found)
-        return assemble(found, header, quality, 0, connection, elsewhere=accounted)
+    return _Export.read(database, spool)
+
+
+def _graph_name(graph: int) -> str:
+    return f"graph {graph}" if graph >= 0 else "graph"
 
 
 @dataclass(slots=True)
-class _Rows:
-    """Batches of rows, table by table; ``loaded`` are the tables that were read."""
+class _Export(Activities):
+    """An export of Nsight Systems, table by table."""
 
-    database: Database
-    loaded: set[str] = field(default_factory=set)
-    described: int = 0
-    _strings: _Columns | None = None
+    STRINGS: ClassVar = "StringIds"
+    STRING: ClassVar[Described] = {"id": "{id}", "text": "{value}"}
+    SHARED: ClassVar[Described] = {
+        "start": "{start}",
+        "end": "{end}",
+        "owner": "{globalPid}",
+        "device": "{deviceId}",
+        "stream": "{streamId}",
+        "correlation": "{correlationId}",
+    }
+    LEFT_OUT: ClassVar = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+    ACTIVITIES: ClassVar = (
+        Activity(
+            f"{_ACTIVITY}KERNEL", "KERNEL", names=("demangledName", "mangledName", "shortName")
+        ),
+        Activity(
+            f"{_ACTIVITY}MEMCPY",
+            "MEMCPY",
+            codes={"kind": "{copyKind}", "source": "{srcKind} + 1", "target": "{dstKind} + 1"},
+            title=copy_name,
+            more={"bytes": "{bytes}"},
+        ),
+        Activity(
+            f"{_ACTIVITY}MEMSET",
+            "MEMSET",
+            codes={"kind": "{memKind} + 1"},
+            title=set_name,
+            more={"bytes": "{bytes}"},
+        ),
+        Activity(
+            f"{_ACTIVITY}SYNCHRONIZATION",
+            "SYNCHRONIZATION",
+            codes={"kind": "{syncType}"},
+            title=sync_name,
+        ),
+        Activity(
+            f"{_ACTIVITY}GRAPH_TRACE",
+            "GRAPH_TRACE",
+            codes={"graph": "{graphId}"},
+            title=_graph_name,
+        ),
+    )
+    DESCRIBE: ClassVar = re.compile(
+        r"StringIds|ThreadNames|PROCESSES|ProcessStreams|UnwindMethodType|NVTX_PAYLOAD_SCHEMAS"
+        r"|NVTX_PAYLOAD_SCHEMA_ENTRIES|NVTX_PAYLOAD_ENUMS|NVTX_PAYLOAD_ENUM_ENTRIES|NVTX_SCOPES"
+        r"|(ENUM|TARGET_INFO|META_DATA|ANALYSIS|EXPORT_META)_\w+"
+    )
+
     _several_machines: bool = False
 
     def __post_init__(self) -> None:
@@ -168,162 +173,97 @@ class _Rows:
         machines: set[int] = set()
         for name, column in ((PROCESSES, "globalPid"), (THREADS, "globalTid")):
             table = self.database.table(name)
-            asked = {"machine": (f"DISTINCT {table[column]} >> {_MACHINE}", INT64)}
+            asked = integers(table, {"machine": f"DISTINCT {{{column}}} >> {_MACHINE}"})
             for raw in self.database.batches(table, asked):
                 machines.update(raw["machine"].drop_null().to_pylist())
         self._several_machines = len(machines) > 1
 
-    def ranges(self) -> Iterator[Batch]:
-        """NVTX: ranges, marks, and names of threads."""
-        table = self._open(NVTX)
+    def batches(self) -> Iterator[Batch]:
+        """Every row, table by table."""
+        on_devices = itertools.chain.from_iterable(map(self.slices, self.ACTIVITIES))
+        return itertools.chain(
+            self._nvtx(), self._calls(), self._overhead(), on_devices, self._labels()
+        )
+
+    def placed(self, raw: Columns) -> Columns:
+        """The process, by its serialised id."""
+        return {"pid": self._owners(raw["owner"])["pid"]}
+
+    def _nvtx(self) -> Iterator[Batch]:
+        """Ranges, marks, and names of threads."""
+        table = self.open(NVTX)
         domains = self._domains(table)
         own = ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid")
         args = table.json(*own, **_zero_is_none(table, "domainId", "category"))
-        asked = {
-            "start": (table["start"], INT64),
-            "end": (table["end"], INT64),
-            "type": (table["eventType"], INT64),
-            "text": (table["text"], TEXT),
-            "text_id": (table["textId"], INT64),
-            "owner": (table["globalTid"], INT64),
-            "ended_by": (table["endGlobalTid"], INT64),
-            "domain": (table["domainId"], INT64),
-            "args": (args, TEXT),
+        numbers = {
+            "start": "{start}",
+            "end": "{end}",
+            "type": "{eventType}",
+            "text_id": "{textId}",
+            "owner": "{globalTid}",
+            "ended_by": "{endGlobalTid}",
+            "domain": "{domainId}",
         }
-        for raw in self.database.batches(table, asked):
-            columns = raw | {"text": pc.coalesce(raw["text"], self._text(raw["text_id"]))}
-            columns |= self._owners(raw["owner"])
+        texts = {"text": (table["text"], TEXT), "args": (args, TEXT)}
+        for raw in self.database.batches(table, integers(table, numbers) | texts):
+            columns = raw | self._owners(raw["owner"])
+            columns["text"] = pc.coalesce(raw["text"], self.text(raw["text_id"]))
             columns["args"] = _with_domain(columns["args"], raw["domain"], domains)
             kind = raw["type"]
             is_name, is_mark = _is_in(kind, _NAMES), _is_in(kind, _MARKS)
             is_range = pc.invert(pc.or_(is_name, is_mark))
             names_thread = pc.fill_null(pc.equal(kind, _THREAD_NAME), fill_value=False)
-            self.described += int(pc.sum(pc.and_not(is_name, names_thread)).as_py() or 0)
+            describes = pc.and_not(is_name, names_thread)
+            self.accounted["metadata"] += int(pc.sum(describes).as_py() or 0)
             yield {
-                Table.EVENTS: _range_rows(filtered(columns, is_range)),
+                **_ranges(filtered(columns, is_range)),
                 Table.INSTANTS: _mark_rows(filtered(columns, is_mark)),
-                Table.THREADS: _label_rows("thread_name", filtered(columns, names_thread)),
+                **_labels("thread_name", filtered(columns, names_thread)),
             }
 
-    def calls(self) -> Iterator[Batch]:
+    def _calls(self) -> Iterator[Batch]:
         """Calls of the runtime and the driver."""
-        table = self._open(RUNTIME)
-        own = ("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
-        args = table.json(*own, **_zero_is_none(table, "returnValue"))
-        asked = {"event_class": (table["eventClass"], INT64), "args": (args, TEXT)}
-        for raw in self._slices(table, asked):
-            is_driver = _is_in(raw["event_class"], _DRIVER)
-            yield _batch(raw, pc.if_else(is_driver, "DRIVER", "RUNTIME"))
+        table = self.open(RUNTIME)
+        args = table.json(*_OF_CALLS, **_zero_is_none(table, "returnValue"))
+        for rows in self._on_host(table, args):
+            is_driver = _is_in(rows["event_class"], _DRIVER)
+            yield events(rows, pc.if_else(is_driver, "DRIVER", "RUNTIME"))
 
-    def overhead(self) -> Iterator[Batch]:
+    def _overhead(self) -> Iterator[Batch]:
         """What the profiler and the driver cost besides."""
         for name in OVERHEAD:
-            table = self._open(name)
-            args = table.json("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
-            for raw in self._slices(table, {"args": (args, TEXT)}):
-                yield _batch(raw, "OVERHEAD")
+            table = self.open(name)
+            for rows in self._on_host(table, table.json(*_OF_CALLS)):
+                yield events(rows, "OVERHEAD")
 
-    def kernels(self) -> Iterator[Batch]:
-        """Kernels, those of graphs node by node too."""
-        table = self._open(KERNEL)
-        names = ("demangledName", "shortName", "mangledName")
-        for raw in self._on_device(table, {name: (table[name], INT64) for name in names}, *names):
-            texts = {name: self._text(raw.pop(name)) for name in names}
-            name = pc.coalesce(texts["demangledName"], texts["mangledName"], texts["shortName"])
-            yield _batch(raw | {"name": readable(name)}, "KERNEL")
-
-    def copies(self) -> Iterator[Batch]:
-        """Copies to, from and between devices."""
-        table = self._open(MEMCPY)
-        for raw in self._on_device(
-            table,
-            {
-                "kind": (table["copyKind"], INT64),
-                "source": (f"{table['srcKind']} + 1", INT64),
-                "target": (f"{table['dstKind']} + 1", INT64),
-                "bytes": (table["bytes"], INT64),
-            },
-        ):
-            name = named(copy_name, raw["kind"], raw["source"], raw["target"])
-            yield _batch(raw | {"name": name}, "MEMCPY")
-
-    def sets(self) -> Iterator[Batch]:
-        """Memory that is set."""
-        table = self._open(MEMSET)
-        asked = {"kind": (f"{table['memKind']} + 1", INT64), "bytes": (table["bytes"], INT64)}
-        for raw in self._on_device(table, asked):
-            name = named(set_name, raw["kind"])
-            yield _batch(raw | {"name": name}, "MEMSET")
-
-    def syncs(self) -> Iterator[Batch]:
-        """Waits for events, streams and contexts."""
-        table = self._open(SYNC)
-        for raw in self._on_device(table, {"kind": (table["syncType"], INT64)}):
-            name = named(sync_name, raw["kind"])
-            yield _batch(raw | {"name": name}, "SYNCHRONIZATION")
-
-    def graphs(self) -> Iterator[Batch]:
-        """Graphs that were traced as a whole."""
-        table = self._open(GRAPH)
-        for raw in self._on_device(table, {"graph": (table["graphId"], INT64)}):
-            name = named(lambda g: f"graph {g}" if g >= 0 else "graph", raw["graph"])
-            yield _batch(raw | {"name": name}, "GRAPH_TRACE")
-
-    def labels(self) -> Iterator[Batch]:
-        """Names of processes and threads."""
-        table = self._open(PROCESSES)
-        columns = {"owner": (table["globalPid"], INT64), "text": (table["name"], TEXT)}
-        for raw in self.database.batches(table, columns):
-            owners = self._owners(raw["owner"])
-            rows = {"pid": owners["pid"], "tid": constant(None, len(raw["text"]))}
-            yield {Table.THREADS: _label_rows("process_name", raw | rows)}
-        table = self._open(THREADS)
-        columns = {"owner": (table["globalTid"], INT64), "id": (table["nameId"], INT64)}
-        for raw in self.database.batches(table, columns):
-            text = {"text": self._text(raw["id"])}
-            yield {Table.THREADS: _label_rows("thread_name", self._owners(raw["owner"]) | text)}
-
-    def _open(self, name: str) -> SourceTable:
-        self.loaded.add(name)
-        return self.database.table(name)
-
-    def _slices(self, table: SourceTable, more: Asked) -> Iterator[_Columns]:
+    def _on_host(self, table: SourceTable, args: str) -> Iterator[Columns]:
         """Columns that the tables of host slices share."""
-        for raw in self.database.batches(
-            table,
-            {
-                "start": (table["start"], INT64),
-                "end": (table["end"], INT64),
-                "owner": (table["globalTid"], INT64),
-                "name": (table["nameId"], INT64),
-                "correlation": (table["correlationId"], INT64),
-                **more,
-            },
-        ):
-            columns = raw | self._owners(raw["owner"])
-            yield columns | {"name": self._text(raw["name"])}
+        numbers = {
+            "start": "{start}",
+            "end": "{end}",
+            "owner": "{globalTid}",
+            "name": "{nameId}",
+            "correlation": "{correlationId}",
+            "event_class": "{eventClass}",
+        }
+        asked = integers(table, numbers) | {"args": (args, TEXT)}
+        for raw in self.database.batches(table, asked):
+            yield raw | self._owners(raw["owner"]) | {"name": self.text(raw["name"])}
 
-    def _on_device(self, table: SourceTable, more: Asked, *without: str) -> Iterator[_Columns]:
-        """Columns that the tables of device slices share."""
-        own = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId", *without)
-        for raw in self.database.batches(
-            table,
-            {
-                "start": (table["start"], INT64),
-                "end": (table["end"], INT64),
-                "owner": (table["globalPid"], INT64),
-                "device": (table["deviceId"], INT64),
-                "stream": (table["streamId"], INT64),
-                "correlation": (table["correlationId"], INT64),
-                "args": (table.json(*own), TEXT),
-                **more,
-            },
-        ):
-            columns = raw | self._owners(raw["owner"])
-            columns["tid"] = device_lines(raw["device"], raw["stream"])
-            yield columns
+    def _labels(self) -> Iterator[Batch]:
+        """Names of processes and threads."""
+        table = self.open(PROCESSES)
+        asked = integers(table, {"owner": "{globalPid}"}) | {"text": (table["name"], TEXT)}
+        for raw in self.database.batches(table, asked):
+            owners = self._owners(raw["owner"]) | {"tid": constant(None, len(raw["text"]))}
+            yield _labels("process_name", raw | owners)
+        table = self.open(THREADS)
+        asked = integers(table, {"owner": "{globalTid}", "id": "{nameId}"})
+        for raw in self.database.batches(table, asked):
+            text = {"text": self.text(raw["id"])}
+            yield _labels("thread_name", self._owners(raw["owner"]) | text)
 
-    def _owners(self, owner: pa.Array) -> _Columns:
+    def _owners(self, owner: pa.Array) -> Columns:
         """Process and thread of a serialised id; the machine too, where there are several."""
         encoded = owner.dictionary_encode()
         distinct: list[int] = encoded.dictionary.to_pylist()
@@ -335,22 +275,7 @@ class _Rows:
             "tid": pa.array(tids, TEXT).take(encoded.indices),
         }
 
-    def _text(self, ids: pa.Array) -> pa.Array:
-        """Text of an id; the texts are read when the first one is asked for."""
-        if ids.null_count == len(ids):
-            return pa.nulls(len(ids), TEXT)
-        if self._strings is None:
-            table = self.database.table(_STRINGS)
-            self._strings = self.database.whole(
-                table,
-                {
-                    "id": (table["id"], INT64),
-                    "text": (table["value"], TEXT),
-                },
-            )
-        return lookup(ids, self._strings)
-
-    def _domains(self, table: SourceTable) -> _Columns:
+    def _domains(self, table: SourceTable) -> Columns:
         """Names of NVTX domains, by their number."""
         columns = {
             "id": (table["domainId"], INT64),
@@ -359,14 +284,38 @@ class _Rows:
         }
         where = f"WHERE {table['eventType']} = {_DOMAIN}"
         rows = self.database.whole(table, columns, where)
-        return {"id": rows["id"], "text": pc.coalesce(rows["text"], self._text(rows["text_id"]))}
+        return {"id": rows["id"], "text": pc.coalesce(rows["text"], self.text(rows["text_id"]))}
 
+    def header(self, *, is_utc: bool) -> Header:
+        """The clock, the devices, and what the export says about itself."""
+        exported = self._pairs("META_DATA_EXPORT") | self._pairs("EXPORT_META_DATA")
+        base_ns = None
+        session = self._records("TARGET_INFO_SESSION_START_TIME")
+        if session and not is_utc and type(utc := session[0].get("utcEpochNs")) is int:
+            base = utc - _integer(exported.get("EXPORT_PARAM_TIME_SHIFT"))
+            base_ns = base if abs(base) < LONGEST_NS else None
+        gpus = self._records("TARGET_INFO_GPU")
+        devices = [device_properties({"id": None} | row, _DEVICE_KEYS) for row in gpus]
+        metadata = {
+            "export": exported,
+            "capture": self._pairs("META_DATA_CAPTURE"),
+            "session": session,
+            "analysis": self._records("ANALYSIS_DETAILS"),
+        }
+        metadata = {name: value for name, value in metadata.items() if value}
+        return Header(
+            format="nsys",
+            clock="utc" if is_utc or base_ns is not None else "relative",
+            base_ns=base_ns,
+            device_properties=json.dumps(devices) if devices else None,
+            metadata=json.dumps(metadata) if metadata else None,
+        )
 
-def _batch(columns: _Columns, category: str | pa.Array) -> Batch:
-    if isinstance(category, str):
-        category = constant(category, len(columns["start"]))
-    named_ = columns | {"category": category}
-    return {Table.EVENTS: slices(columns["start"], columns["end"], named_)}
+    def _records(self, name: str) -> list[dict[str, Any]]:
+        return self.database.records(self.database.table(name))
+
+    def _pairs(self, name: str) -> dict[str, Any]:
+        return {str(row.get("name")): row.get("value") for row in self._records(name)}
 
 
 def _zero_is_none(table: SourceTable, *columns: str) -> dict[str, str]:
@@ -378,7 +327,7 @@ def _is_in(codes: pa.Array, values: tuple[int, ...]) -> pa.Array:
     return pc.is_in(codes, value_set=pa.array(values, INT64))
 
 
-def _with_domain(args: pa.Array, domain: pa.Array, domains: _Columns) -> pa.Array:
+def _with_domain(args: pa.Array, domain: pa.Array, domains: Columns) -> pa.Array:
     """Arguments with the name of the domain."""
     if not len(domains["id"]):
         return args
@@ -390,30 +339,16 @@ def _with_domain(args: pa.Array, domain: pa.Array, domains: _Columns) -> pa.Arra
     return pc.if_else(pc.is_valid(name), whole, args)
 
 
-def _range_rows(columns: _Columns) -> pa.Table:
-    ranges = nvtx.split(columns["text"])
-    unfinished = pc.is_null(columns["end"])
+def _ranges(columns: Columns) -> Batch:
+    """Ranges; one that another thread ends, or nobody, is asynchronous."""
     moves = pc.not_equal(columns["ended_by"], columns["owner"])
     moves = pc.if_else(_is_in(columns["type"], _STARTED), moves, pa.scalar(value=False, type=BOOL))
-    return slices(
-        columns["start"],
-        columns["end"],
-        {
-            "category": pc.if_else(ranges.is_op, "NVTX_OP", "NVTX"),
-            "name": ranges.name,
-            "pid": columns["pid"],
-            "tid": columns["tid"],
-            "sequence_nr": ranges.sequence_nr,
-            "external_id": ranges.external_id,
-            "input_dims": ranges.input_dims,
-            "scope": ranges.scope,
-            "is_async": pc.if_else(unfinished, pa.scalar(value=True, type=BOOL), moves),
-            "args": nvtx.with_inputs(columns["args"], ranges.inputs),
-        },
-    )
+    unfinished = pc.is_null(columns["end"])
+    is_async = pc.if_else(unfinished, pa.scalar(value=True, type=BOOL), moves)
+    return ranges(columns | {"name": columns["text"]}, "NVTX", is_async)
 
 
-def _mark_rows(columns: _Columns) -> pa.Table:
+def _mark_rows(columns: Columns) -> pa.Table:
     shared = {name: columns[name] for name in ("pid", "tid", "args")}
     count = len(columns["start"])
     more = {
@@ -424,51 +359,8 @@ def _mark_rows(columns: _Columns) -> pa.Table:
     return marks(columns["start"], "i", shared | more)
 
 
-def _label_rows(label: str, columns: _Columns) -> pa.Table:
-    texts = columns["text"].to_pylist()
-    args = [None if text is None else json.dumps({"name": text}) for text in texts]
-    return conform(
-        Table.THREADS,
-        {
-            "name": constant(label, len(texts)),
-            "pid": columns["pid"],
-            "tid": columns["tid"],
-            "args": pa.array(args, TEXT),
-        },
-    )
-
-
-def _header(database: Database, rows: Rows) -> Header:
-    exported = _pairs(database, "META_DATA_EXPORT") | _pairs(database, "EXPORT_META_DATA")
-    first = earliest(rows)
-    base_ns = None
-    session = database.records(database.table("TARGET_INFO_SESSION_START_TIME"))
-    is_utc = first is not None and first >= UTC_NS
-    if session and not is_utc and type(utc := session[0].get("utcEpochNs")) is int:
-        base = utc - _integer(exported.get("EXPORT_PARAM_TIME_SHIFT"))
-        base_ns = base if abs(base) < LONGEST_NS else None
-    devices = [_device(row) for row in database.records(database.table("TARGET_INFO_GPU"))]
-    metadata = {
-        "export": exported,
-        "capture": _pairs(database, "META_DATA_CAPTURE"),
-        "session": session,
-        "analysis": database.records(database.table("ANALYSIS_DETAILS")),
-    }
-    metadata = {name: value for name, value in metadata.items() if value}
-    return Header(
-        format="nsys",
-        clock="utc" if is_utc or base_ns is not None else "relative",
-        base_ns=base_ns,
-        device_type="CUDA" if has_devices([rows]) else None,
-        device_properties=json.dumps(devices) if devices else None,
-        metadata=json.dumps(metadata) if metadata else None,
-    )
-
-
-def _pairs(database: Database, name: str) -> dict[str, Any]:
-    return {
-        str(row.get("name")): row.get("value") for row in database.records(database.table(name))
-    }
+def _labels(label: str, columns: Columns) -> Batch:
+    return labels(constant(label, len(columns["text"])), columns)
 
 
 def _integer(value: object) -> int:
@@ -476,11 +368,3 @@ def _integer(value: object) -> int:
         return int(str(value))
     except ValueError:
         return 0
-
-
-def _device(row: dict[str, Any]) -> dict[str, Any]:
-    """Properties of a device by Kineto's names, then the others by the source's."""
-    ordinal = row.get("cuDevice", row.get("id"))
-    named_ = {kineto: row[own] for own, kineto in _DEVICE_KEYS.items() if own in row}
-    rest = {name: value for name, value in row.items() if name not in _DEVICE_KEYS}
-    return {"id": ordinal, **named_, **{k: v for k, v in rest.items() if k != "id"}}

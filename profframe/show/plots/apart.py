@@ -16,17 +16,6 @@ _FIELD: Final = re.compile(r"datum\.(\w+)|datum\['([^']+)'\]")
 def taken_apart(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
     """Separate what a chart draws from its rows.
 
-    Parameters
-    ----------
-    chart
-        What a method of `Plots` gave.
-
-    Returns
-    -------
-    tuple
-        Its specification for Vega-Lite, whose data are ``{"name": NAME}``; and the frame of each
-        NAME, with the columns that the specification reads and no others.
-
     Examples
     --------
     >>> rows = pl.DataFrame({"a": [1, 2], "b": [3, 4]})

@@ -14,18 +14,7 @@ _COUNT: Final = (parts.Unit("", 1),)
 
 
 def trend(rows: pl.DataFrame) -> parts.AnyChart:
-    """How metrics went from run to run, and where they changed for good.
-
-    Parameters
-    ----------
-    rows
-        The answer of `trend`.
-
-    Returns
-    -------
-    altair.LayerChart or altair.FacetChart
-        A panel per metric.
-    """
+    """How metrics went from run to run, and where they changed for good."""
     found = rows["metric"].n_unique()
     latest = rows.group_by("metric", maintain_order=True).tail(parts.MOST_ROWS)
     of_metrics = latest.partition_by("metric", maintain_order=True)
@@ -72,20 +61,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
-    """What takes longer than before, by how much, and how sure that is.
-
-    Parameters
-    ----------
-    rows
-        The answer of `regressions`.
-    top
-        Number of bars.
-
-    Returns
-    -------
-    altair.LayerChart
-        A bar per op or kernel, with its confidence interval.
-    """
+    """What takes longer than before, by how much, and how sure that is."""
     few = parts.named(rows.head(top))
     both = pl.format("{} ({})", "label", "what")
     few = few.with_columns(

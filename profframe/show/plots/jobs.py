@@ -17,20 +17,7 @@ _SPENT: Final = ("communication", "waited")
 
 
 def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
-    """What the devices of each rank did, and how long ranks waited and were waited for.
-
-    Parameters
-    ----------
-    breakdown
-        Rows of `time_breakdown` without a step; none where no devices were used.
-    stragglers
-        The answer `stragglers`; no rows where ranks share no collectives.
-
-    Returns
-    -------
-    altair.Chart or altair.VConcatChart
-        Both below each other; one where there is nothing for the other.
-    """
+    """What the devices of each rank did, and how long ranks waited and were waited for."""
     charts = []
     if breakdown.height:
         charts.append(times.breakdown_of_traces(breakdown))
@@ -67,20 +54,7 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
-    """The time that collectives take and wait, and the bandwidth that they reach by their size.
-
-    Parameters
-    ----------
-    rows
-        The answer `collective_summary`.
-    top
-        Number of rows that have a bar.
-
-    Returns
-    -------
-    altair.Chart or altair.VConcatChart
-        Bars of time; below them a point per row, where sizes are known.
-    """
+    """The time that collectives take and wait, and the bandwidth that they reach by their size."""
     unit = parts.fitting(parts.TIME, rows, "total_ns", "skew_ns")
     transfer, waited = _SPENT
     frame = parts.shown(rows, unit, **{transfer: "total_ns", waited: "skew_ns"})

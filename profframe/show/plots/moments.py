@@ -22,22 +22,7 @@ MOST_STREAMS: Final = 6
 
 
 def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
-    """Allocated and reserved memory over time, and the peak with the op that asked for it.
-
-    Parameters
-    ----------
-    rows
-        The answer `memory_timeline`.
-    peaks
-        The answer `memory_peak`.
-    traces
-        The table `traces`.
-
-    Returns
-    -------
-    altair.LayerChart or altair.FacetChart
-        A panel per device.
-    """
+    """Allocated and reserved memory over time, and the peak with the op that asked for it."""
     moment = parts.span_unit(rows, "time_ns")
     ops = parts.named(rows, "op_name", "op", missing=None)
     placed = parts.since_start(ops, traces, moment, time="time_ns")
@@ -86,20 +71,7 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
 
 
 def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
-    """How much work was launched and had not begun, stream by stream.
-
-    Parameters
-    ----------
-    rows
-        The answer `queue_depth`, thinned.
-    traces
-        The table `traces`.
-
-    Returns
-    -------
-    altair.Chart or altair.FacetChart
-        A line per stream, a panel per device.
-    """
+    """How much work was launched and had not begun, stream by stream."""
     of_stream = [*DEVICES, "stream"]
     deepest = rows.group_by(of_stream, maintain_order=True).agg(
         pl.col("depth").max().alias("_most")

@@ -72,19 +72,7 @@ def fitting(known: Sequence[Unit], frame: pl.DataFrame, *columns: str) -> Unit:
 def shown(frame: pl.DataFrame, unit: Unit, **columns: str) -> pl.DataFrame:
     """The frame with more columns: some of its own, in the unit of the chart.
 
-    Parameters
-    ----------
-    frame
-        Rows of an answer.
-    unit
-        The unit.
-    **columns
-        Column of the answer, by the name of the new one; ``_`` in that is a space.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same rows.
+    ``columns`` are those of the answer by the names of the new ones, in which ``_`` is a space.
 
     Examples
     --------
@@ -100,24 +88,7 @@ def shown(frame: pl.DataFrame, unit: Unit, **columns: str) -> pl.DataFrame:
 def since_start(
     frame: pl.DataFrame, traces: pl.DataFrame, unit: Unit, **columns: str
 ) -> pl.DataFrame:
-    """The frame with moments as time since the start of their trace, in the unit of the chart.
-
-    Parameters
-    ----------
-    frame
-        Rows of an answer with ``run`` and ``rank``.
-    traces
-        The table `traces`.
-    unit
-        The unit.
-    **columns
-        Column of the answer, by the name of the new one.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same rows.
-    """
+    """The frame with moments as time since the start of their trace, in the unit of the chart."""
     starts = traces.select(*TRACE, pl.col("start_ns").fill_null(0).alias("_start"))
     placed = frame.join(starts, on=TRACE, how="left", maintain_order="left")
     return placed.with_columns(
@@ -150,24 +121,7 @@ def text(value: str) -> str:
 def named(
     frame: pl.DataFrame, column: str = "name", label: str = "label", missing: str | None = NO_NAME
 ) -> pl.DataFrame:
-    """The frame with a label for each name, which can stand in any document.
-
-    Parameters
-    ----------
-    frame
-        Rows of an answer.
-    column
-        The names.
-    label
-        Name of the new column.
-    missing
-        The label of no name.
-
-    Returns
-    -------
-    polars.DataFrame
-        The same rows.
-    """
+    """The frame with a label for each name, which can stand in any document."""
     names = frame[column].drop_nulls().unique()
     labels = pl.Series(map(text, names), dtype=pl.String)
     of_name = pl.col(column).replace_strict(names, labels, default=None, return_dtype=pl.String)
@@ -199,22 +153,6 @@ def labelled(
     """Label rows by those of their keys that differ, and keep so many labels, the first by keys.
 
     A key that follows from those before it is not in a label: a rank's one device.
-
-    Parameters
-    ----------
-    frame
-        Rows of an answer.
-    keys
-        Columns that tell what a row is of, as ``run rank device``.
-    most
-        Most labels.
-    column
-        Name of the column with the label.
-
-    Returns
-    -------
-    Labelled
-        The rows that are left, in their order.
 
     Examples
     --------
@@ -249,10 +187,7 @@ def _part(key: str, value: str | int | None) -> str:
 def required(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
     """The frame, which must have rows.
 
-    Raises
-    ------
-    ParameterError
-        It has none; the message says what the trace lacks, and how to record it.
+    Else a `ParameterError` says what the trace lacks, and how to record it.
     """
     if frame.is_empty():
         raise ParameterError(f"{chart}: {lack}")
@@ -285,21 +220,7 @@ def in_panels(
 ) -> AnyChart:
     """The chart of the rows, or one below the other for each of their labels.
 
-    Parameters
-    ----------
-    chart
-        A view whose data are the rows.
-    rows
-        Rows with the column ``panel``.
-    above
-        The title.
-    own_y
-        Each panel has a vertical axis of its own.
-
-    Returns
-    -------
-    altair.FacetChart or the chart
-        With the title.
+    With ``own_y`` each panel has a vertical axis of its own.
     """
     if not rows.several:
         single: AnyChart = chart.properties(title=above)

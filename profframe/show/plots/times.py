@@ -19,18 +19,7 @@ _OF_STEPS: Final = ("on the host", "devices busy")
 
 
 def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
-    """What devices did in each step: stacked bars.
-
-    Parameters
-    ----------
-    rows
-        Rows of `time_breakdown` that have a step.
-
-    Returns
-    -------
-    altair.Chart or altair.FacetChart
-        A bar per step, a panel per (run, rank).
-    """
+    """What devices did in each step: stacked bars."""
     few = _first_steps(rows)
     unit = parts.fitting(parts.TIME, few, "span_ns")
     panels = parts.labelled(_with_parts(few, unit), parts.TRACE, parts.MOST_PANELS)
@@ -47,18 +36,7 @@ def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
-    """What devices did in the whole of each trace: a stacked bar per (run, rank).
-
-    Parameters
-    ----------
-    rows
-        Rows of `time_breakdown` without a step.
-
-    Returns
-    -------
-    altair.Chart
-        Bars below each other.
-    """
+    """What devices did in the whole of each trace: a stacked bar per (run, rank)."""
     unit = parts.fitting(parts.TIME, rows, "span_ns")
     bars = parts.labelled(_with_parts(rows, unit), parts.TRACE, parts.MOST_BARS)
     return (
@@ -76,19 +54,7 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def steps(rows: pl.DataFrame) -> parts.AnyChart:
-    """How long each step took on the host, and for how much of it a device was busy.
-
-    Parameters
-    ----------
-    rows
-        The answer `step_times`.
-
-    Returns
-    -------
-    altair.Chart
-        A line per (run, rank), and a dashed one for its devices; bars, where each of several has
-        one step.
-    """
+    """How long each step took on the host, and for how much of it a device was busy."""
     few = _first_steps(rows)
     unit = parts.fitting(parts.TIME, few, "dur_ns")
     host, busy = _OF_STEPS
@@ -143,18 +109,7 @@ def _lines_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) ->
 
 
 def kernels(rows: pl.DataFrame) -> parts.AnyChart:
-    """The kernels that took the most device time.
-
-    Parameters
-    ----------
-    rows
-        The answer `kernels`, with as many rows as shall be drawn.
-
-    Returns
-    -------
-    altair.Chart or altair.FacetChart
-        A bar per kernel, a panel per (run, rank).
-    """
+    """The kernels that took the most device time."""
     unit = parts.fitting(parts.TIME, rows, "total_ns")
     labels = parts.named(parts.named(rows), "top_op", "top op", missing=None)
     frame = parts.shown(labels, unit, total="total_ns", mean="mean_ns").with_columns(
@@ -192,18 +147,7 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def idle(rows: pl.DataFrame) -> parts.AnyChart:
-    """How long each stream or device had nothing to do, by cause.
-
-    Parameters
-    ----------
-    rows
-        The answer `idle`.
-
-    Returns
-    -------
-    altair.Chart
-        A stacked bar per stream or device.
-    """
+    """How long each stream or device had nothing to do, by cause."""
     unit = parts.fitting(parts.TIME, rows, "idle_ns")
     keys = ("run", "rank", "device", "stream")
     bars = parts.labelled(

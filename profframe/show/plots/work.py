@@ -19,20 +19,7 @@ _NO_PEAK: Final = "no known peak"
 
 
 def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
-    """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices.
-
-    Parameters
-    ----------
-    rows
-        The answer `roofline`.
-    known
-        Those of them that have both FLOPs and bytes.
-
-    Returns
-    -------
-    altair.LayerChart or altair.FacetChart
-        A point per row, a panel per device.
-    """
+    """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices."""
     few = known.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
     labels = parts.named(parts.named(few), "input_dims", "shapes", missing=None)
     frame = labels.with_columns(

@@ -37,15 +37,7 @@ class Shown:
 def document(frames: Mapping[str, Shown]) -> _Told:
     """Take frames apart into columns and one list of texts.
 
-    Parameters
-    ----------
-    frames
-        By the names that the page has for them.
-
-    Returns
-    -------
-    dict
-        ``texts`` and ``frames``, ready for JSON. Very long texts are cut, and say so.
+    Very long texts are cut, and say so.
 
     Examples
     --------

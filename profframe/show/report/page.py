@@ -29,20 +29,7 @@ _PACKAGES: Final = ("altair", "jinja2")
 
 
 def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -> str:
-    """The page.
-
-    Parameters
-    ----------
-    title, summary, note
-        What stands above everything: its name, what was loaded, and what is not shown.
-    sections
-        By their names, in their order.
-
-    Returns
-    -------
-    str
-        HTML with all that it needs.
-    """
+    """The page."""
     parts = [part for section in sections.values() for part in section.leaves]
     has_charts = any(isinstance(part, Chart) for part in parts)
     has_flames = any(isinstance(part, Flame) for part in parts)
@@ -70,13 +57,7 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
 
 
 def check_installed() -> None:
-    """See that everything is installed that a page needs.
-
-    Raises
-    ------
-    MissingExtraError
-        A package is not.
-    """
+    """See that everything is installed that a page needs."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingExtraError(

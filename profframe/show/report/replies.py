@@ -109,22 +109,8 @@ class Asked:
     ) -> Table:
         """A table of the rows.
 
-        Parameters
-        ----------
-        reply
-            The rows.
-        label
-            What a screen reader calls it.
-        main
-            Columns that are seen at first; all, where none are named.
-        by
-            Column to sort by, the most first; without it rows stay as they come.
-        key
-            Name of the frame in the page, where that of the answer is taken.
-        title, about
-            What stands above it.
-        whole
-            Texts are not cut at first.
+        ``main`` columns are seen at first, all where none are named. Without ``by`` rows stay as
+        they come. ``key`` is the name of the frame in the page, where that of the answer is taken.
         """
         frame = reply.frame
         rows = (
@@ -177,22 +163,7 @@ class Asked:
 
 
 def asked(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Asked:
-    """Prepare to ask a trace.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    rows
-        Most rows of a table.
-    made_with
-        Versions and options.
-
-    Returns
-    -------
-    Asked
-        What sections are made with.
-    """
+    """Prepare to ask a trace."""
     traces = trace.traces
     dull = tuple(key for key in KEYS if traces[key].n_unique() < 2)
     starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
