@@ -14,7 +14,6 @@ import polars as pl
 
 from profframe.analysis import limits, regressions, selecting, trends
 from profframe.analysis.stats import noise
-from profframe.analysis.stats.distributions import Float64
 from profframe.errors import ParameterError
 
 TOTALS: Final[Mapping[str, str]] = MappingProxyType({"op_self_ns": "op", "kernel_ns": "kernel"})
@@ -188,7 +187,7 @@ def _compared(
     return pl.DataFrame(rows, schema=schema, orient="row")
 
 
-def _chance(base: Float64, other: Float64) -> float | None:
+def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
     if max(base.size, other.size) < selecting.LEAST_BASELINE:
         return None
     sides = (

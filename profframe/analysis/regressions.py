@@ -10,7 +10,7 @@ import polars as pl
 
 from profframe.analysis.differences import Side, compared
 from profframe.analysis.stats import typical
-from profframe.analysis.stats.distributions import Float64
+from profframe.analysis.stats.noise import Float64
 
 LEVEL: Final = 0.01
 """Part of the rows found that may be noise; and, of runs that do not differ, how often any is."""

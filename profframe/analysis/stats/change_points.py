@@ -22,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.stats.distributions import Float64, normal_tail, student_tail
+from profframe.analysis.stats.noise import Float64
 from profframe.intervals import Ints
 
 LEVEL: Final = 0.01
@@ -93,6 +93,8 @@ def _stretches(length: int) -> Iterator[tuple[int, int]]:
 
 def _best(scores: Float64, ranked: bool) -> tuple[Ints, Float64]:
     """By series: the place that parts the stretch best, and its p-value."""
+    from scipy import special
+
     length = scores.shape[1]
     centred = scores - scores.mean(1, keepdims=True)
     before = np.arange(LEAST, length - LEAST + 1)
@@ -103,10 +105,10 @@ def _best(scores: Float64, ranked: bool) -> tuple[Ints, Float64]:
     constant = whole <= _CONSTANT * (scores**2).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
         if ranked:
-            chance = 2 * normal_tail(np.sqrt(best * (length - 1) / whole))
+            chance = 2 * special.ndtr(-np.sqrt(best * (length - 1) / whole))
         else:
             rest = np.maximum(whole - best, 0) / (length - 2)
-            chance = 2 * student_tail(np.sqrt(best / rest), length - 2)
+            chance = 2 * special.stdtr(length - 2, -np.sqrt(best / rest))
     return before[place], np.where(constant, 1.0, chance)
 
 

@@ -31,13 +31,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from profframe.analysis.stats.distributions import (
-    Float64,
-    polygamma,
-    student_quantile,
-    student_tail,
-)
 from profframe.intervals import Ints
+
+Float64 = npt.NDArray[np.float64]
 
 LEVEL: Final = 0.05
 """Rate of errors that is accepted; a confidence interval holds 1 - LEVEL."""
@@ -128,6 +124,8 @@ def compare(base: Samples, other: Samples) -> Comparison:
     >>> round(float(found.p[0]), 5), round(float(found.low[0]), 2), round(float(found.high[0]), 2)
     (0.00026, 7.73, 12.27)
     """
+    from scipy import special
+
     sides = _side(base), _side(other)
     size = np.maximum(*(np.abs(side.mean) for side in sides))
     change = sides[1].mean - sides[0].mean
@@ -142,8 +140,8 @@ def compare(base: Samples, other: Samples) -> Comparison:
         error, freedom = _moderated(known, size)
         error = error * (1 + known.effective)
     with np.errstate(invalid="ignore", divide="ignore"):
-        welch = 2 * student_tail(np.abs(change) / np.sqrt(error), freedom)
-        reach = student_quantile(LEVEL / 2, freedom) * np.sqrt(error)
+        welch = 2 * special.stdtr(freedom, -np.abs(change) / np.sqrt(error))
+        reach = special.stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(error)
     constant = error == 0
     welch = np.where(constant, np.where(change == 0, 1.0, 0.0), welch)
     reach = np.where(constant, 0.0, reach)
@@ -240,16 +238,18 @@ def _typical(
     Logarithms of sample variances are spread by chance as is known; what they are spread beyond
     that tells how far rows really differ. Small rows may have more noise than large ones.
     """
+    from scipy import special
+
     floor = _LEAST_RATIO * float(np.median(relative))
     half = freedom / 2
-    log = np.log(np.maximum(relative, floor)) - polygamma(0, half) + np.log(half)
+    log = np.log(np.maximum(relative, floor)) - special.digamma(half) + np.log(half)
     sizes = np.log(size)
     middle, spread = sizes.mean(), float(((sizes - sizes.mean()) ** 2).sum())
     slope = 0.0
     if log.size >= _ROWS_FOR_TREND and spread > 0:
         slope = float(np.clip(((sizes - middle) * log).sum() / spread, _STEEPEST, 0))
     rest = log - log.mean() - slope * (sizes - middle)
-    beyond = float((rest**2).sum()) / (log.size - 2) - float(polygamma(1, half).mean())
+    beyond = float((rest**2).sum()) / (log.size - 2) - float(special.polygamma(1, half).mean())
     far = np.log(wanted, out=np.full(wanted.size, middle), where=wanted > 0) - middle
     weight = 2 * _inverse_trigamma(beyond) if beyond > _UNVARIED else np.inf
     typical: Float64 = np.exp(log.mean() + slope * far)
@@ -258,20 +258,29 @@ def _typical(
 
 def _inverse_trigamma(value: float) -> float:
     """The x whose trigamma is the value, by Newton's method (Smyth 2004, appendix)."""
-    x = np.array(0.5 + 1 / value)
+    from scipy import special
+
+    x = 0.5 + 1 / value
     for _ in range(20):
-        trigamma = polygamma(1, x)
-        x = x + trigamma * (1 - trigamma / value) / polygamma(2, x)
-    return float(x)
+        trigamma = float(special.polygamma(1, x))
+        x += trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+    return x
 
 
 def _one_sided(base: _Side, other: _Side) -> Float64:
     """Chance that units with the row are all of one side, if the side makes no difference."""
     present = base.present + other.present
-    drawn = np.arange(base.units + other.units)
-    chances = np.zeros(drawn.size + 1)
-    for side in (base, other):
-        left = np.maximum(side.units - drawn, 0) / (drawn.size - drawn)
-        chances += np.append(1.0, left).cumprod()
-    one_sided: Float64 = np.minimum(chances, 1.0)[present]
-    return one_sided
+    log_all = _log_choose(base.units + other.units, present)
+    ways = (_log_choose(side.units, present) for side in (base, other))
+    found: Float64 = np.minimum(sum(np.exp(log - log_all) for log in ways), 1.0)
+    return found
+
+
+def _log_choose(number: int, some: Ints) -> Float64:
+    """Logarithm of the ways to choose; minus infinity where there are none."""
+    from scipy import special
+
+    rest = np.maximum(number - some, 0)
+    ways = special.gammaln(number + 1) - special.gammaln(some + 1) - special.gammaln(rest + 1)
+    found: Float64 = np.where(some > number, -np.inf, ways)
+    return found

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.stats.distributions import Float64, student_tail
+from profframe.analysis.stats.noise import Float64
 from profframe.intervals import Ints
 
 _NORMAL: Final = 1.482602218505602
@@ -75,6 +75,8 @@ def unlike(
     >>> int(score.argmax()), bool(chance[8] < 0.001), bool(chance[:8].min() > 0.1)
     (8, True, True)
     """
+    from scipy import special
+
     known = np.flatnonzero(np.isfinite(values) & np.isfinite(typical))
     score, chance = np.full(values.size, np.nan), np.full(values.size, np.nan)
     if known.size < _LEAST_SAMPLES:
@@ -86,7 +88,7 @@ def unlike(
     noise = max(_NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
     freedom = max(_EFFICIENCY * (known.size - 1), 1.0)
     score[known] = distance / noise
-    chance[known] = 2 * student_tail(np.abs(score[known]), freedom)
+    chance[known] = 2 * special.stdtr(freedom, -np.abs(score[known]))
     return score, chance
 
 
