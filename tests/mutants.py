@@ -212,7 +212,7 @@ FACTS: Final = (
     Mutant(
         "14",
         "as torch has it, work of an HPU has an op",
-        "profframe/facts/device_time.py",
+        "profframe/facts/torch_compat/alternatives.py",
         '("MTIA", "HPU")',
         '("MTIA",)',
         "tests/unit/test_facts_device_time.py::test_torch_gives_the_work_of_some_devices_to_no_op",

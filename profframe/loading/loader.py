@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from profframe import schema, store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
-from profframe.facts import add_facts
+from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
@@ -57,9 +57,8 @@ class Facts:
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with them."""
         known = None if self.devices is None else models(self.devices)
-        tables = add_facts(
-            raw.tables, self.kinds, self.compat, self.fx_metadata, self.formulas, known
-        )
+        options = Options(self.compat, self.kinds, self.fx_metadata, self.formulas, known)
+        tables = add_facts(raw.tables, options)
         return replace(raw, tables=dict(tables))
 
     def key(self) -> str:
