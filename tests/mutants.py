@@ -141,8 +141,8 @@ SERIOUS: Final = (
         "8c",
         "the chance of an outlier is of one side",
         "profframe/analysis/stats/typical.py",
-        "2 * student_tail(",
-        "student_tail(",
+        "2 * special.stdtr(",
+        "special.stdtr(",
         "tests/unit/test_history.py::TestTypical::test_the_chance_is_of_both_sides",
     ),
     Mutant(

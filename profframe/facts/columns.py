@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.system.disk_tables import Spooled
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints, Mask
-
-Tables: TypeAlias = Mapping[str, pa.Table]
-"""The tables of one trace, by the names of ``schema.TABLES``."""
 
 _LAST = np.iinfo(np.int64).max
 
@@ -101,35 +97,6 @@ def ids(rows: Ints) -> pa.Array:
 def column(name: str, values: Ints, known: Mask) -> pa.Array:
     """Integers of the type that ``events`` has for them, NULL where not ``known``."""
     return pa.array(values, schema.EVENTS.arrow.field(name).type, mask=~known)
-
-
-def with_columns(tables: Tables, name: str, /, **columns: pa.Array) -> Tables:
-    """Tables in which one has more columns, or others in place of those of the same names."""
-    table = tables[name]
-    for column_name, given in columns.items():
-        values = _shared_if_unknown(table, given)
-        if column_name in table.column_names:
-            place = table.column_names.index(column_name)
-            table = table.set_column(place, column_name, values)
-        else:
-            table = table.append_column(column_name, values)
-    return {**tables, name: table}
-
-
-def _shared_if_unknown(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """The values; where none is known, another such column: it takes no memory of its own."""
-    if values.null_count < len(values) or isinstance(table, Spooled):
-        return values
-    same = (other for other in table.columns if other.type == values.type)
-    return next((other for other in same if other.null_count == len(other)), values)
-
-
-def with_note(tables: Tables, check: str, rows: Ints) -> Tables:
-    """Tables with a row more in ``quality``, if the check found ``rows`` of ``events``."""
-    if not rows.size:
-        return tables
-    note = schema.quality_rows((check, rows.size, None, int(rows[0])))
-    return {**tables, "quality": pa.concat_tables([tables["quality"], note])}
 
 
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:

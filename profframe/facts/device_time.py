@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
-    Tables,
-    column,
-    flags,
-    is_kind,
-    numbers,
-    present,
-    with_columns,
-)
+from profframe.facts.columns import column, flags, is_kind, numbers, present
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, Mask, nearest, subtree_sums
 
-ON_DEVICE: Final = (*schema.DEVICE_KINDS, "device_annotation")
-"""Kinds of slices whose device time is their duration."""
+_ON_DEVICE = (*schema.DEVICE_KINDS, "device_annotation")
 
 
-def device_time(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(
+        events="kind dur_ns parent_id preorder last_descendant_id launch_id op_id"
+        " kernel_ns is_legacy"
+    ),
+    outputs=columns(events="device_ns self_device_ns"),
+)
+def device_time(tables: Tables) -> Output:
     """Add ``device_ns self_device_ns``.
 
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
@@ -32,16 +30,15 @@ def device_time(tables: Tables) -> Tables:
     has none of its own, as in torch. An annotation on a device has its duration, and costs its
     call nothing.
     """
-    return with_times(tables, *_times(tables), ON_DEVICE)
-
-
-def with_times(tables: Tables, own: Ints, inside: Ints, on_device: Collection[str]) -> Tables:
-    """Tables with the times of all slices.
-
-    ``own`` is the device time of each host slice itself, ``inside`` what is summed over what is in
-    it; slices of the kinds ``on_device`` have their durations.
-    """
     events = tables["events"]
+    return summed(events, *_times(events), _ON_DEVICE)
+
+
+def summed(events: pa.Table, own: Ints, inside: Ints, on_device: Collection[str]) -> Output:
+    """The columns, of device time that is a slice's own and that to sum over what is inside.
+
+    A slice of one of the kinds ``on_device`` has its duration.
+    """
     given = _given(events)
     own, inside = own + given, inside + given
     nests = present(events, "preorder")
@@ -60,17 +57,14 @@ def with_times(tables: Tables, own: Ints, inside: Ints, on_device: Collection[st
     own, inclusive = (np.where(of_device, dur, times) for times in (own, inclusive))
     known = nests | of_device | (own > 0)
     known[_credited(events)[1]] = True
-    return with_columns(
-        tables,
-        "events",
+    return of_events(
         device_ns=column("device_ns", inclusive, known),
         self_device_ns=column("self_device_ns", own, known),
     )
 
 
-def _times(tables: Tables) -> tuple[Ints, Ints]:
+def _times(events: pa.Table) -> tuple[Ints, Ints]:
     """Device time of each host slice that is its own, and that to sum over what is inside."""
-    events = tables["events"]
     device, credited = _credited(events)
     dur = numbers(events, "dur_ns")[device]
     launch = numbers(events, "launch_id", missing=-1)[device]

@@ -8,15 +8,29 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import Tables
-from profframe.facts.models import Model, models
+from profframe.facts.fact import Output, Tables, columns, fact
+from profframe.facts.models import Model
+from profframe.facts.models import models as known_models
 
-_OF_MODEL: Final = ("model", *(f"{dtype}_flop_per_s" for dtype in schema.DTYPES))
+_RATES: Final = tuple(f"{dtype}_flop_per_s" for dtype in schema.DTYPES)
+_OF_MODEL: Final = ("model", *_RATES)
 _OF_EITHER: Final = ("cache_bytes", "bandwidth_bytes_per_s")
 """Columns that the source may fill, too."""
+_OUTPUTS: Final = (*_OF_MODEL, *_OF_EITHER, "memory_bytes")
+
+PEAKS: Final = ("bandwidth_bytes_per_s", *_RATES)
+"""Columns of what a device can do at most."""
 
 
-def devices(tables: Tables, known: Mapping[str, Model] | None = None) -> Tables:
+@fact(
+    inputs=columns(
+        devices="name memory_bytes multiprocessors compute_capability model"
+        " cache_bytes bandwidth_bytes_per_s"
+    ),
+    outputs=columns(devices=" ".join(_OUTPUTS)),
+    options=("models",),
+)
+def devices(tables: Tables, models: Mapping[str, Model] | None = None) -> Output:
     """Fill ``model`` and the peaks of ``devices``.
 
     A device is of the first model whose patterns its name matches, and whose memory, units and
@@ -26,13 +40,18 @@ def devices(tables: Tables, known: Mapping[str, Model] | None = None) -> Tables:
     ----------
     tables : Tables
         The tables of one trace.
-    known : Mapping of str to Model, optional
+    models : Mapping of str to Model, optional
         Models by their names, in the order in which they are tried; those that come with profframe
         if there are none.
     """
-    known = models() if known is None else known
-    fields = [field for field in schema.DEVICES.arrow if field.name not in {"run", "rank"}]
-    return {**tables, "devices": _matched(tables["devices"], known, pa.schema(fields))}
+    rows = _matched(tables["devices"], known_models() if models is None else models)
+    types = {name: schema.DEVICES.arrow.field(name).type for name in _OUTPUTS}
+    return Output(
+        {
+            f"devices.{name}": pa.array([row[name] for row in rows], type_)
+            for name, type_ in types.items()
+        }
+    )
 
 
 def matched(devices: pa.Table, known: Mapping[str, Model]) -> pa.Table:
@@ -50,12 +69,12 @@ def matched(devices: pa.Table, known: Mapping[str, Model]) -> pa.Table:
     pyarrow.Table
         The same devices, with what these models say.
     """
-    return _matched(devices, known, schema.DEVICES.arrow)
+    return pa.Table.from_pylist(_matched(devices, known), schema.DEVICES.arrow)
 
 
-def _matched(devices: pa.Table, known: Mapping[str, Model], columns: pa.Schema) -> pa.Table:
+def _matched(devices: pa.Table, known: Mapping[str, Model]) -> list[dict[str, Any]]:
     rows = [_as_read(row) for row in devices.to_pylist()]
-    return pa.Table.from_pylist([row | _of_model(row, known) for row in rows], columns)
+    return [row | _of_model(row, known) for row in rows]
 
 
 def _as_read(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from profframe.facts.columns import Tables, ids, numbers, with_columns, words
+from profframe.facts.columns import ids, numbers, words
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.torch_compat.torch_names import is_dropped, rewritten
 from profframe.intervals import Ints, nearest
 
 
-def duplicates(tables: Tables) -> Tables:
+@fact(inputs=columns(events="name parent_id"), outputs=columns(events="merged_into"))
+def duplicates(tables: Tables) -> Output:
     """Add ``merged_into``: the survivor of a run of slices of one name, each the only child.
 
     torch drops a slice whose parent has its name and no other child, and repeats that until
@@ -29,7 +31,7 @@ def duplicates(tables: Tables) -> Tables:
     survivor = np.full(parent.size, -1, np.int64)
     if dropped.any():
         survivor = np.where(dropped, nearest(parent, ~dropped), -1)
-    return with_columns(tables, "events", merged_into=ids(survivor))
+    return of_events(merged_into=ids(survivor))
 
 
 def _names(tables: Tables) -> Ints:

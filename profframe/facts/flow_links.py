@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.facts.columns import is_text, last_equal, numbers, present, source_order
+from profframe.facts.fact import columns
 from profframe.intervals import Ints
+
+LINKED: Final = columns(
+    flows="category flow_id phase thread time_ns", events="thread start_ns dur_ns ev_idx"
+)
+"""What is read to follow arrows."""
 
 
 def arrows(flows: pa.Table, category: str) -> tuple[pa.Table, pa.Table]:

@@ -7,16 +7,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import (
-    Tables,
-    ids,
-    is_kind,
-    numbers,
-    present,
-    source_order,
-    with_columns,
-)
-from profframe.facts.flow_links import arrows, starting
+from profframe.facts.columns import ids, is_kind, numbers, present, source_order
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.flow_links import LINKED, arrows, starting
 from profframe.facts.kinds import FORWARD_ARROWS
 from profframe.facts.scopes import backward_functions, evaluations
 from profframe.intervals import Ints, Mask
@@ -24,7 +17,11 @@ from profframe.intervals import Ints, Mask
 _NONE: Final = np.empty(0, np.int64)
 
 
-def forward(tables: Tables) -> Tables:
+@fact(
+    inputs=LINKED | columns(events="kind name scope sequence_nr fwd_thread", threads="thread tid"),
+    outputs=columns(events="fwd_id"),
+)
+def forward(tables: Tables) -> Output:
     """Add ``fwd_id``: of a backward op the forward op with its sequence number.
 
     A backward op is one that names a forward thread, or that is a backward function. Where the
@@ -46,7 +43,7 @@ def forward(tables: Tables) -> Tables:
         forwards = np.flatnonzero(numbered & ~backward & ~evaluations(events))
         found[rows] = _by_number(events, forwards, rows, of_thread)
         found[ends] = starts
-    return with_columns(tables, "events", fwd_id=ids(found))
+    return of_events(fwd_id=ids(found))
 
 
 def backward_ops(events: pa.Table) -> Mask:

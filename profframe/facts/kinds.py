@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import Tables, with_columns, words
+from profframe.facts.columns import words
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints
 
 
@@ -32,6 +33,10 @@ class Rule:
         Pattern for the name.
     process : str, optional
         Pattern for the name of the process, or its id where it has no name.
+
+    Examples
+    --------
+    >>> mine = (Rule("annotation", category="cpu_op", name="my_lib::.*"), *RULES)
     """
 
     kind: str
@@ -110,16 +115,16 @@ LAUNCH_ARROWS: Final = "async_npu"
 """Category of the arrows from ops to what they launched, in a source without correlations."""
 
 
-def kinds(tables: Tables, classifier: Classifier = RULES) -> Tables:
+@fact(
+    inputs=columns(events="category name thread", threads="thread pid process_name"),
+    outputs=columns(events="kind"),
+    options=("classifier",),
+)
+def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
     """Add ``kind``.
 
     Rules are applied to the distinct combinations of category and process, and to the distinct
     names only of those where a name can matter.
-
-    Examples
-    --------
-    >>> from profframe.facts.kinds import RULES, Rule
-    >>> mine = (Rule("annotation", category="cpu_op", name="my_lib::.*"), *RULES)
     """
     events = tables["events"]
     categories, category_texts = words(events, "category")
@@ -138,7 +143,7 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Tables:
         found = [_code(possible, _text(name_texts, name)) for name in distinct]
         codes[rows] = np.array(found, np.int8)[which]
     kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), list(schema.KINDS))
-    return with_columns(tables, "events", kind=kind)
+    return of_events(kind=kind)
 
 
 def _fits(rule: Rule, category: str | None, process: str | None) -> bool:
@@ -165,8 +170,8 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 
 def _processes(tables: Tables) -> tuple[Ints, list[str]]:
     """For every slice, the number of its process's name, or else id; -1 where it has neither."""
-    columns = (tables["threads"][c].to_pylist() for c in ("thread", "process_name", "pid"))
-    of_thread = {thread: name or pid for thread, name, pid in zip(*columns, strict=True)}
+    threads = (tables["threads"][c].to_pylist() for c in ("thread", "process_name", "pid"))
+    of_thread = {thread: name or pid for thread, name, pid in zip(*threads, strict=True)}
     texts = sorted({text for text in of_thread.values() if text is not None})
     number = {text: i for i, text in enumerate(texts)}
     thread = tables["events"]["thread"].to_numpy()

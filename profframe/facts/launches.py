@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
-    Tables,
-    ids,
-    is_kind,
-    last_equal,
-    numbers,
-    present,
-    with_columns,
-    with_note,
-    words,
-)
-from profframe.facts.flow_links import arrows, starting
+from profframe.facts.columns import ids, is_kind, last_equal, numbers, present, words
+from profframe.facts.fact import Note, Output, Tables, columns, fact, note, of_events
+from profframe.facts.flow_links import LINKED, arrows, starting
 from profframe.facts.kinds import LAUNCH_ARROWS
 from profframe.intervals import Ints, Mask, stab
 
-ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
-"""Kinds of slices that a call launches."""
+_ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
 
 
-def launches(tables: Tables) -> Tables:
+@fact(
+    inputs=LINKED | columns(events="kind pid device correlation external_id parent_id preorder"),
+    outputs=columns(events="launch_id op_id"),
+)
+def launches(tables: Tables) -> Output:
     """Add ``launch_id op_id``.
 
     A slice on a device belongs to the runtime or driver call with its correlation, and so to the
@@ -34,39 +30,36 @@ def launches(tables: Tables) -> Tables:
     In a source without such ids it may belong to an annotation.
     """
     events = tables["events"]
-    launch = calls_by_correlation(tables)
-    op = _ops_around(tables, launch)
-    without = np.flatnonzero(is_kind(events, ON_DEVICE) & (launch < 0))
+    device, launch = device_calls(events)
+    op = _ops_around(events, launch)
+    without = device[launch[device] < 0]
     # A sync's External id is its own correlation, so it tells nothing.
     link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
-    op[without] = ops_by_external_id(tables, without, link[without])
+    op[without] = ops_by_external_id(events, without, link[without])
     _follow_arrows(tables, op)
-    return linked(tables, launch, op)
+    return launched(events, launch, op)
 
 
-def linked(tables: Tables, launch: Ints, op: Ints) -> Tables:
-    """Tables with the rows of launches and ops, and notes of what cannot be right."""
-    with_facts = with_columns(tables, "events", launch_id=ids(launch), op_id=ids(op))
-    return _with_notes(with_facts, launch, op)
+def launched(events: pa.Table, launch: Ints, op: Ints) -> Output:
+    """The columns of these calls and ops, and what is wrong with them."""
+    return of_events(*_notes(events, launch, op), launch_id=ids(launch), op_id=ids(op))
 
 
-def calls_by_correlation(tables: Tables) -> Ints:
-    """For each event the row of the call that launched it, or -1."""
-    events = tables["events"]
-    device = np.flatnonzero(is_kind(events, ON_DEVICE))
+def device_calls(events: pa.Table) -> tuple[Ints, Ints]:
+    """Rows of slices on a device, and for each event the row of its call, or -1."""
+    device = np.flatnonzero(is_kind(events, _ON_DEVICE))
     launch = np.full(events.num_rows, -1, np.int64)
-    launch[device] = _launches(tables, device)
-    return launch
+    launch[device] = _launches(events, device)
+    return device, launch
 
 
-def _launches(tables: Tables, device: Ints) -> Ints:
+def _launches(events: pa.Table, device: Ints) -> Ints:
     """Row of the call with the correlation of each device slice; of several the innermost.
 
     Correlations are unique in a process, so a slice whose process made calls is joined in it
     only. Where slices name such processes, one of another process has no launch in the trace. (A
     profiler may give the index of the device for the process; that says nothing.)
     """
-    events = tables["events"]
     correlation = numbers(events, "correlation")
     process, _ = words(events, "pid")
     makes_calls = is_kind(events, schema.LAUNCH_KINDS)
@@ -93,13 +86,12 @@ def _on_device_line(events: pa.Table) -> Mask:
     return line
 
 
-def _ops_around(tables: Tables, launch: Ints) -> Ints:
+def _ops_around(events: pa.Table, launch: Ints) -> Ints:
     """For each slice with a launch, the innermost host op around it.
 
     Where there is none, the innermost annotation, if the source has no ids of ops: its ranges are
     all that says on whose behalf work was launched.
     """
-    events = tables["events"]
     op = _innermost(events, launch, "host_op")
     if present(events, "external_id")[launch >= 0].any():
         return op
@@ -119,9 +111,8 @@ def _innermost(events: pa.Table, rows: Ints, kind: str) -> Ints:
     return around
 
 
-def ops_by_external_id(tables: Tables, rows: Ints, wanted: Ints) -> Ints:
+def ops_by_external_id(events: pa.Table, rows: Ints, wanted: Ints) -> Ints:
     """Host op, else annotation, that is the only one with the wanted External id; 0 is none."""
-    events = tables["events"]
     external = numbers(events, "external_id")
     found = np.full(rows.size, -1, np.int64)
     open_ = wanted != 0
@@ -141,7 +132,7 @@ def _follow_arrows(tables: Tables, op: Ints) -> None:
     events = tables["events"]
     if present(events, "correlation").any():
         return
-    on_device = np.flatnonzero(is_kind(events, ON_DEVICE) & (op < 0))
+    on_device = np.flatnonzero(is_kind(events, _ON_DEVICE) & (op < 0))
     tails, heads = arrows(tables["flows"], LAUNCH_ARROWS)
     if not on_device.size or not tails.num_rows:
         return
@@ -155,17 +146,14 @@ def _follow_arrows(tables: Tables, op: Ints) -> None:
     op[starts_at[known]] = ops[inside[known]]
 
 
-def _with_notes(tables: Tables, launch: Ints, op: Ints) -> Tables:
-    events = tables["events"]
+def _notes(events: pa.Table, launch: Ints, op: Ints) -> Iterator[Note]:
     busy = is_kind(events, schema.DEVICE_KINDS)
     lost = busy & (numbers(events, "correlation") != 0) & (launch < 0)
-    tables = with_note(tables, "kernel_without_launch", np.flatnonzero(lost))
-    mismatch = _mismatch(tables, launch, op)
-    return with_note(tables, "external_id_mismatch", np.flatnonzero(mismatch))
+    yield from note("kernel_without_launch", np.flatnonzero(lost))
+    yield from note("external_id_mismatch", np.flatnonzero(_mismatch(events, launch, op)))
 
 
-def _mismatch(tables: Tables, launch: Ints, op: Ints) -> Mask:
-    events = tables["events"]
+def _mismatch(events: pa.Table, launch: Ints, op: Ints) -> Mask:
     external = numbers(events, "external_id")
     known = external != 0
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))

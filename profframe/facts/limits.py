@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from profframe import schema
-from profframe.facts.columns import Tables, is_kind, numbers, present, words
+from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.devices import PEAKS
+from profframe.facts.fact import Note, Output, Tables, columns, fact
 from profframe.intervals import Ints, Mask
 
-_Note = tuple[str, int, str | None, int | None]
 _Floats = npt.NDArray[np.float64]
 _Peaks = tuple[float, float, int]
 """FLOP and bytes per nanosecond, and the size of the cache; NaN is not known."""
@@ -23,7 +23,14 @@ FASTER: Final = 1.05
 _NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0)
 
 
-def limits(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(
+        events="kind dur_ns flops bytes work_dtype device",
+        devices=f"device name cache_bytes {' '.join(PEAKS)}",
+    ),
+    outputs=columns(),
+)
+def limits(tables: Tables) -> Output:
     """Count kernels of known work whose device is not known, or that were faster than it can be.
 
     Faster than the peak of their data type (``faster_than_peak``), or than that of the memory
@@ -33,17 +40,15 @@ def limits(tables: Tables) -> Tables:
     known = present(events, "flops") | present(events, "bytes")
     rows = np.flatnonzero(is_kind(events, ("kernel",)) & present(events, "dur_ns") & known)
     if not rows.size:
-        return tables
+        return Output()
     dur, flops, size = (numbers(events, name)[rows] for name in ("dur_ns", "flops", "bytes"))
     flop_peak, byte_peak, cache = _peaks(tables, rows)
-    notes = [
+    notes = (
         *_unknown(tables["devices"], rows[np.isnan(flop_peak) & np.isnan(byte_peak)]),
         *_faster("faster_than_peak", rows, flops, flop_peak * dur),
         *_faster("faster_than_memory", rows, size, byte_peak * dur, size <= cache),
-    ]
-    if not notes:
-        return tables
-    return {**tables, "quality": pa.concat_tables([tables["quality"], schema.quality_rows(*notes)])}
+    )
+    return Output(notes=notes)
 
 
 def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, _Floats, Ints]:
@@ -69,19 +74,18 @@ def _of(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
     return (rate or np.nan) / 1e9, (bandwidth or np.nan) / 1e9, device["cache_bytes"] or 0
 
 
-def _unknown(devices: pa.Table, rows: Ints) -> Iterator[_Note]:
+def _unknown(devices: pa.Table, rows: Ints) -> Iterator[Note]:
     """A note of kernels on devices that nothing is known of."""
     if rows.size:
-        rates = [name for name in devices.column_names if name.endswith("_per_s")]
         listed = devices.to_pylist()
-        names = {row["name"] for row in listed if all(row[rate] is None for rate in rates)}
+        names = {row["name"] for row in listed if all(row[rate] is None for rate in PEAKS)}
         said = ", ".join(sorted(repr(name) for name in names if name)) or "without a name"
         yield "unknown_device", rows.size, f"devices {said}", int(rows[0])
 
 
 def _faster(
     check: str, rows: Ints, work: Ints, most: _Floats, cached: Mask | None = None
-) -> Iterator[_Note]:
+) -> Iterator[Note]:
     """A note of kernels that did more than the most that their time allows."""
     faster = np.flatnonzero(work > FASTER * most)
     if not faster.size:

@@ -8,16 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import (
-    Tables,
-    column,
-    ids,
-    is_kind,
-    is_text,
-    numbers,
-    present,
-    with_columns,
-)
+from profframe.facts.columns import column, ids, is_kind, is_text, numbers, present
+from profframe.facts.fact import Output, Tables, columns, fact
 from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 
 HOST_MEMORY: Final = ("CPU", "MKLDNN", "IDEEP")
@@ -25,7 +17,16 @@ DEVICE_MEMORY: Final = ("CUDA", "PRIVATEUSEONE", "HIP", "XPU")
 """Device types that torch counts; others (MPS, MTIA, HPU, ...) it counts nowhere."""
 
 
-def memory(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(
+        events="kind start_ns dur_ns thread parent_id preorder cpu_bytes device_bytes",
+        memory="time_ns bytes device_type thread",
+    ),
+    outputs=columns(
+        events="cpu_bytes self_cpu_bytes device_bytes self_device_bytes", memory="op_id"
+    ),
+)
+def memory(tables: Tables) -> Output:
     """Add ``cpu_bytes self_cpu_bytes device_bytes self_device_bytes``, and ``memory.op_id``.
 
     As torch does, a slice counts every record from its start to its end, both included, on
@@ -33,12 +34,11 @@ def memory(tables: Tables) -> Tables:
     (0 for a slice that does not nest). A record's op is the innermost host op around it on its
     thread, else the innermost host slice there, else the one on any thread that started last.
     """
-    op_id = ids(_ops(tables))
     events = tables["events"]
     host = _host(events)
     summed = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
-    added: dict[str, pa.Array] = {}
+    added: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables))}
     for name, within in zip(_COLUMNS, _sums(tables, host), strict=True):
         if name in events.column_names:  # the source has counted itself
             total, known = numbers(events, name), host & present(events, name)
@@ -46,9 +46,9 @@ def memory(tables: Tables) -> Tables:
             total, known = np.zeros(events.num_rows, np.int64), summed
             total[host] = within
         own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
-        columns = {name: total, f"self_{name}": own}
-        added |= {name: column(name, values, known) for name, values in columns.items()}
-    return with_columns(with_columns(tables, "events", **added), "memory", op_id=op_id)
+        added[f"events.{name}"] = column(name, total, known)
+        added[f"events.self_{name}"] = column(f"self_{name}", own, known)
+    return Output(added)
 
 
 _COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}

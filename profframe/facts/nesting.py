@@ -7,7 +7,6 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import (
-    Tables,
     column,
     flags,
     ids,
@@ -15,13 +14,16 @@ from profframe.facts.columns import (
     numbers,
     present,
     source_order,
-    with_columns,
-    with_note,
 )
+from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, child_sums, nest
 
 
-def nesting(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(events="kind start_ns dur_ns is_async thread node_id ev_idx"),
+    outputs=columns(events="parent_id depth root_id preorder last_descendant_id self_ns"),
+)
+def nesting(tables: Tables) -> Output:
     """Add ``parent_id depth root_id preorder last_descendant_id self_ns``.
 
     What nests is every synchronous host slice with a start and a duration, by thread and node, as
@@ -29,12 +31,12 @@ def nesting(tables: Tables) -> Tables:
     source's. Slices that overlap the one before them without being inside it are counted in
     ``quality`` as ``crossing_slices``.
     """
-    return nested(tables, numbers(tables["events"], "thread"))
-
-
-def nested(tables: Tables, thread: Ints) -> Tables:
-    """The same, each event on the thread that is given for it."""
     events = tables["events"]
+    return nested(events, numbers(events, "thread"))
+
+
+def nested(events: pa.Table, thread: Ints) -> Output:
+    """The same, with each slice on a given thread."""
     timed = present(events, "start_ns", "dur_ns")
     nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
     rows = np.flatnonzero(nests)
@@ -46,9 +48,8 @@ def nested(tables: Tables, thread: Ints) -> Tables:
     own = dur.copy()
     own[rows] -= child_sums(forest.parent, dur[rows])
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
-    tables = with_columns(
-        tables,
-        "events",
+    return of_events(
+        *note("crossing_slices", rows[forest.crossing]),
         parent_id=ids(_spread(nests, np.where(forest.parent < 0, -1, rows[forest.parent]))),
         depth=column("depth", _spread(nests, forest.depth), nests),
         root_id=ids(_spread(nests, rows[forest.root])),
@@ -56,7 +57,6 @@ def nested(tables: Tables, thread: Ints) -> Tables:
         last_descendant_id=ids(_spread(nests, rows[forest.last])),
         self_ns=column("self_ns", own, nests | busy),
     )
-    return with_note(tables, "crossing_slices", rows[forest.crossing])
 
 
 def _by_node(events: pa.Table, thread: Ints, rows: Ints) -> Ints:

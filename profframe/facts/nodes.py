@@ -19,15 +19,8 @@ import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts.columns import (
-    Tables,
-    coded,
-    is_kind,
-    numbers,
-    present,
-    with_columns,
-    with_note,
-)
+from profframe.facts.columns import coded, is_kind, numbers, present
+from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, last_until, stab
 
 Registry: TypeAlias = Mapping[str, Mapping[str, object]]
@@ -49,7 +42,12 @@ _FORM: Final = (
 )
 
 
-def nodes(tables: Tables, registry: Registry | None = None) -> Tables:
+@fact(
+    inputs=columns(events="kind name start_ns dur_ns thread preorder launch_id op_id"),
+    outputs=columns(events="node node_index node_file stack_trace"),
+    options=("registry",),
+)
+def nodes(tables: Tables, registry: Registry | None = None) -> Output:
     """Fill ``node node_index node_file stack_trace``.
 
     A host slice belongs to the node on its thread whose marker opened last before it and is still
@@ -69,16 +67,16 @@ def nodes(tables: Tables, registry: Registry | None = None) -> Tables:
     events = tables["events"]
     marks = _marks(events)
     if marks is None:
-        return tables
+        return Output()
     lines = _lines(events)
     readable = (marks.role != _UNREADABLE) & (lines.place[marks.rows] != _LATEST)
-    tables = with_note(tables, "unreadable_graph_marker", marks.rows[~readable])
+    notes = [*note("unreadable_graph_marker", marks.rows[~readable])]
     marks = marks.where(readable)
     if not marks.rows.size:
-        return tables
-    tables = with_note(tables, "crossing_graph_markers", marks.rows[_crossing(lines, marks)])
+        return Output(notes=notes)
+    notes += note("crossing_graph_markers", marks.rows[_crossing(lines, marks)])
     placed = _in_graphs(lines, marks)
-    tables = with_note(tables, "node_outside_graph", placed.rows[placed.graph < 0])
+    notes += note("node_outside_graph", placed.rows[placed.graph < 0])
     placed = placed.where(placed.graph >= 0)
 
     known = [None if registry is None else described(registry, file) for file in marks.files]
@@ -86,13 +84,13 @@ def nodes(tables: Tables, registry: Registry | None = None) -> Tables:
     if registry is not None:
         unknown = np.array([of_graph is None for of_graph in known], np.bool_)[placed.graph]
         graphs = placed.rows[unknown & (placed.role == _GRAPH)]
-        tables = with_note(tables, "unknown_graph_file", graphs)
-        tables = with_note(tables, "unknown_graph_node", placed.rows[~unknown & (number < 0)])
+        notes += note("unknown_graph_file", graphs)
+        notes += note("unknown_graph_node", placed.rows[~unknown & (number < 0)])
 
     place = _belongs(events, lines, placed.where(number >= 0), number[number >= 0])
     place[marks.rows] = -1
     found = places.take(pa.array(place, mask=place < 0))
-    return with_columns(tables, "events", **{name: found[name] for name in _COLUMNS})
+    return of_events(*notes, **{name: found[name] for name in _COLUMNS})
 
 
 def described(registry: Registry, file: str) -> Described | None:
@@ -279,11 +277,11 @@ def _places(
         wrong[place] = lacks and index not in of_graph
         name, trace = of_graph.get(index, (None, None))
         rows.append((name or str(index), index, marks.files[graph], trace))
-    columns = {
+    arrays = {
         name: pa.array([row[at] for row in rows], schema.EVENTS.arrow.field(name).type)
         for at, name in enumerate(_COLUMNS)
     }
-    return pa.table(columns), np.where(wrong[number], -1, number)
+    return pa.table(arrays), np.where(wrong[number], -1, number)
 
 
 def _belongs(events: pa.Table, lines: _Lines, marks: _Marks, number: Ints) -> Ints:

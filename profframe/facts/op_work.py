@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.facts.columns import (
-    Tables,
     coded,
     column,
     encoded,
@@ -20,9 +19,9 @@ from profframe.facts.columns import (
     is_kind,
     numbers,
     present,
-    with_columns,
     words,
 )
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.formulas import FORMULAS, Formula, Op, count
 from profframe.facts.formulas.dtypes import (
     BF16,
@@ -74,20 +73,31 @@ of the numbers that come along with a list."""
 _OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
 """Ops on lists of parameters, gradients and states, by how they begin."""
 _NO_FORMULA: Final = Formula()
+NO_FORMULAS: Final[Mapping[str, Formula | None]] = MappingProxyType({})
 _UNKNOWN: Final = -1
 _LARGEST: Final = 1 << 62
 
 
-def work(tables: Tables, formulas: Mapping[str, Formula] = FORMULAS) -> Tables:
+@fact(
+    inputs=columns(
+        events="kind name input_dims input_types input_strides concrete_inputs given_flops"
+        " given_bytes bytes dur_ns parent_id preorder last_descendant_id op_id"
+    ),
+    outputs=columns(events="flops bytes work_id work_dtype"),
+    options=("formulas",),
+)
+def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -> Output:
     """Add ``flops work_id work_dtype``, and ``bytes`` where it is not what a copy has moved.
 
     The work of an op is what its formula gives for its inputs, or what the source says of it. The
     outermost op on its thread whose work is known owns it, and so what is launched inside it: its
     kernels share it in proportion to their durations, and add up to it exactly. A kernel of which
-    the source itself says its work keeps that, and the others share the rest.
+    the source itself says its work keeps that, and the others share the rest. A formula that is
+    given counts before that of `FORMULAS`; None is for an op whose work is not known.
     """
     events = tables["events"]
-    counted = _counted(events, formulas)
+    merged = {**FORMULAS, **formulas}
+    counted = _counted(events, {op: of for op, of in merged.items() if of is not None})
     owner = _owners(events, counted.known)
     counted = _in_inner_types(events, counted, owner)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
@@ -98,9 +108,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula] = FORMULAS) -> Tables:
         "flops": _spread(counted.flops, _given(events, "given_flops"), kernels, owner, dur),
         "bytes": _spread(counted.bytes, _moved(events), kernels, owner, dur),
     }
-    return with_columns(
-        tables,
-        "events",
+    return of_events(
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
         work_id=ids(owner),
         work_dtype=_dtypes(events, counted, kernels, owner, shares),
@@ -149,27 +157,27 @@ def _signatures(
     events: pa.Table, rows: Ints, names: Ints, texts: list[str]
 ) -> tuple[Ints, list[tuple[int, ...]], _Inputs]:
     """Number of the set of name and inputs of each row, these sets, and what is in them."""
-    columns, parts = [names[rows]], []
+    code_columns, parts = [names[rows]], []
     for name in _INPUTS:
         codes, dictionary = coded(events, name)
-        columns.append(codes[rows])
+        code_columns.append(codes[rows])
         used = np.unique(codes[rows])
         used = used[used >= 0]
         taken = dictionary.take(pa.array(used)).to_pylist()
         parts.append({int(code): parsed(text) for code, text in zip(used, taken, strict=True)})
     has_list = np.zeros(1 + max((1 + code for code in parts[1]), default=0), np.bool_)
     has_list[[code for code, types in parts[1].items() if _LISTS in types]] = True
-    listed = rows[has_list[columns[2]]]
+    listed = rows[has_list[code_columns[2]]]
     of_parameters = np.array(
         [text.startswith(_OF_PARAMETERS) for text in texts] + [False], np.bool_
     )
     of_lists, dtypes = _types_of_lists(events, listed, of_parameters[names[listed]])
-    columns.append(of_lists[rows])
+    code_columns.append(of_lists[rows])
     key = np.zeros(rows.size, np.int64)
-    for codes in columns:
+    for codes in code_columns:
         key = _numbered(key * (int(codes.max()) + 2) + codes + 1)
     _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    keys = list(zip(*(codes[first].tolist() for codes in columns), strict=True))
+    keys = list(zip(*(codes[first].tolist() for codes in code_columns), strict=True))
     return which, keys, (texts, parts, dtypes)
 
 

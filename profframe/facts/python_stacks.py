@@ -10,22 +10,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.facts.columns import (
-    Tables,
-    is_kind,
-    numbers,
-    present,
-    with_columns,
-    with_note,
-    words,
-)
+from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, nearest
 
 _MOST_BYTES: Final = 1 << 28
 """Of all distinct texts together."""
 
 
-def python_stacks(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(events="kind name parent_id preorder last_descendant_id"),
+    outputs=columns(events="python_stack"),
+)
+def python_stacks(tables: Tables) -> Output:
     """Fill ``python_stack``: names of the Python slices around, innermost first, joined by ``;``.
 
     Not of the Python slices themselves, whose frames are their parents: there are too many. Slices
@@ -36,7 +33,7 @@ def python_stacks(tables: Tables) -> Tables:
     events = tables["events"]
     is_frame = is_kind(events, ("python",)) & present(events, "preorder")
     if not is_frame.any():
-        return tables
+        return Output()
     parent = numbers(events, "parent_id", missing=-1)
     frame = np.append(nearest(parent, is_frame), -1)[parent]
     chain, chains = _chains(tables, frame, np.unique(frame[frame >= 0]))
@@ -46,9 +43,10 @@ def python_stacks(tables: Tables) -> Tables:
     codes = np.full(events.num_rows, -1, np.int64)
     codes[rows] = np.where(kept, np.cumsum(kept) - 1, -1)[number]
     indices = pa.array(codes, pa.int32(), mask=codes < 0)
-    column = pa.DictionaryArray.from_arrays(indices, chains.texts(needed[kept]))
-    tables = with_columns(tables, "events", python_stack=column)
-    return with_note(tables, "long_python_stack", rows[~kept[number]])
+    return of_events(
+        *note("long_python_stack", rows[~kept[number]]),
+        python_stack=pa.DictionaryArray.from_arrays(indices, chains.texts(needed[kept])),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import Tables, column, is_kind, numbers, present, with_columns
+from profframe.facts.columns import column, is_kind, numbers, present
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import covered, open_at
 
 
-def queue_depth(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(events="kind start_ns dur_ns preorder launch_id"),
+    outputs=columns(events="queue_depth idle_ns"),
+)
+def queue_depth(tables: Tables) -> Output:
     """Fill ``queue_depth idle_ns``.
 
     A piece of device work (a kernel, copy or fill) waits from the start of the call that launched
@@ -23,7 +28,7 @@ def queue_depth(tables: Tables) -> Tables:
     timed = present(events, "start_ns")
     of_device = is_kind(events, schema.DEVICE_KINDS) & timed
     if not of_device.any():
-        return tables
+        return Output()
     nests = present(events, "preorder")
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     device, rows = np.flatnonzero(of_device), np.flatnonzero(nests | of_device)
@@ -37,9 +42,7 @@ def queue_depth(tables: Tables) -> Tables:
 
     ran = device[present(events, "dur_ns")[device]]
     idle[rows] = dur[rows] - covered(start[ran], start[ran] + dur[ran], at, at + dur[rows])
-    return with_columns(
-        tables,
-        "events",
+    return of_events(
         queue_depth=column("queue_depth", depth, (nests | of_device) & launched.any()),
         idle_ns=column("idle_ns", idle, nests & (ran.size > 0)),
     )

@@ -7,7 +7,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from profframe.facts.columns import Tables, column, is_kind, numbers, present, with_columns, words
+from profframe.facts.columns import column, is_kind, numbers, present, words
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, Mask
 
 FUNCTION: Final = 0
@@ -18,7 +19,11 @@ _EVALUATION: Final = "autograd::engine::evaluate_function: "
 """The engine's own slice around a backward function has this before the function's name."""
 
 
-def scopes(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(events="scope kind name thread preorder"),
+    outputs=columns(events="scope"),
+)
+def scopes(tables: Tables) -> Output:
     """Fill ``scope`` where it is missing: of host ops and annotations.
 
     A backward function is the op right behind the engine's evaluation of that function, on its
@@ -27,7 +32,7 @@ def scopes(tables: Tables) -> Tables:
     events = tables["events"]
     given = events["scope"]
     if not given.null_count:
-        return tables
+        return Output()
     is_op = is_kind(events, ("host_op",))
     scope = np.full(events.num_rows, -1, np.int64)
     scope[is_op] = FUNCTION
@@ -35,7 +40,7 @@ def scopes(tables: Tables) -> Tables:
     scope[_backward_functions(tables, np.flatnonzero(is_op))] = BACKWARD_FUNCTION
     known = present(events, "scope")
     scope[known] = numbers(events, "scope")[known]
-    return with_columns(tables, "events", scope=column("scope", scope, scope >= 0))
+    return of_events(scope=column("scope", scope, scope >= 0))
 
 
 def _backward_functions(tables: Tables, ops: Ints) -> Ints:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -9,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.facts.columns import (
-    Tables,
     coded,
     encoded,
     is_kind,
@@ -17,12 +17,12 @@ from profframe.facts.columns import (
     numbers,
     present,
     source_order,
-    with_columns,
 )
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.facts.forward import forward_threads
 from profframe.facts.scopes import backward_functions
 from profframe.facts.torch_compat.torch_names import is_dropped
-from profframe.intervals import Ints, Mask, nearest
+from profframe.intervals import Ints, nearest
 from profframe.schema import HOST_KINDS
 
 _LEFT_OUT: Final = (
@@ -37,30 +37,43 @@ _LEFT_OUT: Final = (
 _NO_NUMBER: Final = -1
 
 
-def stacks(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(
+        events="stack kind name scope start_ns dur_ns thread ev_idx parent_id merged_into"
+        " sequence_nr fwd_thread fwd_id",
+        threads="thread tid",
+    ),
+    outputs=columns(events="stack"),
+)
+def stacks(tables: Tables) -> Output:
     """Make ``stack`` what torch's events have, out of what was recorded.
 
     Frames inside torch that say nothing are left out. Whatever is in a backward function has the
     stack of the first slice with the function's sequence number on its forward thread, or none.
     """
-    number = numbers(tables["events"], "sequence_nr", missing=_NO_NUMBER)
-    return with_stacks(tables, is_numbered=number >= 0)
+    return shown(tables, _numbered)
 
 
-def with_stacks(tables: Tables, is_numbered: Mask) -> Tables:
-    """The same, with the backward functions whose sequence number means a forward op."""
+def _numbered(events: pa.Table, functions: Ints) -> Ints:
+    """Those of the functions that have a sequence number."""
+    return functions[numbers(events, "sequence_nr", missing=_NO_NUMBER)[functions] >= 0]
+
+
+def shown(tables: Tables, with_forward: Callable[[pa.Table, Ints], Ints]) -> Output:
+    """The stacks, where some of the backward functions have that of a forward slice."""
     events = tables["events"]
     if events["stack"].null_count == events.num_rows:
-        return tables
+        return Output()
     codes, texts = coded(events, "stack")
     texts, number = _without_left_out(texts)
     codes = np.append(number, -1)[codes]
     function = _function_around(tables)
     inside = np.flatnonzero(function >= 0)
     if inside.size:
-        first = _first_stacks(tables, codes, function, np.unique(function[inside]), is_numbered)
+        functions = with_forward(events, np.unique(function[inside]))
+        first = _first_stacks(tables, codes, function, functions)
         codes[inside] = first[function[inside]]
-    return with_columns(tables, "events", stack=encoded(codes, texts))
+    return of_events(stack=encoded(codes, texts))
 
 
 def _without_left_out(texts: pa.StringArray) -> tuple[pa.StringArray, Ints]:
@@ -98,9 +111,7 @@ def _function_around(tables: Tables) -> Ints:
     return nearest(parent, is_function & ~is_dropped(events) & (merged < 0))
 
 
-def _first_stacks(
-    tables: Tables, codes: Ints, function: Ints, functions: Ints, is_numbered: Mask
-) -> Ints:
+def _first_stacks(tables: Tables, codes: Ints, function: Ints, functions: Ints) -> Ints:
     """For each of the functions the stack of its forward slices, by row; -1 elsewhere."""
     events = tables["events"]
     sequence = numbers(events, "sequence_nr", missing=_NO_NUMBER)
@@ -109,8 +120,6 @@ def _first_stacks(
     known = np.flatnonzero(forward >= 0)
     by_number = forward_threads(tables, functions, forward[known], known)
     of_function = np.where(forward[functions] < 0, by_number, thread[forward[functions]])
-    numbered = is_numbered[functions]
-    functions, of_function = functions[numbered], of_function[numbered]
     there = is_kind(events, HOST_KINDS) & present(events, "start_ns", "dur_ns") & (function < 0)
     there &= ~is_dropped(events) & (numbers(events, "merged_into", missing=-1) < 0)
     rows = np.flatnonzero(there & np.isin(sequence, sequence[functions]))

@@ -7,22 +7,19 @@ import re
 import numpy as np
 
 from profframe import schema
-from profframe.facts.columns import (
-    Tables,
-    column,
-    is_kind,
-    numbers,
-    present,
-    with_columns,
-    words,
-)
+from profframe.facts.columns import column, is_kind, numbers, present, words
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import stab
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 _MARKS = ("annotation", "host_op")
 
 
-def steps(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(events="kind name start_ns dur_ns pid launch_id op_id"),
+    outputs=columns(events="step"),
+)
+def steps(tables: Tables) -> Output:
     """Add ``step``.
 
     A host slice is in the step that it starts in, on any thread of the process; a step is open
@@ -49,4 +46,4 @@ def steps(tables: Tables) -> Tables:
     cause = launch if (launch >= 0).any() else op
     caused = np.flatnonzero(cause >= 0)
     step[caused] = step[cause[caused]]
-    return with_columns(tables, "events", step=column("step", step, step >= 0))
+    return of_events(step=column("step", step, step >= 0))

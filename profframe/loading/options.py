@@ -9,7 +9,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from profframe.errors import ParameterError
-from profframe.facts import add_facts
+from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, described
@@ -39,10 +39,8 @@ class FactOptions:
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with its facts."""
         known = None if self.devices is None else models(self.devices)
-        tables = add_facts(
-            raw.tables, self.kinds, self.compat, self.fx_metadata, self.formulas, known
-        )
-        return replace(raw, tables=dict(tables))
+        options = Options(self.compat, self.kinds, self.fx_metadata, self.formulas, known)
+        return replace(raw, tables=dict(add_facts(raw.tables, options)))
 
     def key(self) -> str:
         """Text that differs where the facts may."""

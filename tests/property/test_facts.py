@@ -39,11 +39,12 @@ RECORDS = st.fixed_dictionaries(
         "device_type": st.sampled_from(["CPU", "MKLDNN", "CUDA", "MPS", None]),
     }
 )
-TRACES = st.builds(
-    lambda events, memory: add_facts(tables(*events, memory=memory)),
+SOURCES = st.builds(
+    lambda events, memory: tables(*events, memory=memory),
     st.lists(slices(HOST) | slices(DEVICE), max_size=30),
     st.lists(RECORDS, min_size=1, max_size=12),
 )
+TRACES = SOURCES.map(add_facts)
 
 
 def rows_of(trace: Tables) -> list[dict[str, object]]:

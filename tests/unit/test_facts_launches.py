@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from profframe.facts import Tables, add_facts
+from profframe.facts import Options, Tables, add_facts
 from tests.builders import Row, event, tables
 
 
@@ -24,7 +24,7 @@ def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
 
 
 def facts(*events: Row, compat: str | None = None) -> Tables:
-    return add_facts(tables(*events), compat=compat)
+    return add_facts(tables(*events), Options(compat))
 
 
 def column(of: Tables, name: str) -> list[object]:

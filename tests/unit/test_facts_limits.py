@@ -32,7 +32,7 @@ def found(*kernels: Row, name: str = "Mine") -> list[tuple[str, int, int, str]]:
     events = table("events", rows)
     tables: dict[str, Any] = {"events": events, "quality": table("quality", [])}
     held = {"devices": table("devices", [{"name": name}]).drop_columns(["run", "rank"])}
-    tables = {**tables, **devices(held, MINE)}
+    tables = {**tables, **devices(held, models=MINE)}
     tables["quality"] = tables["quality"].drop_columns(["run", "rank"])
     after = limits(tables)
     columns = ["check", "events", "example_event_id", "detail"]
@@ -83,7 +83,7 @@ def test_a_part_of_a_device_is_known_and_has_no_peaks() -> None:
     events = table("events", [{"kind": "kernel", "device": 0, "dur_ns": 9, "flops": 9}])
     held = {"devices": table("devices", [{"name": "X MIG"}]).drop_columns(["run", "rank"])}
     quality = table("quality", []).drop_columns(["run", "rank"])
-    after = limits({"events": events, "quality": quality, **devices(held, part)})
+    after = limits({"events": events, "quality": quality, **devices(held, models=part)})
     assert after["devices"]["model"].to_pylist() == ["Part"]
     (note,) = after["quality"].to_pylist()
     assert (note["check"], note["detail"].endswith("devices 'X MIG'")) == ("unknown_device", True)

@@ -11,7 +11,7 @@ import pytest
 import profframe
 from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts import Tables, add_facts
+from profframe.facts import Options, Tables, add_facts
 from profframe.facts.nodes import nodes
 from tests.builders import Row, event, tables
 
@@ -60,7 +60,7 @@ def test_a_slice_belongs_to_the_node_that_it_starts_in() -> None:
             event("frame", 51, 59, category="python_function"),
             event("after", 100, 110),
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "node") == [
         None, None, None, "linear", "linear", None, None, "relu", None,
@@ -95,7 +95,7 @@ def test_of_nested_graphs_the_inner_one_counts() -> None:
             event("in b", 31, 39),
             event("in a again", 82, 88),
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "node")[3:] == ["linear", None, "mm", "linear"]
     assert column(got, "node_file")[3:] == ["a.py", None, "b.py", "a.py"]
@@ -111,7 +111,7 @@ def test_a_thread_knows_nothing_of_the_markers_of_another() -> None:
             event("same number, other process", 20, 30, thread=2, pid="2", tid="0"),
             event("here", 60, 70),
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "node") == [None, None, None, None, None, "linear"]
     assert notes(got) == {"node_outside_graph": (1, 3)}
@@ -127,7 +127,7 @@ def test_two_threads_run_the_same_graph_at_once() -> None:
             event("late", 60, 70, thread=1),
             event("late", 45, 48),
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "node")[4:] == ["linear", None]
 
@@ -144,7 +144,7 @@ def test_work_of_a_device_belongs_to_the_node_of_its_launch() -> None:
             kernel(220, 230, 8, category="gpu_memcpy"),
             kernel(240, 250, 9, external_id=0),  # launched elsewhere
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "node")[3:] == ["linear", "linear", "linear", "linear", None]
     assert column(got, "stack_trace")[5:7] == ["model.py, line 3"] * 2
@@ -159,7 +159,7 @@ def test_without_a_launch_it_belongs_to_the_node_of_its_op() -> None:
             kernel(200, 210, 7, external_id=4),
             kernel(220, 230, 8, external_id=3),
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "op_id")[3:] == [2, 1]
     assert column(got, "node")[3:] == ["linear", "linear"]
@@ -174,7 +174,7 @@ def test_what_begins_together_with_a_marker_and_ends_later_is_around_it() -> Non
             event("inside", 10, 40),
             event("of no length", 40, 40),
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     assert column(got, "node") == [None, None, None, "linear", None]
 
@@ -198,7 +198,7 @@ def test_wrong_markers_are_counted_and_passed_over() -> None:
             event("in c", 220, 230),
             event("## 2 ##", 240, None),  # has no end
         ),
-        registry=KNOWN,
+        Options(registry=KNOWN),
     )
     names = ["in one", "in 99", "in -1", "at its end", "in c"]
     at = [column(got, "name").index(name) for name in names]
@@ -232,7 +232,7 @@ def test_markers_are_host_ops_and_nothing_else() -> None:
 
 def test_a_trace_without_markers_is_left_as_it_is() -> None:
     source = tables(event("op", 0, 9), event("##", 1, 2), event(None, 3, 4))
-    assert nodes(source, KNOWN) is source
+    assert nodes(source, registry=KNOWN) is source
     empty = tables()
     assert nodes(empty) is empty
 
@@ -250,7 +250,7 @@ def test_names_may_be_anything() -> None:
             event("##", 6, 7),
             event("## ##", 6, 7),
         ),
-        registry=known,
+        Options(registry=known),
     )
     assert column(got, "node")[2:4] == [hostile, hostile]
     assert column(got, "stack_trace")[2] == "?.py"

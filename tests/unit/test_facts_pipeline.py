@@ -1,124 +1,225 @@
-"""What facts say that they need and give is true, and so is every order that follows from it."""
+"""Each fact reads and gives what it declares; what follows from that runs side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
-from profframe.facts import FACTS, Tables, add_facts
-from profframe.facts.pipeline import TORCH, Fact, _part, facts_for, run
+from profframe import schema
+from profframe.facts import FACTS, Fact, Options, Tables, add_facts, pipeline
+from profframe.facts.fact import Output, columns, fact, with_output
+from profframe.facts.pipeline import facts_of
 from profframe.readers import read
+from profframe.system.disk_tables import Spool
 from tests.builders import event, tables
-from tests.conftest import chrome_traces
+from tests.property.test_facts import SOURCES
 
-EXAMPLES = sorted(Path("examples").glob("*.json.gz"))
-REAL = [path for path in chrome_traces() if path.stat().st_size < 40_000]
+EXAMPLES = ("gpu_training", "cpu_training", "cpu_training_stack")
+REAL = (
+    "AMD-AGI__TraceLens/normalization_layer_test.json.gz",
+    "facebookresearch__HolisticTraceAnalysis/cupti_profiler_benchmark_result.json.gz",
+    "GindaChen__nsys-ai/mock.sqlite",
+)
+COMPATS = (None, "torch")
+OF_READERS = {f"{table}.{name}" for table, names in schema.READER_COLUMNS.items() for name in names}
 
 
-def columns(of: Tables) -> dict[tuple[str, str], pa.ChunkedArray]:
-    """Every column of every table, text as plain text."""
-    return {
-        (name, column): plain(table[column])
-        for name, table in of.items()
-        for column in table.column_names
+def made_up() -> Tables:
+    """Slices for what the examples lack: graphs, arrows, frames, overloads, and a source's sums."""
+    flows = [
+        {"category": category, "flow_id": "1", "phase": phase, "time_ns": time, "thread": thread}
+        for category, start, end in (("fwdbwd", (12, 0), (42, 1)), ("async_npu", (12, 0), (60, 2)))
+        for phase, (time, thread) in (("s", start), ("f", end))
+    ]
+    step: dict[str, Any] = {"category": "user_annotation", "external_id": 9, "is_legacy": True}
+    source = tables(
+        event("ProfilerStep#1", 0, 100, **step),
+        event("main", 1, 90, category="python_function"),
+        event("## graph.py ##", 5, 40),
+        event("## 1 ##", 10, 35),
+        event("aten::mm.out", 12, 30, sequence_nr=3, stack="a;b", node_id=1),
+        event("autograd::engine::evaluate_function: Mm", 41, 59, thread=1),
+        event("Mm", 42, 58, thread=1, sequence_nr=3, fwd_thread=1, is_async=False),
+        event("k", 60, 70, category="kernel", thread=2, device=0),
+        flows=flows,
+        memory=[{"time_ns": 13, "bytes": 8, "device_type": "CPU", "thread": 0}],
+        devices=[{"device": 0, "name": "NVIDIA T4"}],
+        header={"profiler_flags": '{"with_flops": 1}'},
+    )
+    events = source["events"]
+    for name in ("kernel_ns", "given_flops", "given_bytes", "cpu_bytes", "device_bytes"):
+        events = events.append_column(name, pa.array([0] * events.num_rows, pa.int64()))
+    return {**source, "events": events}
+
+
+def without_numbers() -> Tables:
+    """The same without External ids, and with FLOPs of the source's own."""
+    source = made_up()
+    events = source["events"]
+    nothing = pa.nulls(events.num_rows, pa.int64())
+    events = events.set_column(events.column_names.index("external_id"), "external_id", nothing)
+    return {**source, "events": events.append_column("torch_flops", nothing)}
+
+
+@pytest.fixture(scope="module")
+def sources(root: Path) -> Mapping[str, Tables]:
+    files = {name: read(root / "examples" / f"{name}.json.gz").tables for name in EXAMPLES}
+    return files | {"made up": made_up(), "without numbers": without_numbers()}
+
+
+def only(source: Tables, names: Iterable[str]) -> Tables:
+    """Tables with these columns alone."""
+    chosen = defaultdict(list)
+    for name in names:
+        table, _, column = name.partition(".")
+        if column in source[table].column_names:
+            chosen[table].append(column)
+    return {table: source[table].select(kept) for table, kept in chosen.items()}
+
+
+def assert_declared(source: Tables, compat: str | None) -> None:
+    """Each fact makes of its inputs alone what the pipeline makes of everything."""
+    whole = add_facts(source, Options(compat))
+    made = source
+    for each in facts_of(compat):
+        output = each.compute(only(made, each.inputs))
+        assert set(output.columns) in (set(), each.outputs)
+        for name, values in output.columns.items():
+            table, _, column = name.partition(".")
+            assert whole[table][column].to_pylist() == values.to_pylist(), name
+        made = with_output(made, output)
+    assert whole["quality"].equals(made["quality"])
+    assert {t: sorted(whole[t].column_names) for t in whole} == {
+        t: sorted(made[t].column_names) for t in made
     }
 
 
-def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    is_coded = pa.types.is_dictionary(column.type)
-    return column.cast(column.type.value_type) if is_coded else column
-
-
-def one_after_the_other(facts: Sequence[Fact], source: Tables) -> Iterator[tuple[Fact, Tables]]:
-    """Each fact, with all that was found before it: the plain way."""
-    for fact in facts:
-        yield fact, source
-        source = fact.find(source)
-
-
-def check(source: Tables, compat: str | None) -> None:
-    """Each fact finds the same from what it says it needs, and gives no more than it says."""
-    facts = facts_for(compat=compat)
-    whole = source
-    for fact, before in one_after_the_other(facts, source):
-        whole = fact.find(before)
-        alone = fact.find(_part(before, fact))
-        for (table, name), expected in columns(whole).items():
-            if table == "quality" or whole[table] is before[table]:
-                continue
-            known = before[table].column_names
-            if name in known and expected.equals(plain(before[table][name])):
-                continue
-            assert {(table, name), (table, "*")} & fact.adds(), (fact.name, name)
-            assert expected.equals(plain(alone[table][name])), (fact.name, name)
-        new = whole["quality"].slice(before["quality"].num_rows).to_pylist()
-        assert alone["quality"].to_pylist() == new, fact.name
-    found = columns(run(facts, source))
-    assert found.keys() == columns(whole).keys()
-    assert not [key for key, values in columns(whole).items() if not values.equals(found[key])]
-
-
-@pytest.mark.parametrize("compat", [None, "torch"])
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_what_facts_of_examples_need_and_give_is_declared(path: Path, compat: str | None) -> None:
-    check(read(path).tables, compat)
-
-
-@pytest.mark.parametrize("compat", [None, "torch"])
-@pytest.mark.parametrize("number", range(len(REAL)))
-def test_what_facts_of_real_traces_need_and_give_is_declared(
-    number: int, compat: str | None
+@pytest.mark.parametrize("compat", COMPATS)
+@pytest.mark.parametrize("name", [*EXAMPLES, "made up", "without numbers"])
+def test_a_fact_needs_its_inputs_alone_and_gives_its_outputs(
+    name: str, compat: str | None, sources: Mapping[str, Tables]
 ) -> None:
-    check(read(REAL[number]).tables, compat)
+    assert_declared(sources[name], compat)
 
 
-def test_what_facts_of_graphs_and_overloads_need_and_give_is_declared() -> None:
-    check(
-        tables(
-            event("## a.py ##", 0, 90),
-            event("## 007 ##", 1, 80),
-            event("aten::add.Tensor", 2, 30),
-            event("## 8 ##", 85, 95),
-        ),
-        None,
-    )
+@pytest.mark.parametrize("compat", COMPATS)
+@pytest.mark.parametrize("name", REAL)
+def test_so_it_does_for_real_traces(name: str, compat: str | None, traces: Path) -> None:
+    assert_declared(read(traces / name).tables, compat)
 
 
-def test_what_arrows_need_and_give_is_declared() -> None:
-    arrow = {"category": "async_npu", "flow_id": "1", "thread": 0, "time_ns": 5}
-    ends = [arrow | {"phase": "s"}, arrow | {"phase": "f", "thread": 7, "time_ns": 20}]
-    kernel = event("k", 20, 30, category="kernel", thread=7)
-    check(tables(event("aten::mm", 0, 10), kernel, flows=ends), None)
+@given(SOURCES)
+def test_so_it_does_for_random_traces(source: Tables) -> None:
+    for compat in COMPATS:
+        assert_declared(source, compat)
 
 
-def test_torch_replaces_facts_that_there_are() -> None:
-    assert TORCH.keys() < {fact.name for fact in FACTS}
-    changed = [
-        fact.name
-        for fact, other in zip(facts_for(), facts_for(compat="torch"), strict=True)
-        if fact.find is not other.find and fact.name not in {"nodes", "devices", "work"}
-    ]
-    assert changed == [name for name in (fact.name for fact in FACTS) if name in TORCH]
+class Recorded:
+    """A table that notes which of its columns are read."""
+
+    def __init__(self, name: str, table: pa.Table, seen: set[str]) -> None:
+        self._name, self._table, self._seen = name, table, seen
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        self._seen.add(f"{self._name}.{column}")
+        return self._table[column]
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"select", "to_pylist"}:
+            self._seen |= {f"{self._name}.{column}" for column in self._table.column_names}
+        return getattr(self._table, name)
 
 
-def test_a_fact_that_fails_is_heard() -> None:
-    def fail(_: Tables, /) -> Tables:
-        raise ZeroDivisionError
+def test_a_fact_reads_each_of_its_inputs_and_gives_each_output(
+    sources: Mapping[str, Tables],
+) -> None:
+    seen: dict[Fact, set[str]] = defaultdict(set)
+    outputs: dict[Fact, set[str]] = defaultdict(set)
+    for compat in COMPATS:
+        for source in sources.values():
+            made = source
+            for each in facts_of(compat):
+                inputs = only(made, each.inputs).items()
+                recorded: Any = {name: Recorded(name, rows, seen[each]) for name, rows in inputs}
+                output = each.compute(recorded)
+                outputs[each] |= set(output.columns)
+                made = with_output(made, output)
+    unread = {each.compute.__name__: each.inputs - names for each, names in seen.items()}
+    assert {name: names for name, names in unread.items() if names} == {}
+    assert outputs == {each: each.outputs for each in seen}
 
-    facts = (*FACTS[:3], Fact("wrong", fail, "parent_id"), *FACTS[3:])
-    with pytest.raises(ZeroDivisionError):
-        run(facts, tables(event("aten::mm", 0, 1)))
+
+def test_every_column_of_a_fact_is_given_by_one() -> None:
+    names = [name for each in FACTS for name in each.outputs]
+    assert len(names) == len(set(names))
+    declared = {f"{table.name}.{name}" for table in schema.TABLES.values() for name in table.names}
+    assert set(names) <= declared
+    keys = {f"{table}.{key}" for table in schema.TABLES for key in ("run", "rank")}
+    assert declared - OF_READERS - keys <= set(names)
 
 
-def test_rows_of_quality_come_in_the_order_of_the_facts() -> None:
-    source = tables(
-        event("a", 0, 10),
-        event("b", 5, 15),
-        event("k", 3, 9, category="kernel", correlation=7),
-    )
-    for _ in range(20):
-        found = add_facts(source)["quality"]["check"].to_pylist()
-        assert found == ["crossing_slices", "kernel_without_launch"]
+@pytest.mark.parametrize("compat", COMPATS)
+def test_a_fact_is_after_those_that_it_reads(compat: str | None) -> None:
+    facts = facts_of(compat)
+    for place, each in enumerate(facts):
+        later = {name for other in facts[place + 1 :] for name in other.outputs}
+        assert each.inputs & later <= OF_READERS
+
+
+def test_facts_conflict_where_one_gives_what_the_other_reads_or_gives() -> None:
+    def declared(inputs: str, outputs: str) -> Fact:
+        return fact(columns(events=inputs), columns(events=outputs))(lambda _: Output())
+
+    first = declared("name start_ns", "kind")
+    for inputs, outputs, conflicts in (
+        ("kind", "step", True),
+        ("pid", "name", True),
+        ("pid", "kind", True),
+        ("name", "step", False),
+    ):
+        assert declared(inputs, outputs).conflicts_with(first) is conflicts
+
+
+@pytest.mark.parametrize("compat", COMPATS)
+@pytest.mark.parametrize("name", ["gpu_training", "made up"])
+def test_whatever_runs_beside_the_others_the_facts_are_the_same(
+    name: str,
+    compat: str | None,
+    sources: Mapping[str, Tables],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = add_facts(sources[name], Options(compat))
+    for beside in (facts_of(compat), facts_of(compat)[::2], facts_of(compat)[1::2], ()):
+        monkeypatch.setattr(pipeline, "BESIDE", frozenset(beside))
+        made = add_facts(sources[name], Options(compat))
+        for table, rows in expected.items():
+            assert made[table].select(rows.column_names).equals(rows) or table == "quality"
+            assert sorted(made[table].column_names) == sorted(rows.column_names)
+        notes = (sorted(t["quality"]["check"].to_pylist()) for t in (made, expected))
+        assert next(notes) == next(notes)
+
+
+def on_disk(source: Tables, folder: Path) -> Tables:
+    spool = Spool(folder)
+    return {**source, "events": spool.table([source["events"]])}
+
+
+def test_on_disk_nothing_runs_beside_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pipeline, "ThreadPoolExecutor", NoThreads)
+    with pytest.raises(RuntimeError, match="threads"):
+        add_facts(made_up())
+    assert add_facts(on_disk(made_up(), tmp_path))["events"].num_rows == 8
+
+
+class NoThreads(ThreadPoolExecutor):
+    def submit(self, *_: object, **__: object) -> Future[Any]:
+        raise RuntimeError("threads")

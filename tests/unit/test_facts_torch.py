@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from profframe.facts import Tables, add_facts
+from profframe.facts import Options, Tables, add_facts
 from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
 from tests.builders import Row, event, tables
 
@@ -262,7 +262,7 @@ def stacked(compat: str | None, *more: Row) -> list[object]:
             *more,
             threads=[{"thread": 0, "tid": "1"}, {"thread": 9, "tid": "9"}],
         ),
-        compat=compat,
+        Options(compat=compat),
     )
     return column(got, "stack")[4:]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from profframe.facts import add_facts
+from profframe.facts import Options, add_facts
 from profframe.facts.formulas import Formula
 from tests.builders import Row, event, tables
 
@@ -49,7 +49,7 @@ def facts(
         if given is not None:
             values = [given.get(i, {}).get(name) for i in range(rows.num_rows)]
             rows = rows.append_column(name, pa.array(values, pa.int64()))
-    found = add_facts({**source, "events": rows}, **options)["events"]
+    found = add_facts({**source, "events": rows}, Options(**options))["events"]
     of_work: list[dict[str, Any]] = found.select(COLUMNS).to_pylist()
     return of_work
 

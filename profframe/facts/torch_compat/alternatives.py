@@ -1,62 +1,71 @@
-"""Facts that torch finds in another way, also where that is wrong: ``compat="torch"``."""
+"""The facts that torch finds in another way, as it finds them."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
 from profframe import schema
-from profframe.facts import device_time as times
-from profframe.facts import launches as calls
-from profframe.facts.columns import Tables, is_kind, numbers, present
-from profframe.facts.nesting import nested
-from profframe.facts.stacks import with_stacks
-from profframe.facts.torch_compat.links import has_numbers, torch_links, torch_threads
+from profframe.facts.columns import is_kind, numbers, present
+from profframe.facts.device_time import device_time, summed
+from profframe.facts.fact import Fact, Output, Tables, columns, fact
+from profframe.facts.formulas import Formula
+from profframe.facts.formulas.convolutions import UNPADDED
+from profframe.facts.launches import device_calls, launched, launches, ops_by_external_id
+from profframe.facts.nesting import nested, nesting
+from profframe.facts.op_work import NO_FORMULAS, work
+from profframe.facts.stacks import shown, stacks
+from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
 from profframe.intervals import Ints
 
-_NOT_TORCHS = ("MTIA", "HPU")
+_NO_OPS: Final = ("MTIA", "HPU")
 """Devices whose work torch gives to no op."""
 
 
-def nesting(tables: Tables) -> Tables:
-    """A call is on the thread of the op that it is linked to."""
-    return nested(tables, torch_threads(tables["events"]))
+@fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs)
+def torch_nesting(tables: Tables) -> Output:
+    """Nest each call on the thread of the op that it is linked to."""
+    events = tables["events"]
+    return nested(events, torch_threads(events))
 
 
-def launches(tables: Tables) -> Tables:
-    """The op of a slice on a device is that of its External id, whoever made the call."""
+@fact(inputs=launches.inputs | LINKS, outputs=launches.outputs)
+def torch_launches(tables: Tables) -> Output:
+    """Take the op of the External id, whoever made the call."""
     events = tables["events"]
     if not has_numbers(events):
-        return calls.launches(tables)
-    device = np.flatnonzero(is_kind(events, calls.ON_DEVICE))
+        return launches.compute(tables)
+    device, launch = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
-    op[device] = calls.ops_by_external_id(tables, device, torch_links(events).linked[device])
-    return calls.linked(tables, calls.calls_by_correlation(tables), op)
+    op[device] = ops_by_external_id(events, device, torch_links(events).linked[device])
+    return launched(events, launch, op)
 
 
-def device_time(tables: Tables) -> Tables:
-    """A slice on a device, a sync too, counts at everything with the number that it is linked to.
+@fact(
+    inputs=device_time.inputs | LINKS | columns(events="merged_into", traces="device_type"),
+    outputs=device_time.outputs,
+)
+def torch_device_time(tables: Tables) -> Output:
+    """Count a slice on a device, a sync too, at everything with the number that it is linked to.
 
     A slice that takes over the time of duplicates has only what the innermost of them launched.
     """
-    if not has_numbers(tables["events"]):
-        return times.device_time(tables)
-    return times.with_times(tables, *_torch_times(tables), (*times.ON_DEVICE, "sync"))
+    events = tables["events"]
+    if not has_numbers(events):
+        return device_time.compute(tables)
+    own = _times(tables)
+    return summed(events, own, own, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
 
 
-def stacks(tables: Tables) -> Tables:
-    """A backward function without a sequence number has the stack of the first slice without one.
-
-    torch takes the missing number for a number.
-    """
-    return with_stacks(tables, is_numbered=np.ones(tables["events"].num_rows, np.bool_))
-
-
-def _torch_times(tables: Tables) -> tuple[Ints, Ints]:
-    """The same as torch links them."""
+def _times(tables: Tables) -> Ints:
+    """Device time of each host slice that is its own."""
     events = tables["events"]
     links = torch_links(events)
     own = np.zeros(events.num_rows, np.int64)
-    if tables["traces"]["device_type"][0].as_py() not in _NOT_TORCHS:
+    if tables["traces"]["device_type"][0].as_py() not in _NO_OPS:
         kinds = is_kind(events, (*schema.DEVICE_KINDS, "sync")) & present(events, "dur_ns")
         device = np.flatnonzero(kinds & (links.linked > 0))
         number, which = np.unique(links.linked[device], return_inverse=True)
@@ -70,4 +79,31 @@ def _torch_times(tables: Tables) -> tuple[Ints, Ints]:
     of_rows = own[rows]
     own[rows] = 0
     own[merged[rows]] = of_rows  # of several the last one counts: the innermost
-    return own, own.copy()
+    return own
+
+
+@fact(inputs=stacks.inputs, outputs=stacks.outputs)
+def torch_stacks(tables: Tables) -> Output:
+    """Give a backward function without a sequence number the first stack without one.
+
+    torch takes the missing number for a number.
+    """
+    return shown(tables, lambda _, functions: functions)
+
+
+@fact(inputs=work.inputs, outputs=work.outputs, options=work.options)
+def torch_work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -> Output:
+    """Count convolutions without their padding, as torch's reports do."""
+    return work.compute(tables, {**UNPADDED, **formulas})
+
+
+ALTERNATIVES: Final[Mapping[Fact, Fact]] = MappingProxyType(
+    {
+        nesting: torch_nesting,
+        launches: torch_launches,
+        device_time: torch_device_time,
+        stacks: torch_stacks,
+        work: torch_work,
+    }
+)
+"""A fact, and what torch has in its place."""

@@ -1,4 +1,10 @@
-"""Floating-point operations, by torch's own formulas (``with_flops``)."""
+"""Floating-point operations, by torch's own formulas (``with_flops``).
+
+Examples
+--------
+>>> FORMULAS["aten::mm"]([[8, 16], [16, 4]], [])
+1024
+"""
 
 from __future__ import annotations
 
@@ -10,29 +16,22 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from profframe.facts.columns import (
-    Tables,
-    column,
-    is_kind,
-    numbers,
-    present,
-    with_columns,
-    words,
-)
+from profframe.facts.columns import column, is_kind, numbers, present, words
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 
 Shape: TypeAlias = Sequence[int]
 Formula: TypeAlias = Callable[[Sequence[Shape], Sequence[str]], int]
 """Takes the input shapes and the concrete values of the inputs of an op."""
 
 
-def flops(tables: Tables) -> Tables:
-    """Add ``torch_flops``: what torch gives where the profile was taken with ``with_flops``.
-
-    Examples
-    --------
-    >>> FORMULAS["aten::mm"]([[8, 16], [16, 4]], [])
-    1024
-    """
+@fact(
+    inputs=columns(
+        events="kind name input_dims concrete_inputs torch_flops", traces="profiler_flags"
+    ),
+    outputs=columns(events="torch_flops"),
+)
+def flops(tables: Tables) -> Output:
+    """Add ``torch_flops``: what torch gives where the profile was taken with ``with_flops``."""
     events = tables["events"]
     names, name_texts = words(events, "name")
     formula = np.array([text in FORMULAS for text in name_texts] + [False], np.bool_)
@@ -40,7 +39,7 @@ def flops(tables: Tables) -> Tables:
     if "torch_flops" in events.column_names:  # the source has counted them itself
         given = numbers(events, "torch_flops")
         known = present(events, "torch_flops") & (has_formula | (given > 0))
-        return with_columns(tables, "events", torch_flops=column("torch_flops", given, known))
+        return of_events(torch_flops=column("torch_flops", given, known))
     counted = np.full(events.num_rows, -1, np.int64)
     if _recorded(tables):
         rows = np.flatnonzero(has_formula)
@@ -53,8 +52,7 @@ def flops(tables: Tables) -> Tables:
             for name, dim, value in distinct.tolist()
         ]
         counted[rows] = np.array(found, np.int64)[which] if rows.size else -1
-    values_column = column("torch_flops", counted, counted >= 0)
-    return with_columns(tables, "events", torch_flops=values_column)
+    return of_events(torch_flops=column("torch_flops", counted, counted >= 0))
 
 
 _MOST: Final = (1 << 63) - 1

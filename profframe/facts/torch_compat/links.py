@@ -22,9 +22,12 @@ from profframe.facts.columns import (
     present,
     source_order,
 )
+from profframe.facts.fact import columns
 from profframe.facts.torch_compat.torch_names import is_dropped
 from profframe.intervals import Ints
 
+LINKS: Final = columns(events="kind name external_id correlation is_async start_ns dur_ns")
+"""What is read to find them."""
 _OPS: Final = ("host_op", "annotation")
 _CALLS: Final = ("runtime", "driver", "overhead", "other")
 

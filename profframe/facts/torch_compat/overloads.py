@@ -7,13 +7,18 @@ from typing import Final
 
 import numpy as np
 
-from profframe.facts.columns import Tables, encoded, is_kind, with_columns, words
+from profframe.facts.columns import encoded, is_kind, words
+from profframe.facts.fact import Output, Tables, columns, fact, of_events
 
 _WITH_OVERLOAD: Final = re.compile(r"(\w+::\w+)\.(\w+)", re.ASCII)
 """All of torch's operators have names of this form; functions and regions with dots have not."""
 
 
-def overloads(tables: Tables) -> Tables:
+@fact(
+    inputs=columns(events="kind name overload_name"),
+    outputs=columns(events="name overload_name"),
+)
+def overloads(tables: Tables) -> Output:
     """Take the overload off the name: ``aten::add.Tensor`` is ``Tensor`` of ``aten::add``.
 
     Kineto writes one name where ``capture_overload_names`` was on; torch's own ``events()`` has
@@ -27,7 +32,7 @@ def overloads(tables: Tables) -> Tables:
         if "::" in text and (match := _WITH_OVERLOAD.fullmatch(text))
     }
     if not matches:
-        return tables
+        return Output()
     splits = np.zeros(len(texts) + 1, np.bool_)
     splits[list(matches)] = True
     rows = np.flatnonzero(splits[names] & is_kind(events, ("host_op",)))
@@ -42,9 +47,7 @@ def overloads(tables: Tables) -> Tables:
         overload[code] = numbers.setdefault(match[2], len(numbers))
     found[rows] = overload[names[rows]]
     names[rows] = short[names[rows]]
-    return with_columns(
-        tables,
-        "events",
+    return of_events(
         name=encoded(names, list(name_numbers)),
         overload_name=encoded(found, list(numbers)),
     )

@@ -17,6 +17,8 @@ from profframe.store.maintenance.listing import root_of, size
 from profframe.store.parquet import VERSION_KEY, opened, row_groups, strange_columns, traces_of
 
 Progress = Callable[[int, int], None]
+_LOOKS: Final = 10
+"""At a folder that others write meanwhile."""
 _PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
 
 
@@ -57,10 +59,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     total, done = sum(map(size, there)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
     for place in there:
-        was = identity(place.folder)
-        problems = [*_problems(place)]
-        if problems and identity(place.folder) != was:  # written again, removed or packed meanwhile
-            problems = [*_problems(place)] if place.folder.exists() else []
+        problems = _lasting_problems(place)
         rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
         done += size(place)
         if progress is not None:
@@ -74,6 +73,18 @@ def _links(root: Path) -> Iterator[str]:
         for name in sorted((*folders, *files)):
             if (link := Path(where, name)).is_symlink():
                 yield str(link.relative_to(root))
+
+
+def _lasting_problems(place: Place) -> list[tuple[str, str]]:
+    """Problems of a folder that nobody has written again, removed or packed meanwhile."""
+    for _ in range(_LOOKS):
+        was = identity(place.folder)
+        problems = [*_problems(place)]
+        if not problems or not place.folder.exists():
+            return []
+        if identity(place.folder) == was:
+            break
+    return problems
 
 
 def _problems(place: Place) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,131 @@
+"""What a fact is: a function that declares the columns it reads and the columns it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
+
+import pyarrow as pa
+
+from profframe import schema
+from profframe.system.disk_tables import Spooled
+
+if TYPE_CHECKING:
+    from profframe.intervals import Ints
+
+Tables: TypeAlias = Mapping[str, pa.Table]
+"""The tables of one trace, by the names of ``schema.TABLES``."""
+Columns: TypeAlias = frozenset[str]
+"""Names of columns with their tables: ``events.name``."""
+Note: TypeAlias = tuple[str, int, str | None, int | None]
+"""A row of ``quality``: check, number of events, detail, example."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a fact gives: arrays by names of columns, and rows of ``quality``."""
+
+    columns: Mapping[str, pa.Array] = field(default_factory=dict)
+    notes: Sequence[Note] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fact:
+    """A function that computes columns of a trace from other columns of it.
+
+    Attributes
+    ----------
+    compute : Callable[..., Output]
+        Takes tables that have no other columns than the inputs, and the options by name.
+    inputs : frozenset of str
+        Columns that it reads; one that a source lacks is left out.
+    outputs : frozenset of str
+        Columns that it gives: all of them, or none where a trace has nothing of the kind.
+    options : tuple of str
+        Names of the options that it takes.
+    """
+
+    compute: Callable[..., Output]
+    inputs: Columns
+    outputs: Columns
+    options: tuple[str, ...]
+
+    def __call__(self, tables: Tables, **options: object) -> Tables:
+        """The tables with its columns and notes."""
+        return with_output(tables, self.output(tables, **options))
+
+    def output(self, tables: Tables, **options: object) -> Output:
+        """Its columns and notes, from the inputs alone."""
+        return self.compute(self._inputs_of(tables), **options)
+
+    def conflicts_with(self, earlier: Fact) -> bool:
+        """Whether it gives what the earlier one reads or gives, or reads what that gives.
+
+        These are Bernstein's conditions: two facts without a conflict may run in any order.
+        """
+        return not (
+            self.inputs.isdisjoint(earlier.outputs)
+            and self.outputs.isdisjoint(earlier.inputs | earlier.outputs)
+        )
+
+    def _inputs_of(self, tables: Tables) -> Tables:
+        names = {
+            table: [name for name in rows.column_names if f"{table}.{name}" in self.inputs]
+            for table, rows in tables.items()
+        }
+        return {table: tables[table].select(chosen) for table, chosen in names.items() if chosen}
+
+
+def fact(
+    inputs: Columns, outputs: Columns, options: tuple[str, ...] = ()
+) -> Callable[[Callable[..., Output]], Fact]:
+    """Declare what a function reads and gives, which makes a fact of it."""
+    return lambda compute: Fact(compute, inputs, outputs, options)
+
+
+def columns(**names: str) -> Columns:
+    """Columns of tables, their names apart by spaces.
+
+    Examples
+    --------
+    >>> sorted(columns(events="kind name", flows="thread"))
+    ['events.kind', 'events.name', 'flows.thread']
+    """
+    return frozenset(f"{table}.{name}" for table, text in names.items() for name in text.split())
+
+
+def of_events(*notes: Note, **arrays: pa.Array) -> Output:
+    """Columns of ``events``."""
+    return Output({f"events.{name}": values for name, values in arrays.items()}, notes)
+
+
+def note(check: str, rows: Ints) -> Iterable[Note]:
+    """The note of a check, if it found rows of ``events``."""
+    if rows.size:
+        yield check, rows.size, None, int(rows[0])
+
+
+def with_output(tables: Tables, output: Output) -> Tables:
+    """Tables with the columns of a fact, in place of those of the same names, and its notes."""
+    for full_name, array in output.columns.items():
+        name, _, column = full_name.partition(".")
+        table = tables[name]
+        values = _shared_if_unknown(table, array)
+        if column in table.column_names:
+            table = table.set_column(table.column_names.index(column), column, values)
+        else:
+            table = table.append_column(column, values)
+        tables = {**tables, name: table}
+    if not output.notes:
+        return tables
+    notes = schema.quality_rows(*output.notes)
+    return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
+
+
+def _shared_if_unknown(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:
+    """The values; where none is known, another such column: it takes no memory of its own."""
+    if values.null_count < len(values) or isinstance(table, Spooled):
+        return values
+    alike = (other for other in table.columns if other.type == values.type)
+    return next((other for other in alike if other.null_count == len(other)), values)
