@@ -81,6 +81,11 @@ class Selection:
         """The part of it that is about whole traces: runs and ranks."""
         return Selection(dict.fromkeys(schema.TABLES, self.conditions["traces"]))
 
+    @property
+    def is_of_traces(self) -> bool:
+        """Whether all rows of its traces are selected."""
+        return self == self.of_traces()
+
     def _and(self, condition: Callable[[str], str | None]) -> Selection:
         return Selection(
             {

@@ -45,7 +45,6 @@ from profframe.query.sources import ALL_TABLES, Columns, Part, Source
 from profframe.system.interrupts import stopping
 
 Value = TypeVar("Value")
-Once = Callable[[object, Callable[[], Any]], Any]
 
 _ATTEMPTS: Final = 10
 _MOST_OPEN: Final = 8
@@ -87,7 +86,7 @@ class Database:
         Has each step that questions share done once, and kept; None to keep nothing.
     """
 
-    def __init__(self, source: Source, terms: Terms, once: Once | None = None) -> None:
+    def __init__(self, source: Source, terms: Terms, once: macros.Once | None = None) -> None:
         self._source = source
         self._terms = terms
         self._once = once
@@ -128,12 +127,13 @@ class Database:
 
     def new_cursor(self) -> duckdb.DuckDBPyConnection:
         """A cursor without views."""
-        cursor = self.connection().cursor()
+        connection = self.connection()
+        cursor = connection.cursor()
         self._cursors.add(cursor)
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
             cursor.execute("SET enable_progress_bar = false")
         if self._once is not None:
-            macros.keep(cursor, self._once)
+            macros.keep(cursor, partial(_once_of, self._once, weakref.ref(connection)))
         self._terms.hand_over(cursor)
         return cursor
 
@@ -155,23 +155,33 @@ class Database:
         return left
 
 
+def _once_of(
+    once: macros.Once, connection: object, step: object, make: Callable[[], None]
+) -> object:
+    """Do a step once for each connection: what it keeps is gone with its connection."""
+    return once((connection, step), make)
+
+
 class _Open:
     """The databases that are open in this process, and those of stores, which are shared."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._open = OrderedDict[int, weakref.ref[Database]]()
+        self._open: list[weakref.ref[Database]] = []
         self._of_stores = OrderedDict[Hashable, Database]()
         self._left: list[object] = []
 
     def add(self, database: Database) -> None:
         """Keep it open, and close what was opened long before it."""
         with self._lock:
-            self._open[id(database)] = weakref.ref(database)
-            alive = [(key, one) for key, ref in self._open.items() if (one := ref()) is not None]
-            self._open = OrderedDict((key, weakref.ref(one)) for key, one in alive[-_MOST_OPEN:])
-        for _, one in alive[:-_MOST_OPEN]:
+            before = [one for one in self._alive() if one is not database]
+            alive = [*before, database]
+            self._open = [weakref.ref(one) for one in alive[-_MOST_OPEN:]]
+        for one in alive[:-_MOST_OPEN]:
             one.close()
+
+    def _alive(self) -> list[Database]:
+        return [one for ref in self._open if (one := ref()) is not None]
 
     def of(self, source: Source, terms: Terms) -> Database:
         """The database of a source; all who open the same files get the same one."""
@@ -189,9 +199,8 @@ class _Open:
     def after_fork(self) -> None:
         """In the child: DuckDB's threads are gone, and closing it would wait for them."""
         self._lock = threading.RLock()
-        databases = [one for ref in self._open.values() if (one := ref()) is not None]
-        self._left += [one.leave() for one in databases]
-        self._open.clear()
+        self._left += [database.leave() for database in self._alive()]
+        self._open = []
 
 
 _OPEN: Final = _Open()

@@ -86,8 +86,7 @@ def export_chrome_trace(
         if legacy and value is not None:
             raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
     marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
-    selection = self._session.selection
-    whole = selection == selection.of_traces()
+    whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
         if legacy:
             listed.write(connection, path)
@@ -121,8 +120,7 @@ def augment(self: Trace, path: str | PathLike[str]) -> None:
     from profframe.export import chrome
     from profframe.export.augment import augment
 
-    selection = self._session.selection
-    whole = selection == selection.of_traces()
+    whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
         chrome.the_trace(connection)
         augment(connection)

@@ -97,6 +97,18 @@ def test_few_databases_stay_open(example: Path) -> None:
     assert {one.sql(COUNT).item() for one in traces} == height
 
 
+def test_what_is_kept_is_made_again_where_its_database_was_closed() -> None:
+    gpu = Path("examples/gpu_training.json.gz")
+    expected = load(gpu).annotations()
+    with load(gpu).asking() as asked:
+        asked.idle()
+        others = [load(gpu) for _ in range(session._MOST_OPEN + 1)]
+        assert {one.sql(COUNT).item() for one in others} == {asked.events.height}
+        assert database(asked)._connection is None
+        assert asked.annotations().equals(expected)
+        assert asked.idle(per="device").height
+
+
 def test_a_trace_that_is_gone_takes_its_database_along(example: Path) -> None:
     trace = load(example)
     trace.sql(COUNT)
