@@ -26,11 +26,13 @@ from profframe.readers.chrome.columns import (
     OWN_COLUMNS,
     OWN_KEY,
 )
+from profframe.readers.json import exact
 from profframe.schema import DEVICE_KINDS
 
 if TYPE_CHECKING:
     import polars as pl
 
+_DECODER: Final = exact.decoder(constant=lambda _: None)
 JSON_FORMATS: Final = ("kineto", "chrome")
 """What `args` hold all columns of."""
 _OWN_HEADER: Final = (
@@ -109,7 +111,7 @@ def write(
     connection.execute(MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
     header = _header(trace)
-    before = json.dumps(header)[:-1] + ", " * bool(header)
+    before = exact.dumps(header)[:-1] + ", " * bool(header)
     with written(path) as put:
         put(f'{before}"traceEvents": ['.encode())
         events = _put_events(connection, put, trace, marks)
@@ -153,13 +155,13 @@ def _own(trace: Mapping[str, Any], events: int, *, whole: bool) -> str:
     own = {column: trace.get(column) for column in _OWN_HEADER}
     if whole:
         own |= {"events": events, "accounted": _loaded(trace.get("accounted"))}
-    return json.dumps({key: value for key, value in own.items() if value is not None})
+    return exact.dumps({key: value for key, value in own.items() if value is not None})
 
 
 def _loaded(text: str | None) -> Any:
     """What JSON text means; NaN, infinity and what else is no JSON are nothing."""
     try:
-        return json.loads(text or "null", parse_constant=lambda _: None)
+        return _DECODER.decode(text or "null")
     except (ValueError, RecursionError):
         return None
 

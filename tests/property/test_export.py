@@ -53,6 +53,7 @@ def of_another_format(trace: Trace) -> Trace:
 @example('[{"ph":"B","ts":1},{"ph":"E","ts":0},{"ph":"E","ts":1,"tid":2},{"ph":"X"}]', False)
 @example('[{"ph":"E","ts":5,"tid":1},{"ph":"E","ts":4},{"ph":"B","ts":5,"tid":1}]', False)
 @example('{"traceEvents":[{"ph":"C","name":"c","ts":1,"args":{"a":1,"a":2}}]}', True)
+@example('{"a":{"b":[0.000,1e400]},"traceEvents":[{"ph":"X"}]}', False)
 @example('[{"ph":"C","ts":1,"args":{"a":1,"b":2}},{"ph":"C","ts":1,"args":{"a":1,"b":2}}]', False)
 def test_what_was_read_reads_back(text: str, is_json: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:

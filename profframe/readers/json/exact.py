@@ -43,13 +43,17 @@ def refuse(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
 
 
-def decoder(members: Callable[[Pairs], Any] | None = None) -> json.JSONDecoder:
+def decoder(
+    members: Callable[[Pairs], Any] | None = None, constant: Callable[[str], Any] = refuse
+) -> json.JSONDecoder:
     """Reads strict JSON, but for half surrogate pairs.
 
     Parameters
     ----------
     members
         Makes an object of its members; without it the last of two with one name counts.
+    constant
+        Makes a value of NaN, Infinity and -Infinity.
 
     Examples
     --------
@@ -58,7 +62,7 @@ def decoder(members: Callable[[Pairs], Any] | None = None) -> json.JSONDecoder:
     '{"a": 1.10, "b": [-0, 2.50]}'
     """
     return json.JSONDecoder(
-        parse_float=_float, parse_int=_int, parse_constant=refuse, object_pairs_hook=members
+        parse_float=_float, parse_int=_int, parse_constant=constant, object_pairs_hook=members
     )
 
 
