@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
@@ -117,7 +116,7 @@ def test_text_that_waits_for_its_end_is_mended_a_few_times(monkeypatch: pytest.M
     size = 4 << 20
     text = BEGIN + b',{"ph":"X","args":[' + (b'{"ph":"%s"},' % (b"a" * 1014)) * (size >> 10)
     blocks = (text[at : at + (1 << 18)] for at in range(0, len(text), 1 << 18))
-    parser = Parser(duckdb.connect)
+    parser = Parser()
     reader = ArrayReader(blocks, "traceEvents", parser.wave, parser.array, 1)
     for _ in reader.rows():
         pass

@@ -8,9 +8,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -167,31 +169,49 @@ def _address_space() -> int | None:
 
 def _group() -> int | None:
     """What is left by the limits of its cgroup and of those around it."""
-    return min((room for kind in _KINDS for room in _rooms(kind)), default=None)
+    limits = _limits(_GROUPS, _OWN, int(time.monotonic()))
+    rooms = (_room(kind, folder, limit) for kind, folder, limit in limits)
+    return min((room for room in rooms if room is not None), default=None)
 
 
-def _rooms(kind: _Groups) -> Iterator[int]:
-    """What each limit leaves, from the group of this process outwards."""
-    root = _GROUPS / kind.folder
-    own = root / _own_group(kind.named)
+@lru_cache(maxsize=1)
+def _limits(groups: Path, own: Path, _second: int) -> tuple[tuple[_Groups, Path, int], ...]:
+    """Limits and their groups, from that of the process outwards: looked for once in a second."""
+    names = ""
+    with suppress(OSError):
+        names = own.read_text()
+    return tuple(
+        (kind, folder, limit)
+        for kind in _KINDS
+        for folder in _folders(kind, groups, names)
+        if (limit := _limit(folder / kind.limit)) is not None
+    )
+
+
+def _folders(kind: _Groups, groups: Path, names: str) -> Iterator[Path]:
+    root = groups / kind.folder
+    named = (line.partition(kind.named)[2] for line in names.splitlines() if kind.named in line)
+    own = root / next(named, "").lstrip("/")
     # In a container the group of the process is the root of those that it sees.
     folder = own if own.is_dir() else root
     for group in (folder, *folder.parents):
-        with suppress(OSError, ValueError):  # without a limit it says max
-            limit = int((group / kind.limit).read_text())
-            if limit < _NO_LIMIT:
-                yield limit - _used(group, kind)
+        yield group
         if group == root:
             break
 
 
-def _own_group(named: str) -> str:
-    """Where the group of this process is below all of them."""
-    with suppress(OSError):
-        for line in _OWN.read_text().splitlines():
-            if named in line:
-                return line.partition(named)[2].lstrip("/")
-    return ""
+def _limit(file: Path) -> int | None:
+    with suppress(OSError, ValueError):  # without a limit it says max
+        limit = int(file.read_text())
+        return limit if limit < _NO_LIMIT else None
+    return None
+
+
+def _room(kind: _Groups, folder: Path, limit: int) -> int | None:
+    """What a group's limit leaves; None where it does not say what is used."""
+    with suppress(OSError, ValueError):
+        return limit - _used(folder, kind)
+    return None
 
 
 def _used(folder: Path, kind: _Groups) -> int:

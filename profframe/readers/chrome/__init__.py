@@ -10,18 +10,16 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import NotATraceError
+from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import (
     Batch,
@@ -82,44 +80,29 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     SourceError
         When the file cannot be read.
     """
-    with _database() as opened:
-        parser = Parser(opened)
-        threads = threads or min(8, os.cpu_count() or 1)
-        reader = ArrayReader(
-            source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads, mark=_PHASE
-        )
-        try:
-            rows = gather(reader.rows(), spool)
-        except NoArrayError as error:
-            raise _not_a_trace(source, str(error)) from None
-        document = reader.document
-        if document.is_array and not _has_phase(rows):
-            raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
-        quality = _quality(document, source)
-        dropped = sum(document.found[check] for check in DROPS)
-        header = _header(document, rows)
-        own = _own(document)
-        if own is not None:
-            header = _as_exported(header, own)
-        raw = assemble(rows, header, quality, dropped, opened())
-        raw = _of_ascend(_of_kineto(raw))
-        return raw if own is None else _counted_as_exported(raw, own)
-
-
-@contextmanager
-def _database() -> Iterator[Callable[[], duckdb.DuckDBPyConnection]]:
-    """Gives the database that parses.
-
-    To open and to close it takes milliseconds: it is opened while the first text is read, and
-    closed while what was read is looked at.
-    """
-    pool = ThreadPoolExecutor(1, "profframe-database")
-    opening = pool.submit(duckdb.connect, config={"threads": 1})
+    parsing_database.open_beside()
+    parser = Parser()
+    threads = threads or min(8, os.cpu_count() or 1)
+    reader = ArrayReader(
+        source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads, mark=_PHASE
+    )
     try:
-        yield opening.result
-    finally:
-        pool.submit(lambda: opening.result().close())
-        pool.shutdown(wait=False)
+        rows = gather(reader.rows(), spool)
+    except NoArrayError as error:
+        raise _not_a_trace(source, str(error)) from None
+    document = reader.document
+    if document.is_array and not _has_phase(rows):
+        raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
+    quality = _quality(document, source)
+    dropped = sum(document.found[check] for check in DROPS)
+    header = _header(document, rows)
+    own = _own(document)
+    if own is not None:
+        header = _as_exported(header, own)
+    with parsing_database.connect() as connection:
+        raw = assemble(rows, header, quality, dropped, connection)
+    raw = _of_ascend(_of_kineto(raw))
+    return raw if own is None else _counted_as_exported(raw, own)
 
 
 def _of_kineto(raw: RawTrace) -> RawTrace:

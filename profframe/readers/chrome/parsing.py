@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -62,7 +62,7 @@ _NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
 _TEXT: Final = r'(?s)"(?:[^"\\]|\\.)*"'
 _OLD_SPELLING: Final = r"external id|Input dims"
 _ESCAPED_COLON: Final = r"\\u003[aA]"
-_CACHED: Final = 64 << 10
+_CACHED: Final = 256 << 10
 """Bytes that stay in a processor's cache while they are looked at twice."""
 
 _KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(json_keys(t, '$[*]')) FROM pieces"
@@ -154,11 +154,11 @@ class _DoubledError(Exception):
 class Parser:
     """Makes rows of text; calls may run in parallel."""
 
-    def __init__(self, database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
+    def __init__(self) -> None:
         self._expects_other_keys = False
         self._sound_keys: set[int] = set()
         """Lists of keys of arguments of which none is twice."""
-        self._session = Session(database)
+        self._session = Session()
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
 import duckdb
 import pyarrow as pa
 
+from profframe.readers import parsing_database
+
 
 class Session(threading.local):
-    """What each thread has for itself and uses again: what it costs is more than a small wave.
+    """What each thread has for itself and uses again: what it costs is more than a small wave."""
 
-    Parameters
-    ----------
-    database
-        Gives the connection that every thread's cursor is of.
-    """
-
-    def __init__(self, database: Callable[[], duckdb.DuckDBPyConnection]) -> None:
-        self._database = database
+    def __init__(self) -> None:
         self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
 
     @cached_property
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """The one of this thread; the first question waits for the database."""
-        return self._database().cursor()
+        """The one of this thread."""
+        return parsing_database.connect()
 
     @contextmanager
     def about(self, name: str, rows: pa.Table) -> Iterator[None]:

@@ -17,6 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers import parsing_database
 from profframe.readers.build.assembly import LONGEST_NS, assemble
 from profframe.readers.build.rows import (
     Batch,
@@ -101,7 +102,7 @@ class Activities(ABC):
     @classmethod
     def read(cls, database: Database, spool: Spool | None) -> RawTrace:
         """Read all of it."""
-        with duckdb.connect(config={"threads": 1}) as connection:
+        with parsing_database.connect() as connection:
             source = cls(database, connection)
             rows = gather(source.batches(), spool)
             source.note_leftovers()

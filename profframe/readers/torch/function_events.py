@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Final
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import ParameterError
+from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.chrome.device_args import with_device_args
@@ -114,8 +114,8 @@ def read(events: Sequence[Any], told: Told) -> RawTrace:
         batch[Table.INSTANTS] = conform(Table.INSTANTS, _mark_columns(marks))
     types = dict.fromkeys(t.upper() for t in found["device_type.name"] if t != _HOST)
     header = replace(told.header, clock="relative", device_type=next(iter(types), None))
-    with duckdb.connect(config={"threads": 1}) as connection:
-        rows = gather([with_device_args(batch, Session(lambda: connection))])
+    with parsing_database.connect() as connection:
+        rows = gather([with_device_args(batch, Session())])
         return assemble(rows, header, quality, 0, connection)
 
 

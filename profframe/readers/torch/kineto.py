@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import (
     Batch,
@@ -159,7 +160,7 @@ def read(results: Any, told: Told) -> RawTrace:
     """
     quality = Quality()
     activities = results.trace_activities()
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with parsing_database.connect() as connection:
         parts = [_part(connection, found) for found in _asked(activities, told)]
         recorded = _Recorded(results.events())
         batches = [part.batch for part in parts]
@@ -182,7 +183,7 @@ def read(results: Any, told: Told) -> RawTrace:
             quality.note(check, count, "in the arguments of a live event")
         flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
         header = replace(told.header, device_type=device_type_of([*batches, flows]))
-        rows = gather([with_device_args(batch, Session(lambda: connection))])
+        rows = gather([with_device_args(batch, Session())])
         return assemble(rows, header, quality, 0, connection)
 
 
