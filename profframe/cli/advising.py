@@ -53,7 +53,7 @@ def advice(
     Findings of rules, the most severe first, each with the events that show it. With --format or
     -o: the rows of the answer. `profframe answer advice` lists the thresholds.
     """
-    from profframe.query.answering import advice as with_own
+    from profframe.query.catalogue import advice as with_own
     from profframe.show.findings import findings
 
     form = checked_form(form, output)

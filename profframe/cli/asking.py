@@ -79,7 +79,8 @@ def answer(
         return
     check_question(name, given)
     if as_sql:
-        from profframe.query.answering import find, script
+        from profframe.query.catalogue import find
+        from profframe.query.run import script
 
         click.echo(script(find(name), given), nl=False)
         return
@@ -128,7 +129,8 @@ def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:
         raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {known}")
     import duckdb
 
-    from profframe.query.answering import find, prepare
+    from profframe.query.catalogue import find
+    from profframe.query.run import prepare
 
     try:
         with duckdb.connect() as connection:
@@ -159,7 +161,7 @@ def _columns(name: str) -> pl.DataFrame:
     """What an answer gives and takes."""
     import polars as pl
 
-    from profframe.query.answering import find
+    from profframe.query.catalogue import find
 
     found = find(name)
     rows = [("column", c.name, c.type, c.unit, c.doc) for c in found.columns]

@@ -49,7 +49,7 @@ def show(
     Overview, what could be made faster, what the devices did and why they waited, self times,
     kernels, and quality notes.
     """
-    from profframe.query.answering import find
+    from profframe.query.catalogue import find
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:

@@ -73,8 +73,8 @@ class Terms:
 
     def check(self) -> None:
         """Find out what is wrong with them before a large trace is loaded."""
-        from profframe.query.closed import Terms as Checked
-        from profframe.query.closed import own_files
+        from profframe.query.sandbox import Terms as Checked
+        from profframe.query.sandbox import own_files
 
         try:
             own_files(self.files)

@@ -204,7 +204,7 @@ class Store:
         found = [chosen for place in self.places if (chosen := place.only(names, ranks))]
         return replace(self, places=tuple(found) or self.places[:1])
 
-    def again(self) -> Store | None:
+    def successor(self) -> Store | None:
         """The same (run, rank)s, as they are now; None if they are as they were, or gone."""
         wanted = {name for place in self.places for name in place.names}
         found = [

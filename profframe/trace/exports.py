@@ -12,7 +12,7 @@ import polars as pl
 from profframe import store
 from profframe.analysis.critical_path import CriticalPath, find
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from profframe.query.selection import Text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
         It cannot be written; what was in it is still there.
     """
     for part in self._session.source.split():
-        store.write(type(self)(self._session.on(part)).tables, path)
+        store.write(type(self)(self._session.with_source(part)).tables, path)
 
 
 def export_chrome_trace(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profframe.facts.models import Devices
-from profframe.query.answering import advice as with_rules
-from profframe.query.answering import catalogue, find
-from profframe.query.closed import Paths
+from profframe.query.catalogue import advice as with_rules
+from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
+from profframe.query.sandbox import Paths
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
 from profframe.trace.rows import shown
@@ -33,7 +33,7 @@ def answer(
     ----------
     answer
         Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file; or
-        what `profframe.query.answering.find` gives of these.
+        what `profframe.query.catalogue.find` gives of these.
     **parameters
         Values for the parameters that the answer declares.
 

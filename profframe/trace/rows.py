@@ -15,7 +15,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.facts.devices import matched
 from profframe.facts.models import Devices, models
-from profframe.query.closed import Paths, own_files, own_tables
+from profframe.query.sandbox import Paths, own_files, own_tables
 from profframe.query.selection import Numbers, Selection, Text, integers, texts
 from profframe.query.session import Session
 from profframe.query.sources import InMemory, Overlay
@@ -181,7 +181,7 @@ def limited(
     True
     """
     terms = self._session.terms.limited(memory_limit, timeout_s, rows)
-    return type(self)(self._session.under(terms))
+    return type(self)(self._session.with_terms(terms))
 
 
 def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Paths = ()) -> Trace:
@@ -214,7 +214,7 @@ def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Pat
     1
     """
     terms = replace(self._session.terms, tables=own_tables(tables), files=own_files(files))
-    return type(self)(self._session.under(terms))
+    return type(self)(self._session.with_terms(terms))
 
 
 def with_devices(self: Trace, devices: Devices) -> Trace:
@@ -244,7 +244,7 @@ def with_devices(self: Trace, devices: Devices) -> Trace:
     """
     session = self._session
     rows = matched(pa.concat_tables(session.source.parts("devices")), models(devices))
-    return type(self)(session.on(Overlay(session.source, "devices", rows)))
+    return type(self)(session.with_source(Overlay(session.source, "devices", rows)))
 
 
 @contextmanager

@@ -15,8 +15,9 @@ import profframe
 from profframe import load, schema, store
 from profframe.errors import AnswerError, StoreError
 from profframe.loading import discovery
-from profframe.query import answering, session
-from profframe.query.closed import Terms
+from profframe.query import session
+from profframe.query.run import query
+from profframe.query.sandbox import Terms
 from profframe.store import layout, maintenance, parquet, writing
 from profframe.store.maintenance import changing
 from tests.unit.test_store import one
@@ -237,7 +238,7 @@ def test_a_question_is_asked_again_of_what_has_changed(
     change: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB has the names of files that are others, or gone, when it opens them."""
-    trace, asked = load(root), answering.query
+    trace = load(root)
     changes = iter([CHANGES[change]] * 2)
 
     def failing(
@@ -247,7 +248,7 @@ def test_a_question_is_asked_again_of_what_has_changed(
             work(root)
             error = duckdb.IOException('IO Error: Cannot open file "events.parquet"')
             raise AnswerError("query: IO Error: Cannot open file") from error
-        return asked(connection, sql, terms=terms)
+        return query(connection, sql, terms=terms)
 
     monkeypatch.setattr(session, "query", failing)
     if change == "packed":
