@@ -30,7 +30,7 @@ from profframe.errors import StoreError
 from profframe.loading.run_names import later_cycle
 from profframe.store import layout
 from profframe.store.facts_version import facts_version
-from profframe.store.parquet import VERSION_KEY, check_is_file, reading, strange_columns, traces_of
+from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
 
 STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
@@ -164,7 +164,7 @@ class Destination(ABC):
         path = f"{record.folder}/events.parquet"
         with self.open(path) as file, reading(f"{self.address}/{path}"):
             metadata = pq.read_metadata(file)
-            for problem in strange_columns("events", metadata.schema.to_arrow_schema()):
+            for problem in column_problems("events", metadata.schema.to_arrow_schema()):
                 raise ValueError(problem)
             return int(metadata.num_rows)
 

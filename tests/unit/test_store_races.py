@@ -205,7 +205,7 @@ def test_a_run_that_is_gone_when_it_is_packed_is_not_replaced_for_ever(
 
     def listed(path: Path) -> tuple[layout.Place, ...]:
         found = there(path)
-        changing._take_away(path, root / "run=a/rank=0")
+        changing._delete(path, root / "run=a/rank=0")
         return found
 
     monkeypatch.setattr(changing, "places", listed)
