@@ -64,7 +64,7 @@ SERIOUS: Final = (
         "2",
         "what a killed batch has staged is taken up for other options",
         "profframe/converting/staging.py",
-        "parts = (source, content, told, facts_version())",
+        "parts = (source, content, options, facts_version())",
         "parts = (source, content, facts_version())",
         "tests/batch/test_convert.py"
         "::test_what_a_killed_batch_has_converted_is_not_taken_up_for_other_options",

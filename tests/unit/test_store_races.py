@@ -286,7 +286,7 @@ def test_a_store_that_is_made_while_it_is_looked_for_is_opened(
 ) -> None:
     path = tmp_path / "store"
     path.mkdir()
-    once(monkeypatch, discovery, "find", lambda: store.write(one(), path))
+    once(monkeypatch, discovery, "trace_files", lambda: store.write(one(), path))
 
     assert names(path) == ["mm"]
     empty = tmp_path / "empty"
