@@ -74,10 +74,10 @@ class Terms:
     def check(self) -> None:
         """Check them before loading a large trace."""
         from profframe.query.sandbox import Terms as QueryTerms
-        from profframe.query.sandbox import own_files
+        from profframe.query.sandbox import user_files
 
         try:
-            own_files(self.files)
+            user_files(self.files)
             QueryTerms().limited(self.memory, self.timeout, self.rows)
         except ParameterError as error:
             raise click.UsageError(str(error)) from error

@@ -103,11 +103,11 @@ def items(
 def as_list(sources: Source | Iterable[Source]) -> list[Source]:
     """One source or several, checked."""
     is_one = isinstance(sources, (str, bytes, os.PathLike)) or not isinstance(sources, Iterable)
-    several = [sources] if is_one else list(sources)  # type: ignore[arg-type]
-    for source in several:
+    paths = [sources] if is_one else list(sources)  # type: ignore[arg-type]
+    for source in paths:
         if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
             raise ParameterError(f"a source is a path, a URL or several of them, not {source!r}")
-    return several  # type: ignore[return-value]
+    return paths  # type: ignore[return-value]
 
 
 def _expanded(source: Source) -> Iterator[Item]:

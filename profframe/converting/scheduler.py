@@ -201,23 +201,23 @@ class Batch:
     def _start(
         self,
         index: int,
-        then: Callable[[int, Any], None],
+        handle: Callable[[int, Any], None],
         function: Callable[..., object],
         *arguments: object,
     ) -> None:
-        """Submit a task; this thread passes its result to ``then``."""
+        """Submit a task; this thread passes its result to ``handle``."""
         try:
             future = self._executor.submit(function, *arguments)
         except Exception as error:  # noqa: BLE001 - executors raise anything
             self._fail(index, error)
             return
         self._running.add(future)
-        future.add_done_callback(lambda future: self._completions.put((index, then, future)))
+        future.add_done_callback(lambda future: self._completions.put((index, handle, future)))
 
     def _work(self) -> None:
         """Handle results of workers until no task is left."""
         while self._running:
-            index, then, future = self._completions.get()
+            index, handle, future = self._completions.get()
             self._running.discard(future)
             try:
                 result = future.result()
@@ -226,7 +226,7 @@ class Batch:
             except Exception as error:  # noqa: BLE001 - executors raise anything
                 self._fail(index, error)
             else:
-                then(index, result)
+                handle(index, result)
 
     def _retry(self, index: int) -> None:
         """Convert a file again, as another batch has published its staged folder."""

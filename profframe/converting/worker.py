@@ -149,7 +149,7 @@ def _write(
 
     facts = FactOptions(compat=task.compat)
     trace = read_trace(
-        path, task.run, task.rank, facts, progress, beside=draft.parent, threads=task.threads
+        path, task.run, task.rank, facts, progress, spool_folder=draft.parent, threads=task.threads
     )
     traces = trace.raw.tables["traces"]
     for column, value in record.items():

@@ -77,15 +77,15 @@ def paths_of(source: object) -> list[Source]:
     ParameterError
         One of them is no path.
     """
-    several = (
+    paths = (
         source
         if isinstance(source, Sequence) and not isinstance(source, (str, bytes))
         else [source]
     )
-    for path in several:
+    for path in paths:
         if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
             raise ParameterError(f"a source is a path or a list of paths, not {path!r}")
-    return list(several)
+    return list(paths)
 
 
 def trace_files(sources: Iterable[Source]) -> Files:

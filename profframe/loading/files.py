@@ -14,7 +14,7 @@ from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, 
 from profframe.loading.discovery import Files, Source
 from profframe.loading.options import FactOptions, LoadOptions, Progress
 from profframe.loading.run_names import NamedTrace, cycles, name_trace
-from profframe.loading.tables import combined, table_parts
+from profframe.loading.tables import combine, table_parts
 from profframe.readers import is_pipe, read
 from profframe.store.cache import Cache
 from profframe.system.disk_tables import Spool
@@ -63,7 +63,7 @@ def read_trace(
     facts: FactOptions | None = None,
     progress: Progress | None = None,
     *,
-    beside: Source | None = None,
+    spool_folder: Source | None = None,
     threads: int | None = None,
 ) -> NamedTrace:
     """Read one file as `load` does, with its facts and its name, for `write_trace`.
@@ -72,7 +72,7 @@ def read_trace(
     ----------
     path, run, rank, facts, progress
         As for `load`.
-    beside
+    spool_folder
         A folder with room for a temporary file, up to a quarter of the text of the trace: then only
         parts of the trace are in memory, 1.2 GB for one of 2 GB. None to keep all in memory.
     threads
@@ -81,7 +81,7 @@ def read_trace(
     Returns
     -------
     NamedTrace
-        The trace; with ``beside`` its larger tables are `profframe.system.disk_tables.Spooled`.
+        The trace; its larger tables are `profframe.system.disk_tables.Spooled` in that folder.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def read_trace(
     StoreError
         When there is no room beside the store.
     """
-    spool = None if beside is None else Spool(beside)
+    spool = None if spool_folder is None else Spool(spool_folder)
     with within(path):
         raw = read(path, progress, spool, threads)
         return name_trace(path, (facts or FactOptions()).add(raw), run, rank)
@@ -134,7 +134,7 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     if not traces:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
-    return combined(cycles(traces), skipped)
+    return combine(cycles(traces), skipped)
 
 
 class _Total:

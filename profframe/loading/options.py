@@ -56,7 +56,7 @@ class LoadOptions:
     Attributes
     ----------
     run, rank
-        Names for what is loaded.
+        Names for the traces.
     cache
         Directory that keeps loaded traces.
     facts

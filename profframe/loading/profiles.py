@@ -7,7 +7,7 @@ from dataclasses import replace
 from profframe.errors import ParameterError
 from profframe.loading.options import LoadOptions
 from profframe.loading.run_names import NamedTrace
-from profframe.loading.tables import combined
+from profframe.loading.tables import combine
 from profframe.readers import torch as live
 from profframe.trace.trace import Trace
 
@@ -37,4 +37,4 @@ def open_profile(profile: object, options: LoadOptions) -> Trace:
         rank = 0 if job_rank is None else job_rank
         rank_source = "assumed" if job_rank is None else raw.header.rank_source
     trace = NamedTrace(live.describe(profile), raw, options.run or "live", rank, rank_source)
-    return options.select(Trace.from_tables(combined([trace], [])))
+    return options.select(Trace.from_tables(combine([trace], [])))

@@ -19,7 +19,7 @@ _VERSION: Final = facts_version()
 """Taken at import: files may be replaced while the process runs."""
 
 
-def combined(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dict[str, pa.Table]:
+def combine(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dict[str, pa.Table]:
     """The tables of all traces; skipped files are in `quality` of the first."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
@@ -51,9 +51,9 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
     for column, value in source.items():
         traces = traces.append_column(column, pa.array([value]))
     tables = {**trace.raw.tables, "traces": traces}
-    return {name: _conformed(trace, name, tables[name]) for name in schema.TABLES}
+    return {name: _conform(trace, name, tables[name]) for name in schema.TABLES}
 
 
-def _conformed(trace: NamedTrace, name: str, rows: pa.Table | Spooled) -> Iterator[pa.Table]:
+def _conform(trace: NamedTrace, name: str, rows: pa.Table | Spooled) -> Iterator[pa.Table]:
     for part in rows.parts() if isinstance(rows, Spooled) else (rows,):
         yield schema.conform(name, part, trace.run, trace.rank)

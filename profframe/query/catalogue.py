@@ -17,7 +17,7 @@ from profframe import schema
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.query import macros
 from profframe.query.header import Answer, parse, sql_directory
-from profframe.query.rules import ANSWER, SHARED_NAMES, Advice, Paths, assembled
+from profframe.query.rules import ANSWER, SHARED_NAMES, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 
 
@@ -92,7 +92,7 @@ def advice(rules: Paths = ()) -> Advice:
     True
     """
     path = _files()[ANSWER]
-    return assembled(parse(path.read_text(encoding="utf-8"), path.stem), all_rules(rules))
+    return assemble(parse(path.read_text(encoding="utf-8"), path.stem), all_rules(rules))
 
 
 def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:

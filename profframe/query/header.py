@@ -54,7 +54,7 @@ class Parameter:
     default: object
     doc: str
     choices: tuple[str, ...] = ()
-    """The texts that it may be; any, where there are none."""
+    """Allowed texts; any text if empty."""
 
 
 @dataclass(frozen=True, slots=True)

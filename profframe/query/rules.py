@@ -154,7 +154,7 @@ class Advice(Answer):
 
     def only(self, rules: Iterable[Rule], tables: Iterable[str] = ()) -> Advice:
         """The same with some of the rules; ``tables`` are steps that are tables already."""
-        return assembled(self.base or self, rules, tables)
+        return assemble(self.base or self, rules, tables)
 
 
 def shipped_rules() -> tuple[Rule, ...]:
@@ -192,13 +192,13 @@ def rules(paths: Paths = ()) -> tuple[Rule, ...]:
     >>> rules() == shipped_rules()
     True
     """
-    several = [paths] if isinstance(paths, (str, PathLike)) else paths
+    items = [paths] if isinstance(paths, (str, PathLike)) else paths
     by_name = {rule.name: rule for rule in shipped_rules()}
-    own: dict[str, Path] = {}
-    for path in (file for item in several for file in _files(Path(item))):
-        if path.stem in own:
-            raise AnswerError(f"{path}: a rule of the same name as {own[path.stem]}")
-        own[path.stem] = path
+    by_user: dict[str, Path] = {}
+    for path in (file for item in items for file in _files(Path(item))):
+        if path.stem in by_user:
+            raise AnswerError(f"{path}: a rule of the same name as {by_user[path.stem]}")
+        by_user[path.stem] = path
         by_name[path.stem] = read(path)
     return tuple(by_name[name] for name in sorted(by_name))
 
@@ -254,7 +254,7 @@ def read(path: Path) -> Rule:
     return Rule(path, replace(answer, notes=notes), fields["suggestion"], fields["link"], only_if)
 
 
-def assembled(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) -> Advice:
+def assemble(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ()) -> Advice:
     """Put rules into the answer whose SELECT is from their ``findings``.
 
     Parameters
@@ -274,7 +274,7 @@ def assembled(answer: Answer, rules: Iterable[Rule], tables: Iterable[str] = ())
     Examples
     --------
     >>> rule = read(sql_directory() / "rules" / "data_loading.sql")
-    >>> answer = assembled(Answer("advice", "SELECT * FROM findings ORDER BY run"), [rule])
+    >>> answer = assemble(Answer("advice", "SELECT * FROM findings ORDER BY run"), [rule])
     >>> [parameter.name for parameter in answer.parameters]
     ['data_loading_share']
     """

@@ -136,7 +136,7 @@ class Terms:
         )
 
 
-def own_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
+def user_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
     """Frames of the user's as Arrow tables.
 
     Parameters
@@ -156,7 +156,7 @@ def own_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
 
     Examples
     --------
-    >>> own_tables({"mine": pa.table({"a": [1]})})["mine"].num_rows
+    >>> user_tables({"mine": pa.table({"a": [1]})})["mine"].num_rows
     1
     """
     reserved = {*schema.TABLES, *macros.names(), *_SYSTEM}
@@ -178,7 +178,7 @@ def own_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
     return arrow
 
 
-def own_files(files: Paths) -> tuple[str, ...]:
+def user_files(files: Paths) -> tuple[str, ...]:
     """Paths of the user's that SQL may read.
 
     Parameters
@@ -198,7 +198,7 @@ def own_files(files: Paths) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> own_files("examples")
+    >>> user_files("examples")
     ('examples',)
     """
     paths = [files] if isinstance(files, (str, PathLike)) else [*files]
@@ -234,11 +234,11 @@ def connect(terms: Terms, files: Iterable[str]) -> duckdb.DuckDBPyConnection:
     config = {**_CONFIG, "temp_directory": str(folder)}
     if terms.memory_limit is not None:
         config["memory_limit"] = terms.memory_limit
-    own = [os.path.realpath(path) for path in terms.files]
+    paths = [os.path.realpath(path) for path in terms.files]
     connection = duckdb.connect(config=config)
     connection.execute(
-        f"SET allowed_paths = {_list({*files, *(p for p in own if not Path(p).is_dir())})};"
-        f"SET allowed_directories = {_list(p for p in own if Path(p).is_dir())};"
+        f"SET allowed_paths = {_list({*files, *(p for p in paths if not Path(p).is_dir())})};"
+        f"SET allowed_directories = {_list(p for p in paths if Path(p).is_dir())};"
         "SET enable_external_access = false; SET lock_configuration = true"
     )
     return connection

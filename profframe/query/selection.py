@@ -130,8 +130,8 @@ def integers(parameter: str, values: Numbers) -> Integers:
     """
     if isinstance(values, range) and values.step == 1:
         return values
-    several = values if isinstance(values, Iterable) else (values,)
-    return tuple(integer(parameter, value) for value in several)
+    items = values if isinstance(values, Iterable) else (values,)
+    return tuple(integer(parameter, value) for value in items)
 
 
 def integer(parameter: str, value: object) -> int:
@@ -155,11 +155,11 @@ def texts(parameter: str, values: Text) -> tuple[str, ...]:
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         values = (values,)
-    several = tuple(values)
-    for value in several:
+    items = tuple(values)
+    for value in items:
         if not isinstance(value, str):
             raise ParameterError(f"{parameter}: needs text, got {value!r}")
-    return several
+    return items
 
 
 def check_texts(column: str, values: Iterable[str], trace_values: Iterable[str]) -> None:
@@ -258,8 +258,8 @@ def _within(windows: Iterable[Window], time: str | None) -> str | None:
 
 def any_of(conditions: Iterable[str]) -> str:
     """SQL: one of the conditions is true; a balanced tree, for parsers that recurse."""
-    several = list(conditions)
-    if len(several) <= 1:
-        return several[0] if several else "FALSE"
-    middle = len(several) // 2
-    return f"({any_of(several[:middle])} OR {any_of(several[middle:])})"
+    terms = list(conditions)
+    if len(terms) <= 1:
+        return terms[0] if terms else "FALSE"
+    middle = len(terms) // 2
+    return f"({any_of(terms[:middle])} OR {any_of(terms[middle:])})"

@@ -284,16 +284,16 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Place, ...]:
-    several = sorted(folders, key=_by_run_and_rank)
+    ordered = sorted(folders, key=_by_run_and_rank)
     manifests = [
         _manifest(folder, tolerant=tolerant)
-        for folder in several
+        for folder in ordered
         if folder.name.startswith(PACK) and folder.parent == root
     ]
     replaced = {name: was for pack in manifests for name, was in pack.replaces.items()}
     singles: list[Place] = []
     others: list[Place] = []
-    for folder in several:
+    for folder in ordered:
         name, now = name_in(root, folder) if replaced and folder != root else "", identity(folder)
         if name in replaced and replaced[name] in {"", now}:
             continue

@@ -143,8 +143,8 @@ class RowGroup:
     def _read(self, columns: Sequence[str]) -> pa.Table:
         arrow = schema_of(self.table, tuple(columns))
         with reading(self.path):
-            several = self.file.metadata.row_group(self.number).num_rows > _FEW_ROWS
-            rows = self.file.read_row_group(self.number, arrow.names, use_threads=several)
+            use_threads = self.file.metadata.row_group(self.number).num_rows > _FEW_ROWS
+            rows = self.file.read_row_group(self.number, arrow.names, use_threads=use_threads)
             # Arrow checks neither that text is UTF-8 nor that each code is in its dictionary.
             rows.validate(full=True)
             return rows if rows.schema.equals(arrow) else rows.select(arrow.names).cast(arrow)

@@ -73,7 +73,7 @@ class Store:
         table
             Name of a table of the schema.
         part
-            What is needed of it.
+            Columns and rows to read.
         """
         rows = self._relation(table)
         if table == "quality" and not self.is_current:
@@ -156,11 +156,11 @@ class Store:
             A file is missing or damaged.
         """
         for place in self.places:
-            several = row_groups(place, table)
+            groups = row_groups(place, table)
             if not place.members:
-                yield pa.concat_tables(several)
+                yield pa.concat_tables(groups)
             else:
-                yield from several
+                yield from groups
 
     def check(self, *, thorough: bool = False) -> None:
         """Check every file.
@@ -216,7 +216,7 @@ class Store:
             if not place.names.isdisjoint(names)
         ]
         is_all = names == {name for place in current for name in place.names}
-        new, old = ({(p.folder, p.identity) for p in several} for several in (current, self.places))
+        new, old = ({(p.folder, p.identity) for p in listing} for listing in (current, self.places))
         return replace(self, places=tuple(current)) if is_all and new != old else None
 
 

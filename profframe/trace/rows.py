@@ -15,7 +15,7 @@ import pyarrow as pa
 from profframe import schema, store
 from profframe.facts.devices import matched
 from profframe.facts.models import Devices, models
-from profframe.query.sandbox import Paths, own_files, own_tables
+from profframe.query.sandbox import Paths, user_files, user_tables
 from profframe.query.selection import Numbers, Selection, Text, integers, texts
 from profframe.query.session import Session
 from profframe.query.sources import InMemory, Overlay
@@ -213,7 +213,7 @@ def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Pat
     >>> trace.sql("SELECT count(*) AS rows FROM mine")["rows"][0]
     1
     """
-    terms = replace(self._session.terms, tables=own_tables(tables), files=own_files(files))
+    terms = replace(self._session.terms, tables=user_tables(tables), files=user_files(files))
     return type(self)(self._session.with_terms(terms))
 
 

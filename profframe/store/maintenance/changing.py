@@ -104,15 +104,15 @@ def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
         rest = [replace(place, visible=place.visible - removed) for place in packed]
         _pack(root, rest, [*packed, *singles])
         return
-    of_run: dict[Path, list[Place]] = defaultdict(list)
+    by_run: dict[Path, list[Place]] = defaultdict(list)
     for place in singles:
-        of_run[place.folder.parent].append(place)
+        by_run[place.folder.parent].append(place)
     counts = Counter(place.folder.parent for place in stored)
-    for folder, several in of_run.items():
-        if len(several) == counts[folder] and folder.parent == root:
-            _delete_run(root, folder, {place.folder.name for place in several})
+    for folder, ranks in by_run.items():
+        if len(ranks) == counts[folder] and folder.parent == root:
+            _delete_run(root, folder, {place.folder.name for place in ranks})
             continue
-        for place in several:
+        for place in ranks:
             _delete(root, place.folder)
 
 
@@ -152,49 +152,49 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
     """
     root = root_of(path)
     with _exclusive(root):
-        chosen = _worth_packing(
+        packed = _places_to_pack(
             p for p in places(root) if manifest.is_name(name_in(root, p.folder))
         )
-        if chosen:
-            _pack(root, chosen, chosen, progress)
-    return sum(len(place.names) for place in chosen)
+        if packed:
+            _pack(root, packed, packed, progress)
+    return sum(len(place.names) for place in packed)
 
 
-def _worth_packing(stored: Iterable[Place]) -> list[Place]:
-    chosen: list[Place] = []
+def _places_to_pack(stored: Iterable[Place]) -> list[Place]:
+    packed: list[Place] = []
     packs: list[Place] = []
     for place in stored:
-        (packs if place.is_pack and place.visible == place.members else chosen).append(place)
-    traces = sum(len(place.names) for place in chosen)
+        (packs if place.is_pack and place.visible == place.members else packed).append(place)
+    traces = sum(len(place.names) for place in packed)
     for place in sorted(packs, key=lambda pack: len(pack.names)):
-        if chosen and len(place.names) <= traces:
-            chosen.append(place)
+        if packed and len(place.names) <= traces:
+            packed.append(place)
             traces += len(place.names)
-    return chosen if len(chosen) > 1 else []
+    return packed if len(packed) > 1 else []
 
 
 def _pack(
     root: Path,
-    chosen: Sequence[Place],
+    packed: Sequence[Place],
     replaced: Sequence[Place],
     progress: Progress | None = None,
 ) -> None:
     """Publish a pack of the visible rows of some places, then remove others."""
-    for place in chosen:
+    for place in packed:
         store.check_folder(root, place.folder)
-    was = {place.folder: place.identity for place in replaced}
-    for folder in was:
+    identities = {place.folder: place.identity for place in replaced}
+    for folder in identities:
         if not manifest.is_name(name_in(root, folder)):
             raise StoreError(f"{folder}: not a folder of profframe; nothing was changed")
     with temporary(root) as aside:
         fresh = aside / "pack"
         fresh.mkdir()
-        events: Counter[Key] = Counter({key: 0 for place in chosen for key in place.keys})
-        total, done = sum(map(size, chosen)), 0
+        events: Counter[Key] = Counter({key: 0 for place in packed for key in place.keys})
+        total, done = sum(map(size, packed)), 0
         for table in schema.TABLES:
-            for place in chosen:
+            for place in packed:
                 done += place.file(table).stat().st_size
-            write_file(fresh / f"{table}.parquet", table, _rows(chosen, table, events))
+            write_file(fresh / f"{table}.parquet", table, _rows(packed, table, events))
             if progress is not None:
                 progress(done, total)
         content = {
@@ -203,26 +203,26 @@ def _pack(
                 for (run, rank), number in sorted(events.items())
             ],
             "replaces": {
-                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else then
-                for folder, then in was.items()
+                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else expected
+                for folder, expected in identities.items()
             },
         }
         write_manifest(fresh, content)
         _to_disk(fresh)
-        for folder, then in was.items():
-            if identity(folder) != then:
+        for folder, expected in identities.items():
+            if identity(folder) != expected:
                 raise StoreError(f"{folder}: was written again meanwhile; try again")
         fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
     _to_disk(root, files=False)
     _clean(root)
 
 
-def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
+def _rows(packed: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
     """Rows of a table, in parts of the size of a row group; counts events."""
     members = events.keys() | frozenset()
 
     def parts() -> Iterator[pa.Table]:
-        for place in chosen:
+        for place in packed:
             for part in store.row_groups(place, table):
                 keys = pl.DataFrame(pa.table({name: part[name] for name in ("run", "rank")}))
                 counts = keys.group_by(pl.col("run").cast(pl.String), "rank").len().rows()
@@ -243,13 +243,13 @@ def _clean(root: Path) -> None:
     """Remove folders that packs have replaced, and empty packs."""
     for pack in packs(root):
         content = manifest.read(pack)
-        for name, then in content.replaces.items():
+        for name, expected in content.replaces.items():
             folder = root / name
             aside = folder.with_name(SET_ASIDE + folder.name)
             for old in (aside, folder) if folder.exists() else (aside,):
-                if old.exists() and (not then or old == aside or identity(old) == then):
+                if old.exists() and (not expected or old == aside or identity(old) == expected):
                     try:
-                        _delete(root, old, then)
+                        _delete(root, old, expected)
                     except StoreError as error:
                         raise StoreError(f"{pack / manifest.NAME}: {error}") from error
             with suppress(OSError):
@@ -259,8 +259,8 @@ def _clean(root: Path) -> None:
             _delete(root, pack)
 
 
-def _delete(root: Path, folder: Path, then: str = "") -> None:
-    """Hide a folder by a rename and delete it; put it back if its identity is not ``then``."""
+def _delete(root: Path, folder: Path, expected: str = "") -> None:
+    """Hide a folder by a rename and delete it; put it back if its identity is not ``expected``."""
     check_own(root, folder)
     with temporary(root) as aside:
         hidden = aside / folder.name
@@ -268,7 +268,7 @@ def _delete(root: Path, folder: Path, then: str = "") -> None:
             folder.rename(hidden)
         except FileNotFoundError:
             return
-        if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:
+        if expected and not folder.name.startswith(SET_ASIDE) and identity(hidden) != expected:
             store.publish(hidden, folder, replace=False)
 
 

@@ -105,10 +105,10 @@ def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
         key = row["run"], row["rank"]
         if place.members and key not in place.visible:
             continue
-        own = events[key] if place.members else total
+        count = events[key] if place.members else total
         yield row | {
-            "events": own,
-            "bytes": folder_bytes * own // max(total, 1) if place.members else folder_bytes,
+            "events": count,
+            "bytes": folder_bytes * count // max(total, 1) if place.members else folder_bytes,
             "schema_version": version,
             "folder": str(place.folder.relative_to(root)),
         }
