@@ -64,7 +64,7 @@ SERIOUS: Final = (
         "2",
         "what a killed batch has staged is taken up for other options",
         "profframe/converting/staging.py",
-        "parts = (source, content, told, facts_version())",
+        "parts = (source, content, options, facts_version())",
         "parts = (source, content, facts_version())",
         "tests/batch/test_convert.py"
         "::test_what_a_killed_batch_has_converted_is_not_taken_up_for_other_options",
@@ -89,7 +89,7 @@ SERIOUS: Final = (
         "5a",
         "what is written again while it is packed is not looked for",
         "profframe/store/maintenance/changing.py",
-        "if identity(folder) != then:",
+        "if identity(folder) != expected:",
         "if False:",
         "tests/unit/test_store_races.py::test_what_is_written_while_it_is_packed_stays",
     ),
@@ -97,7 +97,7 @@ SERIOUS: Final = (
         "5b",
         "what is written while its old state is deleted is not put back",
         "profframe/store/maintenance/changing.py",
-        "if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:",
+        "if expected and not folder.name.startswith(SET_ASIDE) and identity(hidden) != expected:",
         "if False:",
         "tests/unit/test_store_races.py"
         "::test_what_is_written_while_its_old_state_is_deleted_is_put_back",

@@ -17,7 +17,8 @@ import polars as pl
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.export.files import put_lines, written
 from profframe.export.torch_events import LISTED, ORDER
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 
 METRICS: Final[Mapping[str, str]] = MappingProxyType(
     {"self_cpu_time_total": "self_ns", "self_ns": "self_ns"}

@@ -1,6 +1,6 @@
-"""What the macros of ``sql/lib`` say of themselves, in the comment above each.
+"""Documentation of the macros of ``sql/lib``, from the comment above each.
 
-A comment names the macro and says in words what comes back and how it is found. Then come its
+A comment names the macro and says in words what it returns and how. Then come its
 parameters, its columns or what a scalar returns, and an example that runs on the tables of any
 trace::
 
@@ -55,7 +55,7 @@ class SameColumns:
 
 @dataclass(frozen=True, slots=True)
 class MacroDoc:
-    """One macro, as its comment has it."""
+    """One macro, as its comment describes it."""
 
     name: str
     file: str
@@ -84,7 +84,7 @@ def parse(sql: str, path: Path) -> tuple[MacroDoc, ...]:
     Raises
     ------
     AnswerError
-        A macro has none, or a line of it is in no form that is known.
+        A macro has no comment, or a line of it has none of the forms.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def parse(sql: str, path: Path) -> tuple[MacroDoc, ...]:
 
 
 def markdown() -> str:
-    """The page ``docs/macros.md``.
+    """The page as Markdown.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Analyses of a trace: its critical path, and what many runs say. Their numbers are SQL."""
+"""Analyses of a trace: its critical path, and statistics of many runs. Their numbers are SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trace writes into files: a store, what other tools open, and a report."""
+"""Files of a trace: a store, files for other tools, and a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from profframe import store
 from profframe.analysis.critical_path import CriticalPath, find
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from profframe.query.selection import Text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
         It cannot be written; what was in it is still there.
     """
     for part in self._session.source.split():
-        store.write(type(self)(self._session.on(part)).tables, path)
+        store.write(type(self)(self._session.with_source(part)).tables, path)
 
 
 def export_chrome_trace(
@@ -55,7 +55,7 @@ def export_chrome_trace(
         Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
         has, in microseconds since the profiler started.
     highlight
-        Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
+        Events to highlight: a critical path, or a frame with ``event_id`` (and ``run``
         and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
         they are red in chrome://tracing, and arrows join the parts of a path from one thread or
         stream to another.
@@ -79,21 +79,21 @@ def export_chrome_trace(
         The file cannot be written.
     """
     from profframe.export import chrome
-    from profframe.export import legacy as listed
+    from profframe.export import legacy as legacy_writer
     from profframe.export.tracks import added_rows
 
     for name, value in (("highlight", highlight), ("tracks", tracks)):
         if legacy and value is not None:
             raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
-    marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
-    whole = self._session.selection.is_of_traces
+    highlighted = highlight.events if isinstance(highlight, CriticalPath) else highlight
+    is_whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
         if legacy:
-            listed.write(connection, path)
+            legacy_writer.write(connection, path)
             return
         trace = chrome.the_trace(connection)
-        added = None if tracks is None else added_rows(tracks, partial(_track, self), trace)
-        chrome.write(connection, path, whole, marked, added)
+        extra = None if tracks is None else added_rows(tracks, partial(_track, self), trace)
+        chrome.write(connection, path, is_whole, highlighted, extra)
 
 
 def augment(self: Trace, path: str | PathLike[str]) -> None:
@@ -120,11 +120,11 @@ def augment(self: Trace, path: str | PathLike[str]) -> None:
     from profframe.export import chrome
     from profframe.export.augment import augment
 
-    whole = self._session.selection.is_of_traces
+    is_whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
         chrome.the_trace(connection)
         augment(connection)
-        chrome.write(connection, path, whole)
+        chrome.write(connection, path, is_whole)
 
 
 def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "self_ns") -> None:
@@ -194,11 +194,11 @@ def export_stacks(
     """
     from profframe.export import stacks
 
-    ways = {"stack": stacks.write, "path": stacks.write_paths}
-    if by not in ways:
-        raise UnknownNameError.among("by", by, ways)
+    writers = {"stack": stacks.write, "path": stacks.write_paths}
+    if by not in writers:
+        raise UnknownNameError.among("by", by, writers)
     with self._session.connection() as connection:
-        ways[by](connection, path, metric)
+        writers[by](connection, path, metric)
 
 
 def report(

@@ -10,7 +10,10 @@ import pytest
 
 from profframe import schema
 from profframe.errors import UnknownNameError
-from profframe.query.answering import Answer, catalogue, markdown, run, sql_directory
+from profframe.query.answer_docs import markdown
+from profframe.query.catalogue import catalogue
+from profframe.query.header import Answer, sql_directory
+from profframe.query.run import run
 from tests.cases import bare
 
 ANSWERS = catalogue()
@@ -257,5 +260,5 @@ def test_columns_are_fixed() -> None:
 def test_page_is_current() -> None:
     page = Path(__file__).parents[2] / "docs" / "answers.md"
     assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.query.answering > docs/answers.md"
+        "run: python -m profframe.query.answer_docs > docs/answers.md"
     )

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 from tests.cases import Rows, connected
 
 INTERNAL = "aten::is_leaf"

@@ -30,7 +30,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             rows = trace.scan(name).collect().to_arrow().cast(table.arrow)
             opened.register("rows", rows)
             opened.execute(f"CREATE TABLE {name} AS FROM rows")
-        for macro in macros.called("".join(f"{name}()" for name in macros.names())).values():
+        for macro in macros.definitions("".join(f"{name}()" for name in macros.names())).values():
             opened.execute(macro)
         opened.execute(
             "SET VARIABLE window_start_ns = (SELECT min(start_ns) FROM events);"

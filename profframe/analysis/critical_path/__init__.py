@@ -22,7 +22,8 @@ import pyarrow as pa
 from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
-from profframe.query.answering import Answer, prepare, select
+from profframe.query.header import Answer
+from profframe.query.run import prepare, select
 
 _Trace: TypeAlias = tuple[str | None, int | None]
 """Run and rank."""

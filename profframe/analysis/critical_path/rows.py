@@ -23,7 +23,7 @@ from profframe.analysis.critical_path.graph import (
 from profframe.errors import UnknownNameError
 from profframe.facts.columns import numbers
 from profframe.intervals import Ints
-from profframe.query.answering import select
+from profframe.query.run import select
 from profframe.query.selection import check_numbers, integer
 
 

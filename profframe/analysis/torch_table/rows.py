@@ -12,7 +12,8 @@ from typing import Any, Final
 import duckdb
 
 from profframe.analysis.torch_table import times
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 from profframe.readers.sqlite.demangle import demangled
 
 Amount = float | Fraction

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from profframe.errors import ParameterError
-from profframe.query.answering import find
+from profframe.query.catalogue import find
 from profframe.show.columns import KEYS
 from profframe.show.report.columns import Shown
 from profframe.show.report.parts import Chart, Table

@@ -1,4 +1,4 @@
-"""Verbs of stores: `convert`, and what `store` has."""
+"""Verbs of stores: `convert`, and those of `store`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from profframe.cli.loading import Bar
-from profframe.cli.output import checked_form, complain, emit
+from profframe.cli.output import complain, emit, output_form
 from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat, with_form, with_output
 from profframe.show.units import visible
 
@@ -91,10 +91,10 @@ def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None
     from profframe.show import stored
     from profframe.store import maintenance
 
-    chosen = checked_form(form, output)
-    found = maintenance.contents(path)
-    rows = found if ranks else stored.by_run(found)
-    emit(rows, chosen, output, lambda width: stored.listing(found, rows, width))
+    data_form = output_form(form, output)
+    contents = maintenance.contents(path)
+    rows = contents if ranks else stored.by_run(contents)
+    emit(rows, data_form, output, lambda width: stored.listing(contents, rows, width))
 
 
 @store_verbs.command("rm")
@@ -142,11 +142,11 @@ def store_verify(path: Path, form: str | None, output: Path | None) -> int:
     from profframe.show import stored
     from profframe.store import maintenance
 
-    chosen = checked_form(form, output)
+    data_form = output_form(form, output)
     with closing(Bar()) as bar:
         problems = maintenance.verify(path, lambda done, total: bar(done, total, "checking"))
     if form is not None or output is not None:
-        emit(problems, chosen, output, lambda _: stored.problems(problems))
+        emit(problems, data_form, output, lambda _: stored.problems(problems))
     for line in stored.lines(problems):
         complain(line)
     if not problems.height:
