@@ -115,8 +115,8 @@ SERIOUS: Final = (
         "7",
         "escaped quotes count as raw ones",
         "profframe/readers/json/strings.py",
-        """if '"' in marks:\n        found.append("raw_quote")""",
-        """if '"' in text:\n        found.append("raw_quote")""",
+        """if '"' in marks:\n        repairs.append("raw_quote")""",
+        """if '"' in text:\n        repairs.append("raw_quote")""",
         "tests/unit/test_json_repair.py"
         "::test_text_that_is_sound_stays_as_it_is_beside_what_is_mended",
     ),
@@ -280,9 +280,9 @@ READERS: Final = (
         "20",
         "damage at the end of a wave has the place of the next wave",
         "profframe/readers/json/stream.py",
-        "held + text, start if held else begin",
-        "held + text, begin",
-        "tests/unit/test_json_text.py::test_the_place_is_that_of_the_first_wherever_waves_end",
+        "pending + text, start if pending else begin",
+        "pending + text, begin",
+        "tests/unit/test_json_stream.py::test_the_place_is_that_of_the_first_wherever_waves_end",
     ),
     Mutant(
         "21a",

@@ -94,7 +94,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     if document.is_array and not _has_phase(rows):
         raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
     quality = _quality(document, source)
-    dropped = sum(document.found[check] for check in DROPS)
+    dropped = sum(document.repairs[check] for check in DROPS)
     header = _header(document, rows)
     own = _own(document)
     if own is not None:
@@ -151,13 +151,13 @@ def _has_phase(rows: Rows) -> bool:
 def _quality(document: Document, source: ByteSource) -> Quality:
     """What reading the text has found."""
     quality = Quality()
-    for check, count in document.found.items():
+    for check, count in document.repairs.items():
         place = document.first.get(check)
         details = [f"first at byte {place:,}" if place is not None else "outside the events"]
         if check == "truncated" and source.damage:
             details.append(source.damage)
         quality.note(check, count, "; ".join(details))
-    if source.damage and "truncated" not in document.found:
+    if source.damage and "truncated" not in document.repairs:
         quality.note("damaged_stream", 0, source.damage)
     return quality
 

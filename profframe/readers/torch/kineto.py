@@ -382,9 +382,7 @@ def _with_torch_fields(
         columns["kernel_ns"] = pa.array(elapsed * 1000, mask=~is_legacy)
     for name, values in columns.items():
         exists = name in slices.column_names
-        slices = (
-            replaced(slices, name, values) if exists else slices.append_column(name, values)
-        )
+        slices = replaced(slices, name, values) if exists else slices.append_column(name, values)
     return slices
 
 
@@ -396,9 +394,7 @@ def _names(events: _TorchEvents, row: Ints) -> dict[str, pa.Array]:
     return {"overload_name": overloads.dictionary_encode(), "name": names.dictionary_encode()}
 
 
-def _durations(
-    slices: pa.Table, is_async: Flags, row: Ints, events: _TorchEvents
-) -> pa.Array:
+def _durations(slices: pa.Table, is_async: Flags, row: Ints, events: _TorchEvents) -> pa.Array:
     """Durations; what was open at the end of the profile has another end in torch's events."""
     duration = slices["dur_ns"].to_numpy().copy()
     rows = np.flatnonzero(is_async)
