@@ -229,8 +229,8 @@ FACTS: Final = (
         "16",
         "an op inside has to do all of the work to say its type",
         "profframe/facts/op_work.py",
-        "2 * counted.flops[rows] >= counted.flops[around[rows]]",
-        "counted.flops[rows] >= counted.flops[around[rows]]",
+        "2 * op_work.flops[rows] >= op_work.flops[around[rows]]",
+        "op_work.flops[rows] >= op_work.flops[around[rows]]",
         "tests/unit/test_facts_work.py::test_an_op_inside_says_it_if_it_does_half_of_the_work",
     ),
     Mutant(

@@ -28,7 +28,7 @@ from profframe.readers.build.rows import (
     conform,
     earliest,
     gather,
-    is_known,
+    has_values,
 )
 from profframe.readers.sqlite import nvtx
 from profframe.readers.sqlite.cupti import device_lines, named
@@ -108,9 +108,9 @@ class Activities(ABC):
             source.note_leftovers()
             first_ns = earliest(rows)
             header = source.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
-            if is_known(rows[Table.EVENTS]["device"]):
+            if has_values(rows[Table.EVENTS]["device"]):
                 header = replace(header, device_type="CUDA")
-            return assemble(rows, header, source.quality, 0, connection, elsewhere=source.accounted)
+            return assemble(rows, header, source.quality, 0, connection, unread=source.accounted)
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
