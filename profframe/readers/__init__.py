@@ -63,7 +63,7 @@ def read(
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
-    with sqlite.opened(path, progress) as database:
+    with sqlite.open_database(path, progress) as database:
         for reader in (nsys, nvprof):
             if reader.knows(database):
                 raw: RawTrace = reader.read(database, spool)
