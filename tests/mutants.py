@@ -158,7 +158,7 @@ SERIOUS: Final = (
         "10a",
         "a record of memory in no op of its thread goes to what started last anywhere",
         "profframe/facts/memory.py",
-        "    look(anything, thread, where)\n",
+        "    search(any_slice, thread, record_thread)\n",
         "",
         "tests/unit/test_facts_memory.py"
         "::test_what_is_on_the_records_own_thread_goes_before_what_started_later_elsewhere",
@@ -188,8 +188,8 @@ FACTS: Final = (
         "11",
         "an op without an External id is a mismatch",
         "profframe/facts/launches.py",
-        "joined & known & known[op] & (external[op] != external)",
-        "joined & known & (external[op] != external)",
+        "joined & has_id & has_id[op] & (external[op] != external)",
+        "joined & has_id & (external[op] != external)",
         "tests/unit/test_facts_launches.py::test_only_ids_that_differ_are_a_mismatch",
     ),
     Mutant(
@@ -245,8 +245,8 @@ FACTS: Final = (
         "18",
         "linear_backward counts gradients that its mask leaves out",
         "profframe/facts/formulas/matrices.py",
-        "sum(map(bool, wanted[:2]))",
-        "len(wanted[:2])",
+        "sum(map(bool, mask[:2]))",
+        "len(mask[:2])",
         "tests/unit/test_work.py::test_by_hand",
     ),
     Mutant(
@@ -269,8 +269,8 @@ FACTS: Final = (
         "19c",
         "the last point until a moment is one before that moment",
         "profframe/intervals.py",
-        'place = np.searchsorted(key[rows], wanted, side="right") - 1',
-        'place = np.searchsorted(key[rows], wanted, side="left") - 1',
+        'place = np.searchsorted(key[rows], moment_key, side="right") - 1',
+        'place = np.searchsorted(key[rows], moment_key, side="left") - 1',
         "tests/unit/test_intervals.py::test_the_last_point_until_a_moment",
     ),
 )
