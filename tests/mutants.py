@@ -247,7 +247,7 @@ FACTS: Final = (
         "profframe/facts/formulas/matrices.py",
         "sum(map(bool, mask[:2]))",
         "len(mask[:2])",
-        "tests/unit/test_work.py::test_by_hand",
+        "tests/unit/test_formulas.py::test_by_hand",
     ),
     Mutant(
         "19a",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from profframe.converting.pool import LocalPool, cores, limit
 from profframe.converting.urls import fetched
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
-from profframe.system.memory_limit import is_of_memory, refused
+from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,11 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
     except Exception as error:
         if "PROFFRAME_DEBUG" in os.environ:
             raise
-        said = refused() if is_of_memory(error) else f"internal: {type(error).__name__}: {error}"
+        said = (
+            refusal_message()
+            if is_memory_error(error)
+            else f"internal: {type(error).__name__}: {error}"
+        )
         report = Report("failed", error=f"{task.name}: {said}")
     return replace(report, seconds=time.perf_counter() - start)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints
@@ -125,7 +125,7 @@ def with_output(tables: Tables, output: Output) -> Tables:
 
 def _shared_if_null(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:
     """The values, or if all are NULL an existing column like that, to save memory."""
-    if values.null_count < len(values) or isinstance(table, Spooled):
+    if values.null_count < len(values) or isinstance(table, SpooledTable):
         return values
     same_type = (other for other in table.columns if other.type == values.type)
     return next((other for other in same_type if other.null_count == len(other)), values)

@@ -100,7 +100,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     op_work = _op_work(
         events, {op: formula for op, formula in all_formulas.items() if formula is not None}
     )
-    owner = _owners(events, op_work.known)
+    owner = _owners(events, op_work.has_work)
     op_work = _with_inner_types(events, op_work, owner)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
@@ -127,7 +127,7 @@ class _Work:
     dtypes: list[str]
 
     @property
-    def known(self) -> Mask:
+    def has_work(self) -> Mask:
         mask: Mask = (self.flops >= 0) | (self.bytes >= 0)
         return mask
 
@@ -278,19 +278,19 @@ def _text_codes(events: pa.Table, name: str, rows: Ints, code_of: Callable[[str]
     return np.array([code_of(text) if text else _UNKNOWN for text in values], np.int64)[place]
 
 
-def _owners(events: pa.Table, known: Mask) -> Ints:
+def _owners(events: pa.Table, has_work: Mask) -> Ints:
     """Row of the outermost op with known work around each host row, or the row itself, or -1.
 
     In preorder the slices inside an owner follow it without a gap.
     """
-    owner = np.where(known, np.arange(known.size), _UNKNOWN)  # rows that do not nest own themselves
+    owner = np.where(has_work, np.arange(has_work.size), _UNKNOWN)  # without nesting: its own
     nests = np.flatnonzero(present(events, "preorder"))
-    if not nests.size or not known.any():
+    if not nests.size or not has_work.any():
         return owner
     preorder = numbers(events, "preorder")
     rows = np.empty(nests.size, np.int64)
     rows[preorder[nests]] = nests
-    places = np.flatnonzero(known[rows])
+    places = np.flatnonzero(has_work[rows])
     end = preorder[numbers(events, "last_descendant_id")[rows[places]]]
     reached = np.maximum.accumulate(np.append(-1, end))[:-1]
     outermost = places > reached

@@ -29,7 +29,7 @@ from profframe.facts.steps import steps
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (
     kinds,
@@ -114,7 +114,7 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
     Tables
         The tables with the columns of the facts, and their notes in ``quality``.
     """
-    memory_is_short = isinstance(tables["events"], Spooled)
+    memory_is_short = isinstance(tables["events"], SpooledTable)
     parallel = frozenset[Fact]() if memory_is_short else PARALLEL
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:

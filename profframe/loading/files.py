@@ -81,7 +81,7 @@ def read_named(
     Returns
     -------
     Named
-        The trace; with ``beside`` its larger tables are `profframe.system.disk_tables.Spooled`.
+        The trace; with ``beside`` its larger tables are `SpooledTable`.
 
     Raises
     ------

@@ -31,7 +31,7 @@ from profframe.readers.build.rows import (
 )
 from profframe.readers.json import exact
 from profframe.schema import INT32, INT64
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 LONGEST_NS: Final = 1 << 62
 """146 years: no time since the epoch and no duration is that long, except for overflows."""
@@ -271,7 +271,7 @@ def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
         return marks
     ends = lone_ends.rename_columns({"start_ns": "time_ns"})
     shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
-    if isinstance(marks, Spooled):
+    if isinstance(marks, SpooledTable):
         return marks.spool.table(itertools.chain(marks.parts(), [ends.select(shared)]))
     return pa.concat_tables(
         [marks, ends.select(shared)], promote_options="default"
