@@ -34,32 +34,34 @@ def device_time(tables: Tables) -> Output:
     return time_columns(events, *_times(events), _ON_DEVICE)
 
 
-def time_columns(events: pa.Table, own: Ints, inside: Ints, on_device: Collection[str]) -> Output:
+def time_columns(
+    events: pa.Table, self_time: Ints, nested_time: Ints, on_device: Collection[str]
+) -> Output:
     """The columns, from the own device time of slices, and the time to sum over those inside.
 
     Slices of the kinds ``on_device`` have their duration.
     """
     measured = _measured(events)
-    own, inside = own + measured, inside + measured
+    self_time, nested_time = self_time + measured, nested_time + measured
     nests = present(events, "preorder")
     rows = np.flatnonzero(nests)
     place = np.cumsum(nests) - 1
     last = place[numbers(events, "last_descendant_id")[rows]]
     preorder = numbers(events, "preorder")[rows]
-    inclusive = own.copy()
+    inclusive = self_time.copy()
     inclusive[rows] = np.where(
         is_kind(events, schema.LAUNCH_KINDS)[rows],
-        subtree_sums(preorder, last, own[rows]),
-        subtree_sums(preorder, last, inside[rows]),
+        subtree_sums(preorder, last, self_time[rows]),
+        subtree_sums(preorder, last, nested_time[rows]),
     )
     of_device = is_kind(events, on_device) & present(events, "dur_ns")
     dur = numbers(events, "dur_ns")
-    own, inclusive = (np.where(of_device, dur, times) for times in (own, inclusive))
-    valid = nests | of_device | (own > 0)
+    self_time, inclusive = (np.where(of_device, dur, times) for times in (self_time, inclusive))
+    valid = nests | of_device | (self_time > 0)
     valid[_credited(events)[1]] = True
     return of_events(
         device_ns=column("device_ns", inclusive, valid),
-        self_device_ns=column("self_device_ns", own, valid),
+        self_device_ns=column("self_device_ns", self_time, valid),
     )
 
 
@@ -68,10 +70,10 @@ def _times(events: pa.Table) -> tuple[Ints, Ints]:
     device, credited = _credited(events)
     dur = numbers(events, "dur_ns")[device]
     launch = numbers(events, "launch_id", missing=-1)[device]
-    own, inside = np.zeros((2, events.num_rows), np.int64)
-    np.add.at(own, credited, dur)
-    np.add.at(inside, np.where(launch >= 0, launch, credited), dur)
-    return own, inside
+    self_time, nested_time = np.zeros((2, events.num_rows), np.int64)
+    np.add.at(self_time, credited, dur)
+    np.add.at(nested_time, np.where(launch >= 0, launch, credited), dur)
+    return self_time, nested_time
 
 
 def _credited(events: pa.Table) -> tuple[Ints, Ints]:
@@ -95,6 +97,6 @@ def _measured(events: pa.Table) -> Ints:
     parent = numbers(events, "parent_id", missing=-1)
     around = np.append(nearest(parent, legacy), -1)[parent]
     rows = np.flatnonzero((around >= 0) & (measured != 0))
-    own = measured.copy()
-    np.subtract.at(own, around[rows], measured[rows])
-    return own
+    self_time = measured.copy()
+    np.subtract.at(self_time, around[rows], measured[rows])
+    return self_time

@@ -42,9 +42,9 @@ def forward(tables: Tables) -> Output:
         undecided = backward.copy()
         undecided[ends] = False
         rows = np.flatnonzero(undecided)
-        of_thread = forward_threads(tables, rows, starts, ends)
+        threads_of_forward = forward_threads(tables, rows, starts, ends)
         forwards = np.flatnonzero(has_number & ~backward & ~evaluations(events))
-        forward_op[rows] = _by_number(events, forwards, rows, of_thread)
+        forward_op[rows] = _by_number(events, forwards, rows, threads_of_forward)
         forward_op[ends] = starts
     return of_events(fwd_id=ids(forward_op))
 

@@ -171,12 +171,14 @@ def _matcher(pattern: str) -> Callable[[str], object]:
 def _processes(tables: Tables) -> tuple[Ints, list[str]]:
     """For every slice the code of its process's name, else of its id; -1 if it has neither."""
     threads = (tables["threads"][c].to_pylist() for c in ("thread", "process_name", "pid"))
-    of_thread = {thread: name or pid for thread, name, pid in zip(*threads, strict=True)}
-    texts = sorted({text for text in of_thread.values() if text is not None})
+    process_of_thread = {thread: name or pid for thread, name, pid in zip(*threads, strict=True)}
+    texts = sorted({text for text in process_of_thread.values() if text is not None})
     number = {text: i for i, text in enumerate(texts)}
     thread = tables["events"]["thread"].to_numpy()
-    size = 1 + max([*of_thread, int(thread.max(initial=0))])
-    lookup = np.array([number.get(of_thread.get(i) or "", -1) for i in range(size)], np.int64)
+    size = 1 + max([*process_of_thread, int(thread.max(initial=0))])
+    lookup = np.array(
+        [number.get(process_of_thread.get(i) or "", -1) for i in range(size)], np.int64
+    )
     return lookup[thread], texts
 
 

@@ -67,16 +67,16 @@ def _launches(events: pa.Table, device: Ints) -> Ints:
     calls = np.flatnonzero(makes_calls & (correlation != 0))
     preorder, start = (numbers(events, name)[calls] for name in ("preorder", "start_ns"))
     calls = calls[np.lexsort((preorder, start))]
-    anywhere = last_equal(correlation[calls], calls, correlation[device])
+    any_call = last_equal(correlation[calls], calls, correlation[device])
     names_process = (process[device] >= 0) & ~_on_device_line(events)[device]
     is_caller = names_process & np.isin(process[device], process[makes_calls])
     if not is_caller.any():
-        return anywhere
+        return any_call
     distinct = np.unique(correlation)
     key = process * distinct.size + np.searchsorted(distinct, correlation)
-    within = last_equal(key[calls], calls, key[device])
+    own_call = last_equal(key[calls], calls, key[device])
     is_foreign = names_process & present(events, "device")[device]
-    return np.where(is_caller, within, np.where(is_foreign, -1, anywhere))
+    return np.where(is_caller, own_call, np.where(is_foreign, -1, any_call))
 
 
 def _on_device_line(events: pa.Table) -> Mask:

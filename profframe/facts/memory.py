@@ -39,15 +39,15 @@ def memory(tables: Tables) -> Output:
     is_counted = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
     output: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables))}
-    for name, within in zip(_COLUMNS, _sums(tables, host), strict=True):
+    for name, sums in zip(_COLUMNS, _sums(tables, host), strict=True):
         if name in events.column_names:  # the source has counted them
             total, valid = numbers(events, name), host & present(events, name)
         else:
             total, valid = np.zeros(events.num_rows, np.int64), is_counted
-            total[host] = within
-        own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
+            total[host] = sums
+        self_bytes = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
         output[f"events.{name}"] = column(name, total, valid)
-        output[f"events.self_{name}"] = column(f"self_{name}", own, valid)
+        output[f"events.self_{name}"] = column(f"self_{name}", self_bytes, valid)
     return Output(output)
 
 

@@ -134,25 +134,25 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
     ParameterError
         The file cannot be read, or an entry does not have the form above.
     """
-    where, document = "devices", devices
+    source, document = "devices", devices
     if isinstance(devices, (str, os.PathLike)):
-        where = os.fspath(devices)
+        source = os.fspath(devices)
         try:
             document = json.loads(Path(devices).read_text(encoding="utf-8"))
         except OSError as error:
-            raise ParameterError(f"{where}: cannot be read: {error.strerror or error}") from error
+            raise ParameterError(f"{source}: cannot be read: {error.strerror or error}") from error
         except ValueError as error:
-            raise ParameterError(f"{where}: not a JSON file of devices: {error}") from error
+            raise ParameterError(f"{source}: not a JSON file of devices: {error}") from error
     if document is None and devices is None:
         return {}
     if not isinstance(document, Mapping):
-        raise ParameterError(f"{where}: needs an object of entries by model, got {document!r:.60}")
+        raise ParameterError(f"{source}: needs an object of entries by model, got {document!r:.60}")
     builtin = _builtin() if document else {}
     for name, entry in document.items():
-        _check(entry, f"{where}: {name!r}")
+        _check(entry, f"{source}: {name!r}")
         if "match" not in entry and name not in builtin:
             message = UnknownNameError.among("model", str(name), builtin)
-            raise ParameterError(f"{where}: {message}; a new one needs the field match")
+            raise ParameterError(f"{source}: {message}; a new one needs the field match")
     return {str(name): dict(entry) for name, entry in document.items()}
 
 
@@ -248,16 +248,16 @@ _FORMS: Final[_Forms] = MappingProxyType(
 """Fields of an entry: a check of their values, and the form for the error message."""
 
 
-def _check(entry: object, where: str, forms: _Forms = _FORMS) -> None:
+def _check(entry: object, source: str, forms: _Forms = _FORMS) -> None:
     """Raise an error for the first field that cannot be used."""
     if not isinstance(entry, Mapping):
-        raise ParameterError(f"{where}: needs an object of fields, got {entry!r:.60}")
+        raise ParameterError(f"{source}: needs an object of fields, got {entry!r:.60}")
     for key, value in entry.items():
         if key not in forms:
-            raise ParameterError(f"{where}: {UnknownNameError.among('field', str(key), forms)}")
+            raise ParameterError(f"{source}: {UnknownNameError.among('field', str(key), forms)}")
         is_valid, form = forms[key]
         if not is_valid(value) and not (value is None and key in _VALUES):
-            raise ParameterError(f"{where}: {key} is to be {form}, got {value!r:.60}")
+            raise ParameterError(f"{source}: {key} is to be {form}, got {value!r:.60}")
         if key == "match":
             for description in value:
-                _check(description, f"{where}: match", _MATCH)
+                _check(description, f"{source}: match", _MATCH)

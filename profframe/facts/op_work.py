@@ -169,11 +169,11 @@ def _distinct_inputs(
         parts.append({int(code): parsed(text) for code, text in zip(used, values, strict=True)})
     has_list = np.zeros(1 + max((1 + code for code in parts[1]), default=0), np.bool_)
     has_list[[code for code, types in parts[1].items() if _LISTS in types]] = True
-    listed = rows[has_list[codes_by_column[2]]]
+    list_rows = rows[has_list[codes_by_column[2]]]
     of_parameters = np.array(
         [text.startswith(_OF_PARAMETERS) for text in texts] + [False], np.bool_
     )
-    list_dtypes, dtypes = _types_of_lists(events, listed, of_parameters[names[listed]])
+    list_dtypes, dtypes = _types_of_lists(events, list_rows, of_parameters[names[list_rows]])
     codes_by_column.append(list_dtypes[rows])
     key = np.zeros(rows.size, np.int64)
     for codes in codes_by_column:
@@ -226,16 +226,16 @@ def _types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[
         return codes, dtypes
     only = _only_type(events)
     codes[rows] = np.where(of_parameters, 0, _UNKNOWN) if only is None else dtypes.index(only)
-    listed = np.zeros(events.num_rows + 1, np.bool_)
-    listed[rows] = True
+    has_list = np.zeros(events.num_rows + 1, np.bool_)
+    has_list[rows] = True
     parent = numbers(events, "parent_id", missing=-1)
-    inside = np.flatnonzero(listed[parent] & present(events, "input_types"))
+    inside = np.flatnonzero(has_list[parent] & present(events, "input_types"))
     typed = _text_codes(events, "input_types", inside, _first_type)
     codes[parent[inside[typed >= 0]]] = 1 + len(_ELEMENTS) + typed[typed >= 0]
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
-    named = 1 + _text_codes(events, "name", kernels[listed[op]], _element)
-    codes[op[listed[op]][named > 0]] = named[named > 0]
+    element_code = 1 + _text_codes(events, "name", kernels[has_list[op]], _element)
+    codes[op[has_list[op]][element_code > 0]] = element_code[element_code > 0]
     return codes, dtypes
 
 
@@ -393,8 +393,8 @@ def _dtypes(
     kernels = kernels[has_work]
     code = np.append(op_work.dtype, _UNKNOWN)[owner[kernels]]
     unowned = np.flatnonzero(code < 0)
-    named = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
-    code[unowned] = named[_text_codes(events, "name", kernels[unowned], _named_dtype)]
+    dtype_codes = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
+    code[unowned] = dtype_codes[_text_codes(events, "name", kernels[unowned], _named_dtype)]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
     named_tf32 = (code == place["fp32"]) & is_tf32[names[kernels]]

@@ -232,13 +232,13 @@ def _exported_columns(
 
 def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     """Device and stream of device events: from the arguments, else from process and thread."""
-    named = _is(rows["cat"], DEVICE_CATEGORIES)
-    on_device = named | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
+    is_device = _is(rows["cat"], DEVICE_CATEGORIES)
+    on_device = is_device | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
     in_list = _is(rows["pid"], (_LIST_DEVICES,))
     if not (on_device | in_list).any():
         return {}
     line = _numbers(rows["tid"])
-    by_process = pc.if_else(pa.array(named), _numbers(rows["pid"]), None)
+    by_process = pc.if_else(pa.array(is_device), _numbers(rows["pid"]), None)
     device = pc.coalesce(rows["device"], by_process)
     stream = pc.coalesce(rows["stream"], rows["Stream Id"], line)
     mask = pa.array(on_device)
@@ -270,13 +270,13 @@ def _numbers(encoded: pa.DictionaryArray) -> pa.Array:
     return pa.array(numbers, pa.int64()).take(encoded.indices)
 
 
-def _on_texts(texts: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+def _on_texts(texts: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """A function applied to each distinct text."""
     encoded = pc.dictionary_encode(texts)
-    changed = change(encoded.dictionary)
-    if changed.equals(encoded.dictionary):
+    results = function(encoded.dictionary)
+    if results.equals(encoded.dictionary):
         return encoded
-    return pa.DictionaryArray.from_arrays(encoded.indices, changed).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(encoded.indices, results).cast(pa.string())
 
 
 def _without_spaces(texts: pa.Array) -> pa.Array:

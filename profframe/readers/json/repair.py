@@ -141,7 +141,7 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
         fixed = text[start:end]
         if end is None:
             fixed, end = repairer.value(start)
-        value = exact.decoder(repairer.counted).decode(fixed)
+        value = exact.decoder(repairer.object_from).decode(fixed)
     except (_IncompleteError, _TooDeepError, NoEndError, RecursionError):
         repairer.note("unreadable_header", start)
         return {}, repairer.repairs
@@ -177,7 +177,7 @@ class _Repairer:
         """Place behind brackets that are certainly junk."""
         self.longest_deep = _LONGEST_DEEP
 
-    def counted(self, pairs: exact.Pairs) -> dict[str, Any]:
+    def object_from(self, pairs: exact.Pairs) -> dict[str, Any]:
         """An object from its members; counts doubled ones."""
         members = dict(pairs)
         if doubled := len(pairs) - len(members):
@@ -309,13 +309,13 @@ class _Repairer:
         self.note("unreadable_event", position)
         return None, token.end()
 
-    def value(self, position: int, where: str = "member") -> tuple[str, int]:
+    def value(self, position: int, role: str = "member") -> tuple[str, int]:
         """Sound text of the value there, and where it ends."""
         if position >= len(self.text):
             raise _IncompleteError
         first = self.text[position]
         if first == '"':
-            return self._string(position, where)
+            return self._string(position, role)
         if first not in "{[":
             return self._bare(position)
         end = self.sound_end(position)
@@ -455,8 +455,8 @@ class _Repairer:
             raise _IncompleteError
         return '"' + self._content(position + 1, match.end() - 1) + '"', match.end()
 
-    def _string(self, position: int, where: str) -> tuple[str, int]:
-        ends = end_of(self.text, position, where)
+    def _string(self, position: int, role: str) -> tuple[str, int]:
+        ends = end_of(self.text, position, role)
         if ends is None:
             raise _IncompleteError
         end, following = ends
@@ -481,6 +481,6 @@ def _plain_number(word: str) -> str:
     """A number that JSON does not allow (+1, 007, 5., .5), in valid JSON."""
     sign = "-" if word.startswith("-") else ""
     mantissa, exponent, power = word.lstrip("+-").lower().partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    number = sign + (whole.lstrip("0") or "0") + ("." + fraction if fraction else "")
+    integer, _, fraction = mantissa.partition(".")
+    number = sign + (integer.lstrip("0") or "0") + ("." + fraction if fraction else "")
     return number + exponent + power

@@ -70,7 +70,7 @@ class NoEndError(Exception):
     """A quote opens a string that nothing seems to end."""
 
 
-def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
+def end_of(text: str, start: int, role: str) -> tuple[int, int] | None:
     """Where a string ends, and where what follows it begins; None if it has no end in the text.
 
     Between the two is a quote, or nothing where the quote is missing.
@@ -81,7 +81,7 @@ def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
         The JSON.
     start
         Place of the opening quote.
-    where
+    role
         The string is the value of a ``member``, or an ``item`` of an array.
 
     Raises
@@ -99,9 +99,9 @@ def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
     strict = WHOLE.match(text, start)
     if strict is not None:
         stop = strict.end()
-        if _AFTER[where].match(text, stop) or _AFTER_BROKEN.match(text, stop):
+        if _AFTER[role].match(text, stop) or _AFTER_BROKEN.match(text, stop):
             return stop - 1, stop
-        if where == "member" and _REST_OF_KEY.match(text, stop):
+        if role == "member" and _REST_OF_KEY.match(text, stop):
             end = _end_before_key(text, start + 1, stop - 1)
             if end is not None:
                 return end, end
@@ -111,7 +111,7 @@ def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
         if mark == "\\":
             is_raw = True
         elif mark.endswith('"'):
-            after = _AFTER[where] if is_raw or mark == '"' else _AFTER_ESCAPED
+            after = _AFTER[role] if is_raw or mark == '"' else _AFTER_ESCAPED
             if after.match(text, stop):
                 return stop - 1, stop
     if len(text) > start + _FARTHEST:

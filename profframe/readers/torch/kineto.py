@@ -278,13 +278,15 @@ def _pair(first: str | None, second: str | None) -> pa.Array:
 def _arguments(fields: Fields, categories: pa.DictionaryArray) -> pa.Array:
     """Arguments as the exporter writes them, apart from spaces."""
     linked = fields["linked_correlation_id"]
-    own = np.where(_is(categories, _WITH_CORRELATION), 0, fields["correlation_id"])
-    external = np.where(linked != 0, linked, own)
+    number = np.where(_is(categories, _WITH_CORRELATION), 0, fields["correlation_id"])
+    external = np.where(linked != 0, linked, number)
     texts = pc.binary_join_element_wise(_ID, pa.array(external).cast(pa.string()), _EMPTY)
     texts = pc.if_else(pa.array(external != 0), texts, _EMPTY)
     metadata = pa.array(fields["metadata_json"], pa.string())
-    both = pc.and_(pc.not_equal(texts, _EMPTY), pc.not_equal(metadata, _EMPTY))
-    members = pc.binary_join_element_wise(texts, pc.if_else(both, _COMMA, _EMPTY), metadata, _EMPTY)
+    has_both = pc.and_(pc.not_equal(texts, _EMPTY), pc.not_equal(metadata, _EMPTY))
+    members = pc.binary_join_element_wise(
+        texts, pc.if_else(has_both, _COMMA, _EMPTY), metadata, _EMPTY
+    )
     objects = pc.binary_join_element_wise(_OPEN, members, _CLOSE, _EMPTY)
     return pc.if_else(pc.equal(members, _EMPTY), pa.scalar(None, pa.string()), objects)
 
