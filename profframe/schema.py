@@ -374,7 +374,7 @@ FACT_COLUMNS: Final = frozenset(
 READER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {t.name: tuple(n for n in t.names[2:] if n not in FACT_COLUMNS) for t in TABLES.values()}
 )
-"""Columns of each table that a reader gives: all but run, rank and the facts."""
+"""Columns of each table that a reader fills: all but run, rank and the facts."""
 
 
 def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
@@ -387,14 +387,14 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
     [{'run': 'nightly', 'rank': 3, 'check': 'truncated'}]
     """
     count = rows.num_rows
-    given = {column: rows[column] for column in rows.column_names}
+    columns = {column: rows[column] for column in rows.column_names}
     run_codes = pa.DictionaryArray.from_arrays(
         pa.repeat(pa.scalar(0, INT32), count), pa.array([run], TEXT)
     )
-    given |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
+    columns |= {"run": run_codes, "rank": pa.repeat(pa.scalar(rank, INT32), count)}
     arrays = []
     for column in TABLES[name]:
-        values = given.get(column.name)
+        values = columns.get(column.name)
         if values is None:
             values = pa.nulls(count, column.type)
         arrays.append(values if values.type == column.type else values.cast(column.type))
@@ -403,7 +403,7 @@ def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that can be found in a trace, and what is done about it."""
+    """A check of a trace, and what is done about its findings."""
 
     name: str
     finds: str
@@ -478,7 +478,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
 """Everything that `quality` can name."""
 
 
-def quality_rows(*found: tuple[str, int, str | None, int | None]) -> pa.Table:
+def quality_rows(*notes: tuple[str, int, str | None, int | None]) -> pa.Table:
     """Rows of `quality`, without run and rank, of (check, events, detail, example_event_id).
 
     Examples
@@ -494,7 +494,7 @@ def quality_rows(*found: tuple[str, int, str | None, int | None]) -> pa.Table:
             "action": CHECKS[check].action,
             "detail": CHECKS[check].finds if detail is None else f"{CHECKS[check].finds}: {detail}",
         }
-        for check, events, detail, example in found
+        for check, events, detail, example in notes
     ]
     return pa.Table.from_pylist(rows, QUALITY.arrow.remove(0).remove(0))
 

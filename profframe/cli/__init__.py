@@ -27,7 +27,7 @@ from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.verbs import INTERRUPTED, verbs
 from profframe.errors import MemoryLimitError, ProfframeError
 from profframe.system.interrupts import stopping
-from profframe.system.memory_limit import check_start, is_of_memory, refused
+from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
 
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
 _RETRY_S: Final = 0.05
@@ -130,8 +130,8 @@ def _report(error: Exception) -> int:
     """Write the line of an error, and return the exit code."""
     if isinstance(error, ProfframeError):
         return complain(str(error))
-    if is_of_memory(error):
-        return complain(refused())
+    if is_memory_error(error):
+        return complain(refusal_message())
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}")

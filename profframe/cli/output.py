@@ -15,7 +15,7 @@ import click
 
 from profframe.cli.verbs import BAD_INPUT, ENDINGS
 from profframe.show.units import escaped, visible
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -99,7 +99,7 @@ def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> N
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        with drafted(output) as draft:
+        with atomic_write(output) as draft:
             draft.write_bytes(data)
 
 

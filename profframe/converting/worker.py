@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from profframe.converting.pool import LocalPool, cores, limit_threads
 from profframe.converting.urls import local_file
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
-from profframe.system.memory_limit import is_of_memory, refused
+from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +87,7 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
         if "PROFFRAME_DEBUG" in os.environ:
             raise
         internal = f"internal: {type(error).__name__}: {error}"
-        message = refused() if is_of_memory(error) else internal
+        message = refusal_message() if is_memory_error(error) else internal
         report = Report("failed", error=f"{task.name}: {message}")
     return replace(report, seconds=time.perf_counter() - start)
 

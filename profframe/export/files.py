@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, cast
 
 import duckdb
 
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 _BATCH: Final = 65_536
 """Lines that are in memory at once."""
@@ -26,7 +26,7 @@ def written(path: str | os.PathLike[str]) -> Iterator[Write]:
     something goes wrong. What is no file, as a pipe, is written to.
     """
     suffix = Path(os.path.realpath(path)).suffix.lower()
-    with drafted(path) as draft, _opened(draft, suffix) as file:
+    with atomic_write(path) as draft, _opened(draft, suffix) as file:
         yield file.write
 
 

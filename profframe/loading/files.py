@@ -81,7 +81,7 @@ def read_trace(
     Returns
     -------
     NamedTrace
-        The trace; its larger tables are `profframe.system.disk_tables.Spooled` in that folder.
+        The trace; its larger tables are `SpooledTable` in that folder.
 
     Raises
     ------

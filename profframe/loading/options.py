@@ -12,7 +12,7 @@ from profframe.errors import ParameterError
 from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
 from profframe.facts.models import Devices, entries, models
-from profframe.facts.nodes import check_registry, described
+from profframe.facts.nodes import check_registry, node_names
 from profframe.query.selection import Numbers, Text, check_compat
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class FactOptions:
     def key(self) -> str:
         """Text that differs for options that give different facts."""
         registry = self.fx_metadata
-        files = None if registry is None else {f: described(registry, f) for f in registry}
+        files = None if registry is None else {f: node_names(registry, f) for f in registry}
         return f"{(self.kinds, self.compat, self.devices)!r}{json.dumps(files, sort_keys=True)}"
 
 

@@ -11,7 +11,7 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.loading.run_names import NamedTrace, readable
 from profframe.store.facts_version import facts_version
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 UNREADABLE_FILE: Final = "unreadable_file"
 """The check of an optional file that cannot be read."""
@@ -54,6 +54,6 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
     return {name: _conform(trace, name, tables[name]) for name in schema.TABLES}
 
 
-def _conform(trace: NamedTrace, name: str, rows: pa.Table | Spooled) -> Iterator[pa.Table]:
-    for part in rows.parts() if isinstance(rows, Spooled) else (rows,):
+def _conform(trace: NamedTrace, name: str, rows: pa.Table | SpooledTable) -> Iterator[pa.Table]:
+    for part in rows.parts() if isinstance(rows, SpooledTable) else (rows,):
         yield schema.conform(name, part, trace.run, trace.rank)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from profframe.errors import ExportError, SourceError
 from profframe.store.facts_version import facts_version
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 
 class Cache:
@@ -55,6 +55,6 @@ class Cache:
             note.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ExportError(f"{note.parent}: cannot be made: {error.strerror}") from error
-        with drafted(note) as draft:
+        with atomic_write(note) as draft:
             draft.write_text(json.dumps({"seen": signature, "content": content}))
         return content

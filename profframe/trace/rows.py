@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.facts.devices import matched
+from profframe.facts.devices import match_models
 from profframe.facts.models import Devices, models
 from profframe.query.sandbox import Paths, user_files, user_tables
 from profframe.query.selection import Numbers, Selection, Text, integers, texts
@@ -243,7 +243,7 @@ def with_devices(self: Trace, devices: Devices) -> Trace:
     0
     """
     session = self._session
-    rows = matched(pa.concat_tables(session.source.parts("devices")), models(devices))
+    rows = match_models(pa.concat_tables(session.source.parts("devices")), models(devices))
     return type(self)(session.with_source(Overlay(session.source, "devices", rows)))
 
 

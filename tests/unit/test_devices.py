@@ -14,7 +14,7 @@ import pytest
 
 from profframe import load, schema
 from profframe.errors import ParameterError
-from profframe.facts.devices import devices, matched
+from profframe.facts.devices import devices, match_models
 from profframe.facts.models import models
 from profframe.readers.build.devices import devices as read
 from profframe.trace.trace import Trace
@@ -423,7 +423,7 @@ def test_a_cache_tells_devices_apart(source: Path, tmp_path: Path) -> None:
 
 def test_a_new_match_forgets_what_the_old_model_said() -> None:
     held = table("devices", [{"name": "Tesla T4", "model": "NVIDIA T4", "cache_bytes": 4 << 20}])
-    (row,) = matched(held, {}).to_pylist()
+    (row,) = match_models(held, {}).to_pylist()
     assert {key for key, value in row.items() if value is not None} == {
         "run", "rank", "device", "name"
     }  # fmt: skip
@@ -431,5 +431,5 @@ def test_a_new_match_forgets_what_the_old_model_said() -> None:
 
 def test_no_devices_are_no_rows() -> None:
     empty = schema.DEVICES.arrow.empty_table()
-    assert matched(empty, KNOWN).schema.equals(empty.schema)
+    assert match_models(empty, KNOWN).schema.equals(empty.schema)
     assert isinstance(read(None, ()), pa.Table)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.plots import palette
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -87,7 +87,7 @@ class FlameGraph:
         ExportError
             It cannot be written.
         """
-        with drafted(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
