@@ -151,12 +151,12 @@ class Context:
 
     def chart(self, name: str, label: str, *arguments: str) -> tuple[Chart, ...]:
         """A chart of `Trace.plot`; none, where the trace lacks what it draws."""
-        from profframe.show.plots import taken_apart
+        from profframe.show.plots import split_chart
 
         draw: Callable[..., Any] = getattr(self.trace.plot, name)
         try:
             with _DRAWING:
-                spec, frames = taken_apart(draw(*arguments))
+                spec, frames = split_chart(draw(*arguments))
         except ParameterError:
             return ()
         quoted = ", ".join(f'"{argument}"' for argument in arguments)
