@@ -45,11 +45,11 @@ def report(
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
     for what, title in _TITLES.items():
-        changed = rows.filter(pl.col("status") != "equal", what=what)
-        if changed.height:
-            more = f" (top {top:,} of {changed.height:,})" if changed.height > top else ""
-            shown = _shown(changed.head(top), name_width)
-            parts += [Text(), terminal.table(shown, width, title + more, _headings(*names))]
+        changes = rows.filter(pl.col("status") != "equal", what=what)
+        if changes.height:
+            note = f" (top {top:,} of {changes.height:,})" if changes.height > top else ""
+            columns = _columns(changes.head(top), name_width)
+            parts += [Text(), terminal.table(columns, width, title + note, _headings(*names))]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(_UNTESTED, style="dim")]
     return Group(*parts)
@@ -87,8 +87,8 @@ def grown(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
     >>> grown("op", None, 10_000_000, 12_000_000)
     'op self time, 10.000 ms -> 12.000 ms (+20.0 %)'
     """
-    which = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"
-    return f"{which}, {times(base_ns, other_ns)} ({growth(base_ns, other_ns)})"
+    subject = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"
+    return f"{subject}, {times(base_ns, other_ns)} ({growth(base_ns, other_ns)})"
 
 
 def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str]) -> RenderableType:
@@ -106,11 +106,11 @@ def _sums(totals: pl.DataFrame) -> RenderableType:
     for row in totals.iter_rows(named=True):
         what, base, other = row["what"], row["base_ns"], row["other_ns"]
         counts = ", ".join(f"{row[name]:,} {name}" for name in _COUNTS if row[name])
-        added_up = what in _TOTALS
+        has_total = what in _TOTALS
         lines.add_row(
             Text(_TOTALS.get(what, "annotations")),
-            Text(times(base, other) if added_up else ""),
-            Text(f"({growth(base, other)})" if added_up else ""),
+            Text(times(base, other) if has_total else ""),
+            Text(f"({growth(base, other)})" if has_total else ""),
             Text(counts or "nothing changed"),
         )
     return lines
@@ -120,7 +120,7 @@ def _lines() -> Table:
     return Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
 
 
-def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
+def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
     """The columns that people look at first, those that say nothing left out."""
     import polars as pl
 
@@ -130,7 +130,7 @@ def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
         "change_high_ns",
     )
     contributes = rows["contribution"].null_count() < rows.height
-    tested = rows["p_value"].null_count() < rows.height
+    has_tests = rows["p_value"].null_count() < rows.height
     return rows.select(
         pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String),
         "change_ns",
@@ -139,7 +139,7 @@ def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
         "other_ns",
         (pl.col("ratio") - 1).alias("growth_share"),
         "status",
-        *(tests if tested else ()),
+        *(tests if has_tests else ()),
         "base_calls",
         "other_calls",
     )

@@ -111,7 +111,7 @@ def _style() -> str:
 
 def _shown(frame: pl.DataFrame, look: Look, *, noted: bool = True) -> str:
     """A table, and a line about what is not in it."""
-    kept = columns.telling(frame)
+    kept = columns.informative(frame)
     names = kept[: look.columns]
     head = frame.head(look.rows)
     since = head if look.starts is None else columns.since_start(head, look.starts)
@@ -191,7 +191,7 @@ def _upright(cells: Sequence[_Cells], look: Look) -> str:
 def _name(column: _Cells) -> str:
     """Name of a column; the unit at its end is fainter, since each value has a better one."""
     name = units.visible(column.name)
-    unit = columns.unit(column.name) if column.kind == "n" else None
+    unit = columns.unit_by_name(column.name) if column.kind == "n" else None
     front = name.removesuffix(unit.ending).removesuffix("_") if unit else ""
     end = name[len(front) :] if front else ""
     shown = html.escape(units.middle(front or name, _WIDEST))

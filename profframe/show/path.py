@@ -14,13 +14,13 @@ from profframe.show import notebook, units
 from profframe.show.frame import Frame, frame
 from profframe.show.summary import short
 
-_MOST: Final = 5
-_NOTHING: Final = "(nothing recorded)"
+_LONGEST_PARTS: Final = 5
+_UNRECORDED: Final = "(nothing recorded)"
 _NO_NAME: Final = "(no name)"
 
 
 class ShownPath(CriticalPath):
-    """A critical path that shows itself, and so do its frames."""
+    """A critical path with a text and an HTML form; its frames show human units."""
 
     @classmethod
     def of(cls, path: CriticalPath) -> ShownPath:
@@ -35,7 +35,7 @@ class ShownPath(CriticalPath):
 
     @property
     def headline(self) -> str:
-        """What it is the path of, and how long it is."""
+        """What the path is of, and its length."""
         if self.run is None:
             return "nothing: the trace is empty"
         what = "the whole of"
@@ -51,14 +51,14 @@ class ShownPath(CriticalPath):
         return text(self.headline, self.events, self.bounds)
 
     def _repr_html_(self) -> str:
-        return html_(self.headline, self.events, self.bounds)
+        return html(self.headline, self.events, self.bounds)
 
 
 def longest(events: pl.DataFrame) -> pl.DataFrame:
-    """What takes most of a path."""
+    """Time on the path by name, bound and edge, the longest first."""
     total = pl.col("total_ns")
     unnamed = (
-        pl.when(pl.col("event_id").is_null()).then(pl.lit(_NOTHING)).otherwise(pl.lit(_NO_NAME))
+        pl.when(pl.col("event_id").is_null()).then(pl.lit(_UNRECORDED)).otherwise(pl.lit(_NO_NAME))
     )
     return (
         events.group_by(pl.col("name").fill_null(unnamed), "bound", "edge", maintain_order=True)
@@ -69,27 +69,27 @@ def longest(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def text(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """What a path is bound by, and what is longest on it, in a few lines."""
+    """A few lines: time by bound, and the longest parts."""
     lines = [f"CriticalPath of {units.visible(headline)}"]
     lines += [f"  {bound:<13}  {total:>12}  {share:>7}" for bound, total, share in _bounds(bounds)]
     lines += [f"  {edge:<13}  {total:>12}  {name}" for edge, total, name in _longest(events)]
     return "\n".join(lines)
 
 
-def html_(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """The same for a notebook."""
-    found = bounds.filter(pl.col("total_ns") > 0).sort("total_ns", descending=True)
-    first = longest(events).head(_MOST).select("edge", "name", "total_ns", "share")
-    return notebook.titled_html("Critical path", headline, found, first)
+def html(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
+    """Time by bound and the longest parts, for a notebook."""
+    totals = bounds.filter(pl.col("total_ns") > 0).sort("total_ns", descending=True)
+    longest_parts = longest(events).head(_LONGEST_PARTS).select("edge", "name", "total_ns", "share")
+    return notebook.titled_html("Critical path", headline, totals, longest_parts)
 
 
 def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    found = bounds.filter(pl.col("total_ns") > 0)
-    for bound, total, share in found.sort("total_ns", descending=True).iter_rows():
+    positive = bounds.filter(pl.col("total_ns") > 0)
+    for bound, total, share in positive.sort("total_ns", descending=True).iter_rows():
         yield bound, units.duration(total), units.share(share)
 
 
 def _longest(events: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    first = longest(events).head(_MOST).select("edge", "total_ns", "name")
-    for edge, total, name in first.iter_rows():
-        yield edge, units.duration(total), name if name in {_NOTHING, _NO_NAME} else short(name)
+    parts = longest(events).head(_LONGEST_PARTS).select("edge", "total_ns", "name")
+    for edge, total, name in parts.iter_rows():
+        yield edge, units.duration(total), name if name in {_UNRECORDED, _NO_NAME} else short(name)

@@ -40,25 +40,25 @@ class Summary:
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
         """Label and text of each further line; what a trace has none of is left out."""
-        found = (
+        lines = (
             ("runs", self._runs()),
             ("events", _joined(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
             ("devices", self._devices()),
             ("steps", spans(self.steps["step"].drop_nulls())),
             ("quality", self._quality()),
         )
-        return tuple((label, text) for label, text in found if text)
+        return tuple((label, text) for label, text in lines if text)
 
     def _runs(self) -> str:
         ranks: dict[str, list[int]] = {}
         for run, rank in self.overview.select("run", "rank").iter_rows():
             ranks.setdefault(run, []).append(rank)
-        named = [
-            f"{short(run)} (rank{'s' if len(of_run) > 1 else ''} {spans(of_run)})"
-            for run, of_run in ranks.items()
+        texts = [
+            f"{short(run)} (rank{'s' if len(members) > 1 else ''} {spans(members)})"
+            for run, members in ranks.items()
         ]
-        rest = len(named) - _MOST_RUNS
-        return _joined([*named[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
+        rest = len(texts) - _MOST_RUNS
+        return _joined([*texts[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
 
     def _devices(self) -> str:
         number = int(self.overview["devices"].sum())

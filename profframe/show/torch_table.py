@@ -71,8 +71,8 @@ class Options:
         if self.time_unit is not None and self.time_unit not in _UNITS:
             raise UnknownNameError.among("time unit", self.time_unit, _UNITS)
         if self.sort_by is not None and _attribute(self.sort_by) not in _ATTRIBUTES:
-            known = {*_ATTRIBUTES, *(n.replace("device", "cuda") for n in _ATTRIBUTES)}
-            raise UnknownNameError.among("sort key", self.sort_by, known)
+            choices = {*_ATTRIBUTES, *(n.replace("device", "cuda") for n in _ATTRIBUTES)}
+            raise UnknownNameError.among("sort key", self.sort_by, choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def text(pages: Sequence[Page], options: Options) -> str:
         return "".join(_page(page, options.header, options) for page in pages)
     tables = []
     for page in pages:
-        which = f"run {visible(page.run)}, rank {page.rank}"
-        header = which if options.header is None else f"{which}, {options.header}"
+        place = f"run {visible(page.run)}, rank {page.rank}"
+        header = place if options.header is None else f"{place}, {options.header}"
         tables.append(_page(page, header, options))
     return "\n".join(tables)
 
@@ -141,11 +141,11 @@ def _page(page: Page, header: str | None, options: Options) -> str:
     has_stack = any(row.stack for row in rows)
     source_width = _source_width(rows, options)
     left = [""] * (len(columns) - 1)
-    for row in _printed(rows, options):
+    for row in _listed(rows, options):
         lines.append(_line(columns, [column.cell(row) for column in columns]))
         if has_stack:
-            further = [*(_tail(frame, source_width) for frame in row.stack[1:]), ""]
-            lines += [_line(columns, [*left, frame]) for frame in further]
+            frames = [*(_tail(frame, source_width) for frame in row.stack[1:]), ""]
+            lines += [_line(columns, [*left, frame]) for frame in frames]
     time = _time(options)
     lines += [rule, f"Self CPU time total: {time(host)}"]
     if page.has_device_time:
@@ -157,7 +157,7 @@ def _line(columns: Iterable[Column], cells: Iterable[str]) -> str:
     return "".join(column.padded(cell) + _GAP for column, cell in zip(columns, cells, strict=True))
 
 
-def _printed(rows: Iterable[Row], options: Options) -> Iterable[Row]:
+def _listed(rows: Iterable[Row], options: Options) -> Iterable[Row]:
     chosen = (row for row in rows if not (options.top_level_events_only and row.has_parent))
     return islice(chosen, options.row_limit) if options.row_limit >= 0 else chosen
 
@@ -183,15 +183,17 @@ def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list
     time = _time(options)
     name_width = _width((row.key for row in rows), options.max_name_column_width)
 
-    def cut(name: str) -> str:
-        widest = options.max_name_column_width
-        if widest is None or len(name) < widest - 3:
+    def shortened(name: str) -> str:
+        limit = options.max_name_column_width
+        if limit is None or len(name) < limit - 3:
             return name
-        return name[: widest - 3] + "..."
+        return name[: limit - 3] + "..."
 
-    columns = [Column("Name", lambda row: cut(row.key), name_width)]
+    columns = [Column("Name", lambda row: shortened(row.key), name_width)]
     if any(row.overload_name for row in rows):
-        columns.append(Column("Overload Name", lambda row: cut(row.overload_name), name_width))
+        columns.append(
+            Column("Overload Name", lambda row: shortened(row.overload_name), name_width)
+        )
     columns += [
         Column("Self CPU %", lambda row: _share(row.self_cpu_time_total, host)),
         Column("Self CPU", lambda row: time(row.self_cpu_time_total)),
@@ -233,8 +235,8 @@ def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
 
     torch writes the two headers the other way round, and so each value in the other's column.
     """
-    counted = [row.flops for row in rows if row.flops > 0]
-    power = _power(min(counted), options) if counted else 0
+    flop_counts = [row.flops for row in rows if row.flops > 0]
+    power = _power(min(flop_counts), options) if flop_counts else 0
     scale = pow(10, power * -3.0) if options.as_torch else Fraction(1, 1000**power)
 
     def flops(row: Row) -> str:
@@ -245,7 +247,7 @@ def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
 
     width = _source_width(rows, options)
     columns = []
-    if counted:
+    if flop_counts:
         columns.append(Column(f"Total {_FLOPS[power]}", flops))
     if any(row.stack for row in rows):
         columns.append(Column("Source Location", source, width, to_left=True))
@@ -280,8 +282,8 @@ def _fixed(value: Amount, places: int) -> str:
     """The number with so many decimals, half to even where it is exact."""
     if isinstance(value, float):
         return f"{value:.{places}f}"
-    whole, rest = divmod(abs(round(value * 10**places)), 10**places)
-    return f"{'-' if value < 0 else ''}{whole}.{rest:0{places}}"
+    integer, rest = divmod(abs(round(value * 10**places)), 10**places)
+    return f"{'-' if value < 0 else ''}{integer}.{rest:0{places}}"
 
 
 def _in_unit(us: Amount, unit: str) -> str:
@@ -297,8 +299,8 @@ def _time(options: Options) -> Callable[[Amount], str]:
     return _in_nearest_unit if unit is None else lambda us: _in_unit(us, unit)
 
 
-def _share(part: Amount, whole: Amount) -> str:
-    return f"{_fixed(part * 100 / whole, 2)}%" if whole else "NaN"
+def _share(part: Amount, total: Amount) -> str:
+    return f"{_fixed(part * 100 / total, 2)}%" if total else "NaN"
 
 
 def _memory(number: int) -> str:
@@ -333,13 +335,13 @@ def _attribute(name: str) -> str:
 def _comparable(shapes: str) -> object:
     """Lists in the order of Python's lists; what is none has a place, too."""
 
-    def tagged(value: object) -> tuple[int, object]:
+    def sort_key(value: object) -> tuple[int, object]:
         if isinstance(value, list):
-            return 1, [tagged(part) for part in value]
+            return 1, [sort_key(part) for part in value]
         return (0, value) if isinstance(value, int) else (2, str(value))
 
     try:
-        return tagged(json.loads(shapes or "[]"))
+        return sort_key(json.loads(shapes or "[]"))
     except (ValueError, RecursionError):
         return 2, shapes
 

@@ -153,7 +153,7 @@ def _columns(frame: pl.DataFrame) -> str:
 
 def _json(value: object) -> str:
     """JSON that can stand inside a script element."""
-    written = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return written
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
