@@ -1,4 +1,4 @@
-"""A comparison of two sides, as a person wants to see it first: totals, then what made them."""
+"""A comparison of two sides as text: totals, then the rows that changed most."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name.
 
-    Names are whole with a ``name_width`` of 0, and lines of any length without a ``width``.
+    With a ``name_width`` of 0 names are not cut; without a ``width`` lines have any length.
     """
     import polars as pl
 
@@ -80,7 +80,7 @@ def times(base_ns: int, other_ns: int) -> str:
 
 
 def grown(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
-    """What grew: a row, or the total where there is no name.
+    """What grew: a row, or the total if there is no name.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def grown(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
 
 
 def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str]) -> RenderableType:
-    """Which side is what, and of how many samples."""
+    """Name, source and number of samples of each side."""
     lines = _lines()
     for name, source, side in zip(names, sources, ("base", "other"), strict=True):
         number = rows[f"{side}_samples"][0]
@@ -121,7 +121,7 @@ def _lines() -> Table:
 
 
 def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
-    """The columns that people look at first, those that say nothing left out."""
+    """The columns that people look at first, without those that are empty."""
     import polars as pl
 
     tests = (
@@ -146,7 +146,7 @@ def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
 
 
 def _headings(base: str, other: str) -> dict[str, str]:
-    """The sides under their names."""
+    """Headings with the names of the sides."""
     sides = {"base": base, "other": other}
     times = {f"{side}_ns": name for side, name in sides.items()}
     calls = {f"{side}_calls": f"{name} calls" for side, name in sides.items()}

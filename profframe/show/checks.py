@@ -1,4 +1,4 @@
-"""Runs held against a baseline, as a person wants to see it first: totals, then what got slower."""
+"""Runs compared with a baseline, as text: totals, then what got slower."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def report(
     top: int,
     width: int | None,
 ) -> RenderableType:
-    """What the runs are, how metrics differ, and which ops and kernels take longer."""
+    """The runs of both sides, how metrics differ, and which ops and kernels take longer."""
     lines = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for name, runs in zip(("baseline", "against it"), sides, strict=True):
         lines.add_row(Text(name, style="bold"), Text(_run_range(runs)), Text())
@@ -45,7 +45,7 @@ def report(
 
 
 def worse(metric: str, base: float, other: float) -> str:
-    """What passed a limit.
+    """A metric that exceeds its limit.
 
     Examples
     --------
@@ -85,6 +85,6 @@ _COLUMNS = (
 
 
 def _run_range(runs: Sequence[str]) -> str:
-    """How many, and the first and last of them."""
+    """The number of runs, and the first and last of them."""
     first, last = (units.visible(run) for run in (runs[0], runs[-1]))
     return f"{len(runs):,} runs, {first} to {last}" if len(runs) > 1 else first

@@ -27,16 +27,16 @@ _GROUP_METHODS: Final = ("group_by", "group_by_dynamic", "rolling")
 class Frame(pl.DataFrame):
     """A polars DataFrame that shows itself in human units, by the endings of its columns' names.
 
-    It is one in all else: exact values, ``repr`` and ``print`` as polars has them, the same
-    methods. What they give shows itself so, too; of lazy queries, `polars.concat` and the like it
-    is a plain DataFrame, which ``Frame(rows)`` makes one of these again without a copy.
+    In all else it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods.
+    Their results are frames, too. Lazy queries, `polars.concat` and the like give a plain
+    DataFrame, which ``Frame(rows)`` turns into a frame without a copy.
 
     In a notebook it is a table of HTML, at an IPython prompt one of text. Both have units (ms, GiB,
     GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; times of the
-    trace's clock as time since the trace's start; no columns that are empty or the one run and rank
-    there is. Tooltips have the exact number, the whole text, and what a column is. As many rows and
-    columns are shown as ``polars.Config`` says (``set_tbl_rows``); if it does not, all of 50 rows,
-    20 of more, and 75 columns.
+    trace's clock as time since the trace's start; no columns that are empty, and no constant run
+    and rank. Tooltips have the exact number, the whole text, and what a column is. The number of
+    rows and columns is that of ``polars.Config`` (``set_tbl_rows``); by default all of 50 rows, 20
+    of more, and 75 columns.
 
     Examples
     --------
@@ -53,13 +53,13 @@ class Frame(pl.DataFrame):
     def _repr_html_(self, *, _from_series: bool = False) -> str:
         from profframe.show import notebook
 
-        look = notebook.Look(
+        options = notebook.Options(
             rows=_rows(self.height),
             columns=_limit("POLARS_FMT_MAX_COLS", notebook.COLUMNS, self.width),
             starts=_read_starts(self._starts),
             docs=self._docs,
         )
-        return notebook.frame_html(self, look)
+        return notebook.frame_html(self, options)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows where it shows text."""
@@ -109,7 +109,7 @@ def _read_starts(starts: pl.LazyFrame | None) -> pl.DataFrame | None:
 def _rows(number: int) -> int:
     from profframe.show import notebook
 
-    default = notebook.ROWS if number > notebook.WHOLE else number
+    default = notebook.ROWS if number > notebook.SHORT else number
     return _limit("POLARS_FMT_MAX_ROWS", default, number)
 
 

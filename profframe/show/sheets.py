@@ -1,4 +1,4 @@
-"""Text for spreadsheets: what a program would take for a formula is text there."""
+"""Text for spreadsheets, in which nothing is taken for a formula."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 _FORMULA: Final = r"^\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"
-"""How a text begins that spreadsheets compute; some of them also take wide characters for it."""
+"""Beginning of a formula; some spreadsheets also accept wide characters."""
 _NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 def defused(frame: pl.DataFrame) -> pl.DataFrame:
     """Write an apostrophe before each text that a spreadsheet would compute.
 
-    Text that is a number stays as it is, and so does all that is no text.
+    Numbers do not change, also those in text.
 
     Examples
     --------

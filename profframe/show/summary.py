@@ -1,4 +1,4 @@
-"""What is inside a trace, as a few labelled lines."""
+"""A trace in a few labelled lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The frames that tell what is inside."""
+    """Frames about a trace, and lines made from them."""
 
     overview: pl.DataFrame
     kinds: pl.DataFrame
@@ -39,7 +39,7 @@ class Summary:
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """Label and text of each further line; what a trace has none of is left out."""
+        """Label and text of each further line; lines without a text are left out."""
         lines = (
             ("runs", self._runs()),
             ("events", _joined(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),

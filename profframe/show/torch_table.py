@@ -1,7 +1,7 @@
 """torch's own table: the text of ``key_averages().table()``.
 
 Times are exact fractions and rounded once, half to even; with ``compat="torch"`` they are floats,
-added in torch's order. Which they are, is asked below only of the columns of FLOPs and source.
+added in torch's order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOP_LEVEL: Final = "This report only display top-level ops statistics"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What can be asked of the table; the names are torch's."""
+    """Options of the table; the names are torch's."""
 
     sort_by: str | None = None
     row_limit: int = 100
@@ -48,12 +48,12 @@ class Options:
 
     @property
     def grouping(self) -> dict[str, object]:
-        """What they say to `key_averages`."""
+        """Those of `key_averages`."""
         names = ("group_by_input_shape", "group_by_stack_n", "group_by_overload_name")
         return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:
-        """Raise an error for what torch would fail at, or take for something else."""
+        """Raise an error for values that torch would fail at, or misread."""
         for name in ("row_limit", "group_by_stack_n"):
             integer(name, getattr(self, name))
         for name in ("max_src_column_width", "max_name_column_width"):
@@ -77,7 +77,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: how wide it is and what stands in it."""
+    """One column: its header, cells and width."""
 
     header: str
     cell: Callable[[Row], str]
@@ -92,7 +92,7 @@ class Column:
 def text(pages: Sequence[Page], options: Options) -> str:
     """The table of each trace, in the order of run and rank.
 
-    But as torch prints them, control bytes are escapes.
+    Control bytes are escapes, except as torch prints them.
     """
     pages = [_printable(page, options) for page in pages]
     if len(pages) <= 1:
@@ -106,7 +106,7 @@ def text(pages: Sequence[Page], options: Options) -> str:
 
 
 def _printable(page: Page, options: Options) -> Page:
-    """The page with what a terminal would act on written as escapes."""
+    """The page with control bytes written as escapes."""
     page = replace(page, device=visible(page.device))
     return page if options.as_torch else replace(page, rows=[_visible(row) for row in page.rows])
 
@@ -163,7 +163,7 @@ def _listed(rows: Iterable[Row], options: Options) -> Iterable[Row]:
 
 
 def _counts_on_device(row: Row) -> bool:
-    """A region on a device spans what counts already; before Kineto an op held its kernel."""
+    """A region on a device spans work that counts already; before Kineto an op held its kernel."""
     return not row.is_user_annotation if row.is_device else row.is_legacy
 
 
@@ -231,7 +231,7 @@ def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list
 
 
 def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
-    """FLOPs and source, the source last: of a stack it has the further frames below it.
+    """FLOPs and source; the source is last, as further frames of a stack are listed below it.
 
     torch writes the two headers the other way round, and so each value in the other's column.
     """
@@ -279,7 +279,7 @@ def _tail(frame: str, width: int) -> str:
 
 
 def _fixed(value: Amount, places: int) -> str:
-    """The number with so many decimals, half to even where it is exact."""
+    """The number with so many decimals, half to even if it is exact."""
     if isinstance(value, float):
         return f"{value:.{places}f}"
     integer, rest = divmod(abs(round(value * 10**places)), 10**places)
@@ -311,7 +311,7 @@ def _memory(number: int) -> str:
 
 
 def _power(fewest: int, options: Options) -> int:
-    """Of 1000, so that the fewest FLOPs have a digit before the point; torch goes by the log."""
+    """Power of 1000 at which the fewest FLOPs have a digit before the point; torch uses the log."""
     digits = math.log10(fewest) / 3 if options.as_torch else (len(str(fewest)) - 1) // 3
     return math.floor(min(digits, len(_FLOPS) - 1))
 
@@ -326,14 +326,14 @@ def _sorted(rows: Sequence[Row], options: Options) -> Sequence[Row]:
 
 
 def _attribute(name: str) -> str:
-    """Torch's names of one device are those of any."""
+    """The attribute of any device, by torch's name for one."""
     for device in ("cuda", "xpu", "privateuse1"):
         name = name.replace(device, "device")
     return name
 
 
 def _comparable(shapes: str) -> object:
-    """Lists in the order of Python's lists; what is none has a place, too."""
+    """A sort key in the order of Python's lists, also for values that are no lists."""
 
     def sort_key(value: object) -> tuple[int, object]:
         if isinstance(value, list):
@@ -366,4 +366,4 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
     | {f"{name}_str": _text_of(name) for name in _TIMES}
     | {"input_shapes": lambda row: _comparable(row.input_shapes)}
 )  # fmt: skip
-"""What rows can be sorted by."""
+"""Sort keys of rows."""

@@ -14,18 +14,18 @@ _LONGEST_NAME: Final = 120
 
 
 class Tree(Lines):
-    """Text of a tree; it shows itself as it is, also where a value is shown without ``print``."""
+    """Text of a tree."""
 
     __slots__ = ()
 
 
 def text(tree: CallTree) -> Tree:
-    """A line for each slice, below a line of headings; a last line counts what is not shown."""
+    """A line for each slice below a line of headings; a last line counts what is not shown."""
     return Tree("\n".join(_lines(tree)))
 
 
 def _lines(tree: CallTree) -> list[str]:
-    """Lines of text; numbers to the left, so that names may be of any length."""
+    """Lines of text; numbers on the left, so that names can have any length."""
     nodes, threads = tree.slices, tree.threads
     if not nodes and not tree.left_out:
         return ["no host slices"]

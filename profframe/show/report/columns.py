@@ -61,7 +61,7 @@ def document(frames: Mapping[str, FrameView]) -> _Json:
 
 
 def text(document: object) -> str:
-    r"""JSON that can stand inside a script element.
+    r"""JSON that is safe inside a script element.
 
     Examples
     --------
