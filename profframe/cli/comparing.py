@@ -69,7 +69,7 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
     """
-    from profframe.analysis.limits import grown, percent, totals
+    from profframe.analysis.limits import growths, percent, totals
     from profframe.loading.diff import diff as compare
     from profframe.show import changes
 
@@ -92,9 +92,9 @@ def diff(
             rows, sums, (base, other), top=top, name_width=name_width, width=width
         ),
     )
-    too_much = [] if limit is None else grown(rows, limit)
+    too_much = [] if limit is None else growths(rows, limit)
     for one in too_much:
-        what = changes.grown(one.what, one.name, one.base_ns, one.other_ns)
+        what = changes.describe(one.what, one.name, one.base_ns, one.other_ns)
         click.echo(f"grew by more than {fail_on}: {what}", err=True)
     return GREW if too_much else 0
 
@@ -176,7 +176,7 @@ def check(
         ),
     )
     for one in found.worse:
-        what = checks.worse(one.metric, one.base, one.other)
+        what = checks.describe(one.metric, one.base, one.other)
         click.echo(f"worse by more than {float(100 * one.limit):g} %: {what}", err=True)
     return GREW if found.worse else 0
 

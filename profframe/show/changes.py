@@ -79,12 +79,12 @@ def times(base_ns: int, other_ns: int) -> str:
     return f"{units.duration(base_ns).strip()} -> {units.duration(other_ns).strip()}"
 
 
-def grown(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
+def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
     """What grew: a row, or the total if there is no name.
 
     Examples
     --------
-    >>> grown("op", None, 10_000_000, 12_000_000)
+    >>> describe("op", None, 10_000_000, 12_000_000)
     'op self time, 10.000 ms -> 12.000 ms (+20.0 %)'
     """
     subject = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"

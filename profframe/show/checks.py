@@ -44,12 +44,12 @@ def report(
     return Group(lines, Text(), terminal.table(rows, width, "Takes longer" + note))
 
 
-def worse(metric: str, base: float, other: float) -> str:
+def describe(metric: str, base: float, other: float) -> str:
     """A metric that exceeds its limit.
 
     Examples
     --------
-    >>> worse("op:aten::mm", 10_000_000, 12_000_000)
+    >>> describe("op:aten::mm", 10_000_000, 12_000_000)
     "op:'aten::mm', 10.000 ms -> 12.000 ms (+20.0 %)"
     """
     name = (
