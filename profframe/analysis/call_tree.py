@@ -73,17 +73,17 @@ def call_tree(
         raise ParameterError(f"depth: needs 0 or more levels, got {depth}")
     _check_single(connection)
     first, last = _range(connection, event_id)
-    connection.execute(_PLACED, [event_id, first, last])
+    connection.execute(_POSITIONS, [event_id, first, last])
     levels = connection.sql(
         "SELECT level, count(*) FROM placed GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     deepest = _depth(levels, limit) if depth is None else depth
-    slices = [Slice(*row) for row in connection.execute(_SHOWN, [deepest, limit]).fetchall()]
+    slices = [Slice(*row) for row in connection.execute(_LISTING, [deepest, limit]).fetchall()]
     threads = _threads(connection) if len({node.thread for node in slices}) > 1 else {}
     return CallTree(slices, threads, sum(size for _, size in levels) - len(slices))
 
 
-_PLACED: Final = """
+_POSITIONS: Final = """
     CREATE OR REPLACE TEMP TABLE placed AS
     WITH slices AS (
         SELECT event_id, preorder, root_id, depth, thread, dur_ns
@@ -115,7 +115,7 @@ _PLACED: Final = """
     JOIN roots ON slices.root_id = roots.root_id
     JOIN threads ON roots.thread = threads.thread"""
 
-_SHOWN: Final = """
+_LISTING: Final = """
     WITH shown AS (
         SELECT
             event_id, level, thread, root_ns, place,
@@ -135,9 +135,9 @@ _SHOWN: Final = """
 def _check_single(connection: duckdb.DuckDBPyConnection) -> None:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
-        some = ", ".join(f"{run!r} {rank}" for run, rank in traces[:3])
+        examples = ", ".join(f"{run!r} {rank}" for run, rank in traces[:3])
         raise ParameterError(
-            f"a tree is of one (run, rank), and there are {len(traces):,} ({some}"
+            f"a tree is of one (run, rank), and there are {len(traces):,} ({examples}"
             f"{', ...' if len(traces) > 3 else ''}); choose one with run and rank"
         )
 

@@ -122,8 +122,8 @@ def _tests(
     """Confidence intervals and tests of the rows, if the sides have several samples."""
     keys = rows.select("row", *_KEY)
     samples = [_values(side, keys) for side in (base, other)]
-    is_repeated = (any if allow_single else all)(side.repeated for side in samples)
-    if not (keys.height and is_repeated):
+    enough = (any if allow_single else all)(side.is_repeated for side in samples)
+    if not (keys.height and enough):
         types = (pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Boolean)
         none = (pl.lit(None, type_).alias(name) for name, type_ in zip(_TESTS, types, strict=True))
         return keys.select("row", *none)

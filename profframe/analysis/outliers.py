@@ -54,12 +54,12 @@ def outlying_runs(runs: pl.DataFrame, top: int) -> pl.DataFrame:
 
 def outlying_steps(steps: pl.DataFrame, top: int) -> pl.DataFrame:
     """Find steps that are unlike the other steps of their run and rank."""
-    of_trace = ("run", "rank")
-    long = steps.filter(pl.col("dur_ns").count().over(of_trace) >= _LEAST_STEPS).select(
+    trace_key = ("run", "rank")
+    long = steps.filter(pl.col("dur_ns").count().over(trace_key) >= _LEAST_STEPS).select(
         *_SAMPLE,
         pl.lit(STEP_METRIC).alias("metric"),
         pl.col("dur_ns").alias("value"),
-        pl.struct(of_trace).rank("dense").cast(pl.Int64).alias("group"),
+        pl.struct(trace_key).rank("dense").cast(pl.Int64).alias("group"),
     )
     return _outliers(long, top)
 

@@ -44,10 +44,10 @@ def compare_runs(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str
 def regressions(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows that take significantly longer, those that grew most first."""
     at_equal_pace = pl.col("change_low_ns") + pl.col("change_high_ns")
-    return ranked(rows.filter("significant", pl.col("change_ns") > 0, at_equal_pace > 0))
+    return answer_rows(rows.filter("significant", pl.col("change_ns") > 0, at_equal_pace > 0))
 
 
-def ranked(rows: pl.DataFrame) -> pl.DataFrame:
+def answer_rows(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows with the columns of the answer, those that grew most first."""
     return (
         rows.rename({"base_samples": "base_runs", "other_samples": "other_runs"})

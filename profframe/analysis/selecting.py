@@ -63,11 +63,13 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
         base = list(order[max(first - _positive("baseline", number), 0) : first])
     else:
         base = _matching("baseline", order, baseline)  # type: ignore[arg-type] # no number
-    base_set = set(base)
-    others = [run for run in order if run not in base_set] if others is None else others
-    both = [run for run in others if run in base_set]
-    if both:
-        raise ParameterError(f"run {both[0]!r} is in the baseline and in what is held against it")
+    baseline_runs = set(base)
+    others = [run for run in order if run not in baseline_runs] if others is None else others
+    overlap = [run for run in others if run in baseline_runs]
+    if overlap:
+        raise ParameterError(
+            f"run {overlap[0]!r} is in the baseline and in what is held against it"
+        )
     if len(base) < LEAST_BASELINE:
         raise ParameterError(
             f"baseline: needs at least {LEAST_BASELINE} runs to tell noise from a change, "

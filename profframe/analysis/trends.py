@@ -35,7 +35,7 @@ def metrics_of_runs(runs: Sequence[str]) -> list[str]:
     return [name for name in runs if name not in _NO_METRIC]
 
 
-def is_of_samples(metric: str) -> bool:
+def is_sample_metric(metric: str) -> bool:
     """Whether a metric is the time of an op or a kernel, as ``op:aten::mm``."""
     return metric.partition(":")[0] in KINDS and ":" in metric
 
@@ -67,13 +67,13 @@ def metrics(
     UnknownNameError
         There is no such metric, op or kernel.
     """
-    run_rows = None if all(map(is_of_samples, names)) else runs()
-    sample_rows = samples() if any(map(is_of_samples, names)) else None
+    run_rows = None if all(map(is_sample_metric, names)) else runs()
+    sample_rows = samples() if any(map(is_sample_metric, names)) else None
     columns = [] if run_rows is None else metrics_of_runs(run_rows.columns)
     values = {}
     for metric in names:
-        if sample_rows is not None and is_of_samples(metric):
-            for name, times in of_samples(sample_rows, metric):
+        if sample_rows is not None and is_sample_metric(metric):
+            for name, times in sample_metrics(sample_rows, metric):
                 all_runs = order.select("run").join(times, on="run", how="left")
                 values[name] = all_runs.with_columns(pl.col("value").fill_null(0))
         elif run_rows is not None and metric in columns:
@@ -88,7 +88,7 @@ def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:
     return samples.filter(what=what).group_by("run").agg(pl.col("spent_ns").sum().alias("value"))
 
 
-def of_samples(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
+def sample_metrics(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """Times of the ops or kernels that a metric names.
 
     A metric is ``op:`` or ``kernel:`` and a name, or a pattern. Ranks are added up.

@@ -25,7 +25,7 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     parts: list[RenderableType] = []
     for row in advice.head(top).iter_rows(named=True):
         place = "".join(f", {key} {visible(str(row[key]))}" for key in keys)
-        parts += [_headline(row, place), *map(_indented, _details(row)), Text()]
+        parts += [_headline(row, place), *map(_indent, _details(row)), Text()]
     return Group(*parts[:-1], *_more(advice, top))
 
 
@@ -63,7 +63,7 @@ def _details(row: dict[str, object]) -> list[str]:
     return [visible(line) for line in lines if line]
 
 
-def _indented(line: str) -> RenderableType:
+def _indent(line: str) -> RenderableType:
     return Padding(Text(line, style="dim"), (0, 0, 0, _INDENT))
 
 

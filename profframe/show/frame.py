@@ -93,9 +93,9 @@ def frame(
     >>> isinstance(frame(pl.DataFrame({"self_ns": [1]})), pl.DataFrame)
     True
     """
-    shown = Frame(rows)
-    shown._starts, shown._docs = starts, docs  # noqa: SLF001 - its own kind
-    return shown
+    result = Frame(rows)
+    result._starts, result._docs = starts, docs  # noqa: SLF001 - its own kind
+    return result
 
 
 def _read_starts(starts: pl.LazyFrame | None) -> pl.DataFrame | None:
@@ -143,10 +143,10 @@ def _groups_as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
         groups = method(self, *args, **kwargs)
         agg = groups.agg
 
-        def aggregated(*aggs: Any, **named: Any) -> Frame:
-            return frame(agg(*aggs, **named), self._starts, self._docs)
+        def aggregate(*aggs: Any, **named_aggs: Any) -> Frame:
+            return frame(agg(*aggs, **named_aggs), self._starts, self._docs)
 
-        groups.agg = aggregated
+        groups.agg = aggregate
         return groups
 
     return wrapper

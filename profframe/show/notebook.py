@@ -27,7 +27,7 @@ ROWS: Final = 20
 SHORT: Final = 50
 """A frame of at most so many rows is shown in full by default."""
 COLUMNS: Final = 75
-_FEW: Final = 8
+_SUMMARY_ROWS: Final = 8
 _MOST_NAMED: Final = 6
 """Up to so many columns without values are named, more are counted."""
 _SINGLE_ROW: Final = 6
@@ -77,7 +77,7 @@ def trace_html(summary: Summary) -> str:
         for label, text in summary.lines
     )
     parts = [f"<strong>Trace</strong>: {html.escape(summary.title)}<table>{lines}</table>"]
-    options = Options(rows=_FEW)
+    options = Options(rows=_SUMMARY_ROWS)
     if summary.overview.height > 1:
         names = ("run", "rank", "events", "span_ns", "kernels", "steps")
         parts.append(_table_html(summary.overview.select(names), options))
@@ -101,9 +101,9 @@ def text_html(text: str) -> str:
 
 def _block(*parts: str) -> str:
     """Parts in a box with our style, in which notebooks look for no formulas."""
-    inside = "".join(parts)
+    content = "".join(parts)
     names = "profframe tex2jax_ignore mathjax_ignore"
-    return f'<div class="{names}"><style>{_style()}</style>{inside}</div>'
+    return f'<div class="{names}"><style>{_style()}</style>{content}</div>'
 
 
 @cache

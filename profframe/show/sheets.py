@@ -12,7 +12,7 @@ _FORMULA: Final = r"^\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"
 _NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
-def defused(frame: pl.DataFrame) -> pl.DataFrame:
+def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """Write an apostrophe before each text that a spreadsheet would compute.
 
     Numbers do not change, also those in text.
@@ -20,21 +20,21 @@ def defused(frame: pl.DataFrame) -> pl.DataFrame:
     Examples
     --------
     >>> import polars as pl
-    >>> defused(pl.DataFrame({"name": ["=1+1", "aten::mm", "-1"], "x": [-1, 0, 1]})).rows()
+    >>> without_formulas(pl.DataFrame({"name": ["=1+1", "aten::mm", "-1"], "x": [-1, 0, 1]})).rows()
     [("'=1+1", -1), ('aten::mm', 0), ('-1', 1)]
     """
     import polars as pl
 
     names = pl.Series(frame.columns, dtype=pl.String)
-    plain = pl.DataFrame(frame).rename(dict(zip(names, _defused(names), strict=True)))
+    plain = pl.DataFrame(frame).rename(dict(zip(names, _without_formulas(names), strict=True)))
     texts = [column for column in plain if column.dtype == pl.String]
-    return plain.with_columns(_defused(column) for column in texts)
+    return plain.with_columns(_without_formulas(column) for column in texts)
 
 
-def _defused(texts: pl.Series) -> pl.Series:
+def _without_formulas(texts: pl.Series) -> pl.Series:
     import polars as pl
 
-    name = pl.col(texts.name)
-    computed = name.str.contains(_FORMULA) & ~name.str.contains(_NUMBER)
-    chosen = pl.when(computed).then("'" + name).otherwise(name)
-    return texts.to_frame().select(chosen.alias(texts.name)).to_series()
+    text = pl.col(texts.name)
+    is_formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
+    plain = pl.when(is_formula).then("'" + text).otherwise(text)
+    return texts.to_frame().select(plain.alias(texts.name)).to_series()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -42,7 +41,7 @@ class Summary:
         """Label and text of each further line; lines without a text are left out."""
         lines = (
             ("runs", self._runs()),
-            ("events", _joined(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
+            ("events", ", ".join(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
             ("devices", self._devices()),
             ("steps", spans(self.steps["step"].drop_nulls())),
             ("quality", self._quality()),
@@ -58,7 +57,7 @@ class Summary:
             for run, members in ranks.items()
         ]
         rest = len(texts) - _MOST_RUNS
-        return _joined([*texts[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
+        return ", ".join([*texts[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
 
     def _devices(self) -> str:
         number = int(self.overview["devices"].sum())
@@ -69,7 +68,7 @@ class Summary:
         counts = self.quality.group_by("check", maintain_order=True).agg(
             events=pl.max_horizontal(_sum("events"), pl.len())
         )
-        return _joined(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
+        return ", ".join(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.lines), default=0)
@@ -82,10 +81,6 @@ def short(name: str) -> str:
     """A name in quotes, cut if it is long."""
     text = units.visible(name)
     return f"'{text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + '...'}'"
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
 
 
 def _sum(column: str) -> pl.Expr:

@@ -50,7 +50,7 @@ _NARROWEST: Final = 28
 """Text is cut to this width before a column is left out."""
 _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
-_BESIDE: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
+_FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
 """Pairs: in a ranking the first column follows the second."""
 _MOST_HEADERS: Final = 8
 _LONGEST_HEADER: Final = 300
@@ -69,13 +69,13 @@ def table(
     """
     labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
-    left = {name for name in frame.columns if not frame.schema[name].is_numeric()}
-    widths = _widths(cells, labels, left, width)
+    text_columns = {name for name in frame.columns if not frame.schema[name].is_numeric()}
+    widths = _widths(cells, labels, text_columns, width)
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name, columns in widths.items():
         grid.add_column(
             Text(labels[name]),
-            justify="left" if name in left else "right",
+            justify="left" if name in text_columns else "right",
             width=columns,
             no_wrap=True,
             overflow="ellipsis",
@@ -95,10 +95,10 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
     first = without_constant_keys(frame).head(top)
     names = list(first.columns)
-    for name, left in _BESIDE:
-        if {name, left} <= {*names}:
+    for name, anchor in _FOLLOWERS:
+        if {name, anchor} <= {*names}:
             names.remove(name)
-            names.insert(names.index(left) + 1, name)
+            names.insert(names.index(anchor) + 1, name)
     return table(first.select(names), width, title + more)
 
 
@@ -166,8 +166,8 @@ def prose(frame: pl.DataFrame) -> RenderableType:
 def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> str:
     """A frame at a text prompt: as wide as the terminal, with its size below."""
     head = frame.head(rows)
-    shown = head if starts is None else since_start(head, starts)
-    columns = shown.select(informative(frame))
+    relative = head if starts is None else since_start(head, starts)
+    columns = relative.select(informative(frame))
     headings = {name: name for name in columns.columns}
     total = f"{head.height:,} of " if head.height < frame.height else ""
     size = f"{total}{units.plural(frame.height, 'row')}, {units.plural(frame.width, 'column')}"
@@ -205,24 +205,27 @@ def _grid() -> Table:
 
 
 def _widths(
-    cells: Mapping[str, list[str]], above: Mapping[str, str], left: set[str], width: int | None
+    cells: Mapping[str, list[str]],
+    headings: Mapping[str, str],
+    text_columns: set[str],
+    width: int | None,
 ) -> dict[str, int]:
     """Widths of the columns that fit, from the left; only text is cut."""
-    needed = {name: max(map(cell_len, [above[name], *values])) for name, values in cells.items()}
+    full = {name: max(map(cell_len, [headings[name], *values])) for name, values in cells.items()}
     if width is None:
-        return needed
-    shown: dict[str, int] = {}
+        return full
+    widths: dict[str, int] = {}
     used = 0
-    for name, columns in needed.items():
-        least = min(columns, _NARROWEST) if name in left else columns
-        if shown and used + least > width:
+    for name, columns in full.items():
+        least = min(columns, _NARROWEST) if name in text_columns else columns
+        if widths and used + least > width:
             break
-        shown[name] = min(least, width)
+        widths[name] = min(least, width)
         used += least + _GAP
     spare = max(width - used + _GAP, 0)
-    for name in sorted(shown, key=needed.__getitem__):
-        if name in left:
-            wider = min(needed[name] - shown[name], spare)
-            shown[name] += wider
+    for name in sorted(widths, key=full.__getitem__):
+        if name in text_columns:
+            wider = min(full[name] - widths[name], spare)
+            widths[name] += wider
             spare -= wider
-    return shown
+    return widths

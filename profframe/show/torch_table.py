@@ -140,12 +140,12 @@ def _page(page: Page, header: str | None, options: Options) -> str:
     ]
     has_stack = any(row.stack for row in rows)
     source_width = _source_width(rows, options)
-    left = [""] * (len(columns) - 1)
-    for row in _listed(rows, options):
+    blanks = [""] * (len(columns) - 1)
+    for row in _limited(rows, options):
         lines.append(_line(columns, [column.cell(row) for column in columns]))
         if has_stack:
             frames = [*(_tail(frame, source_width) for frame in row.stack[1:]), ""]
-            lines += [_line(columns, [*left, frame]) for frame in frames]
+            lines += [_line(columns, [*blanks, frame]) for frame in frames]
     time = _time(options)
     lines += [rule, f"Self CPU time total: {time(host)}"]
     if page.has_device_time:
@@ -157,9 +157,9 @@ def _line(columns: Iterable[Column], cells: Iterable[str]) -> str:
     return "".join(column.padded(cell) + _GAP for column, cell in zip(columns, cells, strict=True))
 
 
-def _listed(rows: Iterable[Row], options: Options) -> Iterable[Row]:
-    chosen = (row for row in rows if not (options.top_level_events_only and row.has_parent))
-    return islice(chosen, options.row_limit) if options.row_limit >= 0 else chosen
+def _limited(rows: Iterable[Row], options: Options) -> Iterable[Row]:
+    candidates = (row for row in rows if not (options.top_level_events_only and row.has_parent))
+    return islice(candidates, options.row_limit) if options.row_limit >= 0 else candidates
 
 
 def _counts_on_device(row: Row) -> bool:
@@ -240,7 +240,7 @@ def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
     scale = pow(10, power * -3.0) if options.as_torch else Fraction(1, 1000**power)
 
     def flops(row: Row) -> str:
-        return _fixed(row.flops * scale, 3).rjust(8) if row.flops > 0 else "--"
+        return _decimal(row.flops * scale, 3).rjust(8) if row.flops > 0 else "--"
 
     def source(row: Row) -> str:
         return _tail(row.stack[0], width) if row.stack else ""
@@ -278,16 +278,16 @@ def _tail(frame: str, width: int) -> str:
 # Cells.
 
 
-def _fixed(value: Amount, places: int) -> str:
+def _decimal(value: Amount, places: int) -> str:
     """The number with so many decimals, half to even if it is exact."""
     if isinstance(value, float):
         return f"{value:.{places}f}"
-    integer, rest = divmod(abs(round(value * 10**places)), 10**places)
-    return f"{'-' if value < 0 else ''}{integer}.{rest:0{places}}"
+    integer, fraction = divmod(abs(round(value * 10**places)), 10**places)
+    return f"{'-' if value < 0 else ''}{integer}.{fraction:0{places}}"
 
 
 def _in_unit(us: Amount, unit: str) -> str:
-    return _fixed(us / _UNITS[unit], 3) + unit
+    return _decimal(us / _UNITS[unit], 3) + unit
 
 
 def _in_nearest_unit(us: Amount) -> str:
@@ -300,7 +300,7 @@ def _time(options: Options) -> Callable[[Amount], str]:
 
 
 def _share(part: Amount, total: Amount) -> str:
-    return f"{_fixed(part * 100 / total, 2)}%" if total else "NaN"
+    return f"{_decimal(part * 100 / total, 2)}%" if total else "NaN"
 
 
 def _memory(number: int) -> str:

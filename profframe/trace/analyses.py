@@ -191,7 +191,7 @@ change, found 1 of 1
     base, others = selecting.sides(_order(self)["run"].to_list(), baseline, runs)
     samples = self.samples(kernel_by=kernel_by, copies=copies)
     rows = slower.compare_runs(samples, base, others)
-    return frame(slower.ranked(rows) if every else slower.regressions(rows))
+    return frame(slower.answer_rows(rows) if every else slower.regressions(rows))
 
 
 def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:

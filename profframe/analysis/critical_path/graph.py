@@ -111,10 +111,10 @@ class Threads:
         """The thread that wakes each thread but the main one, without cycles."""
         callers = {thread: self.main for thread in threads if thread != self.main}
         for forward, backward in self.pairs:
-            above = forward
-            while above not in {self.main, backward} and above in callers:
-                above = callers[above]
-            if backward in callers and above == self.main:
+            caller = forward
+            while caller not in {self.main, backward} and caller in callers:
+                caller = callers[caller]
+            if backward in callers and caller == self.main:
                 callers[backward] = forward
         return callers
 
@@ -230,7 +230,7 @@ def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
     """The work that each work waited for, and how; its launch if that came later."""
     works = rows.works
     queued = last_until(works.stream, works.end, works.stream, works.start)
-    awaited = _awaited(rows, order)
+    awaited = _last_awaited(rows, order)
     ends = np.append(works.end, NONE)
     by_queue = ends[queued] >= ends[awaited]
     before = np.where(by_queue, queued, awaited)
@@ -245,7 +245,7 @@ def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
     return before, edge
 
 
-def _awaited(rows: Rows, order: _LaunchOrder) -> Ints:
+def _last_awaited(rows: Rows, order: _LaunchOrder) -> Ints:
     """The last work on any stream that each work waited for."""
     works = rows.works
     pairs = (
@@ -267,8 +267,8 @@ def _stream_targets(waits: StreamWaits, order: _LaunchOrder) -> tuple[Ints, Ints
     target = _last_put(order, waits.on_stream, waits.recorded)
     place = last_until(order.stream, order.launched, waits.stream, waits.issued - 1) + 1
     place = np.maximum(place, np.searchsorted(order.stream, waits.stream))
-    there = np.append(order.stream, NONE)[place] == waits.stream
-    return order.row[place[there]], target[there]
+    exists = np.append(order.stream, NONE)[place] == waits.stream
+    return order.row[place[exists]], target[exists]
 
 
 def _call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
@@ -281,10 +281,10 @@ def _call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
     thread = works.call_thread[row]
     place = last_until(thread, works.call_start[row], calls.thread, calls.issued - 1) + 1
     place = np.maximum(place, np.searchsorted(thread, calls.thread))
-    there = np.append(thread, NONE)[place] == calls.thread
-    work, issued = row[place[there]], calls.issued[there]
-    nowhere = np.zeros(works.event.size, np.int64)
-    target = last_until(nowhere, works.end, np.zeros(work.size, np.int64), works.start[work])
+    exists = np.append(thread, NONE)[place] == calls.thread
+    work, issued = row[place[exists]], calls.issued[exists]
+    group = np.zeros(works.event.size, np.int64)
+    target = last_until(group, works.end, np.zeros(work.size, np.int64), works.start[work])
     launched = np.append(np.minimum(works.call_start, works.start), NONE)
     is_target = (target >= 0) & (launched[target] < issued)
     return work[is_target], target[is_target]
@@ -327,33 +327,33 @@ def _with_joins(points: Points, rows: Rows, order: _LaunchOrder) -> Points:
     arrival, edge = np.where(first, 0, previous), np.full(size, NONE, np.int64)
     before, via = edge.copy(), inside_before.copy()
 
-    at, work = _synced(points, rows, order)
+    at, work = _sync_joins(points, rows, order)
     is_later = ~first[at] & (works.end[work] >= arrival[at])
     at, work = at[is_later], work[is_later]
     arrival[at], edge[at], before[at] = works.end[work], SYNC, work
     for forward, backward in threads.pairs:
         at = np.flatnonzero((points.thread == forward) & ~first)
-        at, root = _joined(points, rows.slices, at, backward)
-        is_later = points.time[root] > arrival[at]
-        at, root = at[is_later], root[is_later]
-        arrival[at], edge[at], before[at] = points.time[root], THREAD, root
-    at, cause = _woken(points, ~first & (inside_before < 0), threads)
+        at, root_point = _backward_joins(points, rows.slices, at, backward)
+        is_later = points.time[root_point] > arrival[at]
+        at, root_point = at[is_later], root_point[is_later]
+        arrival[at], edge[at], before[at] = points.time[root_point], THREAD, root_point
+    at, cause = _wakes(points, ~first & (inside_before < 0), threads)
     is_later = points.time[cause] > arrival[at]
     at, cause = at[is_later], cause[is_later]
     edge[at], before[at], via[at] = THREAD, cause, points.inside[cause]
     return Points(points.thread, points.time, points.inside, edge, before, via)
 
 
-def _synced(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
+def _sync_joins(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
     """Points at which calls that waited for a device return, and the last work of each wait."""
     slices, works, waits = rows.slices, rows.works, rows.host_waits
     row = np.arange(slices.event.size)
     call = last_equal(slices.event, row, waits.event)
     in_slices = call >= 0
     call, on, recorded = call[in_slices], waits.on_stream[in_slices], waits.recorded[in_slices]
-    nowhere = np.zeros(works.event.size + call.size, np.int64)
+    group = np.zeros(works.event.size + call.size, np.int64)
     until, stream = slices.end[call], np.maximum(on, 0)
-    anywhere = last_until(nowhere[call.size :], works.end, nowhere[: call.size], until)
+    anywhere = last_until(group[call.size :], works.end, group[: call.size], until)
     on_stream = last_until(works.stream, works.end, stream, until)
     work = np.where(on < 0, anywhere, on_stream)
     work = np.where(recorded == UNSET, work, _last_put(order, stream, recorded))
@@ -371,7 +371,7 @@ def _synced(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints
     return at[last], work[last]
 
 
-def _joined(points: Points, slices: Slices, at: Ints, backward: int) -> tuple[Ints, Ints]:
+def _backward_joins(points: Points, slices: Slices, at: Ints, backward: int) -> tuple[Ints, Ints]:
     """Points of a thread after activity of its backward thread, and the end of that activity.
 
     The forward thread waits for slices of the backward thread that begin and end between two of
@@ -386,7 +386,7 @@ def _joined(points: Points, slices: Slices, at: Ints, backward: int) -> tuple[In
     return at[within], points.at(slices.thread[row], slices.end[row])
 
 
-def _woken(points: Points, idle: Mask, threads: Threads) -> tuple[Ints, Ints]:
+def _wakes(points: Points, idle: Mask, threads: Threads) -> tuple[Ints, Ints]:
     """Points of threads that were in no slice, and the last point of the thread that wakes them."""
     callers = threads.callers(np.unique(points.thread).tolist())
     lookup = np.full(1 + max(callers, default=0), NONE, np.int64)

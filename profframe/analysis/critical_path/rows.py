@@ -136,7 +136,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     work = _ints(connection, "FROM path_work(events)")
     waits = _ints(connection, "FROM path_waits(events)")
     wait_calls = _ints(connection, "FROM path_wait_calls(events)")
-    of_work, of_wait, on_stream = _streams(
+    work_stream, wait_stream, on_stream = _streams(
         (work["device"], work["stream"]),
         (waits["device"], waits["stream"]),
         (waits["device"], waits["on_stream"]),
@@ -144,7 +144,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
     works = Works(
         event=work["event_id"],
-        stream=of_work,
+        stream=work_stream,
         start=work["start_ns"],
         end=work["end_ns"],
         copy=work["copy"] > 0,
@@ -159,7 +159,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     return Rows(
         slices,
         works,
-        _stream_waits(waits, of_wait, on_stream),
+        _stream_waits(waits, wait_stream, on_stream),
         WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
         _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
         _threads(connection, window.main),

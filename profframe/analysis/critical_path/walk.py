@@ -81,10 +81,10 @@ def _expanded(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> 
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     place = np.where(leap, np.repeat(start, count) + within, 0)
     inside, since, until = points.inside[place], points.time[place], np.roll(points.time, -1)[place]
-    of_thread = np.where(inside >= 0, SLICE, np.where(since == 0, UNKNOWN, BETWEEN))
+    thread_edge = np.where(inside >= 0, SLICE, np.where(since == 0, UNKNOWN, BETWEEN))
     return Stretches(
         np.where(leap, np.append(slices.event, NONE)[inside], np.repeat(event, count)),
-        np.where(leap, of_thread, np.repeat(edge, count)),
+        np.where(leap, thread_edge, np.repeat(edge, count)),
         np.where(leap, since, np.maximum(np.repeat(start, count), 0)),
         np.where(leap, until, np.repeat(end, count)),
     )

@@ -74,13 +74,13 @@ class Samples:
     runs: Ints
 
     @property
-    def of_one_run(self) -> bool:
+    def is_single_run(self) -> bool:
         """Whether they are steps of one run."""
         return np.unique(self.runs).size == 1
 
     @property
-    def repeated(self) -> bool:
-        """Whether there are at least two of them, so that they tell how much they vary."""
+    def is_repeated(self) -> bool:
+        """Whether there are at least two of them, so that their noise is known."""
         return self.runs.size > 1
 
 
@@ -112,7 +112,7 @@ class _Side:
 def compare(base: Samples, other: Samples) -> Comparison:
     """Compare the means of each row.
 
-    The difference is that of ``other`` minus ``base``; at least one of them is `repeated`.
+    The difference is that of ``other`` minus ``base``; at least one of them `is_repeated`.
 
     Examples
     --------
@@ -128,14 +128,14 @@ def compare(base: Samples, other: Samples) -> Comparison:
     sides = _side(base), _side(other)
     size = np.maximum(*(np.abs(side.mean) for side in sides))
     change = sides[1].mean - sides[0].mean
-    if base.repeated and other.repeated:
+    if base.is_repeated and other.is_repeated:
         (a, df_a), (b, df_b) = (_moderated(side, size) for side in sides)
         error = a + b
         with np.errstate(invalid="ignore", divide="ignore"):
             freedom = error**2 / (a**2 / df_a + b**2 / df_b)
             freedom = np.minimum(freedom, 2 * np.minimum(df_a, df_b))
     else:
-        repeated = sides[0] if base.repeated else sides[1]
+        repeated = sides[0] if base.is_repeated else sides[1]
         error, freedom = _moderated(repeated, size)
         error = error * (1 + repeated.effective)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -167,7 +167,7 @@ def false_discovery(p: Float64) -> Float64:
 def _side(samples: Samples) -> _Side:
     """Means and their errors: by runs, or by the steps of one."""
     number = samples.runs.size
-    units = np.arange(number) if samples.of_one_run else samples.runs
+    units = np.arange(number) if samples.is_single_run else samples.runs
     starts = np.flatnonzero(np.diff(units, prepend=-1))
     count = starts.size
     mean, squares, products = (np.zeros(samples.rows) for _ in range(3))
@@ -179,7 +179,7 @@ def _side(samples: Samples) -> _Side:
         squares[rows] = (residuals**2).sum(1)
         products[rows] = (residuals[:, 1:] * residuals[:, :-1]).sum(1)
         counts[rows] = np.logical_or.reduceat(present, starts, axis=1).sum(1)
-    if not samples.of_one_run:
+    if not samples.is_single_run:
         error = squares * count / (count - 1) / number**2
         return _Side(mean, error, np.full(samples.rows, count - 1.0), counts, count)
     correlation = _autocorrelation(squares, products, number)
@@ -280,11 +280,11 @@ def _one_sided(base: _Side, other: _Side) -> Float64:
     return chance
 
 
-def _log_choose(number: int, some: Ints) -> Float64:
+def _log_choose(number: int, size: Ints) -> Float64:
     """Logarithm of the ways to choose; minus infinity where there are none."""
     from scipy import special
 
-    rest = np.maximum(number - some, 0)
-    ways = special.gammaln(number + 1) - special.gammaln(some + 1) - special.gammaln(rest + 1)
-    logs: Float64 = np.where(some > number, -np.inf, ways)
+    others = np.maximum(number - size, 0)
+    ways = special.gammaln(number + 1) - special.gammaln(size + 1) - special.gammaln(others + 1)
+    logs: Float64 = np.where(size > number, -np.inf, ways)
     return logs

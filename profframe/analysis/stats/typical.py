@@ -60,7 +60,7 @@ def median_of_others(values: Float64, groups: Ints) -> Float64:
 
 
 def deviation(
-    values: Float64, typical: Float64, whole: float | None = None
+    values: Float64, typical: Float64, scale: float | None = None
 ) -> tuple[Float64, Float64]:
     """Distance of each sample from the typical one, and the chance of such a distance by noise.
 
@@ -84,7 +84,7 @@ def deviation(
     samples, middle = values[usable], typical[usable]
     ratios = bool((samples > 0).all() and (middle > 0).all())
     distance = np.log(samples / middle) if ratios else samples - middle
-    size = 1.0 if ratios else whole or float(np.median(np.abs(middle))) or 1.0
+    size = 1.0 if ratios else scale or float(np.median(np.abs(middle))) or 1.0
     noise = max(_NORMAL * float(np.median(np.abs(distance))), _LEAST_NOISE * size)
     freedom = max(_EFFICIENCY * (usable.size - 1), 1.0)
     score[usable] = distance / noise
@@ -119,11 +119,11 @@ def pace(values: Float64, groups: Float64) -> Float64:
         warnings.simplefilter("ignore", RuntimeWarning)  # a sample without any row
         logs = np.where(rows > 0, np.log(rows), np.nan)
         relative = logs - np.nanmedian(logs[:, first], axis=1, keepdims=True)
-        whole = np.nan_to_num(np.nanmedian(relative, axis=0))
-        before, after = (_within(array, groups) for array in (relative, relative - whole))
+        shift = np.nan_to_num(np.nanmedian(relative, axis=0))
+        before, after = (_within(array, groups) for array in (relative, relative - shift))
     if not after < _LEAST_GAIN * before:
         return none
-    paces: Float64 = np.exp(whole - np.median(whole[first]))
+    paces: Float64 = np.exp(shift - np.median(shift[first]))
     return paces
 
 
@@ -132,7 +132,7 @@ def _within(logs: Float64, groups: Float64) -> float:
     squares = np.zeros(logs.shape[0])
     number = np.zeros(logs.shape[0])
     for group in np.unique(groups):
-        some = logs[:, groups == group]
-        squares += np.nansum((some - np.nanmean(some, axis=1, keepdims=True)) ** 2, axis=1)
-        number += np.maximum(np.isfinite(some).sum(1) - 1, 0)
+        members = logs[:, groups == group]
+        squares += np.nansum((members - np.nanmean(members, axis=1, keepdims=True)) ** 2, axis=1)
+        number += np.maximum(np.isfinite(members).sum(1) - 1, 0)
     return float(np.median(np.sqrt(squares / np.maximum(number, 1))))

@@ -159,8 +159,8 @@ def _depth(owner: Ints, depth: Ints) -> Ints:
     """Number of owners above each row."""
     depths = np.zeros(owner.size, np.int64)
     for rows in _levels(depth):
-        inside = rows[owner[rows] >= 0]
-        depths[inside] = depths[owner[inside]] + 1
+        nested = rows[owner[rows] >= 0]
+        depths[nested] = depths[owner[nested]] + 1
     return depths
 
 
@@ -174,8 +174,8 @@ def _levels(depth: Ints) -> Iterator[Ints]:
 def _self_host(slices: _Slices) -> Floats:
     """Host time without that of the children."""
     rows = slices.order[slices.nests[slices.order] & (slices.owner[slices.order] >= 0)]
-    inside = _sums(slices.owner[rows], slices.elapsed[rows], slices.key.size)
-    own = np.where(slices.nests, slices.elapsed - inside, 0.0)
+    child_sums = _sums(slices.owner[rows], slices.elapsed[rows], slices.key.size)
+    own = np.where(slices.nests, slices.elapsed - child_sums, 0.0)
     return np.where(slices.on_device, 0.0, _or_exact(own, slices.self_us))
 
 
@@ -187,15 +187,15 @@ def _device(slices: _Slices) -> tuple[Floats, Floats]:
     charged = slices.order[slices.is_busy[slices.order] & (slices.charged[slices.order] >= 0)]
     launched = _sums(slices.charged[charged], slices.elapsed[charged], slices.key.size)
     launched = _or_exact(launched, slices.self_device_us)
-    total, inside = launched.copy(), np.zeros(slices.key.size)
+    total, child_sums = launched.copy(), np.zeros(slices.key.size)
     place = slices.order[slices.nests[slices.order]]
     levels = [place[rows] for rows in _levels(slices.depth[place])]
     for rows in reversed(levels):
-        total[rows] = _or_exact(launched[rows] + inside[rows], slices.device_us[rows])
+        total[rows] = _or_exact(launched[rows] + child_sums[rows], slices.device_us[rows])
         children = rows[slices.owner[rows] >= 0]
         owners, which = np.unique(slices.owner[children], return_inverse=True)
-        inside[owners] = _sums(which, total[children], owners.size)
-    own = _or_exact(total - inside, slices.self_device_us)
+        child_sums[owners] = _sums(which, total[children], owners.size)
+    own = _or_exact(total - child_sums, slices.self_device_us)
     return (
         np.where(slices.on_device, slices.elapsed, total),
         np.where(slices.on_device, slices.elapsed, own),

@@ -194,7 +194,7 @@ class Plots:
         with _altair():
             from profframe.show.plots import moments, parts
 
-            rows = self._thinned("memory_timeline", moments.MEMORIES, points)
+            rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
             parts.non_empty(rows, "memory", _NO_MEMORY)
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
@@ -220,7 +220,7 @@ class Plots:
         with _altair():
             from profframe.show.plots import moments, parts
 
-            rows = self._thinned("queue_depth", moments.DEVICES, points)
+            rows = self._point_rows("queue_depth", moments.DEVICES, points)
             parts.non_empty(rows, "queue_depth", _NO_LAUNCHES)
             return moments.queue_depth(rows, self.trace.traces)
 
@@ -411,15 +411,15 @@ class Plots:
             rows = self.trace.regressions(baseline, runs)
             return history.regressions(rows, _at_least_one("top", top))
 
-    def _thinned(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
+    def _point_rows(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
         """Rows of an answer that takes `points`: by default as many as altair draws."""
         from profframe.show.plots import parts
 
         rows = self.trace.answer(name, points=_POINTS if points is None else points)
-        drawn = parts.label_rows(rows, keys, parts.MOST_PANELS).frame.height
-        if points is not None or drawn <= parts.MOST_ROWS:
+        height = parts.label_rows(rows, keys, parts.MOST_PANELS).frame.height
+        if points is not None or height <= parts.MOST_ROWS:
             return rows
-        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // drawn, 2))
+        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // height, 2))
 
 
 def split_chart(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:

@@ -56,20 +56,20 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
     chart = alt.layer(level, line, points, changes, data=frame).properties(
         width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
     )
-    above = parts.title("From run to run", panels.cut("metric"), fewer)
-    return parts.in_panels(chart, panels, above, own_y=True)
+    heading = parts.title("From run to run", panels.cut("metric"), fewer)
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     """What takes longer than before, by how much, and how sure that is."""
-    few = parts.with_labels(rows.head(top))
+    largest = parts.with_labels(rows.head(top))
     qualified = pl.format("{} ({})", "label", "what")
-    few = few.with_columns(
+    largest = largest.with_columns(
         pl.when(pl.col("label").is_duplicated()).then(qualified).otherwise("label").alias("label")
     )
-    unit = parts.fitting_unit(parts.TIME, few, "change_ns", "change_high_ns")
+    unit = parts.fitting_unit(parts.TIME, largest, "change_ns", "change_high_ns")
     frame = parts.in_unit(
-        few,
+        largest,
         unit,
         change="change_ns",
         low="change_low_ns",

@@ -23,7 +23,7 @@ def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
         charts.append(times.breakdown_of_traces(breakdown))
     if stragglers.height:
         charts.append(_waits(stragglers))
-    return charts[0] if len(charts) == 1 else _stacked(*charts)
+    return charts[0] if len(charts) == 1 else _stack(*charts)
 
 
 def _waits(rows: pl.DataFrame) -> parts.AnyChart:
@@ -61,18 +61,18 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     frame = parts.with_labels(frame, "process_group", "group", missing=None).with_columns(
         pl.Series("label", _what(frame), pl.String)
     )
-    few = frame.head(top)
+    largest = frame.head(top)
     alone = rows["skew_ns"].is_null().all()
-    above = parts.title(
+    heading = parts.title(
         "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
         f"first {top} of {rows.height:,}" if rows.height > top else "",
         "with the waits for other ranks, which are not here" if alone else "",
     )
     measures = _TIMES[:1] if alone else _TIMES
-    bars = parts.pairs(few, measures, "label", f"Time ({unit.name})")
-    bars = bars.encode(tooltip=_tooltip(unit)).properties(title=above)
+    bars = parts.pairs(largest, measures, "label", f"Time ({unit.name})")
+    bars = bars.encode(tooltip=_tooltip(unit)).properties(title=heading)
     sized = parts.positive(frame, "bytes", "bus_gb_per_s")
-    return _stacked(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
+    return _stack(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
 
 
 def _bandwidth(sized: pl.DataFrame, total: int, time: parts.Unit) -> parts.AnyChart:
@@ -99,7 +99,7 @@ def _bandwidth(sized: pl.DataFrame, total: int, time: parts.Unit) -> parts.AnyCh
     )
 
 
-def _stacked(*charts: Any) -> parts.AnyChart:
+def _stack(*charts: Any) -> parts.AnyChart:
     return alt.vconcat(*charts).resolve_scale(color="independent")
 
 
@@ -138,7 +138,7 @@ def _tooltip(unit: parts.Unit) -> list[alt.Tooltip]:
     )
 
 
-def _cut(drawn: int, sized: int, total: int) -> tuple[str, str]:
+def _cut(shown: int, sized: int, total: int) -> tuple[str, str]:
     unknown = f"{units.plural(total - sized, 'row')} without known sizes not shown"
-    fewer = f"first {drawn:,} of {sized:,}"
-    return unknown if sized < total else "", fewer if drawn < sized else ""
+    fewer = f"first {shown:,} of {sized:,}"
+    return unknown if sized < total else "", fewer if shown < sized else ""

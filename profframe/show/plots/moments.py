@@ -66,8 +66,8 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
     chart = alt.layer(area, lines, point, text, hover, data=panels.frame).properties(
         width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
     )
-    above = parts.title("Memory over time", panels.cut("device"))
-    return parts.in_panels(chart, panels, above, own_y=True)
+    heading = parts.title("Memory over time", panels.cut("device"))
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
@@ -78,9 +78,11 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     )
     place = pl.col("_most").rank("ordinal", descending=True).over(DEVICES)
     busiest = deepest.filter(place <= MOST_STREAMS).select(stream_keys)
-    few = rows.join(busiest, on=stream_keys, how="semi", nulls_equal=True, maintain_order="left")
-    moment = parts.span_unit(few, "time_ns")
-    frame = parts.since_start(few, traces, moment, time="time_ns").with_columns(
+    busy_rows = rows.join(
+        busiest, on=stream_keys, how="semi", nulls_equal=True, maintain_order="left"
+    )
+    moment = parts.span_unit(busy_rows, "time_ns")
+    frame = parts.since_start(busy_rows, traces, moment, time="time_ns").with_columns(
         pl.format("stream {}", "stream").fill_null("no stream").alias("line")
     )
     panels = parts.label_rows(frame, DEVICES, parts.MOST_PANELS)
@@ -114,10 +116,10 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     fewer = (
         f"the {MOST_STREAMS} deepest of each device; {units.plural(left_out, 'stream')} left out"
     )
-    above = parts.title(
+    heading = parts.title(
         "Work launched and waiting for its stream", panels.cut("device"), fewer if left_out else ""
     )
-    return parts.in_panels(chart, panels, above, own_y=True)
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def _in_units(devices: parts.LabelledRows) -> parts.LabelledRows:

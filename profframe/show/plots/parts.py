@@ -218,18 +218,18 @@ def title(text: str, *notes: str) -> alt.TitleParams:
 
 
 def in_panels(
-    chart: Any, rows: LabelledRows, above: alt.TitleParams, *, own_y: bool = False
+    chart: Any, rows: LabelledRows, heading: alt.TitleParams, *, own_y: bool = False
 ) -> AnyChart:
     """The chart of the rows, or one panel for each label, one below the other.
 
     With ``own_y`` each panel has a vertical axis of its own.
     """
     if not rows.several:
-        single: AnyChart = chart.properties(title=above)
+        single: AnyChart = chart.properties(title=heading)
         return single
     header = alt.Header(labelAnchor="start", labelLimit=WIDTH, title=None, labelFontWeight="bold")
     panels = alt.Facet("panel:N", sort=list(rows.labels), header=header)
-    several: AnyChart = chart.facet(panels, columns=1).properties(title=above)
+    several: AnyChart = chart.facet(panels, columns=1).properties(title=heading)
     return several.resolve_scale(y="independent") if own_y else several
 
 
@@ -252,10 +252,10 @@ def series(labels: Sequence[str]) -> alt.Scale:
 
 def legend(heading: str | None = None, *, lines: bool = False) -> alt.Legend:
     """A legend above the chart; with ``lines`` one for dashes."""
-    above = alt.Legend(title=heading, orient="top", columns=4, labelLimit=LABEL_WIDTH)
+    result = alt.Legend(title=heading, orient="top", columns=4, labelLimit=LABEL_WIDTH)
     if lines:
-        above.symbolType, above.symbolSize = "stroke", 300
-    return above
+        result.symbolType, result.symbolSize = "stroke", 300
+    return result
 
 
 def name_axis() -> alt.Axis:

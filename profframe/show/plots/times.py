@@ -20,9 +20,9 @@ _MEASURES: Final = ("on the host", "devices busy")
 
 def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
     """What devices did in each step: stacked bars."""
-    few = _first_steps(rows)
-    unit = parts.fitting_unit(parts.TIME, few, "span_ns")
-    panels = parts.label_rows(_with_classes(few, unit), parts.TRACE, parts.MOST_PANELS)
+    first = _first_steps(rows)
+    unit = parts.fitting_unit(parts.TIME, first, "span_ns")
+    panels = parts.label_rows(_with_classes(first, unit), parts.TRACE, parts.MOST_PANELS)
     chart = (
         _stacked_bars(panels.frame, unit)
         .encode(
@@ -31,8 +31,10 @@ def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
         )
         .properties(width=parts.WIDTH, height=_height(panels))
     )
-    above = parts.title("What the devices did in each step", panels.cut("trace"), _cut(rows, few))
-    return parts.in_panels(chart, panels, above)
+    heading = parts.title(
+        "What the devices did in each step", panels.cut("trace"), _cut(rows, first)
+    )
+    return parts.in_panels(chart, panels, heading)
 
 
 def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
@@ -55,15 +57,15 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
 
 def steps(rows: pl.DataFrame) -> parts.AnyChart:
     """How long each step took on the host, and for how much of it a device was busy."""
-    few = _first_steps(rows)
-    unit = parts.fitting_unit(parts.TIME, few, "dur_ns")
+    first = _first_steps(rows)
+    unit = parts.fitting_unit(parts.TIME, first, "dur_ns")
     host, busy = _MEASURES
-    frame = parts.in_unit(few, unit, **{host: "dur_ns", busy: "busy_ns"})
+    frame = parts.in_unit(first, unit, **{host: "dur_ns", busy: "busy_ns"})
     measures = _MEASURES[:1] if frame["busy_ns"].is_null().all() else _MEASURES
     single = rows.height > 1 and not rows.select(parts.TRACE).is_duplicated().any()
     lines = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS if single else parts.MOST_SERIES)
     draw = _bars_of_steps if single else _lines_of_steps
-    above = parts.title("Time of steps", lines.cut("trace"), _cut(rows, few))
+    heading = parts.title("Time of steps", lines.cut("trace"), _cut(rows, first))
     return (
         draw(lines, measures, f"Time ({unit.name})")
         .encode(
@@ -75,7 +77,7 @@ def steps(rows: pl.DataFrame) -> parts.AnyChart:
                 ("busy_share:Q", "busy", ".1%"),
             )
         )
-        .properties(title=above)
+        .properties(title=heading)
     )
 
 
@@ -146,8 +148,8 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
         .properties(width=parts.WIDTH, height=alt.Step(parts.BAR))
     )
     what = "Kernels and copies" if "copy" in present else "Kernels"
-    above = parts.title(f"{what} that took the most device time", panels.cut("trace"))
-    return parts.in_panels(chart, panels, above, own_y=True)
+    heading = parts.title(f"{what} that took the most device time", panels.cut("trace"))
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def idle(rows: pl.DataFrame) -> parts.AnyChart:
@@ -220,8 +222,8 @@ def _first_steps(rows: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _cut(rows: pl.DataFrame, few: pl.DataFrame) -> str:
-    left_out = rows.height - few.height
+def _cut(rows: pl.DataFrame, first: pl.DataFrame) -> str:
+    left_out = rows.height - first.height
     return (
         f"first {MOST_STEPS} steps of a trace; {units.plural(left_out, 'step')} left out"
         if left_out

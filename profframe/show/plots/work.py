@@ -20,8 +20,8 @@ _NO_PEAK: Final = "no known peak"
 
 def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
     """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices."""
-    few = measured.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
-    labels = parts.with_labels(parts.with_labels(few), "input_dims", "shapes", missing=None)
+    largest = measured.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
+    labels = parts.with_labels(parts.with_labels(largest), "input_dims", "shapes", missing=None)
     frame = labels.with_columns(
         (pl.col("flop_per_s") / _TERA).alias("achieved"),
         (pl.col("bytes_per_s") / _GIGA).alias("moved"),
@@ -62,14 +62,14 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
     chart = alt.layer(
         _roofs(base, panels.frame, x, y, colour), points, data=panels.frame
     ).properties(width=parts.WIDTH, height=320)
-    above = parts.title(
+    heading = parts.title(
         "Work against the peaks of the devices",
         _unknown(rows, measured),
         panels.cut("device"),
-        _cut(measured, few),
+        _cut(measured, largest),
         "" if frame["peak"].is_not_null().any() else "what these devices can do is not known",
     )
-    return parts.in_panels(chart, panels, above)
+    return parts.in_panels(chart, panels, heading)
 
 
 def _roofs(
@@ -113,8 +113,8 @@ def _unknown(rows: pl.DataFrame, measured: pl.DataFrame) -> str:
     )
 
 
-def _cut(measured: pl.DataFrame, few: pl.DataFrame) -> str:
-    left_out = measured.height - few.height
+def _cut(measured: pl.DataFrame, shown: pl.DataFrame) -> str:
+    left_out = measured.height - shown.height
     return (
         f"the {MOST_POINTS} that lost the most time; {units.plural(left_out, 'row')} left out"
         if left_out

@@ -138,7 +138,7 @@ def _column(column: pl.Series, header: _Json, view: FrameView) -> tuple[pl.Serie
         if not (since == 0).all() and not _is_large(since):
             return _moment(column, header, view.origin)
     if column.dtype.is_nested():
-        return _joined(column), header
+        return _list_texts(column), header
     if column.dtype.is_integer() and _is_large(column):
         return column.cast(pl.String), header | {"exact": True}
     if column.dtype.is_float():
@@ -157,7 +157,7 @@ def _moment(column: pl.Series, header: _Json, origin: pl.Series) -> tuple[pl.Ser
     return (column - origin).alias(column.name), header
 
 
-def _joined(column: pl.Series) -> pl.Series:
+def _list_texts(column: pl.Series) -> pl.Series:
     """Lists as text."""
     rows = (None if row is None else ", ".join(map(str, row)) for row in column.to_list())
     return pl.Series(column.name, [*rows], pl.String)

@@ -62,10 +62,10 @@ def _rank_parts(context: Context) -> list[Part]:
             context.table(stragglers, "Stragglers", _STRAGGLERS, "held_up_ns", title=title)
         )
     balance = context.answer("rank_balance")
-    of_trace = balance.frame.filter(pl.col("step").is_null())
-    if of_trace.height:
+    trace_rows = balance.frame.filter(pl.col("step").is_null())
+    if trace_rows.height:
         title, about = "How even the ranks are", "Of the whole trace; the answer has each step."
-        reply = Reply(balance.name, balance.call, of_trace)
+        reply = Reply(balance.name, balance.call, trace_rows)
         parts.append(context.table(reply, "Balance of ranks", title=title, about=about))
     if skew := context.answer("clock_skew"):
         title = "How far the clocks are apart"

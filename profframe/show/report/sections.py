@@ -25,7 +25,7 @@ _SOURCES: Final = (
     "source", "format", "clock", "start_ns", "source_events", "world_size", "backend",
     "device_type", "rank_source", "schema_version", "facts_version",
 )  # fmt: skip
-_FEW: Final = 6
+_MOST_FULL: Final = 6
 """Up to so many findings, texts start uncut."""
 _MOST_HEADERS: Final = 8
 """Traces whose headers are in the page."""
@@ -96,12 +96,12 @@ def _steps(context: Context) -> tuple[Fact, ...]:
 
 def _busy(context: Context) -> tuple[Fact, ...]:
     """The share of their span in which devices had work."""
-    of_traces = context.answer("time_breakdown").frame.filter(pl.col("step").is_null())
-    span, idle = int(of_traces["span_ns"].sum()), int(of_traces["idle_ns"].sum())
+    trace_rows = context.answer("time_breakdown").frame.filter(pl.col("step").is_null())
+    span, idle = int(trace_rows["span_ns"].sum()), int(trace_rows["idle_ns"].sum())
     if not span:
         return ()
     busy = span - idle
-    note = "of their span" if of_traces.height == 1 else "of their spans"
+    note = "of their span" if trace_rows.height == 1 else "of their spans"
     return (Fact("Devices busy", units.share(busy / span), f"{busy:,} of {span:,} ns", note),)
 
 
@@ -109,8 +109,8 @@ def _peak(context: Context) -> tuple[Fact, ...]:
     peaks = context.answer("memory_peak").frame.drop_nulls("allocated_bytes")
     if not peaks.height:
         return ()
-    of_devices = peaks.filter(pl.col("device").is_not_null())
-    rows = of_devices if of_devices.height else peaks
+    device_peaks = peaks.filter(pl.col("device").is_not_null())
+    rows = device_peaks if device_peaks.height else peaks
     row = rows.sort("allocated_bytes", descending=True, maintain_order=True).row(0, named=True)
     peak = row["allocated_bytes"]
     where = (str(row[key]) for key in ("device_type", "device") if row[key] is not None)
@@ -138,7 +138,7 @@ def advice(context: Context) -> Section | None:
     return Section(
         "Advice",
         "What rules found to be slow or wasteful, and what to do; gains do not add up.",
-        (context.table(reply, "Advice", _ADVICE, full_text=reply.frame.height <= _FEW),),
+        (context.table(reply, "Advice", _ADVICE, full_text=reply.frame.height <= _MOST_FULL),),
     )
 
 
