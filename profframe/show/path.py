@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
 from typing import Final
@@ -14,7 +13,7 @@ from profframe.show import notebook, units
 from profframe.show.frame import Frame, frame
 from profframe.show.summary import short
 
-_LONGEST_PARTS: Final = 5
+_MOST_PARTS: Final = 5
 _UNRECORDED: Final = "(nothing recorded)"
 _NO_NAME: Final = "(no name)"
 
@@ -47,11 +46,24 @@ class ShownPath(CriticalPath):
         length = units.duration(self.length_ns).strip()
         return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
 
+    @property
+    def _positive_bounds(self) -> pl.DataFrame:
+        bounds = self.bounds.filter(pl.col("total_ns") > 0)
+        return bounds.sort("total_ns", descending=True)
+
     def __repr__(self) -> str:
-        return text(self.headline, self.events, self.bounds)
+        lines = [f"CriticalPath of {units.visible(self.headline)}"]
+        for bound, total, share in self._positive_bounds.iter_rows():
+            lines.append(f"  {bound:<13}  {units.duration(total):>12}  {units.share(share):>7}")
+        parts = longest(self.events).head(_MOST_PARTS).select("edge", "total_ns", "name")
+        for edge, total, name in parts.iter_rows():
+            label = name if name in {_UNRECORDED, _NO_NAME} else short(name)
+            lines.append(f"  {edge:<13}  {units.duration(total):>12}  {label}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return html(self.headline, self.events, self.bounds)
+        parts = longest(self.events).head(_MOST_PARTS).select("edge", "name", "total_ns", "share")
+        return notebook.titled_html("Critical path", self.headline, self._positive_bounds, parts)
 
 
 def longest(events: pl.DataFrame) -> pl.DataFrame:
@@ -66,30 +78,3 @@ def longest(events: pl.DataFrame) -> pl.DataFrame:
         .sort("total_ns", descending=True, maintain_order=True)
         .with_columns(share=total / total.sum())
     )
-
-
-def text(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """A few lines: time by bound, and the longest parts."""
-    lines = [f"CriticalPath of {units.visible(headline)}"]
-    lines += [f"  {bound:<13}  {total:>12}  {share:>7}" for bound, total, share in _bounds(bounds)]
-    lines += [f"  {edge:<13}  {total:>12}  {name}" for edge, total, name in _longest(events)]
-    return "\n".join(lines)
-
-
-def html(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """Time by bound and the longest parts, for a notebook."""
-    totals = bounds.filter(pl.col("total_ns") > 0).sort("total_ns", descending=True)
-    longest_parts = longest(events).head(_LONGEST_PARTS).select("edge", "name", "total_ns", "share")
-    return notebook.titled_html("Critical path", headline, totals, longest_parts)
-
-
-def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    positive = bounds.filter(pl.col("total_ns") > 0)
-    for bound, total, share in positive.sort("total_ns", descending=True).iter_rows():
-        yield bound, units.duration(total), units.share(share)
-
-
-def _longest(events: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    parts = longest(events).head(_LONGEST_PARTS).select("edge", "total_ns", "name")
-    for edge, total, name in parts.iter_rows():
-        yield edge, units.duration(total), name if name in {_UNRECORDED, _NO_NAME} else short(name)
