@@ -69,7 +69,7 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
     """
-    from profframe.analysis.limits import grown, percent, totals
+    from profframe.analysis.limits import growths, percent, totals
     from profframe.loading.diff import diff as compare
     from profframe.show import changes
 
@@ -92,9 +92,9 @@ def diff(
             rows, sums, (base, other), top=top, name_width=name_width, width=width
         ),
     )
-    failures = [] if limit is None else grown(rows, limit)
+    failures = [] if limit is None else growths(rows, limit)
     for row in failures:
-        what = changes.grown(row.what, row.name, row.base_ns, row.other_ns)
+        what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
         click.echo(f"grew by more than {fail_on}: {what}", err=True)
     return GREW if failures else 0
 
@@ -176,7 +176,7 @@ def check(
         ),
     )
     for metric in result.worse:
-        what = checks.worse(metric.metric, metric.base, metric.other)
+        what = checks.describe(metric.metric, metric.base, metric.other)
         click.echo(f"worse by more than {float(100 * metric.limit):g} %: {what}", err=True)
     return GREW if result.worse else 0
 

@@ -44,8 +44,7 @@ def roofline(
     """
     from rich.text import Text
 
-    from profframe.show import roofline as view
-    from profframe.show import terminal
+    from profframe.show import excerpts, terminal
 
     data_form = output_form(form, output)
     if dtype is not None:
@@ -58,8 +57,8 @@ def roofline(
         return
     title = f"Roofline by {by}"
     echo(
-        Text(view.headline(rows, trace.devices)),
-        terminal.ranking(view.rows(rows), top, width_of_terminal(), title),
+        Text(excerpts.roofline_headline(rows, trace.devices)),
+        terminal.ranking(excerpts.roofline(rows), top, width_of_terminal(), title),
     )
 
 

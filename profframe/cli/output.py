@@ -107,9 +107,9 @@ def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
     if form == "json":
         return escaped(_without_bytes(frame).write_json()).encode() + b"\n"
     if form == "csv":
-        from profframe.show.sheets import defused
+        from profframe.show.sheets import without_formulas
 
-        return defused(_flat(_without_bytes(frame))).write_csv().encode()
+        return without_formulas(_flat(_without_bytes(frame))).write_csv().encode()
     if form == "parquet":
         file = io.BytesIO()
         frame.write_parquet(file)

@@ -66,7 +66,7 @@ def show(
 def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType]:
     """What `show` prints."""
     from profframe.show import terminal
-    from profframe.show.findings import briefly
+    from profframe.show.findings import headlines
 
     summary = trace.summary()
     width = width_of_terminal()
@@ -76,7 +76,7 @@ def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType
     ]
     advice = trace.advice()
     if advice.height:
-        parts.append(briefly(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
+        parts.append(headlines(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
@@ -192,27 +192,27 @@ def critical_path(
 
 def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:
     """Time of the devices and causes of waiting; nothing without devices."""
-    from profframe.show import devices, terminal
+    from profframe.show import excerpts, terminal
 
     breakdown = trace.time_breakdown()
     if not breakdown.height:
         return
-    yield "Device time", devices.breakdown(breakdown)
-    yield "Idle time of the devices", devices.causes(trace.idle(per="device"))
+    yield "Device time", excerpts.breakdown(breakdown)
+    yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
     limit = min(top, _MAX_GAPS)
-    gaps = terminal.since_start(devices.gaps(trace.gaps(top=limit), limit), trace.traces)
+    gaps = terminal.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield "Largest gaps", terminal.compact(gaps)
 
 
 def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
     """Ranks that others wait for; nothing if no ranks of a run communicate."""
-    from profframe.show import ranks
+    from profframe.show import excerpts
 
     if trace.traces.height == trace.traces["run"].n_unique():
         return
     late = trace.stragglers()
     if late.height:
-        yield ranks.title(trace.clock_skew()), ranks.stragglers(late)
+        yield excerpts.stragglers_title(trace.clock_skew()), excerpts.stragglers(late)
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:

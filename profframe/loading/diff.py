@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from profframe.analysis.differences import Side, compared
+from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading.load import load
 from profframe.show.frame import frame
@@ -104,7 +104,7 @@ def diff(
     side_names = (
         pl.lit(name).alias(side) for side, name in zip(("base", "other"), names, strict=True)
     )
-    return frame(compared(*sides).with_columns(side_names))
+    return frame(compare(*sides).with_columns(side_names))
 
 
 def _check(names: Any, kernel_by: str, per: str) -> None:
