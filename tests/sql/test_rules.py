@@ -19,9 +19,10 @@ from profframe.errors import AnswerError, ProfframeError
 from profframe.query import macros, rules
 from profframe.query.catalogue import advice
 from profframe.query.header import Answer
-from profframe.query.rules import Rule, markdown, shipped_rules
+from profframe.query.rules import Rule, shipped_rules
 from profframe.query.run import script
 from profframe.trace.trace import Trace
+from scripts.pages.rules import page
 from tests.cases import Case, read_case, result
 
 FOLDER = Path(__file__).parent / "rules"
@@ -135,17 +136,10 @@ def test_every_case_is_of_a_rule() -> None:
     assert {path.parent.name for path in CASES} == set(RULES)
 
 
-def test_page_is_current() -> None:
-    page = Path(__file__).parents[2] / "docs" / "rules.md"
-    assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.query.rules > docs/rules.md"
-    )
-
-
 class TestOwnRules:
     """Files and folders of a user's."""
 
-    EXAMPLE = markdown().partition("```sql\n")[2].partition("```")[0]
+    EXAMPLE = page().partition("```sql\n")[2].partition("```")[0]
 
     @pytest.fixture(autouse=True)
     def _no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:

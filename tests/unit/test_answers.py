@@ -10,7 +10,6 @@ import pytest
 
 from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.query.answer_docs import markdown
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer, AnswerColumn, parse, sql_directory
 from profframe.query.run import prepare, query, run
@@ -246,11 +245,6 @@ class TestErrors:
         self, connection: duckdb.DuckDBPyConnection
     ) -> None:
         assert run(connection, parse("SELECT 1.5 AS x", "x")).columns == ["x"]
-
-
-def test_page_names_every_answer() -> None:
-    page = markdown()
-    assert all(f"\n## {answer.name}\n" in page for answer in catalogue())
 
 
 @pytest.mark.parametrize(
