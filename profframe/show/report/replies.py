@@ -11,23 +11,23 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from profframe.errors import ParameterError
-from profframe.query.answering import find
+from profframe.query.answering import find, sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.report.columns import Shown
 from profframe.show.report.parts import Chart, Table
 
-_OPTIONAL: Final = (
-    "input_dims", "stack", "python_module_id", "module_hierarchy", "collective", "process_group",
-)  # fmt: skip
-"""Columns of `events` without which some answers have nothing to say."""
-
-
+_RECORDED: Final = "report/recorded_columns.sql"
+"""Which columns of `events` hold anything: without some of them answers have nothing to say."""
 _DRAWING: Final = Lock()
 """altair numbers what it draws: one chart at a time."""
 
 
 class Reported(Protocol):
-    """What a page is about: `profframe.trace.trace.Trace`."""
+    """What a page is about: `profframe.trace.trace.Trace`, which imports what shows it.
+
+    Sections ask when they are made, side by side, and what one asks depends on what came before. So
+    they need who answers, and this is all that they ask of it.
+    """
 
     @property
     def traces(self) -> pl.DataFrame:
@@ -46,10 +46,7 @@ class Reported(Protocol):
         """Charts."""
 
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
-        """Run an answer of the catalogue."""
-
-    def sql(self, query: str) -> pl.DataFrame:
-        """Run one SELECT."""
+        """Run an answer of the catalogue, or of a file."""
 
     def trend(self, metric: str) -> pl.DataFrame:
         """Follow a metric from run to run."""
@@ -86,9 +83,8 @@ class Asked:
 
     def known(self) -> set[str]:
         """Columns of `events` that hold anything, of those that not all traces have."""
-        counts = ", ".join(f"count({column}) > 0 AS {column}" for column in _OPTIONAL)
-        found = self.trace.sql(f"SELECT {counts} FROM events")  # noqa: S608 - our own names
-        return {column for column, is_known in found.row(0, named=True).items() if is_known}
+        recorded = self.trace.answer(sql_directory() / _RECORDED).row(0, named=True)
+        return {column for column, is_recorded in recorded.items() if is_recorded}
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Ask an answer of the catalogue."""
@@ -193,8 +189,6 @@ def docs(name: str) -> dict[str, str]:
     >>> docs("self_times")["calls"]
     'number of slices'
     """
-    from profframe.query.header import sql_directory
-
     if not (sql_directory() / "answers" / f"{name}.sql").is_file():
         return {}
     return {
