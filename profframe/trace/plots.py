@@ -250,8 +250,8 @@ class Plots:
             from profframe.show.plots import parts, work
 
             rows = self.trace.answer("roofline", by=by, dtype=dtype)
-            known = parts.positive(rows, "flop_per_byte", "flop_per_s")
-            return work.roofline(rows, parts.required(known, "roofline", _NO_WORK))
+            points = parts.positive(rows, "flop_per_byte", "flop_per_s")
+            return work.roofline(rows, parts.required(points, "roofline", _NO_WORK))
 
     def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
         """Show the call tree of the host, merged by path, with its own time or that of devices.
