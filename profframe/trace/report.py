@@ -1,4 +1,4 @@
-"""A trace as one page of HTML: which of its runs and ranks, asked by which sections at once."""
+"""A trace as one page of HTML: which runs and ranks, and sections that are made side by side."""
 
 from __future__ import annotations
 

@@ -23,10 +23,10 @@ _DRAWING: Final = Lock()
 
 
 class Reported(Protocol):
-    """What a page is about: `profframe.trace.trace.Trace`, which imports what shows it.
+    """What a page is about: `profframe.trace.trace.Trace`, as far as a page uses it.
 
-    Sections ask when they are made, side by side, and what one asks depends on what came before. So
-    they need who answers, and this is all that they ask of it.
+    A page asks as it goes: which answers a section shows depends on the rows of others. So it needs
+    the trace itself, which this room cannot import: a trace imports what shows it.
     """
 
     @property
