@@ -66,7 +66,7 @@ def median_seconds(work: Callable[[], object], rounds: int) -> float:
 def measure(path: Path, rounds: int) -> dict[str, float]:
     """Seconds of loading, of every answer, and of the critical path of a step."""
     import profframe
-    from profframe.query.answering import catalogue
+    from profframe.query.catalogue import catalogue
 
     seconds = {"load": median_seconds(lambda: profframe.load(path), min(rounds, 3))}
     trace = profframe.load(path)

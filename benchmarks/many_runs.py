@@ -192,7 +192,7 @@ def simulated(template: Template, runs: int, rng: np.random.Generator, kind: str
 
 def false_alarms(template: Template, runs: int, count: int) -> dict[str, int]:
     """In how many simulations without a plant anything is found, by the kind of noise."""
-    from profframe.analysis.regressions import held_against, regressions
+    from profframe.analysis.regressions import compare_runs, regressions
 
     rng = np.random.default_rng(2)
     kinds = ("run", "op", "event")
@@ -202,7 +202,7 @@ def false_alarms(template: Template, runs: int, count: int) -> dict[str, int]:
         kind = kinds[number % len(kinds)]
         rows = simulated(template, runs, rng, kind)
         sides = names[:-PLANTED_RUNS], names[-PLANTED_RUNS:]
-        found[kind] += regressions(held_against(rows, *sides)).height > 0
+        found[kind] += regressions(compare_runs(rows, *sides)).height > 0
     return found
 
 

@@ -3,7 +3,7 @@
 ::
 
     ProfframeError            base: str(error) is one line that says what, where, and what to do
-      SourceError             something that was given to be read
+      SourceError             a source that cannot be read
         NotATraceError        readable, but not a trace of a known format
         NoTraceFoundError     a path, glob or directory with nothing to read in it
       MemoryLimitError        something that needs more memory than the process may take
@@ -72,15 +72,15 @@ class UnknownNameError(AnswerError):
     """No such answer, table or column."""
 
     @classmethod
-    def among(cls, what: str, name: str, known: Iterable[str]) -> UnknownNameError:
-        """Name what is missing and the nearest known names.
+    def among(cls, what: str, name: str, names: Iterable[str]) -> UnknownNameError:
+        """Name what is missing, and the nearest names.
 
         Examples
         --------
         >>> print(UnknownNameError.among("answer", "self_time", ["self_times", "kernels"]))
         no answer named 'self_time'; did you mean 'self_times'? (known: kernels, self_times)
         """
-        names = sorted(known)
+        names = sorted(names)
         near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         shown = names if len(names) <= _MOST_KNOWN else [*names[:_MOST_KNOWN], "..."]

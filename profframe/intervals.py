@@ -1,6 +1,6 @@
-"""Array kernels for intervals on a line: nesting, stabbing, what is covered, sums over windows.
+"""Array kernels for intervals on a line: nesting, stabbing, coverage, sums over windows.
 
-Everything here works on int64 arrays and knows no column names. An interval has a ``start`` and an
+Everything here works on int64 arrays, without column names. An interval has a ``start`` and an
 ``end`` with ``start <= end`` and belongs to a ``group`` (a thread, a process); intervals of
 different groups never meet. Results are row numbers of the arrays that were passed; -1 is none.
 """
@@ -20,7 +20,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 _KEY_BITS: Final = 62
 _ROUNDS: Final = 32  # of pointer doubling: a row of 200,000 siblings takes 24
-_FEW: Final = 256  # rows that are finished one by one sooner than by another round
+_FEW: Final = 256  # rows that are finished faster one by one than by another round
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
     partly overlapping intervals neither is inside the other, equal ones nest in their order, and
     one without length is never a parent.
 
-    Whatever lies between a row and its parent ends before the row does, so the parent is around
-    that as well: the order of the rows is a preorder.
+    All rows between a row and its parent end before the row does, so they are inside the parent,
+    too: the order of the rows is a preorder.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def nest(group: Ints, start: Ints, end: Ints, tie: Ints | None = None) -> Forest
     """
     (key,) = _keys((group, start))
     rows = _order(key, end, tie)
-    del key, tie  # nowhere else is so much in memory when facts are found
+    del key, tie  # this is the peak of memory while facts are computed
     group, start, end = group[rows], start[rows], end[rows]
     parent = _parents(group, start, end)
     last = _last_descendants(parent)
@@ -126,10 +126,10 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     >>> stab(group, start, end, np.array([0, 0, 0, 1]), np.array([15, 20, 21, 15])).tolist()
     [1, 1, 0, -1]
     """
-    found = np.full(at.size, -1, np.int64)
+    matches = np.full(at.size, -1, np.int64)
     holding = _holding(start, end, at)
     if not holding.size:
-        return found
+        return matches
     group, start, end = group[holding], start[holding], end[holding]
     key, at_key = _keys((group, start), (at_group, at))
     rows = _order(key, end, None)
@@ -137,19 +137,19 @@ def stab(group: Ints, start: Ints, end: Ints, at_group: Ints, at: Ints) -> Ints:
     del key, at_key
     group, start, end = group[rows], start[rows], end[rows]
     parent = _parents(group, start, end)
-    looking = np.flatnonzero((place >= 0) & (group[place] == at_group))
-    place = place[looking]
-    while looking.size:
-        inside = end[place] >= at[looking]
-        found[looking[inside]] = holding[rows[place[inside]]]
+    pending = np.flatnonzero((place >= 0) & (group[place] == at_group))
+    place = place[pending]
+    while pending.size:
+        inside = end[place] >= at[pending]
+        matches[pending[inside]] = holding[rows[place[inside]]]
         place = parent[place]
         outward = ~inside & (place >= 0)
-        looking, place = looking[outward], place[outward]
-    return found
+        pending, place = pending[outward], place[outward]
+    return matches
 
 
 def _holding(start: Ints, end: Ints, at: Ints) -> Ints:
-    """Rows of the intervals that some point is in, of whatever group."""
+    """Rows of the intervals with some point inside, of any group."""
     at = np.sort(at)
     before = np.searchsorted(at, start, side="left")
     rows: Ints = np.flatnonzero(before < np.searchsorted(at, end, side="right"))
@@ -157,7 +157,7 @@ def _holding(start: Ints, end: Ints, at: Ints) -> Ints:
 
 
 def last_until(group: Ints, at: Ints, in_group: Ints, until: Ints) -> Ints:
-    """Find the last point of a group that lies no later than a moment.
+    """Find the last point of a group that is no later than a moment.
 
     Parameters
     ----------
@@ -179,9 +179,9 @@ def last_until(group: Ints, at: Ints, in_group: Ints, until: Ints) -> Ints:
     """
     if not at.size or not until.size:
         return np.full(until.size, -1, np.int64)
-    key, wanted = _keys((group, at), (in_group, until))
+    key, moment_key = _keys((group, at), (in_group, until))
     rows = np.argsort(key, kind="stable")
-    place = np.searchsorted(key[rows], wanted, side="right") - 1
+    place = np.searchsorted(key[rows], moment_key, side="right") - 1
     row = rows[place]
     return np.where((place >= 0) & (group[row] == in_group), row, -1)
 
@@ -244,7 +244,7 @@ def open_at(start: Ints, end: Ints, at: Ints) -> Ints:
 
 
 def covered(start: Ints, end: Ints, since: Ints, until: Ints) -> Ints:
-    """Measure how much of each window lies in at least one interval; what overlaps counts once.
+    """Measure how much of each window the intervals cover; overlaps count once.
 
     Parameters
     ----------
@@ -264,8 +264,8 @@ def covered(start: Ints, end: Ints, since: Ints, until: Ints) -> Ints:
     >>> covered(start, end, np.array([0, 3, 15]), np.array([50, 21, 20])).tolist()
     [23, 11, 0]
     """
-    apart = _union(start, end)
-    return _covered_before(*apart, until) - _covered_before(*apart, since)
+    union = _union(start, end)
+    return _covered_before(*union, until) - _covered_before(*union, since)
 
 
 def child_sums(parent: Ints, values: Ints) -> Ints:
@@ -297,7 +297,7 @@ def subtree_sums(preorder: Ints, last: Ints, values: Ints) -> Ints:
 
 
 def nearest(parent: Ints, marked: Mask) -> Ints:
-    """Find the nearest marked one of each row and its ancestors, by pointer doubling.
+    """Find the nearest marked row among each row and its ancestors, by pointer doubling.
 
     Parameters
     ----------
@@ -309,23 +309,23 @@ def nearest(parent: Ints, marked: Mask) -> Ints:
     Returns
     -------
     Ints
-        A marked row for each row, its own where it is marked itself, or -1.
+        A marked row for each row, the row itself if it is marked, or -1.
 
     Examples
     --------
     >>> nearest(np.array([-1, 0, 1, -1]), np.array([True, False, False, False])).tolist()
     [0, 0, 0, -1]
     """
-    found = np.where(marked, np.arange(parent.size), parent)
-    rows = np.flatnonzero(found >= 0)
-    while (rows := rows[~marked[found[rows]]]).size:
-        found[rows] = found[found[rows]]
-        rows = rows[found[rows] >= 0]
-    return found
+    ancestor = np.where(marked, np.arange(parent.size), parent)
+    rows = np.flatnonzero(ancestor >= 0)
+    while (rows := rows[~marked[ancestor[rows]]]).size:
+        ancestor[rows] = ancestor[ancestor[rows]]
+        rows = rows[ancestor[rows] >= 0]
+    return ancestor
 
 
 def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
-    """Starts and ends of what intervals that overlap or touch are together, in ascending order."""
+    """Starts and ends of the union of the intervals, in ascending order."""
     order = np.argsort(start)
     start, reach = start[order], np.maximum.accumulate(end[order])
     first = np.flatnonzero(np.append(True, start[1:] > reach[:-1])[: start.size])
@@ -334,7 +334,7 @@ def _union(start: Ints, end: Ints) -> tuple[Ints, Ints]:
 
 
 def _covered_before(start: Ints, end: Ints, at: Ints) -> Ints:
-    """How much of a union lies before each point."""
+    """Length of a union before each point."""
     if not start.size:
         return np.zeros(at.size, np.int64)
     before = np.cumsum(end - start) - end
@@ -345,9 +345,9 @@ def _covered_before(start: Ints, end: Ints, at: Ints) -> Ints:
 
 
 def _reached(values: Ints, at: Ints) -> Ints:
-    """For each point, in ascending order, how many of the values are not beyond it.
+    """For each point, in ascending order, the number of values up to it.
 
-    The values, in any order, are looked up among the points: of these there are many more.
+    The values, in any order, are searched among the points, which are many more.
     """
     first = np.bincount(np.searchsorted(at, values), minlength=at.size + 1)
     return np.cumsum(first[:-1])
@@ -377,9 +377,13 @@ def _order(key: Ints, end: Ints, tie: Ints | None) -> Ints:
     ordered = key[rows]
     equal = ordered[1:] == ordered[:-1]
     tied = np.flatnonzero(np.append(equal, False) | np.insert(equal, 0, False))
-    some = rows[tied]
-    then = (some, -end[some]) if tie is None else (some, tie[some], -end[some])
-    rows[tied] = some[np.lexsort((*then, key[some]))]
+    tied_rows = rows[tied]
+    sort_keys = (
+        (tied_rows, -end[tied_rows])
+        if tie is None
+        else (tied_rows, tie[tied_rows], -end[tied_rows])
+    )
+    rows[tied] = tied_rows[np.lexsort((*sort_keys, key[tied_rows]))]
     return rows
 
 
@@ -407,10 +411,10 @@ def _parents(group: Ints, start: Ints, end: Ints) -> Ints:
 
 
 def _walk(parent: Ints, reach: Ints, need: Ints, failing: Ints) -> None:
-    """Finish what is left one by one, as a stack would: each climbs from the place before it.
+    """Finish the rest one by one, as a stack would: each climbs from the place before it.
 
-    Doubling shortens long rows of siblings, not a climb out of a deep chain, which many places
-    would climb side by side. Here a place that one has climbed past is never met again.
+    Doubling shortens long rows of siblings, but not a climb out of a deep chain, which many places
+    would repeat. Here no place is climbed past twice.
     """
     parents, reaches, needs = parent.data, reach.data, need.data
     for place in failing.tolist():

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from profframe.query.header import Answer, Parameter
 
 BY_HAND: Final = ("advice", "key_averages", "roofline")

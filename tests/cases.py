@@ -20,7 +20,8 @@ import duckdb
 import pyarrow as pa
 
 from profframe import schema
-from profframe.query.answering import Answer, run
+from profframe.query.header import Answer
+from profframe.query.run import run
 
 Rows = list[dict[str, object]]
 

@@ -401,17 +401,17 @@ def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
     assert accounted(loaded) == (slices | {"dropped": case.dropped} if case.dropped else slices)
 
 
-@pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
 def test_the_command_line_says_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: Case
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(case.content)
+    for number, case in enumerate(LOADED.values()):
+        (tmp_path / f"{number}.json").write_bytes(case.content)
 
-    assert cli.run([str(path)]) == 0
+    assert cli.run([str(tmp_path)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert [check for check in case.found if check not in out] == []
+    checks = {check for case in LOADED.values() for check in case.found}
+    assert {check for check in checks if check not in out} == set()
 
 
 @pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
@@ -543,7 +543,7 @@ def test_a_file_cut_before_its_events_is_no_trace(tmp_path: Path, length: int) -
         profframe.load(path)
 
 
-@pytest.mark.parametrize("length", range(INSIDE, len(WHOLE) - 2, 17))
+@pytest.mark.parametrize("length", range(INSIDE, len(WHOLE) - 2, 37))
 def test_a_file_cut_anywhere_keeps_the_events_before(tmp_path: Path, length: int) -> None:
     path = tmp_path / "t.json"
     path.write_text(WHOLE[:length])

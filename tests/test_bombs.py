@@ -19,7 +19,7 @@ import pytest
 import profframe
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.json import opening, stream
-from profframe.readers.json.patience import Patience
+from profframe.readers.json.budget import RepairBudget
 from profframe.readers.json.repair import Repaired, repair
 from profframe.readers.json.stream import ArrayReader
 
@@ -96,13 +96,13 @@ def test_much_text_is_refused_or_passed_over_and_named(
 
 @pytest.mark.parametrize("unit", ['},{"', '{"ph":NaN},', '"ph":NaN,', "[{", "NaN,", '},{"a":"'])
 def test_what_is_mended_in_vain_has_an_end(unit: str) -> None:
-    patience = Patience("ph")
+    budget = RepairBudget("ph")
     event = EVENT.decode()
     text = "},".join([event[:-1], unit * ((2 << 20) // len(unit)) + '{"a":1', event + "]"])
-    fixed = repair(text, 0, patience)
+    fixed = repair(text, 0, budget)
     assert fixed.elements[0] == event
     assert fixed.elements[-1] == event or fixed.incomplete
-    assert fixed.found.total() < 3 << 16
+    assert fixed.repairs.total() < 3 << 16
 
 
 def test_text_that_waits_for_its_end_is_mended_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_text_that_waits_for_its_end_is_mended_a_few_times(monkeypatch: pytest.M
     for _ in reader.rows():
         pass
     assert sum(mended) < 4 * size
-    assert reader.document.found["unreadable_event"] or reader.document.found["truncated"]
+    assert reader.document.repairs["unreadable_event"] or reader.document.repairs["truncated"]
 
 
 @pytest.mark.long

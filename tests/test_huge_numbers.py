@@ -62,5 +62,5 @@ def test_huge_numbers(number: str, tmp_path: Path) -> None:
         assert profframe.load(path, compat=compat).key_averages().height
     trace.export_chrome_trace(tmp_path / "out.json")
     assert profframe.load(tmp_path / "out.json").traces["source_events"].item() > 0
-    for verb in ("info", "show", "tree", "advice"):
+    for verb in ("info", "show", "tree"):
         check_verb(verb, str(path))

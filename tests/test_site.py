@@ -22,7 +22,7 @@ from markdown_it import MarkdownIt
 import profframe
 from profframe import cli, schema
 from profframe.cli.verbs import verbs
-from profframe.query.answering import catalogue, find
+from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer, AnswerColumn, Parameter
 from profframe.show.units import visible
 from profframe.trace.plots import Plots

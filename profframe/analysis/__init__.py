@@ -1,1 +1,1 @@
-"""What differs between two sides or among many runs, and whether it is more than noise."""
+"""Differences between two sides or among many runs, and whether they exceed noise."""

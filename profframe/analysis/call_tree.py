@@ -1,4 +1,4 @@
-"""The host slices of a trace inside one another, depth first; `profframe.show.tree` draws them."""
+"""Nested host slices of a trace, depth first; `profframe.show.tree` draws them."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ class Slice:
     device_ns: int | None
     root_ns: int | None
     hidden: int
-    """Slices inside it that are deeper than what is listed."""
+    """Slices inside it that are too deep to be listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallTree:
-    """Slices in the order of a walk, the busiest thread first."""
+    """Slices in depth-first order, the busiest thread first."""
 
     slices: Sequence[Slice]
     threads: Mapping[int, str]
-    """What threads are called; empty where all slices are of one."""
+    """Names of the threads; empty if there is only one."""
     left_out: int
     """Slices that are not listed."""
 
@@ -52,7 +52,7 @@ def call_tree(
     connection
         DuckDB connection with the views ``events`` and ``threads``, of one (run, rank).
     event_id
-        Slice to begin with; None for all that are in no other.
+        Root of the tree; None for all slices without a parent.
     depth
         Levels below it; None for as many as fit into the rows.
     row_limit
@@ -63,8 +63,7 @@ def call_tree(
     UnknownNameError
         There is no such event.
     ParameterError
-        There are several (run, rank), the event is no host slice that nests, or another value
-        cannot be used.
+        There are several (run, rank), the event is no nested host slice, or a value is invalid.
     """
     event_id = None if event_id is None else integer("event_id", event_id)
     depth = None if depth is None else integer("depth", depth)
@@ -74,17 +73,17 @@ def call_tree(
         raise ParameterError(f"depth: needs 0 or more levels, got {depth}")
     _check_single(connection)
     first, last = _range(connection, event_id)
-    connection.execute(_PLACED, [event_id, first, last])
+    connection.execute(_POSITIONS, [event_id, first, last])
     levels = connection.sql(
         "SELECT level, count(*) FROM placed GROUP BY ALL ORDER BY ALL"
     ).fetchall()
     deepest = _depth(levels, limit) if depth is None else depth
-    slices = [Slice(*row) for row in connection.execute(_SHOWN, [deepest, limit]).fetchall()]
-    threads = _threads(connection) if len({one.thread for one in slices}) > 1 else {}
+    slices = [Slice(*row) for row in connection.execute(_LISTING, [deepest, limit]).fetchall()]
+    threads = _threads(connection) if len({node.thread for node in slices}) > 1 else {}
     return CallTree(slices, threads, sum(size for _, size in levels) - len(slices))
 
 
-_PLACED: Final = """
+_POSITIONS: Final = """
     CREATE OR REPLACE TEMP TABLE placed AS
     WITH slices AS (
         SELECT event_id, preorder, root_id, depth, thread, dur_ns
@@ -116,7 +115,7 @@ _PLACED: Final = """
     JOIN roots ON slices.root_id = roots.root_id
     JOIN threads ON roots.thread = threads.thread"""
 
-_SHOWN: Final = """
+_LISTING: Final = """
     WITH shown AS (
         SELECT
             event_id, level, thread, root_ns, place,
@@ -136,41 +135,41 @@ _SHOWN: Final = """
 def _check_single(connection: duckdb.DuckDBPyConnection) -> None:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
-        some = ", ".join(f"{run!r} {rank}" for run, rank in traces[:3])
+        examples = ", ".join(f"{run!r} {rank}" for run, rank in traces[:3])
         raise ParameterError(
-            f"a tree is of one (run, rank), and there are {len(traces):,} ({some}"
+            f"a tree is of one (run, rank), and there are {len(traces):,} ({examples}"
             f"{', ...' if len(traces) > 3 else ''}); choose one with run and rank"
         )
 
 
 def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple[int, int]:
-    """First and last place in preorder of what is inside an event, itself included."""
+    """First and last preorder position of an event and its descendants."""
     if event_id is None:
         return 0, _ALL
-    found = _one(
+    event = _first_row(
         connection,
         "SELECT kind, name, preorder, depth, launch_id, last_descendant_id FROM events"
         " WHERE event_id = ?",
         event_id,
     )
-    if found is None:
-        ends = _one(connection, "SELECT min(event_id), max(event_id) FROM events")
-        known = (
+    if event is None:
+        ends = _first_row(connection, "SELECT min(event_id), max(event_id) FROM events")
+        choices = (
             "there are none"
             if ends is None or ends[0] is None
             else f"they are {ends[0]} to {ends[1]}"
         )
-        raise UnknownNameError(f"no event {event_id}; {known}")
-    kind, name, first, depth, launch, last_id = found
+        raise UnknownNameError(f"no event {event_id}; {choices}")
+    kind, name, first, depth, launch, last_id = event
     if first is None:
-        launched = "" if launch is None else f"; event {launch} launched it"
+        launcher = "" if launch is None else f"; event {launch} launched it"
         raise ParameterError(
             f"event {event_id} ({name!r}, {kind}) is no host slice that nests, so it has no "
-            f"tree{launched}"
+            f"tree{launcher}"
         )
-    last = _one(connection, "SELECT preorder FROM events WHERE event_id = ?", last_id)
+    last = _first_row(connection, "SELECT preorder FROM events WHERE event_id = ?", last_id)
     if last is None:  # filtered out: up to the next slice that is not deeper
-        last = _one(
+        last = _first_row(
             connection,
             "SELECT coalesce(min(preorder) - 1, ?) FROM events WHERE preorder > ? AND depth <= ?",
             _ALL,
@@ -180,14 +179,14 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
     return first, first if last is None else last[0]
 
 
-def _one(
+def _first_row(
     connection: duckdb.DuckDBPyConnection, query: str, *values: object
 ) -> tuple[Any, ...] | None:
     return next(iter(connection.execute(query, [*values]).fetchall()), None)
 
 
 def _depth(levels: list[tuple[int, int]], limit: int) -> int:
-    """The deepest level down to which all slices fit, of the levels and the slices of each.
+    """The deepest level down to which all slices fit, from the number of slices per level.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Whether runs keep limits against a baseline of several, for a build that is to fail if not."""
+"""Limits on runs compared with a baseline, so that a build can fail if one is exceeded."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from profframe.analysis.stats import noise
 from profframe.errors import ParameterError
 
 TOTALS: Final[Mapping[str, str]] = MappingProxyType({"op_self_ns": "op", "kernel_ns": "kernel"})
-"""Metrics of runs that a limit for all ops and kernels is for, too, and what they are sums of."""
+"""Metrics that the limit for all ops and kernels also applies to, and the kind that they sum up."""
 MORE_IS_BETTER: Final = frozenset({"throughput_per_s", "busy_share"})
-"""Metrics whose fall is held against the limit."""
+"""Metrics whose fall is compared with the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worse:
-    """Something that got worse by more than its limit, and by more than noise.
+    """A metric that got worse by more than its limit, and by more than noise.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Worse:
     base, other
         Means of both sides.
     limit
-        As a part of the base.
+        Share of the base.
     """
 
     metric: str
@@ -43,19 +43,19 @@ class Worse:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Checked:
-    """What a check found.
+class CheckResult:
+    """Result of a check.
 
     Attributes
     ----------
     base, others
-        Runs of the baseline, and those held against it, in order of time.
+        Runs of the baseline, and those compared with it, in order of time.
     metrics
         ``metric base_value other_value ratio p_value``: totals, and what has a limit.
     regressions
         As `Trace.regressions` gives them.
     worse
-        What passed its limit: metrics, then ops and kernels, what grew most first.
+        What exceeds its limit: metrics, then ops and kernels, what grew most first.
     """
 
     base: list[str]
@@ -71,7 +71,7 @@ def limit_of(text: str) -> tuple[str, Fraction]:
     Parameters
     ----------
     text
-        A number and a percent sign: for all ops and kernels; or a metric, ``=``, and such.
+        ``5%`` for all ops and kernels, or ``METRIC=5%``.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def limit_of(text: str) -> tuple[str, Fraction]:
     Raises
     ------
     ParameterError
-        It is something else.
+        The text is no limit.
 
     Examples
     --------
@@ -94,7 +94,7 @@ def limit_of(text: str) -> tuple[str, Fraction]:
     return metric.strip(), limits.percent(limit)
 
 
-def limits_of(given: Iterable[str]) -> dict[str, Fraction]:
+def limits_of(texts: Iterable[str]) -> dict[str, Fraction]:
     """Read several limits; of one metric the lowest counts.
 
     Examples
@@ -102,10 +102,10 @@ def limits_of(given: Iterable[str]) -> dict[str, Fraction]:
     >>> limits_of(["op:*=5%", "op:*=10%"])
     {'op:*': Fraction(1, 20)}
     """
-    found: dict[str, Fraction] = {}
-    for metric, limit in map(limit_of, given):
-        found[metric] = min(limit, found.get(metric, limit))
-    return found
+    lowest: dict[str, Fraction] = {}
+    for metric, limit in map(limit_of, texts):
+        lowest[metric] = min(limit, lowest.get(metric, limit))
+    return lowest
 
 
 def check(
@@ -116,68 +116,70 @@ def check(
     runs: selecting.Runs | None = None,
     *,
     limit: Mapping[str, Fraction] | None = None,
-) -> Checked:
-    """Hold runs against a baseline of several, and see whether they keep limits.
+) -> CheckResult:
+    """Compare runs with a baseline of several, and find what exceeds a limit.
 
     Parameters
     ----------
     traces, samples
         The table `traces` and the answer `samples` of all runs.
     totals
-        Gives the answer `runs` of them; called where a metric needs it.
+        Gives the answer `runs` of them; called if a metric needs it.
     baseline, runs
         As for `Trace.regressions`.
     limit
-        By metric, as `limit_of` gives them; where several are for one, the lowest. The one for all
-        ops and kernels is for the total of each, and for every one that regressed and took at least
+        By metric, as `limit_of` gives them; of several for one metric the lowest. The limit for all
+        ops and kernels applies to both totals, and to every row that regressed and took at least
         1 % of its kind in the baseline.
 
     Returns
     -------
-    Checked
-        What got worse by more than a limit; only what differs by more than noise.
+    CheckResult
+        What exceeds a limit, if it differs by more than noise.
 
     Raises
     ------
     UnknownNameError
         There is no such run or metric.
     ParameterError
-        The baseline is less than two runs, nothing is left to hold against it, or the runs do not
+        The baseline is less than two runs, nothing is left to compare with it, or the runs do not
         have a metric.
     """
-    wanted = {metric: most for metric, most in (limit or {}).items() if metric}
-    everywhere = (limit or {}).get("")
+    metric_limits = {metric: share for metric, share in (limit or {}).items() if metric}
+    total_limit = (limit or {}).get("")
     order = selecting.in_order(traces.select("run", "clock", "start_ns"))
     base, others = selecting.sides(order["run"].to_list(), baseline, runs)
     values = {metric: trends.total(samples, what) for metric, what in TOTALS.items()}
-    values |= trends.metrics(list(wanted), order, totals, lambda: samples)
-    metrics = _compared(values, base, others)
-    _check_known(wanted, metrics)
-    rows = regressions.held_against(samples, base, others)
-    found = regressions.regressions(rows)
-    worse = _worse_metrics(metrics, wanted)
-    if everywhere is not None:
-        worse += _worse_metrics(metrics, dict.fromkeys(TOTALS, everywhere))
-        large = found.join(_large(rows), on=["what", "name"], how="semi", nulls_equal=True)
+    values |= trends.metrics(list(metric_limits), order, totals, lambda: samples)
+    metrics = _compare_metrics(values, base, others)
+    _check_metrics(metric_limits, metrics)
+    rows = regressions.compare_runs(samples, base, others)
+    regressed = regressions.regressions(rows)
+    worse = _worse_metrics(metrics, metric_limits)
+    if total_limit is not None:
+        worse += _worse_metrics(metrics, dict.fromkeys(TOTALS, total_limit))
+        large = regressed.join(_large(rows), on=["what", "name"], how="semi", nulls_equal=True)
         worse += [
-            Worse(f"{what}:{name or ''}", before, after, everywhere)
+            Worse(f"{what}:{name or ''}", before, after, total_limit)
             for what, name, before, after in large.select(
                 "what", "name", "base_ns", "other_ns"
             ).iter_rows()
-            if after - before > everywhere * before
+            if after - before > total_limit * before
         ]
-    each = {one.metric: one for one in reversed(worse)}  # once, however many limits it passed
-    return Checked(base, others, metrics, found, [*reversed(each.values())])
+    by_metric = {result.metric: result for result in reversed(worse)}  # each once
+    return CheckResult(base, others, metrics, regressed, [*reversed(by_metric.values())])
 
 
-def _compared(
+def _compare_metrics(
     values: Mapping[str, pl.DataFrame], base: Sequence[str], others: Sequence[str]
 ) -> pl.DataFrame:
-    """Means of both sides, and the chance that they differ so much by noise, of each metric."""
+    """Means of both sides for each metric, and the chance of such a difference by noise."""
     rows = []
     for metric, frame in values.items():
-        known = dict(frame.drop_nulls("value").select("run", "value").iter_rows())
-        sides = [np.array([known[r] for r in side if r in known], float) for side in (base, others)]
+        by_run = dict(frame.drop_nulls("value").select("run", "value").iter_rows())
+        sides = [
+            np.array([by_run[r] for r in side if r in by_run], float) for side in (base, others)
+        ]
         if all(side.size for side in sides):
             means = [float(side.mean()) for side in sides]
             ratio = means[1] / means[0] if means[0] else None
@@ -198,33 +200,36 @@ def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
     return float(noise.compare(*sides).p[0])
 
 
-def _names(wanted: str, metric: str) -> bool:
-    """Whether it is this metric, or a pattern that the metric fits."""
-    return wanted == metric or fnmatchcase(metric, wanted)
+def _matches(pattern: str, metric: str) -> bool:
+    """Whether a name or pattern matches a metric."""
+    return pattern == metric or fnmatchcase(metric, pattern)
 
 
-def _check_known(wanted: Mapping[str, Fraction], metrics: pl.DataFrame) -> None:
-    for one in wanted:
-        if not any(_names(one, metric) for metric in metrics["metric"]):
-            raise ParameterError(f"metric {one!r}: not known of the runs on both sides")
+def _check_metrics(metric_limits: Mapping[str, Fraction], metrics: pl.DataFrame) -> None:
+    for pattern in metric_limits:
+        if not any(_matches(pattern, metric) for metric in metrics["metric"]):
+            raise ParameterError(f"metric {pattern!r}: not known of the runs on both sides")
 
 
-def _worse_metrics(metrics: pl.DataFrame, wanted: Mapping[str, Fraction]) -> list[Worse]:
-    """Metrics that differ by more than noise, and by more than their limit for the worse."""
-    found = []
+def _worse_metrics(metrics: pl.DataFrame, metric_limits: Mapping[str, Fraction]) -> list[Worse]:
+    """Metrics that got worse by more than noise and by more than their limit."""
+    worse = []
     number = max(metrics.height, 1)
     for metric, base, other, _, p in metrics.iter_rows():
-        limit = min((most for one, most in wanted.items() if _names(one, metric)), default=None)
+        limit = min(
+            (share for pattern, share in metric_limits.items() if _matches(pattern, metric)),
+            default=None,
+        )
         rise = base - other if metric in MORE_IS_BETTER else other - base
         if limit is None or p is None or p * number > regressions.LEVEL:
             continue
         if rise > limit * abs(base):
-            found.append(Worse(metric, base, other, limit))
-    return found
+            worse.append(Worse(metric, base, other, limit))
+    return worse
 
 
 def _large(rows: pl.DataFrame) -> pl.DataFrame:
-    """Ops and kernels that took enough of their kind in the baseline to count."""
+    """Ops and kernels with a large enough share of their kind in the baseline."""
     least = float(limits.LEAST_SHARE)
     return rows.filter(
         pl.col("base_ns") > 0, pl.col("base_ns") >= least * pl.col("base_ns").sum().over("what")

@@ -1,4 +1,4 @@
-"""Rows of a comparison, out of what both sides measured."""
+"""Rows of a comparison between two sides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from profframe.analysis.stats import noise
 
 WHAT: Final = ("op", "kernel", "annotation")
-"""What rows are about, in their order."""
+"""Kinds of rows, in their order."""
 _SIDES: Final = ("base", "other")
 _KEY: Final = ("what", "name")
 _WORK: Final = ("flops", "bytes")
@@ -19,7 +19,7 @@ _TESTS: Final = ("change_low_ns", "change_high_ns", "p_value", "q_value", "signi
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """What a side measured.
+    """Measurements of a side.
 
     Attributes
     ----------
@@ -28,8 +28,8 @@ class Side:
     samples
         ``sample run step``: all runs, or all steps, ascending.
     pace
-        ``what sample pace``: how slow a sample is as a whole; times are tested divided by it.
-        None where they are tested as they are.
+        ``what sample pace``: how slow a sample is as a whole. Times are divided by it before they
+        are tested, unless it is None.
     """
 
     rows: pl.DataFrame
@@ -37,12 +37,12 @@ class Side:
     pace: pl.DataFrame | None = None
 
 
-def compared(
-    base: Side, other: Side, *, level: float = noise.LEVEL, alone: bool = False
+def compare(
+    base: Side, other: Side, *, level: float = noise.LEVEL, allow_single: bool = False
 ) -> pl.DataFrame:
     """Match the rows of two sides by what and name.
 
-    With ``alone`` a single sample of one side is tested, too, by the noise of the other.
+    With ``allow_single`` a single sample of one side is tested, too, by the noise of the other.
     """
     sides = dict(zip(_SIDES, (base, other), strict=True))
     joined = _joined({prefix: _means(side) for prefix, side in sides.items()})
@@ -55,9 +55,9 @@ def compared(
     ).with_columns(
         contribution=pl.when(pl.col("what") != "annotation", total != 0).then(change / total)
     )
-    tested = _tested(rows, base, other, level, alone)
+    tests = _tests(rows, base, other, level, allow_single)
     return (
-        rows.join(tested, on="row", how="left", maintain_order="left")
+        rows.join(tests, on="row", how="left", maintain_order="left")
         .sort(
             pl.col("what").replace_strict(WHAT, range(len(WHAT))),
             change.abs(),
@@ -82,12 +82,12 @@ COLUMNS: Final = (
 
 
 def _means(side: Side) -> pl.DataFrame:
-    """Means per sample, and rates, of what a side has."""
+    """Means per sample and rates of a side."""
     number = max(side.samples.height, 1)
     measures = ("spent_ns", "device_ns", *_WORK)
     sums = side.rows.group_by(_KEY).agg(
         pl.col("calls").sum(),
-        *(_known_sum(name) for name in (*measures, *(f"{work}_ns" for work in _WORK))),
+        *(_sum_or_null(name) for name in (*measures, *(f"{work}_ns" for work in _WORK))),
     )
     return sums.select(
         *_KEY,
@@ -99,13 +99,13 @@ def _means(side: Side) -> pl.DataFrame:
 
 
 def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Rows that either side has: what it has not takes no time in it."""
+    """Rows that either side has; a missing row takes no time."""
     base, other = (
         frame.rename({name: f"{side}_{name}" for name in frame.columns if name not in _KEY})
         for side, frame in means.items()
     )
     joined = base.join(other, on=_KEY, how="full", coalesce=True, nulls_equal=True)
-    filled = [
+    counts = [
         pl.when(pl.col(f"{side}_calls").is_null())
         .then(0)
         .otherwise(f"{side}_{name}")
@@ -113,53 +113,55 @@ def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
         for side in means
         for name in ("calls", "ns", "device_ns")
     ]
-    return joined.sort(_KEY).with_row_index("row").with_columns(filled)
+    return joined.sort(_KEY).with_row_index("row").with_columns(counts)
 
 
-def _tested(rows: pl.DataFrame, base: Side, other: Side, level: float, alone: bool) -> pl.DataFrame:
-    """Confidence intervals and tests of the rows, where the sides repeat what they measure."""
+def _tests(
+    rows: pl.DataFrame, base: Side, other: Side, level: float, allow_single: bool
+) -> pl.DataFrame:
+    """Confidence intervals and tests of the rows, if the sides have several samples."""
     keys = rows.select("row", *_KEY)
     samples = [_values(side, keys) for side in (base, other)]
-    enough = (any if alone else all)(side.repeated for side in samples)
+    enough = (any if allow_single else all)(side.is_repeated for side in samples)
     if not (keys.height and enough):
         types = (pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.Boolean)
         none = (pl.lit(None, type_).alias(name) for name, type_ in zip(_TESTS, types, strict=True))
         return keys.select("row", *none)
-    found = noise.compare(*samples)
-    parts = noise.false_discovery(found.p)
-    columns = (found.low, found.high, found.p, parts, parts <= level)
-    named = keys.select("row").with_columns(
+    comparison = noise.compare(*samples)
+    parts = noise.false_discovery(comparison.p)
+    columns = (comparison.low, comparison.high, comparison.p, parts, parts <= level)
+    tests = keys.select("row").with_columns(
         pl.Series(name, values) for name, values in zip(_TESTS, columns, strict=True)
     )
     low, high = _TESTS[:2]
-    return named.with_columns(
+    return tests.with_columns(
         pl.col(low).floor().cast(pl.Int64), pl.col(high).ceil().cast(pl.Int64)
     )
 
 
 def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
     """The times of a side, sample by sample, its ranks added up."""
-    values = (
+    times = (
         side.rows.join(keys, on=_KEY, nulls_equal=True)
         .group_by("what", "row", "sample")
         .agg(pl.col("spent_ns").sum())
         .sort("row", "sample")
     )
     if side.pace is not None:
-        values = values.join(
+        times = times.join(
             side.pace, on=["what", "sample"], how="left", maintain_order="left"
         ).with_columns(pl.col("spent_ns") / pl.col("pace").fill_null(1.0))
     return noise.Samples(
-        values["row"].cast(pl.Int64).to_numpy(),
-        values["sample"].cast(pl.Int64).to_numpy(),
-        values["spent_ns"].cast(pl.Float64).to_numpy(),
+        times["row"].cast(pl.Int64).to_numpy(),
+        times["sample"].cast(pl.Int64).to_numpy(),
+        times["spent_ns"].cast(pl.Float64).to_numpy(),
         keys.height,
         side.samples["run"].rle_id().cast(pl.Int64).to_numpy(),
     )
 
 
-def _known_sum(name: str) -> pl.Expr:
-    """The sum, NULL where there is nothing to add."""
+def _sum_or_null(name: str) -> pl.Expr:
+    """The sum, NULL if there is nothing to add."""
     return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
 
 

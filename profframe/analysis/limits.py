@@ -1,4 +1,4 @@
-"""Whether a comparison keeps a limit, for a build that is to fail where it does not."""
+"""Limits on a comparison, so that a build can fail if one is exceeded."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import polars as pl
 from profframe.errors import ParameterError
 
 LEAST_SHARE: Final = Fraction(1, 100)
-"""Rows that hold less of what their kind took in the base do not count."""
+"""Rows with a smaller share of the time of their kind in the base do not count."""
 
 _PERCENT: Final = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*%\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Something that grew by more than the limit: a row, or all of a kind where ``name`` is None.
+    """A row that grew by more than the limit, or all rows of a kind if ``name`` is None.
 
     Attributes
     ----------
@@ -49,37 +49,41 @@ def percent(text: str) -> Fraction:
     return Fraction(match[1]) / 100
 
 
-def grown(rows: pl.DataFrame, limit: Fraction) -> list[Growth]:
+def growths(rows: pl.DataFrame, limit: Fraction) -> list[Growth]:
     """Find what grew by more than a limit.
 
-    These count: the self time of all ops; the time of all kernels; and each row, of annotations
-    too, that differs significantly and took at least 1 % of what its kind took in the base. So
-    where nothing is repeated, and nothing is significant, only the two totals count. A total that
-    was zero has grown by more than any limit if it is not zero now.
+    These count: the self time of all ops; the time of all kernels; and each row, also of
+    annotations, that differs significantly and took at least 1 % of the time of its kind in the
+    base. Without repeated samples nothing is significant, so only the two totals count. A total
+    that was zero and no longer is has grown by more than any limit.
 
     Examples
     --------
     >>> from profframe import diff
     >>> same = "examples/cpu_training.json.gz"
-    >>> grown(diff(same, same), percent("0%"))
+    >>> growths(diff(same, same), percent("0%"))
     []
     """
     sums = {
         what: (int(base), int(other))
         for what, base, other in totals(rows).select("what", "base_ns", "other_ns").iter_rows()
     }
-    found = [Growth(what, None, *sums[what]) for what in sums if what != "annotation"]
+    growths = [Growth(what, None, *sums[what]) for what in sums if what != "annotation"]
     significant = rows.filter(pl.col("significant")).select("what", "name", "base_ns", "other_ns")
-    found += [
+    growths += [
         Growth(what, name or "", base, other)
         for what, name, base, other in significant.iter_rows()
         if base > 0 and base >= LEAST_SHARE * sums[what][0]
     ]
-    return [one for one in found if one.other_ns - one.base_ns > limit * abs(one.base_ns)]
+    return [
+        growth
+        for growth in growths
+        if growth.other_ns - growth.base_ns > limit * abs(growth.base_ns)
+    ]
 
 
 def totals(rows: pl.DataFrame) -> pl.DataFrame:
-    """Add up the rows of each kind; annotations are inside each other, so their sum is no time."""
+    """Add up the rows of each kind; annotations nest, so their sum is no time."""
     times = ("base_ns", "other_ns", "change_ns")
     return rows.group_by("what", maintain_order=True).agg(
         *(pl.col(name).sum() for name in times),

@@ -10,12 +10,12 @@ from profframe.analysis.stats import typical
 from profframe.analysis.stats.noise import false_discovery
 
 LEVEL: Final = 0.01
-"""Part of the outliers that may be noise; where all is noise, how often there is any."""
+"""Share of the outliers that may be noise; and how often there is any if all is noise."""
 METRICS: Final = (
     *("span_ns", "step_p50_ns", "op_self_ns", "kernel_ns", "exposed_communication_ns", "idle_ns"),
     *("peak_device_bytes", "peak_host_bytes"),
 )
-"""Columns of the answer `runs` by which runs are unlike the rest."""
+"""Columns of the answer `runs` that are searched for outliers."""
 STEP_METRIC: Final = "dur_ns"
 SCHEMA: Final = {
     "run": pl.String,
@@ -35,13 +35,13 @@ SCHEMA: Final = {
 """Columns of the answer."""
 
 _SAMPLE: Final = ("run", "rank", "step")
-_FOUND: Final = (*_SAMPLE, "metric", "value", "typical", "score", "q_value")
+_OUTLIER: Final = (*_SAMPLE, "metric", "value", "typical", "score", "q_value")
 _LEAST_STEPS: Final = 3
-_MADE_OF: Final = {"op_self_ns": ("op",), "kernel_ns": ("kernel",)}
-"""What a metric is made of; other times of both."""
+_PARTS: Final = {"op_self_ns": ("op",), "kernel_ns": ("kernel",)}
+"""Kinds that a metric sums up; both for any other time."""
 
 
-def runs_unlike(runs: pl.DataFrame, top: int) -> pl.DataFrame:
+def outlying_runs(runs: pl.DataFrame, top: int) -> pl.DataFrame:
     """Find runs that are unlike the rest."""
     long = runs.select("run", *(pl.col(name).cast(pl.Int64) for name in METRICS)).unpivot(
         index="run", variable_name="metric"
@@ -49,37 +49,37 @@ def runs_unlike(runs: pl.DataFrame, top: int) -> pl.DataFrame:
     keys = long.with_columns(
         rank=pl.lit(None, pl.Int32), step=pl.lit(None, pl.Int64), group=pl.lit(0, pl.Int64)
     )
-    return _unlike(keys, top, runs["span_ns"].cast(pl.Float64).median())
+    return _outliers(keys, top, runs["span_ns"].cast(pl.Float64).median())
 
 
-def steps_unlike(steps: pl.DataFrame, top: int) -> pl.DataFrame:
+def outlying_steps(steps: pl.DataFrame, top: int) -> pl.DataFrame:
     """Find steps that are unlike the other steps of their run and rank."""
-    of_trace = ("run", "rank")
-    long = steps.filter(pl.col("dur_ns").count().over(of_trace) >= _LEAST_STEPS).select(
+    trace_key = ("run", "rank")
+    long = steps.filter(pl.col("dur_ns").count().over(trace_key) >= _LEAST_STEPS).select(
         *_SAMPLE,
         pl.lit(STEP_METRIC).alias("metric"),
         pl.col("dur_ns").alias("value"),
-        pl.struct(of_trace).rank("dense").cast(pl.Int64).alias("group"),
+        pl.struct(trace_key).rank("dense").cast(pl.Int64).alias("group"),
     )
-    return _unlike(long, top)
+    return _outliers(long, top)
 
 
-def with_ops(found: pl.DataFrame, samples: pl.DataFrame, top: int) -> pl.DataFrame:
-    """Add the ops and kernels that took so much more, or less, than they typically do.
+def with_ops(outliers: pl.DataFrame, samples: pl.DataFrame, top: int) -> pl.DataFrame:
+    """Add the ops and kernels whose time differs most from what is typical.
 
     The samples are of all runs, or of the same steps. A metric that is no time has one row, with
     NULL.
     """
-    numbered = found.with_row_index("number")
-    excess = _excess(found, samples)
-    made = numbered.join(excess, on=_SAMPLE, nulls_equal=True).filter(
+    numbered = outliers.with_row_index("number")
+    excess = _excess(outliers, samples)
+    contributions = numbered.join(excess, on=_SAMPLE, nulls_equal=True).filter(
         pl.col("metric").str.ends_with("_ns"),
         pl.col("excess_ns") * pl.col("score").sign() > 0,
         pl.col("metric")
-        .replace_strict(_MADE_OF, default=["op", "kernel"], return_dtype=pl.List(pl.String))
+        .replace_strict(_PARTS, default=["op", "kernel"], return_dtype=pl.List(pl.String))
         .list.contains(pl.col("what")),
     )
-    largest = made.sort(
+    largest = contributions.sort(
         "number", pl.col("excess_ns").abs(), "what", "name", descending=[False, True, False, False]
     ).filter(pl.int_range(pl.len()).over("number") < top)
     ops = largest.select("number", "what", "name", "spent_ns", "typical_ns", "excess_ns")
@@ -90,26 +90,28 @@ def with_ops(found: pl.DataFrame, samples: pl.DataFrame, top: int) -> pl.DataFra
     )
 
 
-def _unlike(long: pl.DataFrame, top: int, span_ns: Any = None) -> pl.DataFrame:
-    """Score every value by the others of its group; all are one set of tests."""
+def _outliers(long: pl.DataFrame, top: int, span_ns: Any = None) -> pl.DataFrame:
+    """Compare every value with the others of its group, as one set of tests."""
     parts = []
-    for (metric,), some in sorted(long.drop_nulls("value").group_by("metric", maintain_order=True)):
-        values = some["value"].cast(pl.Float64).to_numpy()
-        middle = typical.of_others(values, some["group"].to_numpy())
-        whole = span_ns if str(metric).endswith("_ns") else None
-        score, chance = typical.unlike(values, middle, whole)
-        scored = some.with_columns(
+    for (metric,), group in sorted(
+        long.drop_nulls("value").group_by("metric", maintain_order=True)
+    ):
+        values = group["value"].cast(pl.Float64).to_numpy()
+        medians = typical.median_of_others(values, group["group"].to_numpy())
+        scale = span_ns if str(metric).endswith("_ns") else None
+        score, chance = typical.deviation(values, medians, scale)
+        scores = group.with_columns(
             metric=pl.lit(metric),
-            typical=pl.Series(middle).round().cast(pl.Int64, strict=False),
+            typical=pl.Series(medians).round().cast(pl.Int64, strict=False),
             score=pl.Series(score),
             chance=pl.Series(chance),
         )
-        parts.append(scored.filter(pl.col("chance").is_not_nan()))
+        parts.append(scores.filter(pl.col("chance").is_not_nan()))
     if not parts:
-        return pl.DataFrame(schema={name: SCHEMA[name] for name in _FOUND})
+        return pl.DataFrame(schema={name: SCHEMA[name] for name in _OUTLIER})
     tested = pl.concat(parts)
-    found = tested.with_columns(q_value=pl.Series(false_discovery(tested["chance"].to_numpy())))
-    outliers = found.filter(pl.col("q_value") <= LEVEL).with_columns(
+    corrected = tested.with_columns(q_value=pl.Series(false_discovery(tested["chance"].to_numpy())))
+    outliers = corrected.filter(pl.col("q_value") <= LEVEL).with_columns(
         most=pl.col("score").abs().max().over(_SAMPLE)
     )
     order = ("most", *_SAMPLE)
@@ -120,40 +122,44 @@ def _unlike(long: pl.DataFrame, top: int, span_ns: Any = None) -> pl.DataFrame:
         descending=[True, *([False] * len(_SAMPLE)), True, False],
     )
     place = pl.struct(_SAMPLE).rle_id()
-    return ranked.filter(place < top).select(_FOUND)
+    return ranked.filter(place < top).select(_OUTLIER)
 
 
-def _excess(found: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
-    """Time of each op and kernel of the samples found, beside what it typically is."""
+def _excess(outliers: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """Time of each op and kernel in the outlying samples, beside its typical time."""
     key = ("what", "name")
     by_step = samples["step"].null_count() < samples.height
-    own = _SAMPLE if by_step else ("run",)
+    sample_keys = _SAMPLE if by_step else ("run",)
     among = _SAMPLE[:2] if by_step else ()
     times = (
         samples.filter(pl.col("what") != "annotation")
-        .group_by(*own, *key)
+        .group_by(*sample_keys, *key)
         .agg(pl.col("spent_ns").sum())
     )
-    several = times.select(own).unique()
+    distinct = times.select(sample_keys).unique()
     number = (
-        several.group_by(among).len("samples")
+        distinct.group_by(among).len("samples")
         if among
-        else several.select(pl.len().alias("samples"))
+        else distinct.select(pl.len().alias("samples"))
     )
     lists = times.group_by(*among, *key).agg("spent_ns")
     lists = lists.join(number, on=among) if among else lists.join(number, how="cross")
-    usual = lists.select(*among, *key, _median_with_zeros().alias("typical_ns"))
-    wanted = found.select(_SAMPLE).unique()
-    grid = wanted.join(usual, on=among) if among else wanted.join(usual, how="cross")
+    typical_times = lists.select(*among, *key, _median_with_zeros().alias("typical_ns"))
+    outlying = outliers.select(_SAMPLE).unique()
+    expected = (
+        outlying.join(typical_times, on=among)
+        if among
+        else outlying.join(typical_times, how="cross")
+    )
     return (
-        grid.join(times, on=[*own, *key], how="left", nulls_equal=True)
+        expected.join(times, on=[*sample_keys, *key], how="left", nulls_equal=True)
         .with_columns(pl.col("spent_ns").fill_null(0))
         .with_columns(excess_ns=pl.col("spent_ns") - pl.col("typical_ns"))
     )
 
 
 def _median_with_zeros() -> pl.Expr:
-    """The lower median of the times, and of 0 for each sample that has none."""
+    """The lower median of the times, with 0 for each sample without one."""
     zeros = pl.col("samples") - pl.col("spent_ns").list.len()
     place = (pl.col("samples") - 1) // 2
     inside = (place.cast(pl.Int64) - zeros.cast(pl.Int64)).clip(0)

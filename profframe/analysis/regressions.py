@@ -8,12 +8,12 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis.differences import Side, compared
+from profframe.analysis.differences import Side, compare
 from profframe.analysis.stats import typical
 from profframe.analysis.stats.noise import Float64
 
 LEVEL: Final = 0.01
-"""Part of the rows found that may be noise; and, of runs that do not differ, how often any is."""
+"""Share of the rows that may be noise; and how often there is any row if runs do not differ."""
 COLUMNS: Final = (
     *("what", "name", "base_calls", "other_calls", "base_ns", "other_ns", "change_ns", "ratio"),
     *("pace", "change_low_ns", "change_high_ns", "p_value", "q_value", "significant"),
@@ -22,13 +22,13 @@ COLUMNS: Final = (
 
 _KEY: Final = ("what", "name")
 _PACE_ROWS: Final = 1000
-"""The largest rows of a kind tell the pace; a bound on memory."""
+"""The pace is taken from the largest rows of a kind; a bound on memory."""
 
 
-def held_against(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str]) -> pl.DataFrame:
+def compare_runs(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str]) -> pl.DataFrame:
     """Compare every op and kernel of some runs with those of a baseline.
 
-    The test is of times over the pace of their run. A run without rows counts, too.
+    Times are tested relative to the pace of their run. A run without rows counts, too.
     """
     rows = samples.filter(pl.col("what") != "annotation")
     sides = [_side(rows, runs) for runs in (base, other)]
@@ -36,19 +36,19 @@ def held_against(samples: pl.DataFrame, base: Sequence[str], other: Sequence[str
     with_pace = [
         Side(side.rows, side.samples, pace) for side, pace in zip(sides, paces, strict=True)
     ]
-    whole = paces[1].group_by("what").agg(pl.col("pace").mean())
-    found = compared(*with_pace, level=LEVEL, alone=True)
-    return found.join(whole, on="what", how="left", maintain_order="left")
+    mean_pace = paces[1].group_by("what").agg(pl.col("pace").mean())
+    rows = compare(*with_pace, level=LEVEL, allow_single=True)
+    return rows.join(mean_pace, on="what", how="left", maintain_order="left")
 
 
 def regressions(rows: pl.DataFrame) -> pl.DataFrame:
-    """Those that take significantly longer, the most time first."""
+    """Rows that take significantly longer, those that grew most first."""
     at_equal_pace = pl.col("change_low_ns") + pl.col("change_high_ns")
-    return ranked(rows.filter("significant", pl.col("change_ns") > 0, at_equal_pace > 0))
+    return answer_rows(rows.filter("significant", pl.col("change_ns") > 0, at_equal_pace > 0))
 
 
-def ranked(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows with the columns of an answer, what grew most first."""
+def answer_rows(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows with the columns of the answer, those that grew most first."""
     return (
         rows.rename({"base_samples": "base_runs", "other_samples": "other_runs"})
         .sort("change_ns", "what", "name", descending=[True, False, False], nulls_last=True)
@@ -67,7 +67,7 @@ def _side(rows: pl.DataFrame, runs: Sequence[str]) -> Side:
 
 
 def _paces(sides: Sequence[Side]) -> list[pl.DataFrame]:
-    """How slow each run of both sides is as a whole, for ops and for kernels."""
+    """Pace of each run of both sides, for ops and for kernels."""
     numbers = [side.samples.height for side in sides]
     shifted = (
         side.rows.select(*_KEY, pl.col("sample").cast(pl.Int64) + shift, "spent_ns")
@@ -75,18 +75,18 @@ def _paces(sides: Sequence[Side]) -> list[pl.DataFrame]:
     )
     times = pl.concat(shifted).group_by(*_KEY, "sample").agg(pl.col("spent_ns").sum())
     groups = np.repeat(np.arange(2.0), numbers)
-    found = [pl.DataFrame(schema={"what": pl.String, "sample": pl.UInt32, "pace": pl.Float64})] * 2
-    for (what,), some in sorted(times.group_by("what")):
-        pace = typical.pace(_matrix(some, groups.size), groups)
+    paces = [pl.DataFrame(schema={"what": pl.String, "sample": pl.UInt32, "pace": pl.Float64})] * 2
+    for (what,), rows in sorted(times.group_by("what")):
+        pace = typical.pace(_matrix(rows, groups.size), groups)
         parts = pace[: numbers[0]], pace[numbers[0] :]
-        found = [
-            frame.vstack(_frame(str(what), part)) for frame, part in zip(found, parts, strict=True)
+        paces = [
+            frame.vstack(_frame(str(what), part)) for frame, part in zip(paces, parts, strict=True)
         ]
-    return found
+    return paces
 
 
 def _matrix(times: pl.DataFrame, number: int) -> Float64:
-    """Times of the largest rows, by row and sample; 0 where there is none."""
+    """Times of the largest rows, by row and sample; 0 if there is none."""
     totals = times.group_by("name").agg(pl.col("spent_ns").sum().alias("all_ns"))
     largest = totals.sort("all_ns", "name", descending=[True, False], nulls_last=True)
     names = largest.head(_PACE_ROWS).with_row_index("row").drop("all_ns")

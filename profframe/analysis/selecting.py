@@ -1,4 +1,4 @@
-"""Which runs are compared with which, and in what order they were."""
+"""The order of runs, and which of them are compared."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LEAST_BASELINE: Final = 2
 
 
 def in_order(traces: pl.DataFrame) -> pl.DataFrame:
-    """Runs by time: by their start where all clocks tell it, else by name, numbers as numbers.
+    """Runs by start where all clocks have it, else by name with numbers as numbers.
 
-    The start is NULL where runs are ordered by name.
+    The start is NULL if runs are ordered by name.
 
     Examples
     --------
@@ -29,19 +29,19 @@ def in_order(traces: pl.DataFrame) -> pl.DataFrame:
     >>> in_order(pl.DataFrame(by_name))["run"].to_list()
     ['r9', 'r10']
     """
-    timed = traces.select((pl.col("clock") == "utc") & pl.col("start_ns").is_not_null())
-    known = bool(timed.to_series().all())
-    start = pl.col("start_ns").min() if known else pl.lit(None, pl.Int64)
+    times = traces.select((pl.col("clock") == "utc") & pl.col("start_ns").is_not_null())
+    has_times = bool(times.to_series().all())
+    start = pl.col("start_ns").min() if has_times else pl.lit(None, pl.Int64)
     runs = traces.group_by("run").agg(start.alias("start_ns"))
     order = sorted(runs.iter_rows(), key=lambda row: (row[1] or 0, _natural(row[0]), row[0]))
     return pl.DataFrame(order, schema={"run": pl.String, "start_ns": pl.Int64}, orient="row")
 
 
 def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list[str], list[str]]:
-    """Runs of the baseline, and those that are held against it.
+    """Runs of the baseline, and those that are compared with it.
 
     Both are names, patterns, or a number: of the runs just before the others, or of the latest.
-    Without ``runs`` all others are held against a baseline of names, the latest one against a
+    Without ``runs`` these are all others if the baseline has names, and the latest one if it is a
     number.
 
     Examples
@@ -57,17 +57,19 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
     elif isinstance(runs, int):
         others = list(order[-_positive("runs", runs) :])
     else:
-        others = _named("runs", order, runs)
+        others = _matching("runs", order, runs)
     if number is not None:
         first = min((order.index(run) for run in others or ()), default=0)
         base = list(order[max(first - _positive("baseline", number), 0) : first])
     else:
-        base = _named("baseline", order, baseline)  # type: ignore[arg-type] # no number
-    taken = set(base)
-    others = [run for run in order if run not in taken] if others is None else others
-    both = [run for run in others if run in taken]
-    if both:
-        raise ParameterError(f"run {both[0]!r} is in the baseline and in what is held against it")
+        base = _matching("baseline", order, baseline)  # type: ignore[arg-type] # no number
+    baseline_runs = set(base)
+    others = [run for run in order if run not in baseline_runs] if others is None else others
+    overlap = [run for run in others if run in baseline_runs]
+    if overlap:
+        raise ParameterError(
+            f"run {overlap[0]!r} is in the baseline and in what is held against it"
+        )
     if len(base) < LEAST_BASELINE:
         raise ParameterError(
             f"baseline: needs at least {LEAST_BASELINE} runs to tell noise from a change, "
@@ -78,15 +80,15 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
     return base, others
 
 
-def _named(parameter: str, order: Sequence[str], given: Text) -> list[str]:
+def _matching(parameter: str, order: Sequence[str], names: Text) -> list[str]:
     """Runs of these names, or that fit these patterns."""
-    chosen: set[str] = set()
-    for text in texts(parameter, given):
+    matches: set[str] = set()
+    for text in texts(parameter, names):
         fitting = {text} if text in order else {run for run in order if fnmatchcase(run, text)}
         if not fitting:
             raise UnknownNameError.among("run", text, order)
-        chosen |= fitting
-    return [run for run in order if run in chosen]
+        matches |= fitting
+    return [run for run in order if run in matches]
 
 
 def _positive(parameter: str, value: int) -> int:

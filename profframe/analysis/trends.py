@@ -35,13 +35,13 @@ def metrics_of_runs(runs: Sequence[str]) -> list[str]:
     return [name for name in runs if name not in _NO_METRIC]
 
 
-def is_of_samples(metric: str) -> bool:
-    """Whether a metric is the time of an op or a kernel, as in ``op:aten::mm``."""
+def is_sample_metric(metric: str) -> bool:
+    """Whether a metric is the time of an op or a kernel, as ``op:aten::mm``."""
     return metric.partition(":")[0] in KINDS and ":" in metric
 
 
 def metrics(
-    wanted: Sequence[str],
+    names: Sequence[str],
     order: pl.DataFrame,
     runs: Callable[[], pl.DataFrame],
     samples: Callable[[], pl.DataFrame],
@@ -50,7 +50,7 @@ def metrics(
 
     Parameters
     ----------
-    wanted
+    names
         Columns of the answer `runs`, or ``op:NAME`` and ``kernel:NAME``, with ``*`` for anything.
     order
         ``run``: all runs.
@@ -60,48 +60,48 @@ def metrics(
     Returns
     -------
     dict
-        ``run value``, by the name of each metric; a pattern is all that fit it.
+        ``run value`` by the name of each metric; a pattern gives all that match it.
 
     Raises
     ------
     UnknownNameError
         There is no such metric, op or kernel.
     """
-    of_runs = None if all(map(is_of_samples, wanted)) else runs()
-    of_ops = samples() if any(map(is_of_samples, wanted)) else None
-    known = [] if of_runs is None else metrics_of_runs(of_runs.columns)
+    run_rows = None if all(map(is_sample_metric, names)) else runs()
+    sample_rows = samples() if any(map(is_sample_metric, names)) else None
+    columns = [] if run_rows is None else metrics_of_runs(run_rows.columns)
     values = {}
-    for metric in wanted:
-        if of_ops is not None and is_of_samples(metric):
-            for name, times in of_samples(of_ops, metric):
-                whole = order.select("run").join(times, on="run", how="left")
-                values[name] = whole.with_columns(pl.col("value").fill_null(0))
-        elif of_runs is not None and metric in known:
-            values[metric] = of_runs.select("run", pl.col(metric).alias("value"))
+    for metric in names:
+        if sample_rows is not None and is_sample_metric(metric):
+            for name, times in sample_metrics(sample_rows, metric):
+                all_runs = order.select("run").join(times, on="run", how="left")
+                values[name] = all_runs.with_columns(pl.col("value").fill_null(0))
+        elif run_rows is not None and metric in columns:
+            values[metric] = run_rows.select("run", pl.col(metric).alias("value"))
         else:
-            raise UnknownNameError.among("metric", metric, [*known, "op:*", "kernel:*"])
+            raise UnknownNameError.among("metric", metric, [*columns, "op:*", "kernel:*"])
     return values
 
 
 def total(samples: pl.DataFrame, what: str) -> pl.DataFrame:
-    """Time of all ops or all kernels of each run: what the columns of `runs` are, too."""
+    """Time of all ops or all kernels of each run, as in the columns of `runs`."""
     return samples.filter(what=what).group_by("run").agg(pl.col("spent_ns").sum().alias("value"))
 
 
-def of_samples(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
+def sample_metrics(samples: pl.DataFrame, metric: str) -> Iterator[tuple[str, pl.DataFrame]]:
     """Times of the ops or kernels that a metric names.
 
-    A metric is ``op:`` or ``kernel:`` and a name, or a pattern. What comes is by name, with ranks
-    added up.
+    A metric is ``op:`` or ``kernel:`` and a name, or a pattern. Ranks are added up.
     """
-    what, _, wanted = metric.partition(":")
-    some = samples.filter(pl.col("what") == what, pl.col("name").is_not_null())
-    known = some["name"].unique().to_list()
-    names = [wanted] if wanted in known else sorted(n for n in known if fnmatchcase(n, wanted))
+    what, _, pattern = metric.partition(":")
+    rows = samples.filter(pl.col("what") == what, pl.col("name").is_not_null())
+    choices = rows["name"].unique().to_list()
+    matches = sorted(name for name in choices if fnmatchcase(name, pattern))
+    names = [pattern] if pattern in choices else matches
     if not names:
-        raise UnknownNameError.among(what, wanted, known)
+        raise UnknownNameError.among(what, pattern, choices)
     times = (
-        some.filter(pl.col("name").is_in(names))
+        rows.filter(pl.col("name").is_in(names))
         .group_by("name", "run")
         .agg(pl.col("spent_ns").sum().alias("value"))
         .partition_by("name", as_dict=True)
@@ -116,24 +116,24 @@ def trend(order: pl.DataFrame, metrics: Sequence[tuple[str, pl.DataFrame]]) -> p
     for row, (_, frame) in enumerate(metrics):
         joined = order.join(frame, on="run", how="left", maintain_order="left")
         values[row] = joined["value"].cast(pl.Float64).fill_null(np.nan).to_numpy()
-    found: list[pl.DataFrame] = [pl.DataFrame(schema=SCHEMA)]
+    frames: list[pl.DataFrame] = [pl.DataFrame(schema=SCHEMA)]
     for (name, _), series, points in zip(metrics, values, _changes(values), strict=True):
-        found.append(_rows(name, order, series, points))
-    return pl.concat(found)
+        frames.append(_rows(name, order, series, points))
+    return pl.concat(frames)
 
 
 def _changes(values: Float64) -> list[list[Change]]:
-    """Changes of every series, numbered by all runs; those that know the same runs go together."""
-    known = np.isfinite(values)
-    found: list[list[Change]] = [[] for _ in values]
-    masks, which = np.unique(known, axis=0, return_inverse=True)
+    """Changes of every series, as indices of runs; those with the same missing runs together."""
+    valid = np.isfinite(values)
+    changes_by_series: list[list[Change]] = [[] for _ in values]
+    masks, which = np.unique(valid, axis=0, return_inverse=True)
     for number, mask in enumerate(masks):
         rows, runs = np.flatnonzero(which.ravel() == number), np.flatnonzero(mask)
-        for row, of_one in zip(
+        for row, points in zip(
             rows, changes(values[rows][:, runs], series=len(values)), strict=True
         ):
-            found[row] = [Change(int(runs[change.at]), change.p) for change in of_one]
-    return found
+            changes_by_series[row] = [Change(int(runs[change.at]), change.p) for change in points]
+    return changes_by_series
 
 
 def _rows(
@@ -142,9 +142,9 @@ def _rows(
     at = [0, *(change.at for change in points), series.size]
     level = np.full(series.size, np.nan)
     for start, end in pairwise(at):
-        some = series[start:end]
-        if np.isfinite(some).any():
-            level[start:end] = np.where(np.isfinite(some), np.nanmedian(some), np.nan)
+        part = series[start:end]
+        if np.isfinite(part).any():
+            level[start:end] = np.where(np.isfinite(part), np.nanmedian(part), np.nan)
     ratio, p = np.full(series.size, np.nan), np.full(series.size, np.nan)
     before = [np.nanmedian(series[start:end]) for start, end in pairwise(at[:-1])]
     for change, old in zip(points, before, strict=True):

@@ -14,23 +14,23 @@ from typing import Final, NoReturn
 import click
 
 from profframe.cli import (  # noqa: F401 - their verbs
-    advising,
-    asking,
-    comparing,
+    advice,
+    comparisons,
     devices,
-    exporting,
-    looking,
-    reporting,
-    storing,
+    exports,
+    questions,
+    reports,
+    stores,
+    views,
 )
 from profframe.cli.output import close_streams, complain, open_streams
 from profframe.cli.verbs import INTERRUPTED, verbs
 from profframe.errors import MemoryLimitError, ProfframeError
 from profframe.system.interrupts import stopping
-from profframe.system.memory_limit import check_start, is_of_memory, refused
+from profframe.system.memory_limit import check_start, is_memory_error, refusal_message
 
 _IMPORTING: Final = "<frozen importlib._bootstrap>"
-_LATER_S: Final = 0.05
+_RETRY_S: Final = 0.05
 _GRACE_S: Final = 1.5
 """Seconds from Ctrl-C until the process ends, whatever it is doing."""
 
@@ -52,7 +52,7 @@ def main() -> NoReturn:
     is_interrupted = threading.Event()
 
     def end_soon() -> None:
-        """Leave a moment to end in order, and no more to libraries that do not listen."""
+        """Leave a moment to end in order; libraries that ignore Ctrl-C get no more."""
         if is_interrupted.is_set():
             return
         is_interrupted.set()
@@ -66,25 +66,25 @@ def main() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         code = close_streams(code)
     if code == INTERRUPTED or is_interrupted.is_set():
-        os._exit(code)  # threads of libraries may still be at work: nobody waits for them
+        os._exit(code)  # threads of libraries may still run: do not wait for them
     sys.exit(code)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt; a little later where a module is imported, which may not bear it."""
+    """Raise KeyboardInterrupt; during an import, which it could break, a little later."""
     outer = frame
     while outer is not None:
         if outer.f_code.co_filename == _IMPORTING:
-            again = threading.Timer(_LATER_S, os.kill, (os.getpid(), number))
-            again.daemon = True
-            again.start()
+            timer = threading.Timer(_RETRY_S, os.kill, (os.getpid(), number))
+            timer.daemon = True
+            timer.start()
             return
         outer = outer.f_back
     raise KeyboardInterrupt
 
 
 def _unraisable(problem: sys.UnraisableHookArgs) -> None:
-    """Say nothing of a Ctrl-C that came where Python cannot raise it: it ends all the same."""
+    """Ignore a Ctrl-C that Python cannot raise where it came: the process ends anyway."""
     if problem.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(problem)
 
@@ -110,15 +110,15 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except Exception as error:  # noqa: BLE001 - here all become exit codes
+    except Exception as error:  # noqa: BLE001 - all become exit codes
         if _is_interrupt(error):
             return INTERRUPTED
-        return _complained(error)
+        return _report(error)
     return code if isinstance(code, int) else 0
 
 
 def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether it is Ctrl-C, or what DuckDB makes of it, or went wrong while it was acted on."""
+    """Whether it is Ctrl-C, its form in DuckDB, or an error while it was handled."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt) or str(error) == "Query interrupted":
             return True
@@ -126,12 +126,12 @@ def _is_interrupt(error: BaseException | None) -> bool:
     return False
 
 
-def _complained(error: Exception) -> int:
-    """Write the line of an error, and give the exit code."""
+def _report(error: Exception) -> int:
+    """Write the line of an error, and return the exit code."""
     if isinstance(error, ProfframeError):
         return complain(str(error))
-    if is_of_memory(error):
-        return complain(refused())
+    if is_memory_error(error):
+        return complain(refusal_message())
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return complain(f"{where}{error.strerror or error}")

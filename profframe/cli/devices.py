@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from profframe.cli.asking import check_question
 from profframe.cli.loading import load
-from profframe.cli.output import as_rows, checked_form, echo, emit, width_of_terminal
+from profframe.cli.output import as_rows, echo, emit, output_form, width_of_terminal
+from profframe.cli.questions import check_question
 from profframe.cli.verbs import takes_sources, verbs, with_form, with_output
 from profframe.errors import UnknownNameError
 from profframe.show.units import visible
@@ -44,22 +44,21 @@ def roofline(
     """
     from rich.text import Text
 
-    from profframe.show import roofline as shown
-    from profframe.show import terminal
+    from profframe.show import excerpts, terminal
 
-    chosen = checked_form(form, output)
+    data_form = output_form(form, output)
     if dtype is not None:
         check_question("roofline", {"dtype": dtype})
     trace = load(sources)
     trace = trace if devices is None else trace.with_devices(devices)
     rows = trace.roofline(by, dtype)
     if form is not None or output is not None:
-        emit(rows, chosen, output, as_rows(rows, trace))
+        emit(rows, data_form, output, as_rows(rows, trace))
         return
     title = f"Roofline by {by}"
     echo(
-        Text(shown.headline(rows, trace.devices)),
-        terminal.ranking(shown.rows(rows), top, width_of_terminal(), title),
+        Text(excerpts.roofline_headline(rows, trace.devices)),
+        terminal.ranking(excerpts.roofline(rows), top, width_of_terminal(), title),
     )
 
 
@@ -85,8 +84,8 @@ def augment(
     trace = trace if devices is None else trace.with_devices(devices)
     trace.augment(output)
     counts = trace.sql(
-        "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS known, count(*) AS kernels"
+        "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS worked, count(*) AS kernels"
         " FROM events WHERE kind = 'kernel'"
     )
-    known, kernels = counts.row(0)
-    click.echo(f"{visible(str(output))}: work known of {known:,} of {kernels:,} kernels", err=True)
+    worked, kernels = counts.row(0)
+    click.echo(f"{visible(str(output))}: work known of {worked:,} of {kernels:,} kernels", err=True)

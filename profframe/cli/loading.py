@@ -1,4 +1,4 @@
-"""Loading what a verb is given, with a bar where it takes a while."""
+"""Load the sources of a verb, with a progress bar if it takes a while."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 QUIET_S: Final = 1.0
-"""Loading that takes less shows no progress."""
+"""Shorter loading shows no progress."""
 
 
 def load(
@@ -41,16 +41,16 @@ def load(
 
 
 class Bar:
-    """Progress of loading, on a terminal, where it takes a while."""
+    """Progress of loading on a terminal, if it takes a while."""
 
     def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._start = time.monotonic()
+        self._bar: tuple[Progress, TaskID] | None = None
 
     def __call__(self, done: int, total: int, what: str = "loading") -> None:
-        """Move the bar; bytes, or anything that is counted."""
-        if self._shown is None:
-            if time.monotonic() - self._started < QUIET_S or not sys.stderr.isatty():
+        """Move the bar, by bytes or any other count."""
+        if self._bar is None:
+            if time.monotonic() - self._start < QUIET_S or not sys.stderr.isatty():
                 return
             from rich.progress import DownloadColumn, Progress
 
@@ -58,12 +58,12 @@ class Bar:
 
             columns = *Progress.get_default_columns(), DownloadColumn()
             progress = Progress(*columns, console=console(error=True), transient=True)
-            self._shown = progress, progress.add_task(what)
+            self._bar = progress, progress.add_task(what)
             progress.start()
-        progress, task = self._shown
+        progress, task = self._bar
         progress.update(task, completed=done, total=total, description=what)
 
     def close(self) -> None:
-        """Take the bar off the terminal."""
-        if self._shown is not None:
-            self._shown[0].stop()
+        """Remove the bar from the terminal."""
+        if self._bar is not None:
+            self._bar[0].stop()

@@ -1,4 +1,4 @@
-"""What verbs print: tables for people, and data for programs."""
+"""Output of verbs: tables for people, data for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import click
 
 from profframe.cli.verbs import BAD_INPUT, ENDINGS
 from profframe.show.units import escaped, visible
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Stdout(io.FileIO):
-    """Stdout whose errors say that they are of stdout."""
+    """Stdout whose errors name it."""
 
     def write(self, data: Any, /) -> int:
         """Write bytes."""
@@ -38,26 +38,26 @@ class _Stdout(io.FileIO):
 
 
 def open_streams() -> None:
-    """Prepare the standard streams, also those that are closed.
+    """Prepare the standard streams, also closed ones.
 
-    To write to a closed stdout is an error; what is written to a closed stderr, nobody is to read.
+    Writing to a closed stdout is an error; a closed stderr swallows its output.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
-    was = sys.stdout
-    number = os.open(os.devnull, os.O_RDONLY) if was is None else was.fileno()
+    original = sys.stdout
+    number = os.open(os.devnull, os.O_RDONLY) if original is None else original.fileno()
     sys.stdout = io.TextIOWrapper(
         io.BufferedWriter(_Stdout(number, "w", closefd=False)),
-        encoding="utf-8" if was is None else was.encoding,
-        errors=None if was is None else was.errors,
-        line_buffering=was is not None and bool(was.line_buffering),
+        encoding="utf-8" if original is None else original.encoding,
+        errors=None if original is None else original.errors,
+        line_buffering=original is not None and bool(original.line_buffering),
     )
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - until the end
 
 
 def close_streams(code: int) -> int:
-    """Write what is left in the streams, and give the exit code: another where that fails."""
+    """Flush the streams, and return the exit code, or another one if that fails."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -68,23 +68,23 @@ def close_streams(code: int) -> int:
 
 
 def complain(message: str) -> int:
-    """Write one line of error, and give the exit code of bad input."""
-    with suppress(OSError):  # where it cannot be said, the exit code says it
+    """Write one line of error, and return the exit code of bad input."""
+    with suppress(OSError):  # the exit code still tells
         click.echo(f"error: {visible(message)}", err=True)
     return BAD_INPUT
 
 
 def warn(message: str) -> None:
-    """Write one line about what was passed over."""
+    """Write one line of warning."""
     click.echo(f"warning: {visible(message)}", err=True)
 
 
-def checked_form(form: str | None, output: Path | None) -> str:
-    """Choose the form of the output: the one that was asked for, or by the ending of the file."""
-    chosen = form or (ENDINGS.get(output.suffix, "table") if output else "table")
-    if chosen == "parquet" and output is None:
+def output_form(form: str | None, output: Path | None) -> str:
+    """Form of the output: that of the option, else by the ending of the file."""
+    form = form or (ENDINGS.get(output.suffix, "table") if output else "table")
+    if form == "parquet" and output is None:
         raise click.UsageError("--format parquet needs -o FILE")
-    return chosen
+    return form
 
 
 def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> None:
@@ -94,12 +94,12 @@ def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> N
         return
     data = _encoded(frame, form, human)
     if output is None:
-        data = _lines_to_see(data) if sys.stdout.isatty() else data
+        data = _visible_lines(data) if sys.stdout.isatty() else data
         sys.stdout.flush()
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        with drafted(output) as draft:
+        with atomic_write(output) as draft:
             draft.write_bytes(data)
 
 
@@ -107,9 +107,9 @@ def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
     if form == "json":
         return escaped(_without_bytes(frame).write_json()).encode() + b"\n"
     if form == "csv":
-        from profframe.show.sheets import defused
+        from profframe.show.sheets import without_formulas
 
-        return defused(_flat(_without_bytes(frame))).write_csv().encode()
+        return without_formulas(_flat(_without_bytes(frame))).write_csv().encode()
     if form == "parquet":
         file = io.BytesIO()
         frame.write_parquet(file)
@@ -119,13 +119,13 @@ def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:
     return terminal.text(human(None)).encode()
 
 
-def _lines_to_see(data: bytes) -> bytes:
-    """Data for a terminal, which gets no byte that it would act on."""
+def _visible_lines(data: bytes) -> bytes:
+    """Data for a terminal, without bytes that it would act on."""
     return "\n".join(map(visible, data.decode().split("\n"))).encode()
 
 
 def as_rows(frame: pl.DataFrame, trace: Trace) -> Human:
-    """Give how people see rows of a query; on a terminal without the columns that say nothing."""
+    """Show rows of a query; on a terminal without columns that carry no information."""
     from profframe.show import terminal
 
     rows = terminal.since_start(frame, trace.traces)
@@ -133,7 +133,7 @@ def as_rows(frame: pl.DataFrame, trace: Trace) -> Human:
 
 
 def as_prose(frame: pl.DataFrame) -> Human:
-    """Give how people see documentation."""
+    """Show documentation."""
     from profframe.show import terminal
 
     return lambda _: terminal.prose(frame)
@@ -158,7 +158,7 @@ def _flat(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def width_of_terminal() -> int | None:
-    """Give the columns of the terminal; None where the output goes elsewhere."""
+    """Width of the terminal; None if the output goes elsewhere."""
     from profframe.show.terminal import console
 
     return console().width if sys.stdout.isatty() else None

@@ -1,4 +1,4 @@
-"""The group of all verbs, what several of them take, and exit codes."""
+"""The group of all verbs, shared options, and exit codes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ENDINGS: Final[Mapping[str, str]] = {".csv": "csv", ".json": "json", ".parquet":
 
 
 class _Verbs(click.Group):
-    """Verbs; what starts with none of them is a trace to show."""
+    """Verbs; a command line without one shows a trace."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        own = {*self.commands, "--version", "-h", "--help"}
-        return super().parse_args(ctx, ["show", *args] if args and args[0] not in own else args)
+        words = {*self.commands, "--version", "-h", "--help"}
+        return super().parse_args(ctx, ["show", *args] if args and args[0] not in words else args)
 
 
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
@@ -64,7 +64,7 @@ _TERMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a question may read beside its tables, and how much it may take."""
+    """What a question may read beside its tables, and its limits."""
 
     files: tuple[Path, ...]
     timeout: float | None
@@ -72,18 +72,18 @@ class Terms:
     rows: int | None
 
     def check(self) -> None:
-        """Find out what is wrong with them before a large trace is loaded."""
-        from profframe.query.closed import Terms as Checked
-        from profframe.query.closed import own_files
+        """Check them before loading a large trace."""
+        from profframe.query.sandbox import Terms as QueryTerms
+        from profframe.query.sandbox import user_files
 
         try:
-            own_files(self.files)
-            Checked().limited(self.memory, self.timeout, self.rows)
+            user_files(self.files)
+            QueryTerms().limited(self.memory, self.timeout, self.rows)
         except ParameterError as error:
             raise click.UsageError(str(error)) from error
 
-    def on(self, trace: Trace) -> Trace:
-        """A trace that is asked on these terms."""
+    def apply(self, trace: Trace) -> Trace:
+        """The trace on these terms."""
         return trace.given(files=self.files).limited(
             self.memory, timeout_s=self.timeout, rows=self.rows
         )
@@ -93,7 +93,7 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
     """Give a verb the options of `Terms`, as one argument ``terms``."""
 
     @functools.wraps(verb)
-    def bound(
+    def wrapper(
         files: tuple[Path, ...],
         timeout: float | None,
         memory: str | None,
@@ -105,8 +105,8 @@ def with_terms(verb: Callable[..., None]) -> Callable[..., None]:
         verb(**others, terms=terms)
 
     for option in reversed(_TERMS):
-        bound = option(bound)
-    return bound
+        wrapper = option(wrapper)
+    return wrapper
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

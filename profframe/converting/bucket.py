@@ -14,10 +14,10 @@ from typing import IO, Any, Final
 from profframe.converting.staging import STAGED, Destination, Folder, Record, folder_of
 from profframe.converting.urls import file_system, is_url, local_path
 from profframe.errors import ProfframeError, StoreError
-from profframe.loading.run_names import whole
+from profframe.loading.run_names import absolute
 
 _LAST: Final = "traces.parquet"
-"""What is written last: with it a folder is complete."""
+"""Written last: a folder that has it is complete."""
 
 
 def destination(store: str | PathLike[str]) -> Destination:
@@ -29,18 +29,18 @@ def destination(store: str | PathLike[str]) -> Destination:
     Folder(root=PosixPath('/shared/store'))
     """
     if not isinstance(store, str) or not is_url(store):
-        return Folder(whole(Path(store)))
+        return Folder(absolute(Path(store)))
     local = local_path(store)
-    return Bucket(store) if local is None else Folder(whole(Path(local)))
+    return Bucket(store) if local is None else Folder(absolute(Path(local)))
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket(Destination):
     """A store where folders cannot be renamed.
 
-    What is staged is copied within the object store, ``traces.parquet`` last: a folder without it
-    is not complete yet, and a rerun completes it. There are no locks: two batches at once must not
-    be about files of the same run and rank.
+    Staged folders are copied within the object store, ``traces.parquet`` last: a folder without it
+    is incomplete until a rerun. There are no locks: two batches at once must not have files of the
+    same run and rank.
     """
 
     url: str
@@ -50,47 +50,47 @@ class Bucket(Destination):
         return self.url
 
     def prepare(self) -> None:
-        with self._named():
+        with self._store_errors():
             files, root = self._files()
             files.makedirs(root, exist_ok=True)
 
     def records(self) -> Iterator[Record]:
-        with self._named():
+        with self._store_errors():
             files, root = self._files()
             files.invalidate_cache()
-            found = files.glob(f"{root}/run=*/rank=*/traces.parquet")
-        for file in found:
+            paths = files.glob(f"{root}/run=*/rank=*/traces.parquet")
+        for file in paths:
             yield from self.read(self._within(file))
 
     def packs(self) -> Sequence[str]:
         return ()
 
-    def staged(self, staged_key: str) -> str | None:
-        with self._named():
+    def staged_folder(self, staged_key: str) -> str | None:
+        with self._store_errors():
             files, root = self._files()
-            found = files.glob(f"{root}/{STAGED}{staged_key}/run=*/rank=*/traces.parquet")
-            return self._within(found[0]) if found else None
+            paths = files.glob(f"{root}/{STAGED}{staged_key}/run=*/rank=*/traces.parquet")
+            return self._within(paths[0]) if paths else None
 
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
-        with self._named():
+        with self._store_errors():
             files, root = self._files()
-            opened: AbstractContextManager[IO[bytes]] = files.open(f"{root}/{file}", "rb")
-            return opened
+            stream: AbstractContextManager[IO[bytes]] = files.open(f"{root}/{file}", "rb")
+            return stream
 
     def has(self, path: str) -> bool:
-        with self._named():
+        with self._store_errors():
             files, root = self._files()
             return bool(files.exists(f"{root}/{path}"))
 
     def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
-        with tempfile.TemporaryDirectory(prefix="profframe-") as local, self._named():
+        with tempfile.TemporaryDirectory(prefix="profframe-") as local, self._store_errors():
             write(Path(local, "store"))
             files, root = self._files()
-            (made,) = Path(local, "store").glob("run=*/rank=*")
-            there = f"{root}/{STAGED}{staged_key}/{made.parent.name}/{made.name}"
-            files.makedirs(there, exist_ok=True)
-            for name in _in_order(file.name for file in made.iterdir()):
-                files.put_file(str(made / name), f"{there}/{name}")
+            (folder,) = Path(local, "store").glob("run=*/rank=*")
+            target = f"{root}/{STAGED}{staged_key}/{folder.parent.name}/{folder.name}"
+            files.makedirs(target, exist_ok=True)
+            for name in _in_order(file.name for file in folder.iterdir()):
+                files.put_file(str(folder / name), f"{target}/{name}")
         staged = self.find(staged_key)
         if staged is None:
             raise StoreError(f"{self.url}: what was converted is gone; is it being deleted?")
@@ -98,7 +98,7 @@ class Bucket(Destination):
 
     def publish(self, staged: Record, *, replace: bool) -> bool:
         target = folder_of(staged.run, staged.rank)
-        with self._named():
+        with self._store_errors():
             files, root = self._files()
             if not files.exists(f"{root}/{staged.folder}/traces.parquet"):
                 raise FileNotFoundError(staged.folder)
@@ -107,15 +107,15 @@ class Bucket(Destination):
                     return False
                 files.rm_file(f"{root}/{target}/traces.parquet")
             files.makedirs(f"{root}/{target}", exist_ok=True)
-            waiting = files.ls(f"{root}/{staged.folder}", detail=False)
-            for name in _in_order(file.rpartition("/")[2] for file in waiting):
+            names = files.ls(f"{root}/{staged.folder}", detail=False)
+            for name in _in_order(file.rpartition("/")[2] for file in names):
                 files.cp_file(f"{root}/{staged.folder}/{name}", f"{root}/{target}/{name}")
         self.discard(staged)
         return True
 
     def discard(self, staged: Record) -> None:
         files, root = self._files()
-        with contextlib.suppress(FileNotFoundError), self._named():
+        with contextlib.suppress(FileNotFoundError), self._store_errors():
             files.rm(f"{root}/{staged.staged_folder}", recursive=True)
 
     def locked(self) -> AbstractContextManager[None]:
@@ -131,15 +131,15 @@ class Bucket(Destination):
         return file.removeprefix(root).strip("/").rpartition("/")[0]
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors of the file system that name the store."""
+    def _store_errors(self) -> Iterator[None]:
+        """Turn errors of the file system into a StoreError that names the store."""
         try:
             yield
         except (FileNotFoundError, ProfframeError):
             raise
         except Exception as error:
-            said = str(error) or type(error).__name__
-            raise StoreError(f"{self.url}: {said}") from error
+            message = str(error) or type(error).__name__
+            raise StoreError(f"{self.url}: {message}") from error
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

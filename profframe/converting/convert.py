@@ -1,4 +1,4 @@
-"""`convert`: what is to be done, and who does it."""
+"""`convert`: checks its arguments, and runs a batch on an executor."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from profframe import store as stores
 from profframe.converting.bucket import destination
 from profframe.converting.inputs import Item, Source, as_list, items
 from profframe.converting.pattern import Pattern
-from profframe.converting.pool import LocalPool, cores, workers_of_this_machine
-from profframe.converting.scheduler import Batch, Here, Outcome, Progress
+from profframe.converting.pool import LocalPool, cores, default_workers
+from profframe.converting.scheduler import Batch, InlineExecutor, Outcome, Progress
 from profframe.converting.staging import Folder
 from profframe.errors import ParameterError
 from profframe.loading.options import check_names
@@ -119,36 +119,36 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
     if executor is not None and workers is not None:
         raise ParameterError("workers are of this machine; an executor has its own")
-    target, given = destination(store), as_list(sources)
-    if len(given) == 1 and stores.is_store(Path(given[0])):
+    target, paths = destination(store), as_list(sources)
+    if len(paths) == 1 and stores.is_store(Path(paths[0])):
         if (run, rank, pattern, compat) != (None, None, None, None):
             raise ParameterError("a store has its names already: run, rank, pattern, compat")
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
-        return _copied(Trace.from_store(given[0]), target.root)
-    found = items(given, run, rank, None if pattern is None else Pattern.of(pattern))
+        return _copy(Trace.from_store(paths[0]), target.root)
+    files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
-    with _engine(executor, found, workers, threads) as engine:
+    with _engine(executor, files, workers, threads) as engine:
         return _frame(
-            Batch(target, found, engine, compat=compat, threads=threads, progress=progress).run()
+            Batch(target, files, engine, compat=compat, threads=threads, progress=progress).run()
         )
 
 
 @contextmanager
 def _engine(
-    executor: Executor | None, found: Sequence[Item], workers: int | None, threads: int | None
+    executor: Executor | None, files: Sequence[Item], workers: int | None, threads: int | None
 ) -> Iterator[Executor]:
-    """The executor; one of our own ends with its work, or with what stops it."""
-    files = sum(item.error is None for item in found)
+    """The executor; without one, processes of this machine that end with the batch."""
+    count = sum(item.error is None for item in files)
     if executor is not None:
         yield executor
-    elif files <= 1 and (workers, threads) == (None, None):
-        yield Here()
-    elif any(item.name for item in found):  # a pipe is of this process alone
+    elif count <= 1 and (workers, threads) == (None, None):
+        yield InlineExecutor()
+    elif any(item.name for item in files):  # only this process can read a pipe
         with ThreadPoolExecutor(1, "profframe-convert") as thread:
             yield thread
     else:
-        number = max(1, min(workers or workers_of_this_machine(), files))
+        number = max(1, min(workers or default_workers(), count))
         pool = LocalPool(number, threads or max(1, cores() // number))
         try:
             yield pool
@@ -158,7 +158,7 @@ def _engine(
         pool.shutdown()
 
 
-def _copied(trace: Trace, root: Path) -> pl.DataFrame:
+def _copy(trace: Trace, root: Path) -> pl.DataFrame:
     """Write a store into another one."""
     trace.to_parquet(root)
     events = trace.sql("SELECT run, rank, count(*) AS events FROM events GROUP BY ALL")

@@ -11,12 +11,12 @@ from profframe.errors import MissingExtraError, ParameterError
 
 @contextmanager
 def dask_workers(address: str) -> Iterator[Executor]:
-    """An executor on a cluster, while one is connected to it.
+    """An executor on a cluster, for a block.
 
     Parameters
     ----------
     address
-        Of the scheduler: ``tcp://host:8786``.
+        Address of the scheduler: ``tcp://host:8786``.
 
     Raises
     ------

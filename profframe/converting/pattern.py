@@ -1,4 +1,4 @@
-"""Run and rank out of a path, by a pattern such as ``{run}/rank{rank}.json.gz``."""
+"""Run and rank from a path, by a pattern such as ``{run}/rank{rank}.json.gz``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ _MOST_RANKS: Final = 1 << 31
 class Pattern:
     """A pattern, compiled.
 
-    ``{run}`` stands for text and ``{rank}`` for digits within one folder's or file's name, ``*``
-    for anything there. It is held against the end of a path, or against all of it where it begins
-    with ``/``.
+    ``{run}`` matches text and ``{rank}`` digits within one folder's or file's name, ``*`` anything
+    there. The pattern matches the end of a path, or all of it if it starts with ``/``.
 
     Examples
     --------
@@ -34,39 +33,39 @@ class Pattern:
     @classmethod
     def of(cls, text: str) -> Pattern:
         """Compile a pattern."""
-        seen: set[str] = set()
-        made: list[str] = []
+        parts: set[str] = set()
+        regex: list[str] = []
         for part in filter(None, _PARTS.split(text)):
-            made.append(_expression(text, part, seen, after=made[-1] if made else ""))
-            seen.add(part)
-        if not seen & {"{run}", "{rank}"}:
+            regex.append(_expression(text, part, parts, after=regex[-1] if regex else ""))
+            parts.add(part)
+        if not parts & {"{run}", "{rank}"}:
             raise ParameterError(
                 f"pattern {text!r} has neither {{run}} nor {{rank}} in it, as "
                 "'{run}/rank{rank}.json.gz' has"
             )
         start = "" if text.startswith("/") else "(?:.*/)?"
-        return cls(text, re.compile(start + "".join(made), re.DOTALL))
+        return cls(text, re.compile(start + "".join(regex), re.DOTALL))
 
     def has(self, name: str) -> bool:
         """Whether it names the run, or the rank."""
         return name in self.expression.groupindex
 
     def names(self, path: str) -> tuple[str | None, int | None]:
-        """Run and rank of a path; None for one that the pattern does not have."""
-        found = self.expression.fullmatch(path)
-        if found is None:
+        """Run and rank of a path; None for what the pattern does not name."""
+        match = self.expression.fullmatch(path)
+        if match is None:
             raise SourceError(f"{path}: does not match the pattern {self.text!r}")
-        named = found.groupdict()
-        digits = named.get("rank")
+        groups = match.groupdict()
+        digits = groups.get("rank")
         if digits is not None and not (len(digits) <= 10 and int(digits) < _MOST_RANKS):
             raise SourceError(f"{path}: {digits} is no rank: it is from 0 to {_MOST_RANKS - 1}")
-        return named.get("run"), None if digits is None else int(digits)
+        return groups.get("run"), None if digits is None else int(digits)
 
 
-def _expression(text: str, part: str, seen: set[str], after: str) -> str:
+def _expression(text: str, part: str, earlier: set[str], after: str) -> str:
     if part == "*":
         return "[^/]*"
-    if part in seen and part in {"{run}", "{rank}"}:
+    if part in earlier and part in {"{run}", "{rank}"}:
         return f"(?P={part[1:-1]})"
     if part == "{run}":
         return "(?P<run>[^/]+)"

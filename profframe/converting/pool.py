@@ -1,12 +1,12 @@
-"""Processes of this machine as an executor: each thread of it has one, and gives it its work.
+"""An executor with processes of this machine: each of its threads owns one.
 
-A process that dies (killed, out of memory) takes the task with it that it was at, and no other:
-the task is given to a new one, once. The processes are started afresh, not forked (DuckDB, Arrow
-and polars have threads, which do not survive a fork), without the program's main module, so a
-script needs no ``if __name__ == "__main__"``. They end when their parent does, however it ends.
+A process that dies (killed, out of memory) loses only its current task, which is retried once in a
+new process. Processes are spawned, not forked (the threads of DuckDB, Arrow and polars do not
+survive a fork), without the program's main module, so a script needs no
+``if __name__ == "__main__"``. They end when their parent does, however it ends.
 
-No library promises as much. In `concurrent.futures` and loky a process that dies ends all tasks; in
-pebble it ends its own alone, but there every process imports the main module first.
+No library does this. In `concurrent.futures` and loky a process that dies ends all tasks; in pebble
+it ends only its own, but every process imports the main module first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _THREADS: Final = (
     "OPENBLAS_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-"""What libraries read, when they are imported, to know how many threads they may have."""
+"""Variables that libraries read at import for their number of threads."""
 _WORKER_BYTES: Final = 2 << 30
 """Memory that a worker may need."""
 _ATTEMPTS: Final = 2
@@ -49,9 +49,9 @@ class LocalPool(Executor):
     Parameters
     ----------
     workers
-        Number of processes; they are started when they are needed.
+        Number of processes, each started on first use.
     threads
-        Number of threads that each may use.
+        Number of threads of each.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class LocalPool(Executor):
 
     def __init__(self, workers: int, threads: int) -> None:
         self._threads = threads
-        self._own = threading.local()
+        self._local = threading.local()
         self._processes: set[_Worker] = set()
         self._lock = threading.Lock()
         self._is_killed = False
@@ -75,7 +75,7 @@ class LocalPool(Executor):
         return self._pool.submit(self._run, fn, args)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the processes, when their work is done; or at once, if it is cancelled."""
+        """End the processes after their work, or at once with ``cancel_futures``."""
         if cancel_futures:
             with self._lock:
                 self._is_killed = True
@@ -92,23 +92,23 @@ class LocalPool(Executor):
             try:
                 return worker.run(fn, args)
             except (EOFError, OSError):
-                self._forget(worker)
+                self._drop(worker)
         raise SourceError(
             "the worker process died, twice; is it out of memory? (fewer workers need less)"
         )
 
     def _worker(self) -> _Worker:
-        worker: _Worker | None = getattr(self._own, "worker", None)
+        worker: _Worker | None = getattr(self._local, "worker", None)
         if worker is None:
             with self._lock:
                 if self._is_killed:
                     raise SourceError("the pool has been stopped")
-                worker = self._own.worker = _Worker(self._threads)
+                worker = self._local.worker = _Worker(self._threads)
                 self._processes.add(worker)
         return worker
 
-    def _forget(self, worker: _Worker) -> None:
-        self._own.worker = None
+    def _drop(self, worker: _Worker) -> None:
+        self._local.worker = None
         with self._lock:
             self._processes.discard(worker)
         worker.close()
@@ -118,43 +118,43 @@ class _Worker:
     """One process and the pipe to it."""
 
     def __init__(self, threads: int) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
+        self._pipe, child_pipe = multiprocessing.Pipe()
         context = multiprocessing.get_context("spawn")
-        self._process = context.Process(target=_serve, args=(theirs, threads), daemon=True)
+        self._process = context.Process(target=_serve, args=(child_pipe, threads), daemon=True)
         with _without_main():
             self._process.start()
-        theirs.close()
+        child_pipe.close()
 
     def run(self, fn: Callable[..., _Result], args: Sequence[object]) -> _Result:
-        """What the function gives there, or raises."""
+        """Run a function in the process; return its result or raise its error."""
         self._pipe.send((fn, args))
+        result: _Result
         result, error = self._pipe.recv()
         if error is not None:
             raise error
-        found: _Result = result
-        return found
+        return result
 
     def kill(self) -> None:
         self._process.kill()
 
     def close(self) -> None:
-        """Let the process end, which it does at the end of the pipe, and forget it."""
+        """Close the pipe, which ends the process, and wait for it."""
         self._pipe.close()
         self._process.join()
         self._process.close()
 
 
 def _serve(pipe: Connection, threads: int) -> None:
-    """Do what comes, until nothing more can come."""
+    """Run tasks until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    limit(threads)
+    limit_threads(threads)
     with contextlib.suppress(EOFError, OSError):
         while True:
             fn, args = pipe.recv()
             try:
                 pipe.send((fn(*args), None))
-            except Exception as error:  # noqa: BLE001 - for whoever waits for the result
+            except Exception as error:  # noqa: BLE001 - the caller of result() gets it
                 pipe.send((None, error))
 
 
@@ -167,7 +167,7 @@ def _end_with_parent() -> None:
 
 @contextlib.contextmanager
 def _without_main() -> Iterator[None]:
-    """Without what a new process would import first: the program that is running."""
+    """Hide the main module, which a new process would import first."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
@@ -176,8 +176,8 @@ def _without_main() -> Iterator[None]:
         sys.modules["__main__"] = main
 
 
-def limit(threads: int) -> None:
-    """Limit the threads of the libraries that this process has not imported yet."""
+def limit_threads(threads: int) -> None:
+    """Limit the threads of libraries, before this process imports them."""
     for name in _THREADS:
         os.environ[name] = str(threads)
     import pyarrow as pa
@@ -192,8 +192,8 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def workers_of_this_machine() -> int:
-    """As many workers as there are cores, and memory for."""
+def default_workers() -> int:
+    """Number of workers that cores and memory allow."""
     try:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

@@ -1,9 +1,9 @@
-"""Converted files that wait for their name, beside the store's folders, and records of what it has.
+"""Staged folders, which wait in the store for their name, and records of what the store has.
 
-A worker leaves each file as ``.staged-<key>/run=<run>/rank=<rank>`` in the store, complete or not
-at all; readers pass it by. The key is made of all that decides what is in it, so that a batch that
-was killed takes up what it has done. What a folder of the store was made from is in its own
-``traces.parquet``: there is no other state that could contradict it.
+A worker stages each file as ``.staged-<key>/run=<run>/rank=<rank>`` in the store, complete or not
+at all; readers skip it. The key is a hash of all that decides its rows, so that a rerun of a killed
+batch continues it. The record of each folder is in its ``traces.parquet``: there is no other state
+that could contradict it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ import pyarrow.parquet as pq
 
 from profframe import schema, store
 from profframe.errors import StoreError
-from profframe.loading.run_names import later_cycle
+from profframe.loading.run_names import later_cycle_note
 from profframe.store import layout
 from profframe.store.facts_version import facts_version
-from profframe.store.parquet import VERSION_KEY, check_is_file, reading, strange_columns, traces_of
+from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
 
 STAGED: Final = ".staged-"
 _STALE_S: Final = 7 * 24 * 3600
@@ -47,7 +47,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a (run, rank) was made from; ``folder`` is where it is in the store."""
+    """Source of a (run, rank); ``folder`` is its path in the store."""
 
     run: str
     rank: int
@@ -64,37 +64,37 @@ class Record:
 
     @property
     def staged_folder(self) -> str:
-        """Where it waits, if it does."""
+        """The staged folder that it is in, if it is staged."""
         return self.folder.partition("/")[0]
 
 
-def options(run: str | None, rank: int | None, compat: str | None) -> str:
-    """What decides, besides a file and its content, what becomes of it; as JSON text.
+def options_text(run: str | None, rank: int | None, compat: str | None) -> str:
+    """Options that decide the rows of a converted file, as JSON text.
 
     Examples
     --------
-    >>> options("nightly", None, None)
+    >>> options_text("nightly", None, None)
     '{"run":"nightly"}'
     """
-    given = {"run": run, "rank": rank, "compat": compat}
-    said = {name: value for name, value in given.items() if value is not None}
-    return json.dumps(said, separators=(",", ":"))
+    options = {"run": run, "rank": rank, "compat": compat}
+    present = {name: value for name, value in options.items() if value is not None}
+    return json.dumps(present, separators=(",", ":"))
 
 
-def key(source: str, content: str, told: str) -> str:
-    """Name of a staged folder, without what all of them begin with."""
-    parts = (source, content, told, facts_version())
+def staging_key(source: str, content: str, options: str) -> str:
+    """Name of a staged folder, without its prefix."""
+    parts = (source, content, options, facts_version())
     text = "\0".join(parts).encode("utf-8", "surrogateescape")
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 def folder_of(run: str, rank: int) -> str:
-    """Where a (run, rank) is in a store, or is to be."""
+    """Path of the folder for a (run, rank), from the root of a store."""
     return layout.folder_of(Path(), run, rank).as_posix()
 
 
 class Destination(ABC):
-    """A store that is written to, wherever it is; workers get it as what it is called."""
+    """A store to write to, anywhere; workers get its address."""
 
     @property
     @abstractmethod
@@ -103,19 +103,19 @@ class Destination(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make it if it does not exist, and remove what nobody has taken up again."""
+        """Create it if it does not exist, and remove stale staged folders."""
 
     @abstractmethod
     def records(self) -> Iterator[Record]:
-        """Every (run, rank); one whose folder is damaged is not there."""
+        """Records of every (run, rank), without damaged folders."""
 
     @abstractmethod
     def packs(self) -> Sequence[str]:
         """Names of folders that have many (run, rank)s."""
 
     @abstractmethod
-    def staged(self, staged_key: str) -> str | None:
-        """The folder that is staged under a key, if there is one."""
+    def staged_folder(self, staged_key: str) -> str | None:
+        """The folder that is staged under a key, if any."""
 
     @abstractmethod
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
@@ -127,58 +127,58 @@ class Destination(ABC):
 
     @abstractmethod
     def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
-        """Let something be written, and put it under a key when it is complete.
+        """Call ``write`` for a draft, and stage it under a key once it is complete.
 
-        What comes back is there now, unless another process has published it already.
+        Another process may publish the staged folder at any time.
         """
 
     @abstractmethod
     def publish(self, staged: Record, *, replace: bool) -> bool:
-        """Make what is staged a part of the store, under its own name.
+        """Move a staged folder into the store, under its own name.
 
-        False says that there is one of that name which may not be replaced, and `FileNotFoundError`
-        that another process has published it.
+        False if there is one of that name and ``replace`` is False; `FileNotFoundError` if another
+        process has published it.
         """
 
     @abstractmethod
     def discard(self, staged: Record) -> None:
-        """Remove what is staged and no longer needed."""
+        """Remove a staged folder."""
 
     @abstractmethod
     def locked(self) -> AbstractContextManager[None]:
-        """Alone among the batches that name things here, where that is possible."""
+        """Hold the lock for naming folders here, where locks are possible."""
 
     def find(self, staged_key: str) -> Record | None:
-        """What is staged under a key, if anything is."""
-        folder = self.staged(staged_key)
+        """Record of the folder that is staged under a key, if any."""
+        folder = self.staged_folder(staged_key)
         return None if folder is None else next(self.read(folder), None)
 
     def record_at(self, run: str, rank: int) -> Record | None:
-        """What a (run, rank) of its own folder was made from; None if it is free or damaged."""
+        """Record of the folder for one (run, rank); None if it is missing or damaged."""
         return next(self.read(folder_of(run, rank)), None)
 
     def events(self, record: Record) -> int | None:
-        """Number of its events; None where its folder has others, too."""
+        """Number of its events; None for a pack."""
         if record.is_packed:
             return None
         path = f"{record.folder}/events.parquet"
         with self.open(path) as file, reading(f"{self.address}/{path}"):
             metadata = pq.read_metadata(file)
-            for problem in strange_columns("events", metadata.schema.to_arrow_schema()):
+            for problem in column_problems("events", metadata.schema.to_arrow_schema()):
                 raise ValueError(problem)
             return int(metadata.num_rows)
 
     def copy(self, staged: Record, run: str, path: Path) -> None:
-        """Write what is staged elsewhere, as a later cycle of its run with a name of its own."""
+        """Write a copy of a staged folder, as a later cycle of its run with its own name."""
         events = self.events(staged) or 0
-        note = later_cycle(staged.source or "", staged.run, staged.rank, events)
-        tables = {name: self._renamed(staged, name, run) for name in schema.TABLES}
+        note = later_cycle_note(staged.source or "", staged.run, staged.rank, events)
+        tables = {name: self._parts(staged, name, run) for name in schema.TABLES}
         tables["quality"] = chain(
             tables["quality"], [schema.conform("quality", note, run, staged.rank)]
         )
         store.put(tables, path, run, staged.rank)
 
-    def _renamed(self, staged: Record, name: str, run: str) -> Iterator[pa.Table]:
+    def _parts(self, staged: Record, name: str, run: str) -> Iterator[pa.Table]:
         texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
         path = f"{staged.folder}/{name}.parquet"
         with (
@@ -191,7 +191,7 @@ class Destination(ABC):
                 yield schema.conform(name, rows, run, staged.rank)
 
     def read(self, folder: str) -> Iterator[Record]:
-        """What a folder has; nothing where it is damaged, or not there."""
+        """Records of a folder; none if it is damaged or missing."""
         try:
             with (
                 reading(f"{self.address}/{folder}/traces.parquet"),
@@ -251,9 +251,9 @@ class Folder(Destination):
     def packs(self) -> Sequence[str]:
         return [pack.name for pack in layout.packs(self.root)]
 
-    def staged(self, staged_key: str) -> str | None:
-        found = (self.root / (STAGED + staged_key)).glob("run=*/rank=*/traces.parquet")
-        file = next(found, None)
+    def staged_folder(self, staged_key: str) -> str | None:
+        files = (self.root / (STAGED + staged_key)).glob("run=*/rank=*/traces.parquet")
+        file = next(files, None)
         return None if file is None else file.parent.relative_to(self.root).as_posix()
 
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
@@ -269,28 +269,28 @@ class Folder(Destination):
         draft = self._temporary()
         try:
             write(draft)
-            (made,) = draft.glob("run=*/rank=*")
+            (folder,) = draft.glob("run=*/rank=*")
             name = STAGED + staged_key
-            (record,) = self.read(made.relative_to(self.root).as_posix())
-            with contextlib.suppress(OSError):  # another process was faster with the same
+            (record,) = self.read(folder.relative_to(self.root).as_posix())
+            with contextlib.suppress(OSError):  # another process has staged the same file
                 draft.rename(self.root / name)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        return replace(record, folder=f"{name}/{made.relative_to(draft).as_posix()}")
+        return replace(record, folder=f"{name}/{folder.relative_to(draft).as_posix()}")
 
     def publish(self, staged: Record, *, replace: bool) -> bool:
-        # Under a name of its own first: what is replaced must never be found under this key.
-        waits, mine = self.root / staged.staged_folder, self._temporary()
+        # Rename it first: the folder that it replaces must never be listed under this key.
+        waiting, own = self.root / staged.staged_folder, self._temporary()
         layout.check_own(self.root, self.root / staged.folder)
-        waits.rename(mine)
-        folder = mine / staged.folder.partition("/")[2]
+        waiting.rename(own)
+        folder = own / staged.folder.partition("/")[2]
         target = self.root / folder_of(staged.run, staged.rank)
         try:
             if not store.publish(folder, target, replace=replace):
-                mine.rename(waits)
+                own.rename(waiting)
                 return False
         finally:
-            shutil.rmtree(mine, ignore_errors=True)
+            shutil.rmtree(own, ignore_errors=True)
         return True
 
     def discard(self, staged: Record) -> None:

@@ -1,4 +1,4 @@
-"""Files elsewhere, through fsspec."""
+"""Remote files, through fsspec."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from profframe.readers.bytes import ByteSource
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?:::|://)")
 _BLOCK: Final = 4 << 20
 _PARTS: Final = 3
-"""Folder above, folder and file: what names are made of."""
+"""Parts of a path that names come from: two folders and the file."""
 
 
 def is_url(text: str) -> bool:
-    """Whether a text is a URL, and no path.
+    """Whether a text is a URL, not a path.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def is_url(text: str) -> bool:
 
 
 def path_of(source: str) -> str:
-    """The path in a URL; a path is its own.
+    """The path in a URL; a path is returned as it is.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def path_of(source: str) -> str:
 
 
 def local_path(url: str) -> str | None:
-    """The path on this machine that a URL says, or None.
+    """The path on this machine that a URL names, or None.
 
     Examples
     --------
@@ -70,37 +70,37 @@ def file_system(url: str) -> tuple[Any, str]:
             f"{url}: URLs need fsspec: pip install 'profframe[cloud]'"
         ) from None
     try:
-        found: tuple[Any, str] = fsspec.core.url_to_fs(url)
+        system: tuple[Any, str] = fsspec.core.url_to_fs(url)
     except ImportError as error:
         raise MissingExtraError(f"{url}: {error}") from error
     except ValueError as error:
         raise SourceError(f"{url}: {error}") from error
-    return found
+    return system
 
 
-def listed(url: str) -> Iterator[tuple[str, int, bool]]:
-    """The files that a URL leads to: URL, bytes, and whether it names the file itself."""
+def files_of(url: str) -> Iterator[tuple[str, int, bool]]:
+    """The files of a URL: URL, bytes, and whether the URL names the file itself."""
     files, path = file_system(url)
-    with _named(url):
+    with _url_errors(url):
         if glob.has_magic(path) and not files.exists(path):
-            found = sorted(p for p in files.glob(path) if files.isfile(p))
-            if not found:
+            paths = sorted(p for p in files.glob(path) if files.isfile(p))
+            if not paths:
                 raise NoTraceFoundError(f"{url}: no file matches the pattern")
         elif files.isdir(path):
-            inside = sorted(e["name"] for e in files.ls(path, detail=True) if e["type"] == "file")
-            found = [p for p in inside if not PurePosixPath(p).name.startswith(".")]
-            if not found:
+            names = sorted(e["name"] for e in files.ls(path, detail=True) if e["type"] == "file")
+            paths = [p for p in names if not PurePosixPath(p).name.startswith(".")]
+            if not paths:
                 raise NoTraceFoundError(f"{url}: no files there")
         else:
             yield url, files.size(path) or 0, True
             return
-        for one in found:
-            yield files.unstrip_protocol(one), files.size(one) or 0, False
+        for file in paths:
+            yield files.unstrip_protocol(file), files.size(file) or 0, False
 
 
 @contextmanager
-def fetched(source: str) -> Iterator[Path]:
-    """A file of this machine with what a source holds, under the names of its path."""
+def local_file(source: str) -> Iterator[Path]:
+    """A local file with the content of a source, and the last names of its path."""
     if not is_url(source):
         with closing(ByteSource(Path(source))) as stream, stream.file() as file:
             yield file
@@ -110,19 +110,19 @@ def fetched(source: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="profframe-") as folder:
         copy = Path(folder, *names[-_PARTS:])
         copy.parent.mkdir(parents=True)
-        with _named(source), files.open(path, "rb") as there, copy.open("wb") as here:
-            shutil.copyfileobj(there, here, _BLOCK)
+        with _url_errors(source), files.open(path, "rb") as remote, copy.open("wb") as local:
+            shutil.copyfileobj(remote, local, _BLOCK)
         yield copy
 
 
 @contextmanager
-def _named(url: str) -> Iterator[None]:
-    """Errors of a file system that name the URL."""
+def _url_errors(url: str) -> Iterator[None]:
+    """Turn errors of a file system into a SourceError that names the URL."""
     try:
         yield
     except FileNotFoundError:
         raise NoTraceFoundError(f"{url}: no such file") from None
     except (SourceError, MissingExtraError):
         raise
-    except Exception as error:  # each file system has errors of its own
+    except Exception as error:  # each file system has its own errors
         raise SourceError(f"{url}: cannot be read: {str(error) or type(error).__name__}") from error

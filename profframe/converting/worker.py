@@ -1,4 +1,4 @@
-"""What a worker does with one file; it gets paths and gives back a small report."""
+"""Tasks of a worker: it gets paths and returns a small report."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from profframe.converting.pool import LocalPool, cores, limit
-from profframe.converting.urls import fetched
+from profframe.converting.pool import LocalPool, cores, limit_threads
+from profframe.converting.urls import local_file
 from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreError
-from profframe.system.memory_limit import is_of_memory, refused
+from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from profframe.converting.staging import Destination, Record
     from profframe.readers.bytes import Progress
 
-_IMPORTED_BY: Final = os.getpid()
-"""A process that was forked from it has another number."""
+_IMPORT_PID: Final = os.getpid()
+"""A forked child of this process has another one."""
 
 Status = Literal["staged", "written", "unchanged", "skipped", "failed"]
 
@@ -34,9 +34,9 @@ Status = Literal["staged", "written", "unchanged", "skipped", "failed"]
 class Task:
     """One file to convert.
 
-    ``known`` are the contents that the store has of it already. ``coordinator`` is the process that
-    asks, whose threads are its own matter. ``attempt`` tells one from the next, for engines that do
-    equal work once.
+    ``contents`` are hashes of this file that the store has already. ``coordinator`` is the process
+    of the batch, which keeps its own threads. ``attempt`` makes tasks differ, for executors that
+    run equal ones once.
     """
 
     source: str
@@ -47,14 +47,14 @@ class Task:
     rank_is_in_path: bool
     compat: str | None
     threads: int | None
-    known: frozenset[str]
+    contents: frozenset[str]
     coordinator: tuple[str, int]
     attempt: str
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What has become of one file; ``staged`` where it waits for its name."""
+    """Result for one file; ``staged`` if it waits for its name."""
 
     status: Status
     staged: Record | None = None
@@ -66,18 +66,17 @@ class Report:
 
 
 def convert_file(task: Task, progress: Progress | None = None) -> Report:
-    """Convert one file into a folder that waits beside the store for its name.
+    """Convert one file into a staged folder, which waits for its name.
 
-    Nothing is raised for a bad file: the report says so. ``progress`` is for a caller in the same
-    process.
+    A bad file is an error in the report. ``progress`` is for a caller in the same process.
     """
-    if os.getpid() != _IMPORTED_BY:
-        return _afresh(os.getpid(), task.threads).submit(convert_file, task).result()
+    if os.getpid() != _IMPORT_PID:
+        return _spawned_pool(os.getpid(), task.threads).submit(convert_file, task).result()
     start = time.perf_counter()
     try:
         report = (
-            _converted(task, progress)
-            or _converted(task, progress)
+            _convert(task, progress)
+            or _convert(task, progress)
             or Report("failed", error=f"{task.name}: other batches publish it over and over")
         )
     except NotATraceError as error:
@@ -87,37 +86,38 @@ def convert_file(task: Task, progress: Progress | None = None) -> Report:
     except Exception as error:
         if "PROFFRAME_DEBUG" in os.environ:
             raise
-        said = refused() if is_of_memory(error) else f"internal: {type(error).__name__}: {error}"
-        report = Report("failed", error=f"{task.name}: {said}")
+        internal = f"internal: {type(error).__name__}: {error}"
+        message = refusal_message() if is_memory_error(error) else internal
+        report = Report("failed", error=f"{task.name}: {message}")
     return replace(report, seconds=time.perf_counter() - start)
 
 
 @cache
-def _afresh(_process: int, threads: int | None) -> LocalPool:
-    """A process for one that was forked, in which DuckDB, Arrow and polars lack their threads."""
+def _spawned_pool(_process: int, threads: int | None) -> LocalPool:
+    """A new process for a forked one, in which DuckDB, Arrow and polars lack their threads."""
     return LocalPool(1, threads or cores())
 
 
-def _converted(task: Task, progress: Progress | None) -> Report | None:
-    """What has become of a file; None if another batch has published meanwhile what was staged."""
-    is_guest = task.coordinator != here()
+def _convert(task: Task, progress: Progress | None) -> Report | None:
+    """Report of a file; None if another batch has published the staged folder meanwhile."""
+    is_guest = task.coordinator != this_process()
     if task.threads is not None and is_guest and "polars" not in sys.modules:
-        limit(task.threads)
+        limit_threads(task.threads)
     from profframe.converting.bucket import destination
-    from profframe.converting.staging import key, options
+    from profframe.converting.staging import options_text, staging_key
 
     store = destination(task.store)
-    with fetched(task.source) as path, _named(task, path):
+    with local_file(task.source) as path, _source_errors(task, path):
         content = _hash(path)
-        told = options(task.run, task.rank, task.compat)
-        staged_key = key(task.name, content, told)
+        options = options_text(task.run, task.rank, task.compat)
+        staged_key = staging_key(task.name, content, options)
         staged = store.find(staged_key)
-        if content in task.known:
-            if staged is not None:  # a batch was killed before it could remove it
+        if content in task.contents:
+            if staged is not None:  # left by a killed batch
                 store.discard(staged)
             return Report("unchanged", content=content)
         if staged is None:
-            record = {"content_hash": content, "convert_options": told}
+            record = {"content_hash": content, "convert_options": options}
             staged = store.stage(
                 staged_key, lambda draft: _write(task, path, record, draft, progress)
             )
@@ -127,8 +127,8 @@ def _converted(task: Task, progress: Progress | None) -> Report | None:
             return None
 
 
-def here() -> tuple[str, int]:
-    """The process that this is, among those of all machines."""
+def this_process() -> tuple[str, int]:
+    """Host and number of this process."""
     return os.uname().nodename, os.getpid()
 
 
@@ -143,20 +143,20 @@ def _hash(path: Path) -> str:
 def _write(
     task: Task, path: Path, record: Mapping[str, str], draft: Path, progress: Progress | None
 ) -> None:
-    """Read the file as `load` does, and write it with the record of what it was made from."""
-    from profframe.loading.files import read_named, write_named
+    """Read a file as `load` does, and write it with the record of its source."""
+    from profframe.loading.files import read_trace, write_trace
     from profframe.loading.options import FactOptions
 
     facts = FactOptions(compat=task.compat)
-    trace = read_named(
-        path, task.run, task.rank, facts, progress, beside=draft.parent, threads=task.threads
+    trace = read_trace(
+        path, task.run, task.rank, facts, progress, spool_folder=draft.parent, threads=task.threads
     )
     traces = trace.raw.tables["traces"]
     for column, value in record.items():
         traces = traces.append_column(column, _text(value))
     raw = replace(trace.raw, tables={**trace.raw.tables, "traces": traces})
     source = "path" if task.rank_is_in_path else trace.rank_source
-    write_named(replace(trace, path=task.name, raw=raw, rank_source=source), draft)
+    write_trace(replace(trace, path=task.name, raw=raw, rank_source=source), draft)
 
 
 def _text(value: str) -> pa.Array:
@@ -166,8 +166,8 @@ def _text(value: str) -> pa.Array:
 
 
 @contextmanager
-def _named(task: Task, path: Path) -> Iterator[None]:
-    """Errors that name the source, not the copy that was fetched of it."""
+def _source_errors(task: Task, path: Path) -> Iterator[None]:
+    """Let errors name the source, not its local copy."""
     try:
         yield
     except ProfframeError as error:
@@ -177,15 +177,15 @@ def _named(task: Task, path: Path) -> Iterator[None]:
 
 
 def rename(store: Destination, staged: Record, run: str) -> Record:
-    """Copy what is staged under the name of another run, as a later cycle; a task for a worker.
+    """Copy a staged folder under the name of another run, as a later cycle; a task for a worker.
 
-    `FileNotFoundError` says that another batch has published it meanwhile.
+    `FileNotFoundError` means that another batch has published it meanwhile.
     """
-    if os.getpid() != _IMPORTED_BY:
-        return _afresh(os.getpid(), None).submit(rename, store, staged, run).result()
-    from profframe.converting.staging import key
+    if os.getpid() != _IMPORT_PID:
+        return _spawned_pool(os.getpid(), None).submit(rename, store, staged, run).result()
+    from profframe.converting.staging import staging_key
 
-    copy_key = key(staged.folder, run, str(staged.rank))
+    copy_key = staging_key(staged.folder, run, str(staged.rank))
     try:
         return store.find(copy_key) or store.stage(
             copy_key, lambda draft: store.copy(staged, run, draft)

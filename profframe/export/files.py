@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from profframe.analysis.export_lines.batches import Lines
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 Write = Callable[[bytes | memoryview], object]
 
@@ -22,7 +22,7 @@ def written(path: str | os.PathLike[str]) -> Iterator[Write]:
     something goes wrong. What is no file, as a pipe, is written to.
     """
     suffix = Path(os.path.realpath(path)).suffix.lower()
-    with drafted(path) as draft, _opened(draft, suffix) as file:
+    with atomic_write(path) as draft, _opened(draft, suffix) as file:
         yield file.write
 
 

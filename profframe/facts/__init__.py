@@ -1,4 +1,4 @@
-"""Facts: one more column per event, found by vectorised functions from tables to tables."""
+"""Facts: columns that vectorised functions derive from other columns of a trace."""
 
 from __future__ import annotations
 

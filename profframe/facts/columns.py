@@ -1,4 +1,4 @@
-"""Arrow columns to narrow NumPy arrays and back: what the facts share."""
+"""Convert Arrow columns to NumPy arrays and back, for all facts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def flags(table: pa.Table, name: str) -> Mask:
 
 
 def coded(table: pa.Table, name: str) -> tuple[Ints, pa.StringArray]:
-    """Dictionary-encoded column as numbers of its distinct texts, and these; -1 is NULL."""
+    """Codes of a dictionary-encoded column, and its distinct texts; -1 is NULL."""
     column = table[name].unify_dictionaries()
     texts = column.chunk(0).dictionary if column.num_chunks else pa.array([], pa.string())
     parts = [chunk.indices.fill_null(-1).to_numpy() for chunk in column.chunks]
@@ -50,13 +50,13 @@ def coded(table: pa.Table, name: str) -> tuple[Ints, pa.StringArray]:
 
 
 def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
-    """The same with the distinct texts as a list."""
+    """Codes of a dictionary-encoded column, and its distinct texts as a list; -1 is NULL."""
     codes, texts = coded(table, name)
     return codes, texts.to_pylist()
 
 
 def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.DictionaryArray:
-    """Column of texts, out of the numbers of distinct texts; -1 is NULL."""
+    """Dictionary-encoded column from codes and distinct texts; -1 is NULL."""
     indices = pa.array(codes, pa.int32(), mask=codes < 0)
     if not isinstance(texts, pa.StringArray):
         texts = pa.array(texts, pa.string())
@@ -65,28 +65,28 @@ def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.Dictionary
 
 def is_kind(events: pa.Table, kinds: Collection[str]) -> Mask:
     """Rows of ``events`` whose kind is one of these."""
-    wanted = (
+    masks = (
         np.array([text in kinds for text in chunk.dictionary.to_pylist()], np.bool_).take(
             chunk.indices.to_numpy()
         )
         for chunk in events["kind"].chunks
     )
-    return np.concatenate([np.empty(0, np.bool_), *wanted])
+    return np.concatenate([np.empty(0, np.bool_), *masks])
 
 
 def source_order(events: pa.Table) -> Ints:
-    """The profiler's own order of the rows, where it gave one; the others come after."""
+    """The profiler's own order of the rows; rows without one come last."""
     return numbers(events, "ev_idx", missing=_LAST)
 
 
-def last_equal(keys: Ints, values: Ints, wanted: Ints) -> Ints:
-    """For each wanted key the last value that has it, or -1."""
+def last_equal(keys: Ints, values: Ints, searched: Ints) -> Ints:
+    """The last value with each of the searched keys, or -1."""
     if not keys.size:
-        return np.full(wanted.size, -1, np.int64)
+        return np.full(searched.size, -1, np.int64)
     order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], wanted, side="right") - 1
+    place = np.searchsorted(keys[order], searched, side="right") - 1
     at = order[place]
-    return np.where((place >= 0) & (keys[at] == wanted), values[at], -1)
+    return np.where((place >= 0) & (keys[at] == searched), values[at], -1)
 
 
 def ids(rows: Ints) -> pa.Array:
@@ -94,9 +94,9 @@ def ids(rows: Ints) -> pa.Array:
     return pa.array(rows, pa.int64(), mask=rows < 0)
 
 
-def column(name: str, values: Ints, known: Mask) -> pa.Array:
-    """Integers of the type that ``events`` has for them, NULL where not ``known``."""
-    return pa.array(values, schema.EVENTS.arrow.field(name).type, mask=~known)
+def column(name: str, values: Ints, valid: Mask) -> pa.Array:
+    """Integers in the type of that column of ``events``, NULL where not ``valid``."""
+    return pa.array(values, schema.EVENTS.arrow.field(name).type, mask=~valid)
 
 
 def is_text(column_: pa.ChunkedArray, *texts: str) -> Mask:

@@ -1,4 +1,4 @@
-"""How long devices worked for each slice."""
+"""Device time of each slice."""
 
 from __future__ import annotations
 
@@ -26,56 +26,58 @@ def device_time(tables: Tables) -> Output:
     """Add ``device_ns self_device_ns``.
 
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
-    ``device_ns`` of a host slice is the sum of what was launched inside it; a call within an op
-    has none of its own, as in torch. An annotation on a device has its duration, and costs its
-    call nothing.
+    ``device_ns`` of a host slice is the sum of all launched inside it; a call within an op
+    has no self time, as in torch. A device annotation has its duration, and adds nothing to its
+    call.
     """
     events = tables["events"]
-    return summed(events, *_times(events), _ON_DEVICE)
+    return time_columns(events, *_times(events), _ON_DEVICE)
 
 
-def summed(events: pa.Table, own: Ints, inside: Ints, on_device: Collection[str]) -> Output:
-    """The columns, of device time that is a slice's own and that to sum over what is inside.
+def time_columns(
+    events: pa.Table, self_time: Ints, nested_time: Ints, on_device: Collection[str]
+) -> Output:
+    """The columns, from the own device time of slices, and the time to sum over those inside.
 
-    A slice of one of the kinds ``on_device`` has its duration.
+    Slices of the kinds ``on_device`` have their duration.
     """
-    given = _given(events)
-    own, inside = own + given, inside + given
+    measured = _measured(events)
+    self_time, nested_time = self_time + measured, nested_time + measured
     nests = present(events, "preorder")
     rows = np.flatnonzero(nests)
     place = np.cumsum(nests) - 1
     last = place[numbers(events, "last_descendant_id")[rows]]
     preorder = numbers(events, "preorder")[rows]
-    inclusive = own.copy()
+    inclusive = self_time.copy()
     inclusive[rows] = np.where(
         is_kind(events, schema.LAUNCH_KINDS)[rows],
-        subtree_sums(preorder, last, own[rows]),
-        subtree_sums(preorder, last, inside[rows]),
+        subtree_sums(preorder, last, self_time[rows]),
+        subtree_sums(preorder, last, nested_time[rows]),
     )
     of_device = is_kind(events, on_device) & present(events, "dur_ns")
     dur = numbers(events, "dur_ns")
-    own, inclusive = (np.where(of_device, dur, times) for times in (own, inclusive))
-    known = nests | of_device | (own > 0)
-    known[_credited(events)[1]] = True
+    self_time, inclusive = (np.where(of_device, dur, times) for times in (self_time, inclusive))
+    valid = nests | of_device | (self_time > 0)
+    valid[_credited(events)[1]] = True
     return of_events(
-        device_ns=column("device_ns", inclusive, known),
-        self_device_ns=column("self_device_ns", own, known),
+        device_ns=column("device_ns", inclusive, valid),
+        self_device_ns=column("self_device_ns", self_time, valid),
     )
 
 
 def _times(events: pa.Table) -> tuple[Ints, Ints]:
-    """Device time of each host slice that is its own, and that to sum over what is inside."""
+    """Own device time of each host slice, and the time to sum over those inside."""
     device, credited = _credited(events)
     dur = numbers(events, "dur_ns")[device]
     launch = numbers(events, "launch_id", missing=-1)[device]
-    own, inside = np.zeros((2, events.num_rows), np.int64)
-    np.add.at(own, credited, dur)
-    np.add.at(inside, np.where(launch >= 0, launch, credited), dur)
-    return own, inside
+    self_time, nested_time = np.zeros((2, events.num_rows), np.int64)
+    np.add.at(self_time, credited, dur)
+    np.add.at(nested_time, np.where(launch >= 0, launch, credited), dur)
+    return self_time, nested_time
 
 
 def _credited(events: pa.Table) -> tuple[Ints, Ints]:
-    """Rows of busy slices, and the op of each, or its call where there is no op."""
+    """Rows of busy slices, and the op of each, or its call without one."""
     busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     credited = np.where(op >= 0, op, launch)
@@ -83,19 +85,18 @@ def _credited(events: pa.Table) -> tuple[Ints, Ints]:
     return rows, credited[rows]
 
 
-def _given(events: pa.Table) -> Ints:
-    """Device time that the source has measured itself.
+def _measured(events: pa.Table) -> Ints:
+    """Own device time that the source has measured itself.
 
-    That of a slice of the profiler before Kineto is of all that is inside it, whatever else is
-    known of that.
+    The time of a slice of the profiler before Kineto includes all slices inside it.
     """
     if "kernel_ns" not in events.column_names:
         return np.zeros(events.num_rows, np.int64)
-    given = numbers(events, "kernel_ns")
+    measured = numbers(events, "kernel_ns")
     legacy: Mask = flags(events, "is_legacy")
     parent = numbers(events, "parent_id", missing=-1)
     around = np.append(nearest(parent, legacy), -1)[parent]
-    rows = np.flatnonzero((around >= 0) & (given != 0))
-    own = given.copy()
-    np.subtract.at(own, around[rows], given[rows])
-    return own
+    rows = np.flatnonzero((around >= 0) & (measured != 0))
+    self_time = measured.copy()
+    np.subtract.at(self_time, around[rows], measured[rows])
+    return self_time

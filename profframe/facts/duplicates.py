@@ -1,4 +1,4 @@
-"""Which slices only repeat the one around them."""
+"""Slices that only repeat the one around them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from profframe.facts.columns import ids, numbers, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.facts.torch_compat.torch_names import is_dropped, rewritten
+from profframe.facts.torch_compat.torch_names import grouping_name, is_dropped
 from profframe.intervals import Ints, nearest
 
 
@@ -15,16 +15,16 @@ def duplicates(tables: Tables) -> Output:
     """Add ``merged_into``: the survivor of a run of slices of one name, each the only child.
 
     torch drops a slice whose parent has its name and no other child, and repeats that until
-    nothing changes. What is dropped never changes the test for what is inside, so it is one pass
-    over the whole forest; the survivor is the nearest ancestor that stays. Slices that torch does
-    not have at all (``DROPPED_NAMES``) are nobody's child there: what is in them is their parent's.
+    nothing changes. Dropping a slice never changes the test for those inside, so one pass over the
+    forest is enough; the survivor is the nearest ancestor that stays. Slices that torch does not
+    have at all (``DROPPED_NAMES``) are skipped: their children count as their parent's.
     """
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)
     name, ignored = _names(tables), is_dropped(events)
     if ignored.any():
-        kept = np.append(nearest(parent, ~ignored), -1)
-        parent = np.where(ignored, -1, kept[parent])
+        ancestor = np.append(nearest(parent, ~ignored), -1)
+        parent = np.where(ignored, -1, ancestor[parent])
     children = np.bincount(parent[parent >= 0], minlength=parent.size)
     dropped = (parent >= 0) & (name >= 0)
     dropped &= (name[parent] == name) & (children[parent] == 1)
@@ -35,8 +35,8 @@ def duplicates(tables: Tables) -> Output:
 
 
 def _names(tables: Tables) -> Ints:
-    """Numbers of the names as torch compares them."""
+    """Codes of the names as torch compares them."""
     codes, texts = words(tables["events"], "name")
     number: dict[str, int] = {}
-    same = [number.setdefault(rewritten(text), len(number)) for text in texts]
-    return np.array([*same, -1], np.int64)[codes]
+    codes_by_text = [number.setdefault(grouping_name(text), len(number)) for text in texts]
+    return np.array([*codes_by_text, -1], np.int64)[codes]

@@ -1,4 +1,4 @@
-"""What a fact is: a function that declares the columns it reads and the columns it gives."""
+"""A fact: a function that declares the columns that it reads and returns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow as pa
 
 from profframe import schema
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 if TYPE_CHECKING:
     from profframe.intervals import Ints
@@ -24,7 +24,7 @@ Note: TypeAlias = tuple[str, int, str | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a fact gives: arrays by names of columns, and rows of ``quality``."""
+    """Result of a fact: arrays by names of columns, and rows of ``quality``."""
 
     columns: Mapping[str, pa.Array] = field(default_factory=dict)
     notes: Sequence[Note] = ()
@@ -37,11 +37,11 @@ class Fact:
     Attributes
     ----------
     compute : Callable[..., Output]
-        Takes tables that have no other columns than the inputs, and the options by name.
+        Takes tables with only the input columns, and the options by name.
     inputs : frozenset of str
-        Columns that it reads; one that a source lacks is left out.
+        Columns that it reads; those that a source lacks are missing.
     outputs : frozenset of str
-        Columns that it gives: all of them, or none where a trace has nothing of the kind.
+        Columns that it returns: all, or none where they do not apply to a trace.
     options : tuple of str
         Names of the options that it takes.
     """
@@ -52,15 +52,15 @@ class Fact:
     options: tuple[str, ...]
 
     def __call__(self, tables: Tables, **options: object) -> Tables:
-        """The tables with its columns and notes."""
+        """The tables with the fact's columns and notes."""
         return with_output(tables, self.output(tables, **options))
 
     def output(self, tables: Tables, **options: object) -> Output:
-        """Its columns and notes, from the inputs alone."""
+        """The fact's columns and notes, from the inputs alone."""
         return self.compute(self._inputs_of(tables), **options)
 
     def conflicts_with(self, earlier: Fact) -> bool:
-        """Whether it gives what the earlier one reads or gives, or reads what that gives.
+        """Whether one of the two facts returns columns that the other reads or returns.
 
         These are Bernstein's conditions: two facts without a conflict may run in any order.
         """
@@ -80,12 +80,12 @@ class Fact:
 def fact(
     inputs: Columns, outputs: Columns, options: tuple[str, ...] = ()
 ) -> Callable[[Callable[..., Output]], Fact]:
-    """Declare what a function reads and gives, which makes a fact of it."""
+    """Decorator that turns a function into a fact with these columns and options."""
     return lambda compute: Fact(compute, inputs, outputs, options)
 
 
 def columns(**names: str) -> Columns:
-    """Columns of tables, their names apart by spaces.
+    """Columns by table, with their names separated by spaces.
 
     Examples
     --------
@@ -101,17 +101,17 @@ def of_events(*notes: Note, **arrays: pa.Array) -> Output:
 
 
 def note(check: str, rows: Ints) -> Iterable[Note]:
-    """The note of a check, if it found rows of ``events``."""
+    """The note of a check on rows of ``events``, if there are any."""
     if rows.size:
         yield check, rows.size, None, int(rows[0])
 
 
 def with_output(tables: Tables, output: Output) -> Tables:
-    """Tables with the columns of a fact, in place of those of the same names, and its notes."""
+    """Tables with the columns of a fact, which replace those of the same names, and its notes."""
     for full_name, array in output.columns.items():
         name, _, column = full_name.partition(".")
         table = tables[name]
-        values = _shared_if_unknown(table, array)
+        values = _shared_if_null(table, array)
         if column in table.column_names:
             table = table.set_column(table.column_names.index(column), column, values)
         else:
@@ -123,9 +123,9 @@ def with_output(tables: Tables, output: Output) -> Tables:
     return {**tables, "quality": pa.concat_tables([tables["quality"], notes])}
 
 
-def _shared_if_unknown(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:
-    """The values; where none is known, another such column: it takes no memory of its own."""
-    if values.null_count < len(values) or isinstance(table, Spooled):
+def _shared_if_null(table: pa.Table, values: pa.Array) -> pa.Array | pa.ChunkedArray:
+    """The values, or if all are NULL an existing column like that, to save memory."""
+    if values.null_count < len(values) or isinstance(table, SpooledTable):
         return values
-    alike = (other for other in table.columns if other.type == values.type)
-    return next((other for other in alike if other.null_count == len(other)), values)
+    same_type = (other for other in table.columns if other.type == values.type)
+    return next((other for other in same_type if other.null_count == len(other)), values)

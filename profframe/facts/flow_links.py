@@ -1,4 +1,4 @@
-"""Arrows that a source draws from slice to slice."""
+"""Arrows from slice to slice that a source records."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from profframe.facts.columns import is_text, last_equal, numbers, present, sourc
 from profframe.facts.fact import columns
 from profframe.intervals import Ints
 
-LINKED: Final = columns(
+ARROW_COLUMNS: Final = columns(
     flows="category flow_id phase thread time_ns", events="thread start_ns dur_ns ev_idx"
 )
-"""What is read to follow arrows."""
+"""Columns for following arrows."""
 
 
 def arrows(flows: pa.Table, category: str) -> tuple[pa.Table, pa.Table]:
     """Rows of ``flows`` where the arrows of a category start, and those where they end, in pairs.
 
-    An arrow without a start or an end is left out; of several with one id, one counts.
+    Arrows without a start or an end are left out; of several with one id, one counts.
     """
     flows = flows.select(["category", "flow_id", "time_ns", "thread", "phase"])
     flows = flows.take(np.flatnonzero(is_text(flows["category"], category)))
     identity = pc.fill_null(flows["flow_id"].combine_chunks().dictionary_encode().indices, -1)
     number: Ints = identity.to_numpy().astype(np.int64)
-    usable = present(flows, "time_ns") & (number >= 0)
-    tails = np.flatnonzero(usable & is_text(flows["phase"], "s"))
-    heads = np.flatnonzero(usable & is_text(flows["phase"], "f"))
+    valid = present(flows, "time_ns") & (number >= 0)
+    tails = np.flatnonzero(valid & is_text(flows["phase"], "s"))
+    heads = np.flatnonzero(valid & is_text(flows["phase"], "f"))
     _, at_tail, at_head = np.intersect1d(number[tails], number[heads], return_indices=True)
     return flows.take(tails[at_tail]), flows.take(heads[at_head])
 
 
-def starting(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
-    """Of these rows the one that begins where each mark is, or -1.
+def starting_at(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
+    """For each mark the one of these rows that starts there, or -1.
 
     Of several it is the outermost, as sources bind their arrows.
     """
@@ -48,5 +48,5 @@ def starting(events: pa.Table, rows: Ints, marks: pa.Table) -> Ints:
     keys = thread[rows] * moments.size + np.searchsorted(moments, start[rows])
     at = numbers(marks, "time_ns")
     moment = np.minimum(np.searchsorted(moments, at), moments.size - 1)
-    wanted = numbers(marks, "thread") * moments.size + moment
-    return last_equal(keys, rows, np.where(moments[moment] == at, wanted, -1))
+    mark_key = numbers(marks, "thread") * moments.size + moment
+    return last_equal(keys, rows, np.where(moments[moment] == at, mark_key, -1))

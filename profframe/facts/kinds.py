@@ -1,4 +1,4 @@
-"""What every slice is: its ``kind``, whatever word its source has for it."""
+"""The ``kind`` of every slice, independent of the source's words."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from profframe.intervals import Ints
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A slice that fits all three patterns has this kind.
+    """A slice that matches all three patterns has this kind.
 
-    A pattern is a regular expression for the whole text; None fits anything, also a missing text.
+    A pattern is a regular expression for the whole text; None matches anything, even missing text.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Rule:
     name : str, optional
         Pattern for the name.
     process : str, optional
-        Pattern for the name of the process, or its id where it has no name.
+        Pattern for the name of the process, or its id if it has no name.
 
     Examples
     --------
@@ -50,10 +50,10 @@ class Rule:
 
 
 Classifier: TypeAlias = Sequence[Rule]
-"""Rules in order: the first that fits decides. What fits none is ``other``."""
+"""Rules in order: the first match decides. Slices without a match are ``other``."""
 
 _ASCEND_DEVICE = r"Ascend Hardware.*"
-_LISTED = r"CPU functions"
+_LIST_PROCESS = r"CPU functions"
 _REGIONS = r"(ProfilerStep|Optimizer\.\w+|enumerate\(\w+\))#.*"
 _FRAMES = r".+\.py\(\d+\): .+|<built-in .+|nn\.Module: .+"
 _ACCELERATORS = r"(cuda|hip|xpu|mtia|privateuse1|glow)"
@@ -69,7 +69,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("memset", category=r"gpu_memset|Memset"),
     Rule("sync", category=rf"{_ACCELERATORS}_sync"),
     Rule("device_annotation", category=r"gpu_user_annotation|mtia_insight"),
-    # MTIA puts all that its queues do in one category.
+    # MTIA has one category for all work of its queues.
     Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
     Rule("memcpy", category=r"mtia_ccp_events", name=r"dma_request"),
     Rule("kernel", category=r"kernel|concurrent_kernel|Kernel|hpu_op|mtia_ccp_events"),
@@ -87,7 +87,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("memset", category=r"MEMSET"),
     Rule("sync", category=r"SYNCHRONIZATION"),
     Rule("overhead", category=r"OVERHEAD"),
-    # Ascend: host queue; slices without a category, named by the process that they are in.
+    # Ascend: host queue; slices without a category, told apart by their process.
     Rule("runtime", category=r"enqueue|dequeue"),
     Rule("sync", category=r"", name=r"(NOTIFY|EVENT)_(RECORD|WAIT).*", process=_ASCEND_DEVICE),
     Rule("memcpy", category=r"", name=r"(?i:memco?py).*|SDMA_.*", process=_ASCEND_DEVICE),
@@ -96,23 +96,23 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("kernel", category=r"", name=r"hcom_.*", process=r"HCCL"),
     Rule("device_annotation", category=r"", process=r"HCCL"),
     Rule("profiler", category=r"", process=r"Overlap Analysis"),
-    # Lists of torch's own events, which name no categories; the second process until 2021.
-    Rule("annotation", category=r"", name=_REGIONS, process=_LISTED),
-    Rule("python", category=r"", name=_FRAMES, process=_LISTED),
-    Rule("runtime", category=r"", name=r"(cuda|hip)[A-Z]\w+", process=_LISTED),
-    Rule("host_op", category=r"", process=_LISTED),
+    # Lists of torch's own events, without categories; the second process until 2021.
+    Rule("annotation", category=r"", name=_REGIONS, process=_LIST_PROCESS),
+    Rule("python", category=r"", name=_FRAMES, process=_LIST_PROCESS),
+    Rule("runtime", category=r"", name=r"(cuda|hip)[A-Z]\w+", process=_LIST_PROCESS),
+    Rule("host_op", category=r"", process=_LIST_PROCESS),
     Rule("memcpy", category=r"", name=r"Memcpy .*", process=r"CUDA functions"),
     Rule("memset", category=r"", name=r"Memset .*", process=r"CUDA functions"),
     Rule("kernel", category=r"", process=r"CUDA functions"),
 )
-"""The rules that are used unless others are given."""
+"""The default rules."""
 
 _WORDS: Final = re.compile(r"[\w|]*", re.ASCII)
 
 FORWARD_ARROWS: Final = "fwdbwd"
 """Category of the arrows from forward to backward ops."""
 LAUNCH_ARROWS: Final = "async_npu"
-"""Category of the arrows from ops to what they launched, in a source without correlations."""
+"""Category of the arrows from ops to what they launch, in a source without correlations."""
 
 
 @fact(
@@ -123,8 +123,8 @@ LAUNCH_ARROWS: Final = "async_npu"
 def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
     """Add ``kind``.
 
-    Rules are applied to the distinct combinations of category and process, and to the distinct
-    names only of those where a name can matter.
+    Rules are applied to the distinct combinations of category and process, and to distinct names
+    only where a name can matter.
     """
     events = tables["events"]
     categories, category_texts = words(events, "category")
@@ -135,18 +135,18 @@ def kinds(tables: Tables, classifier: Classifier = RULES) -> Output:
     for rows in _groups(combination):
         category = _text(category_texts, categories[rows[0]])
         process = _text(process_texts, processes[rows[0]])
-        possible = [rule for rule in classifier if _fits(rule, category, process)]
+        possible = [rule for rule in classifier if _matches_all(rule, category, process)]
         if not possible or possible[0].name is None:
             codes[rows] = _code(possible, None)
             continue
-        distinct, which = np.unique(names[rows], return_inverse=True)
-        found = [_code(possible, _text(name_texts, name)) for name in distinct]
-        codes[rows] = np.array(found, np.int8)[which]
+        distinct, place = np.unique(names[rows], return_inverse=True)
+        name_codes = [_code(possible, _text(name_texts, name)) for name in distinct]
+        codes[rows] = np.array(name_codes, np.int8)[place]
     kind = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), list(schema.KINDS))
     return of_events(kind=kind)
 
 
-def _fits(rule: Rule, category: str | None, process: str | None) -> bool:
+def _matches_all(rule: Rule, category: str | None, process: str | None) -> bool:
     return _matches(rule.category, category) and _matches(rule.process, process)
 
 
@@ -156,27 +156,29 @@ def _code(possible: Sequence[Rule], name: str | None) -> int:
 
 
 def _matches(pattern: str | None, text: str | None) -> bool:
-    """A missing text is as an empty one."""
+    """Missing text counts as empty."""
     return pattern is None or bool(_matcher(pattern)(text or ""))
 
 
 @cache
 def _matcher(pattern: str) -> Callable[[str], object]:
-    """Whether a text fits; what is only words is not compiled: all of that takes milliseconds."""
+    """A test for text; plain words are not compiled, as compiling all takes milliseconds."""
     if _WORDS.fullmatch(pattern):
         return frozenset(pattern.split("|")).__contains__
     return re.compile(pattern, re.DOTALL).fullmatch
 
 
 def _processes(tables: Tables) -> tuple[Ints, list[str]]:
-    """For every slice, the number of its process's name, or else id; -1 where it has neither."""
+    """For every slice the code of its process's name, else of its id; -1 if it has neither."""
     threads = (tables["threads"][c].to_pylist() for c in ("thread", "process_name", "pid"))
-    of_thread = {thread: name or pid for thread, name, pid in zip(*threads, strict=True)}
-    texts = sorted({text for text in of_thread.values() if text is not None})
+    process_of_thread = {thread: name or pid for thread, name, pid in zip(*threads, strict=True)}
+    texts = sorted({text for text in process_of_thread.values() if text is not None})
     number = {text: i for i, text in enumerate(texts)}
     thread = tables["events"]["thread"].to_numpy()
-    size = 1 + max([*of_thread, int(thread.max(initial=0))])
-    lookup = np.array([number.get(of_thread.get(i) or "", -1) for i in range(size)], np.int64)
+    size = 1 + max([*process_of_thread, int(thread.max(initial=0))])
+    lookup = np.array(
+        [number.get(process_of_thread.get(i) or "", -1) for i in range(size)], np.int64
+    )
     return lookup[thread], texts
 
 

@@ -1,4 +1,4 @@
-"""Kernels that were faster than their device can be: their rates are to be taken with care."""
+"""Kernels that were faster than their device can be, so that their rates are doubtful."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profframe.intervals import Ints, Mask
 
 _Floats = npt.NDArray[np.float64]
 _Peaks = tuple[float, float, int]
-"""FLOP and bytes per nanosecond, and the size of the cache; NaN is not known."""
+"""FLOP and bytes per nanosecond, and the size of the cache; NaN is unknown."""
 
 FASTER: Final = 1.05
 """Share of a peak above which a kernel counts as faster."""
@@ -31,14 +31,14 @@ _NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0)
     outputs=columns(),
 )
 def limits(tables: Tables) -> Output:
-    """Count kernels of known work whose device is not known, or that were faster than it can be.
+    """Count kernels of known work on unknown devices, and those that exceed a peak.
 
-    Faster than the peak of their data type (``faster_than_peak``), or than that of the memory
+    That is the peak of their data type (``faster_than_peak``), or of the memory
     (``faster_than_memory``).
     """
     events = tables["events"]
-    known = present(events, "flops") | present(events, "bytes")
-    rows = np.flatnonzero(is_kind(events, ("kernel",)) & present(events, "dur_ns") & known)
+    has_work = present(events, "flops") | present(events, "bytes")
+    rows = np.flatnonzero(is_kind(events, ("kernel",)) & present(events, "dur_ns") & has_work)
     if not rows.size:
         return Output()
     dur, flops, size = (numbers(events, name)[rows] for name in ("dur_ns", "flops", "bytes"))
@@ -52,21 +52,21 @@ def limits(tables: Tables) -> Output:
 
 
 def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, _Floats, Ints]:
-    """What the device of each row can do in the row's data type."""
+    """Peaks of each row's device in the row's data type."""
     events = tables["events"]
     dtype, names = words(events, "work_dtype")
     device = numbers(events, "device", missing=-1)[rows]
     pairs, place = np.unique(device * (len(names) + 1) + dtype[rows] + 1, return_inverse=True)
-    known = {row["device"]: row for row in tables["devices"].to_pylist()}
-    found = [
-        _of(known.get(number), names[code - 1] if code else None)
+    devices = {row["device"]: row for row in tables["devices"].to_pylist()}
+    peaks = [
+        _device_peaks(devices.get(number), names[code - 1] if code else None)
         for number, code in (divmod(pair, len(names) + 1) for pair in pairs.tolist())
     ]
-    flop, byte, cache = (np.array(values)[place] for values in zip(*found, strict=True))
+    flop, byte, cache = (np.array(values)[place] for values in zip(*peaks, strict=True))
     return flop, byte, cache
 
 
-def _of(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
+def _device_peaks(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
     if device is None:
         return _NO_PEAKS
     rate = max(device.get(f"{dtype}{units}_flop_per_s") or 0 for units in ("", "_tensor"))
@@ -75,23 +75,23 @@ def _of(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
 
 
 def _unknown(devices: pa.Table, rows: Ints) -> Iterator[Note]:
-    """A note of kernels on devices that nothing is known of."""
+    """A note of kernels on devices without peaks."""
     if rows.size:
-        listed = devices.to_pylist()
-        names = {row["name"] for row in listed if all(row[rate] is None for rate in PEAKS)}
-        said = ", ".join(sorted(repr(name) for name in names if name)) or "without a name"
-        yield "unknown_device", rows.size, f"devices {said}", int(rows[0])
+        rows_of_devices = devices.to_pylist()
+        names = {row["name"] for row in rows_of_devices if all(row[rate] is None for rate in PEAKS)}
+        shown = ", ".join(sorted(repr(name) for name in names if name)) or "without a name"
+        yield "unknown_device", rows.size, f"devices {shown}", int(rows[0])
 
 
 def _faster(
-    check: str, rows: Ints, work: Ints, most: _Floats, cached: Mask | None = None
+    check: str, rows: Ints, work: Ints, limit: _Floats, cached: Mask | None = None
 ) -> Iterator[Note]:
-    """A note of kernels that did more than the most that their time allows."""
-    faster = np.flatnonzero(work > FASTER * most)
+    """A note of kernels that did more work than their peak allows in their time."""
+    faster = np.flatnonzero(work > FASTER * limit)
     if not faster.size:
         return
     with np.errstate(divide="ignore"):
-        times = work[faster] / most[faster]
+        times = work[faster] / limit[faster]
     detail = (
         f"as much as {times.max():.3g} times as fast" if times.max() < np.inf else "some in 0 ns"
     )

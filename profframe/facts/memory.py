@@ -1,4 +1,4 @@
-"""Memory that was allocated and freed inside each host slice, and the op of each record."""
+"""Memory allocated and freed inside each host slice, and the op of each record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 
 HOST_MEMORY: Final = ("CPU", "MKLDNN", "IDEEP")
 DEVICE_MEMORY: Final = ("CUDA", "PRIVATEUSEONE", "HIP", "XPU")
-"""Device types that torch counts; others (MPS, MTIA, HPU, ...) it counts nowhere."""
+"""Device types that torch counts; it does not count others (MPS, MTIA, HPU, ...)."""
 
 
 @fact(
@@ -29,71 +29,77 @@ DEVICE_MEMORY: Final = ("CUDA", "PRIVATEUSEONE", "HIP", "XPU")
 def memory(tables: Tables) -> Output:
     """Add ``cpu_bytes self_cpu_bytes device_bytes self_device_bytes``, and ``memory.op_id``.
 
-    As torch does, a slice counts every record from its start to its end, both included, on
-    whatever thread: frees are negative, and what is its own is that minus its direct children's
-    (0 for a slice that does not nest). A record's op is the innermost host op around it on its
+    As in torch, a slice counts every record from its start to its end, both included, on any
+    thread: frees are negative, and its self memory is that minus its direct children's (0 for a
+    slice that does not nest). A record's op is the innermost host op around it on its
     thread, else the innermost host slice there, else the one on any thread that started last.
     """
     events = tables["events"]
     host = _host(events)
-    summed = host & bool(tables["memory"].num_rows)
+    is_counted = host & bool(tables["memory"].num_rows)
     nests, parent = present(events, "preorder"), numbers(events, "parent_id", missing=-1)
-    added: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables))}
-    for name, within in zip(_COLUMNS, _sums(tables, host), strict=True):
-        if name in events.column_names:  # the source has counted itself
-            total, known = numbers(events, name), host & present(events, name)
+    output: dict[str, pa.Array] = {"memory.op_id": ids(_ops(tables))}
+    for name, sums in zip(_COLUMNS, _sums(tables, host), strict=True):
+        if name in events.column_names:  # the source has counted them
+            total, valid = numbers(events, name), host & present(events, name)
         else:
-            total, known = np.zeros(events.num_rows, np.int64), summed
-            total[host] = within
-        own = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
-        added[f"events.{name}"] = column(name, total, known)
-        added[f"events.self_{name}"] = column(f"self_{name}", own, known)
-    return Output(added)
+            total, valid = np.zeros(events.num_rows, np.int64), is_counted
+            total[host] = sums
+        self_bytes = np.where(nests, total - child_sums(parent, np.where(nests, total, 0)), 0)
+        output[f"events.{name}"] = column(name, total, valid)
+        output[f"events.self_{name}"] = column(f"self_{name}", self_bytes, valid)
+    return Output(output)
 
 
 _COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}
 
 
 def _sums(tables: Tables, host: Mask) -> list[Ints]:
-    """What each host slice counts, of host memory and of that of devices."""
+    """Host and device memory of each host slice."""
     events, records = tables["events"], tables["memory"]
-    used = np.flatnonzero(present(records, "time_ns"))
+    timed = np.flatnonzero(present(records, "time_ns"))
     size, type_ = numbers(records, "bytes"), records["device_type"]
-    kinds = [np.where(is_text(type_, *types), size, 0)[used] for types in _COLUMNS.values()]
-    return window_sums(numbers(records, "time_ns")[used], kinds, *_spans(events, host))
+    kinds = [np.where(is_text(type_, *types), size, 0)[timed] for types in _COLUMNS.values()]
+    return window_sums(numbers(records, "time_ns")[timed], kinds, *_spans(events, host))
 
 
 def _host(events: pa.Table) -> Mask:
-    """Slices that may have memory."""
+    """Slices that may have memory records."""
     return is_kind(events, schema.HOST_KINDS) & present(events, "start_ns", "dur_ns")
 
 
-def _spans(events: pa.Table, chosen: Mask) -> tuple[Ints, Ints]:
-    """Starts and ends of some slices."""
-    start = numbers(events, "start_ns")[chosen]
-    return start, start + numbers(events, "dur_ns")[chosen]
+def _spans(events: pa.Table, mask: Mask) -> tuple[Ints, Ints]:
+    """Starts and ends of the slices in a mask."""
+    start = numbers(events, "start_ns")[mask]
+    return start, start + numbers(events, "dur_ns")[mask]
 
 
 def _ops(tables: Tables) -> Ints:
-    """For each record the event it is counted in; the next rule is for what is still without."""
+    """The event of each record, by three rules in order."""
     events, records = tables["events"], tables["memory"]
     host = _host(events)
     rows = np.flatnonzero(host)
     start, end = _spans(events, host)
     thread, at = numbers(events, "thread")[rows], numbers(records, "time_ns")
-    where = numbers(records, "thread")
-    found = np.full(records.num_rows, -1, np.int64)
-    open_ = present(records, "time_ns")
+    record_thread = numbers(records, "thread")
+    ops = np.full(records.num_rows, -1, np.int64)
+    timed = present(records, "time_ns")
 
-    def look(inside: Mask, group: Ints, at_group: Ints) -> None:
-        wanted = np.flatnonzero(open_ & (found < 0))
-        near = np.flatnonzero(inside & np.isin(group, at_group[wanted]))
-        hit = stab(group[near], start[near], end[near], at_group[wanted], at[wanted])
-        found[wanted] = np.where(hit < 0, -1, rows[near][hit] if near.size else -1)
+    def search(mask: Mask, group: Ints, at_group: Ints) -> None:
+        left = np.flatnonzero(timed & (ops < 0))
+        near = np.flatnonzero(mask & np.isin(group, at_group[left]))
+        hit = stab(
+            group[near],
+            start[near],
+            end[near],
+            at_group[left],
+            at[left],
+        )
+        ops[left] = np.where(hit < 0, -1, rows[near][hit] if near.size else -1)
 
     is_op = is_kind(events, ("host_op",))[rows]
-    anything = np.ones(rows.size, np.bool_)
-    look(is_op, thread, where)
-    look(anything, thread, where)
-    look(anything, np.zeros_like(thread), np.zeros_like(where))
-    return found
+    any_slice = np.ones(rows.size, np.bool_)
+    search(is_op, thread, record_thread)
+    search(any_slice, thread, record_thread)
+    search(any_slice, np.zeros_like(thread), np.zeros_like(record_thread))
+    return ops

@@ -1,4 +1,4 @@
-r"""Models of devices: how they are known, and their peaks; read from ``facts/devices.json``.
+r"""Models of devices: how they are recognised, and their peaks; read from ``facts/devices.json``.
 
 An entry of the file, or of a user's own::
 
@@ -13,11 +13,10 @@ An entry of the file, or of a user's own::
     }
 
 ``match`` lists descriptions, and a device is of the model if one of them holds: ``name`` is a
-regular expression that is searched in what the driver calls it (nothing, where it has no name),
+regular expression that is searched in the driver's name for it (empty, if it has none),
 ``memory_gb`` is ``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are
-those of table `devices`. ``sources`` has the page that each number is from; a page of
-``dense_flop_per_s`` is that of all its rates but those that are listed elsewhere. Only ``match`` is
-needed.
+those of table `devices`. ``sources`` lists the fields that each page is the source of; a page for
+``dense_flop_per_s`` is that of all its rates that no other page lists. Only ``match`` is required.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ Devices = str | os.PathLike[str] | Mapping[str, Any]
 _FILE: Final = Path(__file__).parent / "devices.json"
 _RATES: Final = ("dense_flop_per_s", "sparse_flop_per_s")
 _LONGEST_NAME: Final = 200
-"""Characters of a name that are looked at; no driver gives more."""
+"""Characters of a name that are matched; no driver gives more."""
 _VALUES: Final = ("memory_bytes", "cache_bytes", "bandwidth_bytes_per_s")
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a device must be like; None is anything."""
+    """Conditions on a device; None is any value."""
 
     name: re.Pattern[str]
     memory_gb: tuple[float, float] | None
@@ -54,7 +53,7 @@ class Description:
     compute_capability: str | None
 
     def holds(self, device: Mapping[str, Any]) -> bool:
-        """Whether a row of `devices` is like that."""
+        """Whether a row of `devices` meets them all."""
         if self.memory_gb is not None:
             least, most = self.memory_gb
             if not least <= (device["memory_bytes"] or 0) / 1e9 <= most:
@@ -68,7 +67,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: how it is known, and what it says of a device, by columns of `devices`."""
+    """One model: how it is recognised, and its values for columns of `devices`."""
 
     match: tuple[Description, ...]
     columns: Mapping[str, Any]
@@ -84,8 +83,8 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     Parameters
     ----------
     devices
-        Entries of the user's own, tried first. One with the name of a model that comes with
-        profframe is that model with some other values; ``null`` is a value that is not known.
+        Entries of the user's own, tried first. One with the name of a built-in model overrides
+        values of that model; ``null`` is an unknown value.
 
     Returns
     -------
@@ -95,22 +94,26 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     Raises
     ------
     ParameterError
-        The file cannot be read, or an entry is not of the form above; the message says which.
+        The file cannot be read, or an entry does not have the form above; the message says which.
 
     Examples
     --------
     >>> next(iter(models({"Mine": {"match": [{"name": "^My GPU$"}]}})))
     'Mine'
     """
-    known: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
-    own = {name: _merged(known.get(name, {}), entry) for name, entry in entries(devices).items()}
-    for name, entry in own.items():
+    builtin = _builtin()
+    overrides = {
+        name: _merged(builtin.get(name, {}), entry) for name, entry in entries(devices).items()
+    }
+    for name, entry in overrides.items():
         if "match" not in entry:
             raise ParameterError(
                 f"devices: {name!r}: no such model is known; a new one needs match"
             )
-    listed = own | {name: entry for name, entry in known.items() if name not in own}
-    return MappingProxyType({name: _model(name, entry) for name, entry in listed.items()})
+    all_entries = overrides | {
+        name: entry for name, entry in builtin.items() if name not in overrides
+    }
+    return MappingProxyType({name: _model(name, entry) for name, entry in all_entries.items()})
 
 
 def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
@@ -124,64 +127,64 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict of str to dict
-        Entries that are of the form above.
+        The entries, checked.
 
     Raises
     ------
     ParameterError
-        The file cannot be read, or an entry is of another form.
+        The file cannot be read, or an entry does not have the form above.
     """
-    where, given = "devices", devices
+    source, document = "devices", devices
     if isinstance(devices, (str, os.PathLike)):
-        where = os.fspath(devices)
+        source = os.fspath(devices)
         try:
-            given = json.loads(Path(devices).read_text(encoding="utf-8"))
+            document = json.loads(Path(devices).read_text(encoding="utf-8"))
         except OSError as error:
-            raise ParameterError(f"{where}: cannot be read: {error.strerror or error}") from error
+            raise ParameterError(f"{source}: cannot be read: {error.strerror or error}") from error
         except ValueError as error:
-            raise ParameterError(f"{where}: not a JSON file of devices: {error}") from error
-    if given is None and devices is None:
+            raise ParameterError(f"{source}: not a JSON file of devices: {error}") from error
+    if document is None and devices is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise ParameterError(f"{where}: needs an object of entries by model, got {given!r:.60}")
-    known = _known() if given else {}
-    for name, entry in given.items():
-        _check(entry, f"{where}: {name!r}")
-        if "match" not in entry and name not in known:
-            unknown = UnknownNameError.among("model", str(name), known)
-            raise ParameterError(f"{where}: {unknown}; a new one needs the field match")
-    return {str(name): dict(entry) for name, entry in given.items()}
+    if not isinstance(document, Mapping):
+        raise ParameterError(f"{source}: needs an object of entries by model, got {document!r:.60}")
+    builtin = _builtin() if document else {}
+    for name, entry in document.items():
+        _check(entry, f"{source}: {name!r}")
+        if "match" not in entry and name not in builtin:
+            message = UnknownNameError.among("model", str(name), builtin)
+            raise ParameterError(f"{source}: {message}; a new one needs the field match")
+    return {str(name): dict(entry) for name, entry in document.items()}
 
 
-def _known() -> dict[str, dict[str, Any]]:
-    known: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
-    return known
+def _builtin() -> dict[str, dict[str, Any]]:
+    builtin: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return builtin
 
 
-def _merged(known: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry over the one that comes with profframe; rates one by one."""
-    rates = {key: {**known.get(key, {}), **entry[key]} for key in _RATES if key in entry}
-    return {**known, **entry, **rates}
+def _merged(builtin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry over the built-in one of its name; rates one by one."""
+    rates = {key: {**builtin.get(key, {}), **entry[key]} for key in _RATES if key in entry}
+    return {**builtin, **entry, **rates}
 
 
 def _model(name: str, entry: Mapping[str, Any]) -> Model:
     rates = entry.get("dense_flop_per_s", {})
-    said = {key: entry.get(key) for key in _VALUES}
-    said |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
+    values = {key: entry.get(key) for key in _VALUES}
+    values |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
     columns = {"model": name} | {
         key: float(value) if key.endswith("_per_s") else value
-        for key, value in said.items()
+        for key, value in values.items()
         if value is not None
     }
     return Model(tuple(map(_description, entry["match"])), columns)
 
 
-def _description(asked: Mapping[str, Any]) -> Description:
+def _description(conditions: Mapping[str, Any]) -> Description:
     return Description(
-        re.compile(asked.get("name", ""), re.IGNORECASE),
-        asked.get("memory_gb"),
-        asked.get("multiprocessors"),
-        asked.get("compute_capability"),
+        re.compile(conditions.get("name", ""), re.IGNORECASE),
+        conditions.get("memory_gb"),
+        conditions.get("multiprocessors"),
+        conditions.get("compute_capability"),
     )
 
 
@@ -242,19 +245,19 @@ _FORMS: Final[_Forms] = MappingProxyType(
         "comment": (_is_text, "text"),
     }
 )
-"""Fields of an entry: whether a value can be used, and what it is to be."""
+"""Fields of an entry: a check of their values, and the form for the error message."""
 
 
-def _check(entry: object, where: str, forms: _Forms = _FORMS) -> None:
-    """Raise an error for the first thing that cannot be used."""
+def _check(entry: object, source: str, forms: _Forms = _FORMS) -> None:
+    """Raise an error for the first field that cannot be used."""
     if not isinstance(entry, Mapping):
-        raise ParameterError(f"{where}: needs an object of fields, got {entry!r:.60}")
+        raise ParameterError(f"{source}: needs an object of fields, got {entry!r:.60}")
     for key, value in entry.items():
         if key not in forms:
-            raise ParameterError(f"{where}: {UnknownNameError.among('field', str(key), forms)}")
-        is_right, form = forms[key]
-        if not is_right(value) and not (value is None and key in _VALUES):
-            raise ParameterError(f"{where}: {key} is to be {form}, got {value!r:.60}")
+            raise ParameterError(f"{source}: {UnknownNameError.among('field', str(key), forms)}")
+        is_valid, form = forms[key]
+        if not is_valid(value) and not (value is None and key in _VALUES):
+            raise ParameterError(f"{source}: {key} is to be {form}, got {value!r:.60}")
         if key == "match":
             for description in value:
-                _check(description, f"{where}: match", _MATCH)
+                _check(description, f"{source}: match", _MATCH)

@@ -1,4 +1,4 @@
-"""Which host slice is inside which on its thread, and the time that is its own."""
+"""How host slices nest on their threads, and their self time."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from profframe.intervals import Ints, Mask, child_sums, nest
 def nesting(tables: Tables) -> Output:
     """Add ``parent_id depth root_id preorder last_descendant_id self_ns``.
 
-    What nests is every synchronous host slice with a start and a duration, by thread and node, as
-    torch does it (see :func:`profframe.intervals.nest`); ties by the profiler's own order, then the
+    All synchronous host slices with a start and a duration nest, by thread and node, as in torch
+    (see :func:`profframe.intervals.nest`); ties are broken by the profiler's own order, then the
     source's. Slices that overlap the one before them without being inside it are counted in
     ``quality`` as ``crossing_slices``.
     """
     events = tables["events"]
-    return nested(events, numbers(events, "thread"))
+    return nesting_columns(events, numbers(events, "thread"))
 
 
-def nested(events: pa.Table, thread: Ints) -> Output:
-    """The same, with each slice on a given thread."""
+def nesting_columns(events: pa.Table, thread: Ints) -> Output:
+    """The columns, with each slice on a given thread."""
     timed = present(events, "start_ns", "dur_ns")
     nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
     rows = np.flatnonzero(nests)
@@ -60,7 +60,7 @@ def nested(events: pa.Table, thread: Ints) -> Output:
 
 
 def _by_node(events: pa.Table, thread: Ints, rows: Ints) -> Ints:
-    """Numbers of the pairs of thread and node: threads of two nodes may have one number."""
+    """Numbers of the pairs of thread and node: threads of different nodes may share a number."""
     if events["node_id"].null_count == events.num_rows:
         return thread
     node, number = np.unique(numbers(events, "node_id", missing=-1)[rows], return_inverse=True)
@@ -68,7 +68,7 @@ def _by_node(events: pa.Table, thread: Ints, rows: Ints) -> Ints:
 
 
 def _spread(nests: Mask, values: Ints) -> Ints:
-    """Values of the nesting rows on all rows; -1 elsewhere."""
+    """Values of the nesting rows on all rows; -1 for others."""
     out = np.full(nests.size, -1, np.int64)
     out[nests] = values
     return out

@@ -1,4 +1,4 @@
-"""How much work ops and kernels did, and which op it is the work of."""
+"""Work of ops and kernels, and the op that each kernel works for."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from profframe.intervals import Ints, Mask
 _INPUTS: Final = ("input_dims", "input_types", "input_strides", "concrete_inputs")
 _LISTS: Final = "TensorList"
 _TF32: Final = re.compile("tf32|tensorop|s1688", re.IGNORECASE)
-_NAMED: Final = tuple(
+_DTYPE_NAMES: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), dtype)
     for pattern, dtype in (
         (r"fp8|float8|e4m3|e5m2", FP8),
@@ -56,7 +56,7 @@ _NAMED: Final = tuple(
         (r"int8|s8", INT8),
     )
 )
-"""Data types by what kernels are called; the first that fits counts."""
+"""Data types by patterns in the names of kernels; the first match counts."""
 _ELEMENT: Final = re.compile(
     r"OpaqueType<(?:1|2|4|8|16)u?>|BFloat16|Half|Float8"
     r"|(?<!ScalarListMetadata<)\b(?:double|float|long|int|short|bool|char)\b"
@@ -68,10 +68,10 @@ _ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
         "float": FP32, "long": INT64, "int": INT32, "short": INT16, "bool": BOOL, "char": UINT8,
     }
 )  # fmt: skip
-"""Type of the elements that a kernel is made for: the first word of these in its name, but for that
-of the numbers that come along with a list."""
+"""Element types by words in the names of kernels, the first of which counts; scalars that accompany
+a list do not."""
 _OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
-"""Ops on lists of parameters, gradients and states, by how they begin."""
+"""Prefixes of ops on lists of parameters, gradients and states."""
 _NO_FORMULA: Final = Formula()
 NO_FORMULAS: Final[Mapping[str, Formula | None]] = MappingProxyType({})
 _UNKNOWN: Final = -1
@@ -87,36 +87,38 @@ _LARGEST: Final = 1 << 62
     options=("formulas",),
 )
 def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -> Output:
-    """Add ``flops work_id work_dtype``, and ``bytes`` where it is not what a copy has moved.
+    """Add ``flops work_id work_dtype``, and ``bytes`` except for copies.
 
-    The work of an op is what its formula gives for its inputs, or what the source says of it. The
-    outermost op on its thread whose work is known owns it, and so what is launched inside it: its
-    kernels share it in proportion to their durations, and add up to it exactly. A kernel of which
-    the source itself says its work keeps that, and the others share the rest. A formula that is
-    given counts before that of `FORMULAS`; None is for an op whose work is not known.
+    The work of an op is what its formula gives for its inputs, or what the source records. The
+    outermost op on its thread with known work owns it, and all that is launched inside: its
+    kernels share the work in proportion to their durations, and add up to it exactly. A kernel
+    whose work the source records keeps that, and the others share the rest. ``formulas`` go before
+    those of `FORMULAS`; None marks an op of unknown work.
     """
     events = tables["events"]
-    merged = {**FORMULAS, **formulas}
-    counted = _counted(events, {op: of for op, of in merged.items() if of is not None})
-    owner = _owners(events, counted.known)
-    counted = _in_inner_types(events, counted, owner)
+    all_formulas = {**FORMULAS, **formulas}
+    op_work = _op_work(
+        events, {op: formula for op, formula in all_formulas.items() if formula is not None}
+    )
+    owner = _owners(events, op_work.has_work)
+    op_work = _with_inner_types(events, op_work, owner)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
     dur = numbers(events, "dur_ns")[kernels]
     shares = {
-        "flops": _spread(counted.flops, _given(events, "given_flops"), kernels, owner, dur),
-        "bytes": _spread(counted.bytes, _moved(events), kernels, owner, dur),
+        "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, dur),
+        "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, dur),
     }
     return of_events(
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
         work_id=ids(owner),
-        work_dtype=_dtypes(events, counted, kernels, owner, shares),
+        work_dtype=_dtypes(events, op_work, kernels, owner, shares),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class _Work:
     """Work of each row that is an op with known work, else -1; ``dtype`` numbers ``dtypes``."""
 
     flops: Ints
@@ -125,64 +127,64 @@ class _Counted:
     dtypes: list[str]
 
     @property
-    def known(self) -> Mask:
+    def has_work(self) -> Mask:
         mask: Mask = (self.flops >= 0) | (self.bytes >= 0)
         return mask
 
 
-def _counted(events: pa.Table, formulas: Mapping[str, Formula]) -> _Counted:
-    """What the source says, else what formulas give, once for each set of inputs that there is."""
+def _op_work(events: pa.Table, formulas: Mapping[str, Formula]) -> _Work:
+    """Work from the source, else from formulas, computed once for each set of inputs."""
     flops, bytes_, dtype = np.full((3, events.num_rows), _UNKNOWN, np.int64)
     is_op = is_kind(events, ("host_op",))
-    said = {name: _given(events, name) for name in ("given_flops", "given_bytes")}
-    told = np.maximum(*said.values()) >= 0
+    recorded = {name: _recorded(events, name) for name in ("given_flops", "given_bytes")}
+    has_record = np.maximum(*recorded.values()) >= 0
     names, texts = words(events, "name")
     has_formula = np.array([*(t in formulas for t in texts), False], np.bool_)[names]
-    rows = np.flatnonzero(is_op & (has_formula | told) & present(events, "input_dims"))
+    rows = np.flatnonzero(is_op & (has_formula | has_record) & present(events, "input_dims"))
     dtypes: dict[str, int] = {}
     if rows.size:
-        which, keys, inputs = _signatures(events, rows, names, texts)
-        found = np.array([_count(key, inputs, formulas, dtypes) for key in keys], np.int64)
-        flops[rows], bytes_[rows], dtype[rows] = found[which].T
-    for values, of_source in zip((flops, bytes_), said.values(), strict=True):
-        known = is_op & (of_source >= 0)
-        values[known] = of_source[known]
-    return _Counted(flops, bytes_, dtype, list(dtypes))
+        code, keys, inputs = _distinct_inputs(events, rows, names, texts)
+        counts = np.array([_count(key, inputs, formulas, dtypes) for key in keys], np.int64)
+        flops[rows], bytes_[rows], dtype[rows] = counts[code].T
+    for values, recorded_values in zip((flops, bytes_), recorded.values(), strict=True):
+        is_recorded = is_op & (recorded_values >= 0)
+        values[is_recorded] = recorded_values[is_recorded]
+    return _Work(flops, bytes_, dtype, list(dtypes))
 
 
 _Inputs = tuple[list[str], list[dict[int, Any]], list[Dtype]]
 
 
-def _signatures(
+def _distinct_inputs(
     events: pa.Table, rows: Ints, names: Ints, texts: list[str]
 ) -> tuple[Ints, list[tuple[int, ...]], _Inputs]:
-    """Number of the set of name and inputs of each row, these sets, and what is in them."""
-    code_columns, parts = [names[rows]], []
+    """Number of the distinct name and inputs of each row, those distinct ones, and their values."""
+    codes_by_column, parts = [names[rows]], []
     for name in _INPUTS:
         codes, dictionary = coded(events, name)
-        code_columns.append(codes[rows])
+        codes_by_column.append(codes[rows])
         used = np.unique(codes[rows])
         used = used[used >= 0]
-        taken = dictionary.take(pa.array(used)).to_pylist()
-        parts.append({int(code): parsed(text) for code, text in zip(used, taken, strict=True)})
+        values = dictionary.take(pa.array(used)).to_pylist()
+        parts.append({int(code): parsed(text) for code, text in zip(used, values, strict=True)})
     has_list = np.zeros(1 + max((1 + code for code in parts[1]), default=0), np.bool_)
     has_list[[code for code, types in parts[1].items() if _LISTS in types]] = True
-    listed = rows[has_list[code_columns[2]]]
+    list_rows = rows[has_list[codes_by_column[2]]]
     of_parameters = np.array(
         [text.startswith(_OF_PARAMETERS) for text in texts] + [False], np.bool_
     )
-    of_lists, dtypes = _types_of_lists(events, listed, of_parameters[names[listed]])
-    code_columns.append(of_lists[rows])
+    list_dtypes, dtypes = _types_of_lists(events, list_rows, of_parameters[names[list_rows]])
+    codes_by_column.append(list_dtypes[rows])
     key = np.zeros(rows.size, np.int64)
-    for codes in code_columns:
-        key = _numbered(key * (int(codes.max()) + 2) + codes + 1)
-    _, first, which = np.unique(key, return_index=True, return_inverse=True)
-    keys = list(zip(*(codes[first].tolist() for codes in code_columns), strict=True))
-    return which, keys, (texts, parts, dtypes)
+    for codes in codes_by_column:
+        key = _compact(key * (int(codes.max()) + 2) + codes + 1)
+    _, first, code = np.unique(key, return_index=True, return_inverse=True)
+    keys = list(zip(*(codes[first].tolist() for codes in codes_by_column), strict=True))
+    return code, keys, (texts, parts, dtypes)
 
 
-def _numbered(keys: Ints) -> Ints:
-    """Small numbers in place of large ones, so that more can be packed in."""
+def _compact(keys: Ints) -> Ints:
+    """Small codes for large keys, so that more can be packed in."""
     codes: Ints = pa.array(keys).dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 
@@ -193,16 +195,16 @@ def _count(
     formulas: Mapping[str, Formula],
     dtypes: dict[str, int],
 ) -> tuple[int, int, int]:
-    """Operations, bytes, and number of the data type for one set of inputs; -1 is unknown."""
-    texts, parts, of_lists = inputs
+    """Operations, bytes, and code of the data type for one set of inputs; -1 is unknown."""
+    texts, parts, list_dtypes = inputs
     name, *codes, list_code = key
     formula = formulas.get(texts[name], _NO_FORMULA)
-    of_list = of_lists[list_code] if list_code >= 0 else None
+    list_dtype = list_dtypes[list_code] if list_code >= 0 else None
     dims, types, strides, values = (
         part.get(code, []) for part, code in zip(parts, codes, strict=True)
     )
-    op = Op(texts[name], dims, types, strides, values, of_list)
-    flops, bytes_ = (count(of, op) for of in (formula.flops, formula.bytes))
+    op = Op(texts[name], dims, types, strides, values, list_dtype)
+    flops, bytes_ = (count(term, op) for term in (formula.flops, formula.bytes))
     dtype = op.work_dtype
     return (
         _UNKNOWN if flops is None else flops,
@@ -214,37 +216,37 @@ def _count(
 def _types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[Ints, list[Dtype]]:
     """Type of the tensors in the lists of these ops, which no profiler records.
 
-    The kernels are called by it, else an op inside that does the same with one tensor has it. Where
-    nothing tells, it is the only one in the trace; where there are several, parameters and states
-    of optimisers are taken to be fp32.
+    It is in the names of the kernels, else in the inputs of an op inside that does the same with
+    one tensor. Otherwise it is the only one in the trace; where there are several, parameters and
+    states of optimisers are assumed to be fp32.
     """
     dtypes = [FP32, *_ELEMENTS.values(), *DTYPES.values()]
-    found = np.full(events.num_rows, _UNKNOWN, np.int64)
+    codes = np.full(events.num_rows, _UNKNOWN, np.int64)
     if not rows.size:
-        return found, dtypes
+        return codes, dtypes
     only = _only_type(events)
-    found[rows] = np.where(of_parameters, 0, _UNKNOWN) if only is None else dtypes.index(only)
-    listed = np.zeros(events.num_rows + 1, np.bool_)
-    listed[rows] = True
+    codes[rows] = np.where(of_parameters, 0, _UNKNOWN) if only is None else dtypes.index(only)
+    has_list = np.zeros(events.num_rows + 1, np.bool_)
+    has_list[rows] = True
     parent = numbers(events, "parent_id", missing=-1)
-    inside = np.flatnonzero(listed[parent] & present(events, "input_types"))
-    typed = _of_texts(events, "input_types", inside, _first_type)
-    found[parent[inside[typed >= 0]]] = 1 + len(_ELEMENTS) + typed[typed >= 0]
+    inside = np.flatnonzero(has_list[parent] & present(events, "input_types"))
+    typed = _text_codes(events, "input_types", inside, _first_type)
+    codes[parent[inside[typed >= 0]]] = 1 + len(_ELEMENTS) + typed[typed >= 0]
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
-    named = 1 + _of_texts(events, "name", kernels[listed[op]], _element)
-    found[op[listed[op]][named > 0]] = named[named > 0]
-    return found, dtypes
+    element_code = 1 + _text_codes(events, "name", kernels[has_list[op]], _element)
+    codes[op[has_list[op]][element_code > 0]] = element_code[element_code > 0]
+    return codes, dtypes
 
 
 def _only_type(events: pa.Table) -> Dtype | None:
-    """The one type of floating-point numbers, fp64 aside, which every number of Python is.
+    """The only floating-point type, fp64 aside, the type of every Python number.
 
-    Without any it is torch's default; None where there are several.
+    Torch's default where there is no other; None where there are several.
     """
     texts = coded(events, "input_types")[1].to_pylist()
-    found = {dtype for text in texts for _, dtype in _types(text)}
-    floats = {dtype for dtype in found if dtype.floats and dtype != FP64} or {FP32}
+    dtypes = {dtype for text in texts for _, dtype in _types(text)}
+    floats = {dtype for dtype in dtypes if dtype.floats and dtype != FP64} or {FP32}
     return floats.pop() if len(floats) == 1 else None
 
 
@@ -264,31 +266,31 @@ def _element(name: str) -> int:
     return list(_ELEMENTS).index(word[0].rstrip("u>")) if word else _UNKNOWN
 
 
-def _named(name: str) -> int:
-    return next((i for i, (word, _) in enumerate(_NAMED) if word.search(name)), _UNKNOWN)
+def _named_dtype(name: str) -> int:
+    return next((i for i, (word, _) in enumerate(_DTYPE_NAMES) if word.search(name)), _UNKNOWN)
 
 
-def _of_texts(events: pa.Table, name: str, rows: Ints, find: Callable[[str], int]) -> Ints:
-    """What a function finds in the text of each of the rows; once for each text, -1 for none."""
+def _text_codes(events: pa.Table, name: str, rows: Ints, code_of: Callable[[str], int]) -> Ints:
+    """Code of the text of each row by a function, called once per text; -1 for NULL."""
     codes, texts = coded(events, name)
-    used, which = np.unique(codes[rows], return_inverse=True)
-    taken = texts.take(pa.array(used, mask=used < 0)).to_pylist()
-    return np.array([find(text) if text else _UNKNOWN for text in taken], np.int64)[which]
+    used, place = np.unique(codes[rows], return_inverse=True)
+    values = texts.take(pa.array(used, mask=used < 0)).to_pylist()
+    return np.array([code_of(text) if text else _UNKNOWN for text in values], np.int64)[place]
 
 
-def _owners(events: pa.Table, known: Mask) -> Ints:
-    """Row of the outermost op with known work around each host row, itself included, or -1.
+def _owners(events: pa.Table, has_work: Mask) -> Ints:
+    """Row of the outermost op with known work around each host row, or the row itself, or -1.
 
     In preorder the slices inside an owner follow it without a gap.
     """
-    owner = np.where(known, np.arange(known.size), _UNKNOWN)  # what does not nest owns its own
+    owner = np.where(has_work, np.arange(has_work.size), _UNKNOWN)  # without nesting: its own
     nests = np.flatnonzero(present(events, "preorder"))
-    if not nests.size or not known.any():
+    if not nests.size or not has_work.any():
         return owner
     preorder = numbers(events, "preorder")
     rows = np.empty(nests.size, np.int64)
     rows[preorder[nests]] = nests
-    places = np.flatnonzero(known[rows])
+    places = np.flatnonzero(has_work[rows])
     end = preorder[numbers(events, "last_descendant_id")[rows[places]]]
     reached = np.maximum.accumulate(np.append(-1, end))[:-1]
     outermost = places > reached
@@ -299,73 +301,73 @@ def _owners(events: pa.Table, known: Mask) -> Ints:
     return owner
 
 
-def _in_inner_types(events: pa.Table, counted: _Counted, owner: Ints) -> _Counted:
-    """The work with the types that owners really do it in.
+def _with_inner_types(events: pa.Table, op_work: _Work, owner: Ints) -> _Work:
+    """The work with the types that owners compute in.
 
-    Under autocast an op is recorded with what it was given; inside, after the copies that convert,
-    the same op is with what it computes in. So an owner has the type of the op in it that does most
-    of its work, the innermost of equal ones, if that is half of it or more.
+    Under autocast an op is recorded with its original inputs; inside, after the converting copies,
+    the same op has the inputs that it computes with. So an owner gets the type of the inner op that
+    does most of its work, the innermost of equal ones, if that is at least half.
     """
     floats = {dtype.word for dtype in DTYPES.values() if dtype.floats}
-    is_float = np.array([*(word in floats for word in counted.dtypes), False])[counted.dtype]
+    is_float = np.array([*(word in floats for word in op_work.dtypes), False])[op_work.dtype]
     around = np.where(owner == np.arange(owner.size), _UNKNOWN, owner)
-    rows = np.flatnonzero((around >= 0) & (counted.flops > 0) & is_float & is_float[around])
-    rows = rows[2 * counted.flops[rows] >= counted.flops[around[rows]]]
+    rows = np.flatnonzero((around >= 0) & (op_work.flops > 0) & is_float & is_float[around])
+    rows = rows[2 * op_work.flops[rows] >= op_work.flops[around[rows]]]
     place = numbers(events, "preorder")[rows]
-    rows = rows[np.lexsort((place, counted.flops[rows]))]
-    dtype = counted.dtype.copy()
-    dtype[around[rows]] = counted.dtype[rows]  # the last one of an owner counts
-    return replace(counted, dtype=dtype)
+    rows = rows[np.lexsort((place, op_work.flops[rows]))]
+    dtype = op_work.dtype.copy()
+    dtype[around[rows]] = op_work.dtype[rows]  # the last one of an owner counts
+    return replace(op_work, dtype=dtype)
 
 
-def _given(events: pa.Table, name: str) -> Ints:
-    """What the source says of the work of each row, or -1."""
+def _recorded(events: pa.Table, name: str) -> Ints:
+    """Work of each row from the source, or -1."""
     if name not in events.column_names:
         return np.full(events.num_rows, _UNKNOWN, np.int64)
     return numbers(events, name, missing=_UNKNOWN)
 
 
 def _moved(events: pa.Table) -> Ints:
-    """Bytes by what the source says: of a copy what was moved, of a kernel its work."""
-    moved = _given(events, "bytes")
+    """Bytes from the source: those that a copy moved, or a kernel's work."""
+    moved = _recorded(events, "bytes")
     on_device = is_kind(events, ("kernel", "memcpy", "memset"))
-    return np.where(on_device & (moved >= 0), moved, _given(events, "given_bytes"))
+    return np.where(on_device & (moved >= 0), moved, _recorded(events, "given_bytes"))
 
 
-def _spread(known: Ints, given: Ints, kernels: Ints, owner: Ints, dur: Ints) -> Ints:
-    """Work of each row: of ops their own, of kernels what is given, else their share."""
-    shares = np.where(known >= 0, known, given)
-    of = owner[kernels]
-    own = given[kernels]
-    owned = (of >= 0) & (known[of] >= 0)
-    left = known.copy()
-    told = owned & (own >= 0)
-    np.subtract.at(left, of[told], own[told])
-    sharing = owned & (own < 0)
-    rows, of = kernels[sharing], of[sharing]
+def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, dur: Ints) -> Ints:
+    """Work of each row: of ops their own, of kernels what the source records, else their share."""
+    shares = np.where(op_work >= 0, op_work, recorded)
+    op = owner[kernels]
+    kernel_work = recorded[kernels]
+    owned = (op >= 0) & (op_work[op] >= 0)
+    rest = op_work.copy()
+    has_record = owned & (kernel_work >= 0)
+    np.subtract.at(rest, op[has_record], kernel_work[has_record])
+    sharing = owned & (kernel_work < 0)
+    rows, op = kernels[sharing], op[sharing]
     if rows.size:
-        shares[rows] = _apportioned(np.maximum(left, 0)[of], of, dur[sharing])
+        shares[rows] = _apportioned(np.maximum(rest, 0)[op], op, dur[sharing])
     return shares
 
 
 def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
-    """Share of each row in the amount of its group, by weight; a group's add up to it exactly.
+    """Share of each row in the amount of its group, by weight; they add up to it exactly.
 
-    The sum up to a row is rounded down, and a row has what it adds. Without weights all are alike.
+    Cumulative sums are rounded down, and a row gets their difference. Zero weights share equally.
     """
     order = np.argsort(group, kind="stable")
     amount, group = amount[order], group[order]
     first = np.flatnonzero(np.append(True, group[1:] != group[:-1]))
     size = np.diff(np.append(first, group.size))
     weight = np.minimum(weight[order], _LARGEST // np.repeat(size, size))
-    none = np.add.reduceat(weight, first) == 0
-    weight = np.where(np.repeat(none, size), 1, weight)
+    no_weight = np.add.reduceat(weight, first) == 0
+    weight = np.where(np.repeat(no_weight, size), 1, weight)
     total = np.repeat(np.add.reduceat(weight, first), size)
     until = np.cumsum(weight)
     until -= np.repeat(until[first] - weight[first], size)
     fits = amount <= _LARGEST // total
     exact = np.where(fits, amount, 0) * until // total
-    rough = (amount * (until / total)).astype(np.int64)  # too large a product for a whole number
+    rough = (amount * (until / total)).astype(np.int64)  # the product overflows an integer
     upto = np.where(until == total, amount, np.where(fits, exact, np.minimum(rough, amount)))
     before = np.append(0, upto[:-1])
     before[first] = 0
@@ -375,28 +377,30 @@ def _apportioned(amount: Ints, group: Ints, weight: Ints) -> Ints:
 
 
 def _dtypes(
-    events: pa.Table, counted: _Counted, kernels: Ints, owner: Ints, shares: Mapping[str, Ints]
+    events: pa.Table, op_work: _Work, kernels: Ints, owner: Ints, shares: Mapping[str, Ints]
 ) -> pa.DictionaryArray:
-    """Type that the work of each row is done in: of a kernel its owner's, else what it is called.
+    """Type that the work of each row is done in: of a kernel its owner's, else that in its name.
 
-    Products of fp32 may be done in tf32; the kernel's name says so. Then all kernels of its owner
+    Products of fp32 may be done in tf32, as the kernel's name tells. Then all kernels of its owner
     are tf32, as they share its work: one that adds up parts of a product has a part of its FLOP.
     """
-    codes = counted.dtype.copy()
-    texts = list(dict.fromkeys((*counted.dtypes, *(dtype.word for _, dtype in _NAMED), "tf32")))
+    codes = op_work.dtype.copy()
+    texts = list(
+        dict.fromkeys((*op_work.dtypes, *(dtype.word for _, dtype in _DTYPE_NAMES), "tf32"))
+    )
     place = {text: i for i, text in enumerate(texts)}
     has_work = (shares["flops"][kernels] >= 0) | (shares["bytes"][kernels] >= 0)
     kernels = kernels[has_work]
-    of = np.append(counted.dtype, _UNKNOWN)[owner[kernels]]
-    without = np.flatnonzero(of < 0)
-    named = np.array([*(place[dtype.word] for _, dtype in _NAMED), _UNKNOWN], np.int64)
-    of[without] = named[_of_texts(events, "name", kernels[without], _named)]
+    code = np.append(op_work.dtype, _UNKNOWN)[owner[kernels]]
+    unowned = np.flatnonzero(code < 0)
+    dtype_codes = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
+    code[unowned] = dtype_codes[_text_codes(events, "name", kernels[unowned], _named_dtype)]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
-    said = (of == place["fp32"]) & is_tf32[names[kernels]]
+    named_tf32 = (code == place["fp32"]) & is_tf32[names[kernels]]
     in_tf32 = np.zeros(owner.size + 1, np.bool_)
-    in_tf32[owner[kernels[said]]] = True
+    in_tf32[owner[kernels[named_tf32]]] = True
     in_tf32[-1] = False
-    of[said | ((of == place["fp32"]) & in_tf32[owner[kernels]])] = place["tf32"]
-    codes[kernels] = of
+    code[named_tf32 | ((code == place["fp32"]) & in_tf32[owner[kernels]])] = place["tf32"]
+    codes[kernels] = code
     return encoded(codes, texts)

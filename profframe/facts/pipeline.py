@@ -1,4 +1,4 @@
-"""All facts of a trace, and how they run: one after the other, and one beside the others."""
+"""All facts of a trace, and how they run: in order, with one of them in parallel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from profframe.facts.steps import steps
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (
     kinds,
@@ -51,35 +51,35 @@ FACTS: Final[tuple[Fact, ...]] = (
     devices,
     limits,
 )
-"""All facts: each reads what those before it have left."""
-BESIDE: Final = frozenset({memory})
-"""Facts that run on a second thread, beside those behind them up to the first that conflicts.
+"""All facts: each may read the columns of those before it."""
+PARALLEL: Final = frozenset({memory})
+"""Facts that run on a second thread, in parallel with the next ones up to the first that conflicts.
 
-Any may be in it. `memory` is a fifth of all: a load of it saves a tenth of the facts' time. With
-two threads that take whatever is ready, facts took as long, a tenth more processor time (page
-faults, and waiting for the interpreter) and up to a tenth more memory.
+Any fact may be in it. `memory` takes a fifth of the time: this saves a tenth of it. With two
+threads that run whatever is ready, facts took as long, a tenth more processor time (page faults,
+and waiting for the interpreter) and up to a tenth more memory.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user may replace; None is what the facts have themselves.
+    """Options of a user; None is the default of the fact.
 
     Attributes
     ----------
     compat : str, optional
-        ``"torch"`` for what torch's own ``events()`` has, also where that is wrong: device time by
-        External id, stacks of backward functions that have no sequence number, and FLOPs of
-        convolutions as its reports have them, without their padding.
+        ``"torch"`` for the values of torch's own ``events()``, even where they are wrong: device
+        time by External id, stacks of backward functions without a sequence number, and FLOPs of
+        convolutions as in its reports, without padding.
     classifier : Classifier, optional
         Rules for ``kind`` in place of `profframe.facts.kinds.RULES`.
     registry : Registry, optional
-        What is known of the nodes of graphs.
+        Names and stack traces of the nodes of graphs.
     formulas : Mapping[str, Formula | None], optional
         Work of ops by their names, before those of `profframe.facts.formulas.FORMULAS`; None for
         unknown.
     models : Mapping[str, Model], optional
-        Models of devices in place of those that come with profframe.
+        Models of devices in place of the built-in ones.
     """
 
     compat: str | None = None
@@ -89,13 +89,13 @@ class Options:
     models: Mapping[str, Model] | None = None
 
     def of(self, fact: Fact) -> dict[str, object]:
-        """Those that a fact takes."""
+        """The options that a fact takes, without defaults."""
         values = {name: getattr(self, name) for name in fact.options}
         return {name: value for name, value in values.items() if value is not None}
 
 
 def facts_of(compat: str | None = None) -> tuple[Fact, ...]:
-    """The facts, those of torch in place of some with ``compat="torch"``."""
+    """The facts, some replaced by those of torch with ``compat="torch"``."""
     return FACTS if compat is None else tuple(ALTERNATIVES.get(fact, fact) for fact in FACTS)
 
 
@@ -107,21 +107,21 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
     tables : Tables
         As a reader gives them; row ``i`` of ``events`` has ``event_id`` ``i``.
     options : Options
-        What a user has replaced.
+        Options of a user.
 
     Returns
     -------
     Tables
-        The same tables with the columns of the facts, and what they found in ``quality``.
+        The tables with the columns of the facts, and their notes in ``quality``.
     """
-    memory_is_short = isinstance(tables["events"], Spooled)
-    beside = frozenset[Fact]() if memory_is_short else BESIDE
+    memory_is_short = isinstance(tables["events"], SpooledTable)
+    parallel = frozenset[Fact]() if memory_is_short else PARALLEL
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
         for fact in facts_of(options.compat):
             for other in [other for other in running if fact.conflicts_with(other)]:
                 tables = with_output(tables, running.pop(other).result())
-            if fact in beside:
+            if fact in parallel:
                 running[fact] = pool.submit(fact.output, tables, **options.of(fact))
             else:
                 tables = fact(tables, **options.of(fact))

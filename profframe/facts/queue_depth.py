@@ -1,4 +1,4 @@
-"""Whether the devices had work: how much was waiting for them, and how long they had none."""
+"""Work that waits for the devices, and the time in which they had none."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def queue_depth(tables: Tables) -> Output:
     """Fill ``queue_depth idle_ns``.
 
     A piece of device work (a kernel, copy or fill) waits from the start of the call that launched
-    it to its own start, on whichever stream; a graph launch launches many. One whose call is not in
-    the trace waits for nobody, nor does one that the clocks have begin before its call.
+    it to its own start, on any stream; a graph launch launches many. Work without a call in the
+    trace does not wait, nor does work that starts before its call by the clocks.
 
-    A device is busy while a piece runs on it. All devices of the rank are taken together, so a host
-    slice is idle while all of them are, also before their first piece and after their last.
+    A device is busy while a piece runs on it. A host slice is idle while all devices of the rank
+    are, also before their first piece and after their last.
     """
     events = tables["events"]
     timed = present(events, "start_ns")
@@ -37,12 +37,14 @@ def queue_depth(tables: Tables) -> Output:
 
     launch = numbers(events, "launch_id", missing=-1)[device]
     launched = (launch >= 0) & timed[launch]
-    begun, called = start[device[launched]], start[launch[launched]]
-    depth[rows] = open_at(called, np.maximum(called, begun), at)
+    started, called = start[device[launched]], start[launch[launched]]
+    depth[rows] = open_at(called, np.maximum(called, started), at)
 
-    ran = device[present(events, "dur_ns")[device]]
-    idle[rows] = dur[rows] - covered(start[ran], start[ran] + dur[ran], at, at + dur[rows])
+    finished = device[present(events, "dur_ns")[device]]
+    idle[rows] = dur[rows] - covered(
+        start[finished], start[finished] + dur[finished], at, at + dur[rows]
+    )
     return of_events(
         queue_depth=column("queue_depth", depth, (nests | of_device) & launched.any()),
-        idle_ns=column("idle_ns", idle, nests & (ran.size > 0)),
+        idle_ns=column("idle_ns", idle, nests & (finished.size > 0)),
     )

@@ -1,4 +1,4 @@
-"""What recorded a slice, where the source does not say: torch's RecordScope."""
+"""Torch's RecordScope of each slice, where the source lacks it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BACKWARD_FUNCTION: Final = 1
 USER_SCOPE: Final = 7
 
 _EVALUATION: Final = "autograd::engine::evaluate_function: "
-"""The engine's own slice around a backward function has this before the function's name."""
+"""Prefix of the function's name in the engine's own slice around a backward function."""
 
 
 @fact(
@@ -24,27 +24,27 @@ _EVALUATION: Final = "autograd::engine::evaluate_function: "
     outputs=columns(events="scope"),
 )
 def scopes(tables: Tables) -> Output:
-    """Fill ``scope`` where it is missing: of host ops and annotations.
+    """Fill ``scope`` of host ops and annotations where it is missing.
 
-    A backward function is the op right behind the engine's evaluation of that function, on its
-    thread. Other scopes (TorchScript, kernel function, ...) a trace file does not tell from 0.
+    A backward function is the op right after the engine's evaluation of that function, on its
+    thread. Trace files do not tell other scopes (TorchScript, kernel function, ...) from 0.
     """
     events = tables["events"]
-    given = events["scope"]
-    if not given.null_count:
+    recorded = events["scope"]
+    if not recorded.null_count:
         return Output()
     is_op = is_kind(events, ("host_op",))
     scope = np.full(events.num_rows, -1, np.int64)
     scope[is_op] = FUNCTION
     scope[is_kind(events, ("annotation",))] = USER_SCOPE
     scope[_backward_functions(tables, np.flatnonzero(is_op))] = BACKWARD_FUNCTION
-    known = present(events, "scope")
-    scope[known] = numbers(events, "scope")[known]
+    valid = present(events, "scope")
+    scope[valid] = numbers(events, "scope")[valid]
     return of_events(scope=column("scope", scope, scope >= 0))
 
 
 def _backward_functions(tables: Tables, ops: Ints) -> Ints:
-    """The ops that the engine's evaluations are about."""
+    """The ops that the engine evaluates."""
     events = tables["events"]
     names, texts = words(events, "name")
     code_of = {text: code for code, text in enumerate(texts)}
@@ -63,7 +63,7 @@ def _backward_functions(tables: Tables, ops: Ints) -> Ints:
 
 
 def _in_preorder(events: pa.Table, rows: Ints) -> Ints:
-    """Those of the rows that nest, by thread and time."""
+    """The rows that nest, by thread and time."""
     preorder = numbers(events, "preorder", missing=-1)[rows]
     at = np.full(events.num_rows, -1, np.int64)
     at[preorder[preorder >= 0]] = rows[preorder >= 0]

@@ -1,4 +1,4 @@
-"""The source frames that an op is shown with: of a backward op, those of its forward op."""
+"""The source frames of an op; those of a backward op are its forward op's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from profframe.facts.torch_compat.torch_names import is_dropped
 from profframe.intervals import Ints, nearest
 from profframe.schema import HOST_KINDS
 
-_LEFT_OUT: Final = (
+_HIDDEN: Final = (
     ("autograd/__init__", "_make_grads"),
     ("autograd/__init__", "backward"),
     ("torch/tensor", "backward"),
@@ -33,7 +33,7 @@ _LEFT_OUT: Final = (
     ("_internal/common_utils", "prof_func_call"),
     ("_internal/common_utils", "prof_meth_call"),
 )
-"""Frames that have both words of a pair torch shows to nobody."""
+"""Torch hides frames that contain both words of a pair."""
 _NO_NUMBER: Final = -1
 
 
@@ -46,26 +46,26 @@ _NO_NUMBER: Final = -1
     outputs=columns(events="stack"),
 )
 def stacks(tables: Tables) -> Output:
-    """Make ``stack`` what torch's events have, out of what was recorded.
+    """Turn the recorded ``stack`` into that of torch's events.
 
-    Frames inside torch that say nothing are left out. Whatever is in a backward function has the
-    stack of the first slice with the function's sequence number on its forward thread, or none.
+    Some frames inside torch are left out. Slices in a backward function get the stack of the first
+    slice with the function's sequence number on its forward thread, or none.
     """
-    return shown(tables, _numbered)
+    return stack_column(tables, _numbered)
 
 
 def _numbered(events: pa.Table, functions: Ints) -> Ints:
-    """Those of the functions that have a sequence number."""
+    """The functions that have a sequence number."""
     return functions[numbers(events, "sequence_nr", missing=_NO_NUMBER)[functions] >= 0]
 
 
-def shown(tables: Tables, with_forward: Callable[[pa.Table, Ints], Ints]) -> Output:
-    """The stacks, where some of the backward functions have that of a forward slice."""
+def stack_column(tables: Tables, with_forward: Callable[[pa.Table, Ints], Ints]) -> Output:
+    """The column, where the functions from ``with_forward`` get the stack of a forward slice."""
     events = tables["events"]
     if events["stack"].null_count == events.num_rows:
         return Output()
     codes, texts = coded(events, "stack")
-    texts, number = _without_left_out(texts)
+    texts, number = _without_hidden(texts)
     codes = np.append(number, -1)[codes]
     function = _function_around(tables)
     inside = np.flatnonzero(function >= 0)
@@ -76,32 +76,32 @@ def shown(tables: Tables, with_forward: Callable[[pa.Table, Ints], Ints]) -> Out
     return of_events(stack=encoded(codes, texts))
 
 
-def _without_left_out(texts: pa.StringArray) -> tuple[pa.StringArray, Ints]:
-    """Distinct stacks without the frames that are left out, and for each stack its new number."""
-    hit = pc.equal(texts, "")
-    for first, second in _LEFT_OUT:
+def _without_hidden(texts: pa.StringArray) -> tuple[pa.StringArray, Ints]:
+    """Distinct stacks without hidden frames, and for each old stack its new number."""
+    has_hidden = pc.equal(texts, "")
+    for first, second in _HIDDEN:
         both = pc.and_(pc.match_substring(texts, first), pc.match_substring(texts, second))
-        hit = pc.or_(hit, both)
+        has_hidden = pc.or_(has_hidden, both)
     number = np.arange(len(texts))
-    rows = np.flatnonzero(hit.to_numpy(zero_copy_only=False))
+    rows = np.flatnonzero(has_hidden.to_numpy(zero_copy_only=False))
     if not rows.size:
         return texts, number
-    kept = [_kept(text) for text in texts.take(pa.array(rows)).to_pylist()]
-    new = sorted({*kept} - {""})
-    texts = pa.concat_arrays([texts, pa.array(new, pa.string())])
-    number[rows] = pc.fill_null(pc.index_in(pa.array(kept), value_set=texts), -1).to_numpy()
-    number[rows[[text == "" for text in kept]]] = -1
+    shortened = [_visible(text) for text in texts.take(pa.array(rows)).to_pylist()]
+    distinct = sorted({*shortened} - {""})
+    texts = pa.concat_arrays([texts, pa.array(distinct, pa.string())])
+    number[rows] = pc.fill_null(pc.index_in(pa.array(shortened), value_set=texts), -1).to_numpy()
+    number[rows[[text == "" for text in shortened]]] = -1
     return texts, number
 
 
-def _kept(stack: str) -> str:
+def _visible(stack: str) -> str:
     frames = stack.split(";")
-    kept = [f for f in frames if not any(a in f and b in f for a, b in _LEFT_OUT)]
-    return stack if len(kept) == len(frames) else ";".join(kept)
+    visible = [f for f in frames if not any(a in f and b in f for a, b in _HIDDEN)]
+    return stack if len(visible) == len(frames) else ";".join(visible)
 
 
 def _function_around(tables: Tables) -> Ints:
-    """For each slice the backward function that it is or is in, or -1; as torch nests them."""
+    """For each slice the backward function that it is or is inside, as in torch, or -1."""
     events = tables["events"]
     is_function = backward_functions(events)
     if not is_function.any():
@@ -112,25 +112,27 @@ def _function_around(tables: Tables) -> Ints:
 
 
 def _first_stacks(tables: Tables, codes: Ints, function: Ints, functions: Ints) -> Ints:
-    """For each of the functions the stack of its forward slices, by row; -1 elsewhere."""
+    """For each row of ``functions`` the stack of its first forward slice; -1 for other rows."""
     events = tables["events"]
     sequence = numbers(events, "sequence_nr", missing=_NO_NUMBER)
     thread = numbers(events, "thread")
     forward = numbers(events, "fwd_id", missing=-1)
-    known = np.flatnonzero(forward >= 0)
-    by_number = forward_threads(tables, functions, forward[known], known)
-    of_function = np.where(forward[functions] < 0, by_number, thread[forward[functions]])
-    there = is_kind(events, HOST_KINDS) & present(events, "start_ns", "dur_ns") & (function < 0)
-    there &= ~is_dropped(events) & (numbers(events, "merged_into", missing=-1) < 0)
-    rows = np.flatnonzero(there & np.isin(sequence, sequence[functions]))
+    with_forward = np.flatnonzero(forward >= 0)
+    by_number = forward_threads(tables, functions, forward[with_forward], with_forward)
+    forward_thread = np.where(forward[functions] < 0, by_number, thread[forward[functions]])
+    is_candidate = (
+        is_kind(events, HOST_KINDS) & present(events, "start_ns", "dur_ns") & (function < 0)
+    )
+    is_candidate &= ~is_dropped(events) & (numbers(events, "merged_into", missing=-1) < 0)
+    rows = np.flatnonzero(is_candidate & np.isin(sequence, sequence[functions]))
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     rows = rows[np.lexsort((source_order(events)[rows], -dur[rows], start[rows]))]
     distinct, number = np.unique(
         np.concatenate([sequence[rows], sequence[functions]]), return_inverse=True
     )
     key = thread[rows] * distinct.size + number[: rows.size]
-    wanted = of_function * distinct.size + number[rows.size :]
-    first = last_equal(key[::-1], rows[::-1], np.where(of_function < 0, -1, wanted))
+    function_key = forward_thread * distinct.size + number[rows.size :]
+    first = last_equal(key[::-1], rows[::-1], np.where(forward_thread < 0, -1, function_key))
     stack = np.full(events.num_rows, -1, np.int64)
     stack[functions] = np.append(codes, -1)[first]
     return stack

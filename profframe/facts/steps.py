@@ -1,4 +1,4 @@
-"""Which profiler step a slice belongs to."""
+"""The profiler step of each slice."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _MARKS = ("annotation", "host_op")
 def steps(tables: Tables) -> Output:
     """Add ``step``.
 
-    A host slice is in the step that it starts in, on any thread of the process; a step is open
-    from its start until before its end, and of several the one that started last counts. A device
-    slice is in the step of its launch; of its op where the source has no launches.
+    A host slice is in the step that it starts in, on any thread of the process; a step excludes its
+    end, and of several open steps the one that started last counts. A device slice is in the step
+    of its launch, or of its op if the source has no launches.
     """
     events = tables["events"]
     name, texts = words(events, "name")
@@ -38,9 +38,9 @@ def steps(tables: Tables) -> Output:
     rows = np.flatnonzero(is_kind(events, schema.HOST_KINDS) & present(events, "start_ns"))
     last_inside = start[marks] + dur[marks] - 1
     group = process + 1
-    found = stab(group[marks], start[marks], last_inside, group[rows], start[rows])
+    match = stab(group[marks], start[marks], last_inside, group[rows], start[rows])
     step = np.full(events.num_rows, -1, np.int64)
-    step[rows] = np.append(number[marks], -1)[found]
+    step[rows] = np.append(number[marks], -1)[match]
 
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     cause = launch if (launch >= 0).any() else op

@@ -1,7 +1,4 @@
-"""The profiler of torch, with a `Trace` at its end.
-
-torch is imported when something here is used, not before.
-"""
+"""The profiler of torch, with a `Trace` as its result; torch is imported on first use."""
 
 from __future__ import annotations
 
@@ -26,40 +23,40 @@ from profframe.trace.trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_OF_TORCH: Final = {
+_TORCH_MODULES: Final = {
     "record_function": "torch.profiler",
     "schedule": "torch.profiler",
     "emit_nvtx": "torch.autograd.profiler",
 }
-"""Names that are handed on, and where they are."""
+"""Names that are re-exported, and their modules."""
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _OF_TORCH:
+    if name not in _TORCH_MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        return getattr(import_module(_OF_TORCH[name]), name)
+        return getattr(import_module(_TORCH_MODULES[name]), name)
     except ModuleNotFoundError:
         return functools.partial(_torch, name)
 
 
-def _torch(wanted: str, *_: object, **__: object) -> Any:
+def _torch(name: str, *_: object, **__: object) -> Any:
     """The module ``torch.profiler``."""
     try:
         return import_module("torch.profiler")
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            f"profframe.{wanted} needs PyTorch: pip install 'profframe[torch]'"
+            f"profframe.{name} needs PyTorch: pip install 'profframe[torch]'"
         ) from error
 
 
 class profile:  # noqa: N801 -- as torch calls it
-    """Profile a block or a function with ``torch.profiler.profile``, and have a `Trace` of it.
+    """Profile a block or a function with ``torch.profiler.profile``, and get a `Trace` of it.
 
-    A ``with`` block gets this object; what it has not itself (``step()``, ``add_metadata()``,
-    ``key_averages()``, ...) is that of torch's profiler. As a decorator it profiles each call of a
-    function or coroutine function; a call within such a call is part of it. Each block and each
-    call has a profiler of its own, with a schedule that begins anew.
+    A ``with`` block gets this object; other methods (``step()``, ``add_metadata()``,
+    ``key_averages()``, ...) are those of torch's profiler. As a decorator it profiles each call of
+    a function or coroutine function; a call within such a call is part of it. Each block and each
+    call has its own profiler and starts the schedule anew.
 
     Parameters
     ----------
@@ -81,12 +78,12 @@ class profile:  # noqa: N801 -- as torch calls it
 
     def __init__(self, **arguments: Any) -> None:
         self._arguments = arguments
-        self._entered = 0
-        self._used = False
-        self._renew()
+        self._depth = 0
+        self._is_used = False
+        self._reset()
 
-    def _renew(self) -> None:
-        """A profiler of torch that nothing has been recorded with."""
+    def _reset(self) -> None:
+        """Create a profiler of torch without recordings."""
         arguments = self._arguments | {"on_trace_ready": self._ready}
         self._cycle: Any = None
         self._trace: Trace | None = None
@@ -105,13 +102,13 @@ class profile:  # noqa: N801 -- as torch calls it
         return getattr(self._profiler, name)
 
     def __enter__(self) -> Self:
-        if self._entered:
+        if self._depth:
             raise ParameterError("this profile is running already; a block in it needs its own")
-        if self._used or self._cycle is not None:
-            self._renew()
-        self._used = True
+        if self._is_used or self._cycle is not None:
+            self._reset()
+        self._is_used = True
         self._profiler.__enter__()
-        self._entered += 1
+        self._depth += 1
         return self
 
     def __exit__(
@@ -120,7 +117,7 @@ class profile:  # noqa: N801 -- as torch calls it
         error: BaseException | None,
         place: TracebackType | None,
     ) -> None:
-        self._entered -= 1
+        self._depth -= 1
         self._profiler.__exit__(kind, error, place)
 
     def __call__(self, function: _Function) -> _Function:
@@ -133,17 +130,17 @@ class profile:  # noqa: N801 -- as torch calls it
         if inspect.iscoroutinefunction(function):
 
             @functools.wraps(function)
-            async def awaited(*args: Any, **kwargs: Any) -> Any:
-                if self._entered:
+            async def profiled_coroutine(*args: Any, **kwargs: Any) -> Any:
+                if self._depth:
                     return await function(*args, **kwargs)
                 with self:
                     return await function(*args, **kwargs)
 
-            return awaited  # type: ignore[return-value]
+            return profiled_coroutine  # type: ignore[return-value]
 
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:
-            if self._entered:
+            if self._depth:
                 return function(*args, **kwargs)
             with self:
                 return function(*args, **kwargs)
@@ -152,10 +149,10 @@ class profile:  # noqa: N801 -- as torch calls it
 
     @property
     def trace(self) -> Trace:
-        """What was recorded, loaded when it is first asked for.
+        """The recording as a trace, loaded on first use.
 
-        With a schedule it is the last cycle that ended; `trace_handler` keeps them all. A block
-        that was left amid a cycle has ended it.
+        With a schedule it is the last cycle that ended; `trace_handler` keeps them all. The end of
+        a block also ends its cycle.
 
         Raises
         ------
@@ -178,9 +175,9 @@ def trace_handler(
 ) -> Callable[[Any], None]:
     """Make an ``on_trace_ready`` that writes each cycle into a Parquet store.
 
-    The first cycle is run ``run``, the later ones are ``run.1``, ``run.2``, ... What is in the
-    store is never replaced: where a rank has a run of that name already, as after a restart, the
-    numbers go on behind it. The profiler is only read, so that it can still be exported.
+    The first cycle is run ``run``, the later ones are ``run.1``, ``run.2``, ... It
+    replaces nothing in the store: where a rank has a run of that name already, as after a restart,
+    the numbers continue. It only reads the profiler, which can still be exported.
 
     Parameters
     ----------
@@ -199,7 +196,7 @@ def trace_handler(
     Raises
     ------
     ParameterError
-        ``run`` or ``rank`` cannot be one.
+        ``run`` or ``rank`` has no valid value.
     MissingExtraError
         torch is not installed.
 
@@ -220,7 +217,7 @@ def trace_handler(
 
 
 class _Handler:
-    """Writes one cycle after the other."""
+    """Writes each cycle as a run of its own."""
 
     def __init__(self, path: Path, run: str, rank: int | None) -> None:
         self._path = path
@@ -236,12 +233,12 @@ class _Handler:
             if stores.has(self._path, run, rank):
                 continue
             tables = load(profiler, run=run, rank=rank).tables
-            if stores.add(_noted(tables, run, rank, cycle) if cycle else tables, self._path):
+            if stores.add(_with_note(tables, run, rank, cycle) if cycle else tables, self._path):
                 return
 
 
-def _noted(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> dict[str, pa.Table]:
-    """The tables, with a word in `quality` that they are a later cycle."""
+def _with_note(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> dict[str, pa.Table]:
+    """The tables, with a row in `quality` that they are a later cycle."""
     row = ("same_run_and_rank", tables["events"].num_rows, f"cycle {cycle}, from 0", None)
     note = schema.conform("quality", schema.quality_rows(row), run, rank)
     return tables | {"quality": pa.concat_tables([tables["quality"], note]).unify_dictionaries()}

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from profframe.analysis.differences import Side, compared
+from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading.load import load
 from profframe.show.frame import frame
@@ -89,11 +89,11 @@ def diff(
 
     Examples
     --------
-    >>> found = diff("examples/fp32.json.gz", "examples/bf16.json.gz", ("fp32", "bf16"))
-    >>> ops = found.filter(what="op")
+    >>> rows = diff("examples/fp32.json.gz", "examples/bf16.json.gz", ("fp32", "bf16"))
+    >>> ops = rows.filter(what="op")
     >>> ops["change_ns"].sum() == ops["other_ns"].sum() - ops["base_ns"].sum()
     True
-    >>> found["base", "other", "base_samples"].unique().rows()
+    >>> rows["base", "other", "base_samples"].unique().rows()
     [('fp32', 'bf16', 1)]
     """
     _check(names, kernel_by, per)
@@ -101,10 +101,10 @@ def diff(
     for name, side in zip(names, sides, strict=True):
         if per == "step" and not side.samples.height:
             raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
-    of_sides = (
+    side_names = (
         pl.lit(name).alias(side) for side, name in zip(("base", "other"), names, strict=True)
     )
-    return frame(compared(*sides).with_columns(of_sides))
+    return frame(compare(*sides).with_columns(side_names))
 
 
 def _check(names: Any, kernel_by: str, per: str) -> None:
@@ -115,13 +115,13 @@ def _check(names: Any, kernel_by: str, per: str) -> None:
         or names[0] == names[1]
     ):
         raise ParameterError(f"names: two different texts, not {names!r}")
-    for parameter, value, known in (("kernel_by", kernel_by, KERNEL_BY), ("per", per, PER)):
-        if value not in known:
-            raise UnknownNameError.among(parameter, value, known)
+    for parameter, value, choices in (("kernel_by", kernel_by, KERNEL_BY), ("per", per, PER)):
+        if value not in choices:
+            raise UnknownNameError.among(parameter, value, choices)
 
 
 def _side(source: Any, kernel_by: str, per: str, copies: bool) -> Side:
-    """What a side measured; the trace is let go of before the other side is loaded."""
+    """Samples of a side; its trace is released before the other side is loaded."""
     trace = source if isinstance(source, Trace) else load(source)
     rows = trace.samples(per=per, kernel_by=kernel_by, copies=copies)
     if per == "step":

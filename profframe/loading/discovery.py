@@ -1,4 +1,4 @@
-"""What a source is: a live profile, a store, or files of traces. It is decided here, once."""
+"""Find out what a source is: a live profile, a store, or files of traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profframe.readers import torch as live
 Source = str | os.PathLike[str]
 
 _STDIN: Final = Path("/dev/stdin")
-"""What ``-`` is; a file of that name is ``./-``."""
+"""Path for ``-``; a file of that name is ``./-``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class StoreFolder:
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Files to read; those that only a directory or a glob led to may be no traces."""
+    """Files to read; those of a directory or a glob are optional: they may be no traces."""
 
     paths: tuple[Path, ...]
     optional: frozenset[Path]
@@ -49,90 +49,90 @@ def discover(source: object) -> Profile | StoreFolder | Files:
     NoTraceFoundError
         A path leads nowhere.
     ParameterError
-        It is nothing of the kind, or a store among others.
+        The source is none of these, or a store among others.
     """
     if live.knows(source):
         return Profile(source)
-    sources = listed(source)
+    sources = paths_of(source)
     if folder := _store(sources):
         return folder
     try:
-        return find(sources)
+        return trace_files(sources)
     except (NoTraceFoundError, ParameterError):
-        if folder := _store(sources):  # it has been made meanwhile
+        if folder := _store(sources):  # another process has made it meanwhile
             return folder
         raise
 
 
 def _store(sources: Sequence[Source]) -> StoreFolder | None:
-    is_one = len(sources) == 1 and store.is_store(sources[0])
-    return StoreFolder(Path(sources[0])) if is_one else None
+    is_alone = len(sources) == 1 and store.is_store(sources[0])
+    return StoreFolder(Path(sources[0])) if is_alone else None
 
 
-def listed(source: object) -> list[Source]:
+def paths_of(source: object) -> list[Source]:
     """One source or several, as a list of paths.
 
     Raises
     ------
     ParameterError
-        One is no path.
+        One of them is no path.
     """
-    several = (
+    paths = (
         source
         if isinstance(source, Sequence) and not isinstance(source, (str, bytes))
         else [source]
     )
-    for one in several:
-        if not isinstance(one, (str, os.PathLike)) or not os.fspath(one):
-            raise ParameterError(f"a source is a path or a list of paths, not {one!r}")
-    return list(several)
+    for path in paths:
+        if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+            raise ParameterError(f"a source is a path or a list of paths, not {path!r}")
+    return list(paths)
 
 
-def find(sources: Iterable[Source]) -> Files:
+def trace_files(sources: Iterable[Source]) -> Files:
     """The files that paths, globs and directories lead to, each once.
 
     Raises
     ------
     NoTraceFoundError
-        When one of them leads nowhere.
+        A source leads to no file.
     """
     paths: list[Path] = []
-    given: set[Path] = set()
+    required: set[Path] = set()
     for source in sources:
         path = _STDIN if os.fspath(source) == "-" else Path(source)
         if store.is_store(path):
             raise ParameterError(f"{path} is a store; a store is given alone")
         if path.is_dir():
-            inside = _inside(path)
-            if not inside:
+            files = _files_in(path)
+            if not files:
                 raise NoTraceFoundError(
                     f"{path}: the directory holds no files; give a trace, or a glob with ** to "
                     "search below it"
                 )
-            paths += inside
+            paths += files
         elif path.exists():
-            given.add(path)
+            required.add(path)
             paths.append(path)
         elif glob.has_magic(str(path)):
             names = glob.glob(str(path), recursive=True)  # noqa: PTH207 -- Path.glob takes no absolute pattern
-            there = sorted(map(Path, names))
-            matched = [p for p in there if p.is_file()]
-            if not matched:  # as if a shell had named the folders that match
-                matched = [file for folder in there for file in _inside(folder)]
-            if not matched:
+            matches = sorted(map(Path, names))
+            files = [p for p in matches if p.is_file()]
+            if not files:  # like a shell that expands the pattern to folders
+                files = [file for folder in matches for file in _files_in(folder)]
+            if not files:
                 raise NoTraceFoundError(f"{path}: no file matches the pattern")
-            paths += matched
+            paths += files
         else:
             raise NoTraceFoundError(f"{path}: no such file or directory")
     if not paths:
         raise NoTraceFoundError("nothing to load: the list of sources is empty")
     unique = tuple({path.absolute(): path for path in reversed(paths)}.values())[::-1]
-    return Files(unique, frozenset(unique) - given)
+    return Files(unique, frozenset(unique) - required)
 
 
-def _inside(folder: Path) -> list[Path]:
+def _files_in(folder: Path) -> list[Path]:
     try:
-        inside = [*folder.iterdir()]
+        entries = [*folder.iterdir()]
     except OSError as error:
         raise SourceError(f"{folder}: cannot be read: {error.strerror or error}") from error
-    return sorted(p for p in inside if p.is_file() and not p.name.startswith("."))
+    return sorted(p for p in entries if p.is_file() and not p.name.startswith("."))

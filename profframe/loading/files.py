@@ -13,8 +13,8 @@ from profframe import store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.loading.discovery import Files, Source
 from profframe.loading.options import FactOptions, LoadOptions, Progress
-from profframe.loading.run_names import Named, cycles, named
-from profframe.loading.tables import combined, table_parts
+from profframe.loading.run_names import NamedTrace, cycles, name_trace
+from profframe.loading.tables import combine, table_parts
 from profframe.readers import is_pipe, read
 from profframe.store.cache import Cache
 from profframe.system.disk_tables import Spool
@@ -24,64 +24,64 @@ from profframe.trace.trace import Trace
 
 
 def open_files(files: Files, options: LoadOptions) -> Trace:
-    """Files of traces as one trace, or what the cache has of them.
+    """Files of traces as one trace, from the cache if it has them.
 
     Raises
     ------
     NotATraceError, SourceError
-        A file that was named is no trace, or cannot be read.
+        A required file is no trace, or cannot be read.
     NoTraceFoundError
-        None of those that were found is a trace.
+        No file is a trace.
     UnknownNameError
         There is no such run, rank or step.
     """
     if options.cache is None:
-        return options.chosen(Trace.from_tables(_tables(files, options)))
-    return options.chosen(Trace.from_store(_cached(files, options, Path(options.cache))))
+        return options.select(Trace.from_tables(_tables(files, options)))
+    return options.select(Trace.from_store(_cached(files, options, Path(options.cache))))
 
 
 def _cached(files: Files, options: LoadOptions, folder: Path) -> Path:
-    """The store that a cache has of the files; made if it has none."""
+    """The store of the files in a cache, written if it is new."""
     for path in filter(is_pipe, files.paths):
         raise ParameterError(f"{path}: cache knows files by their content, and a pipe is read once")
-    kept = Cache(folder).store_of(files.paths, options.run, options.rank, options.facts.key())
-    if not store.is_store(kept):
-        draft = kept.with_name(f".tmp-{uuid.uuid4().hex}")
+    cached = Cache(folder).store_of(files.paths, options.run, options.rank, options.facts.key())
+    if not store.is_store(cached):
+        draft = cached.with_name(f".tmp-{uuid.uuid4().hex}")
         store.write(_tables(files, options), draft)
         try:
-            draft.rename(kept)
+            draft.rename(cached)
         except OSError:  # another process was faster
             shutil.rmtree(draft)
-    return kept
+    return cached
 
 
 @system_memory()
-def read_named(
+def read_trace(
     path: Path,
     run: str | None = None,
     rank: int | None = None,
     facts: FactOptions | None = None,
     progress: Progress | None = None,
     *,
-    beside: Source | None = None,
+    spool_folder: Source | None = None,
     threads: int | None = None,
-) -> Named:
-    """Read one file as `load` does, with its facts and its name, for `write_named`.
+) -> NamedTrace:
+    """Read one file as `load` does, with its facts and its name, for `write_trace`.
 
     Parameters
     ----------
     path, run, rank, facts, progress
         As for `load`.
-    beside
+    spool_folder
         A folder with room for a temporary file, up to a quarter of the text of the trace: then only
-        parts of the trace are in memory, 1.2 GB for one of 2 GB. None to have it all there.
+        parts of the trace are in memory, 1.2 GB for one of 2 GB. None to keep all in memory.
     threads
         Threads that parse; None for as many as there are processors, up to 8.
 
     Returns
     -------
-    Named
-        The trace; with ``beside`` its larger tables are `profframe.system.disk_tables.Spooled`.
+    NamedTrace
+        The trace; its larger tables are `SpooledTable` in that folder.
 
     Raises
     ------
@@ -92,20 +92,20 @@ def read_named(
     StoreError
         When there is no room beside the store.
     """
-    spool = None if beside is None else Spool(beside)
+    spool = None if spool_folder is None else Spool(spool_folder)
     with within(path):
         raw = read(path, progress, spool, threads)
-        return named(path, (facts or FactOptions()).add(raw), run, rank)
+        return name_trace(path, (facts or FactOptions()).add(raw), run, rank)
 
 
 @system_memory()
-def write_named(trace: Named, path: Source, *, replace: bool = True) -> bool:
-    """Write it into a store; what `Trace.to_parquet` writes of it.
+def write_trace(trace: NamedTrace, path: Source, *, replace: bool = True) -> bool:
+    """Write a trace into a store, as `Trace.to_parquet` does.
 
     Returns
     -------
     bool
-        False if the store has one of that run and rank, and that is not to be replaced.
+        False if the store has one of that run and rank, and ``replace`` is False.
 
     Raises
     ------
@@ -116,15 +116,15 @@ def write_named(trace: Named, path: Source, *, replace: bool = True) -> bool:
 
 
 def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
-    """Read, add facts, name, and put together."""
+    """Read the files, add facts and names, and concatenate."""
     total = _Total(files.paths, options.progress)
-    traces: list[Named] = []
+    traces: list[NamedTrace] = []
     skipped: list[SourceError] = []
     for path in files.paths:
         try:
             with within(path):
                 raw = options.facts.add(read(path, total.of(path)))
-                traces.append(named(path, raw, options.run, options.rank))
+                traces.append(name_trace(path, raw, options.run, options.rank))
         except SourceError as error:
             if path not in files.optional:
                 raise
@@ -134,30 +134,30 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     if not traces:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
-    return combined(cycles(traces), skipped)
+    return combine(cycles(traces), skipped)
 
 
 class _Total:
-    """Progress over several files, out of that of each."""
+    """Progress over several files, from that of each."""
 
     def __init__(self, paths: Sequence[Path], progress: Progress | None) -> None:
         self._progress = progress
         self._before: dict[Path, int] = {}
-        self._all = 0
+        self._total = 0
         for path in paths:
-            self._before[path] = self._all
-            self._all += _size(path)
+            self._before[path] = self._total
+            self._total += _size(path)
 
     def of(self, path: Path) -> Progress | None:
         """What to call while `path` is read."""
         progress = self._progress
         if progress is None:
             return None
-        return lambda done, _: progress(self._before[path] + done, self._all)
+        return lambda done, _: progress(self._before[path] + done, self._total)
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; none of one that is gone, as who reads it will say."""
+    """Bytes of a file; 0 for a missing one, whose reader will raise."""
     try:
         return path.stat().st_size
     except OSError:

@@ -115,7 +115,7 @@ def load(
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:
-    """Load a database that ``nvprof -o`` wrote, where any other trace is a mistake.
+    """Load a database that ``nvprof -o`` wrote; any other trace is an error.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -
     Returns
     -------
     Trace
-        What `load` gives, too: markers as host ops and annotations with the kernels that were
+        Like that of `load`: markers as host ops and annotations with the kernels that were
         launched in them, on their own thread.
 
     Raises

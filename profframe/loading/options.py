@@ -1,4 +1,4 @@
-"""What a user says about loading, checked once."""
+"""Checked options of loading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profframe.errors import ParameterError
 from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
 from profframe.facts.models import Devices, entries, models
-from profframe.facts.nodes import check_registry, described
+from profframe.facts.nodes import check_registry, node_names
 from profframe.query.selection import Numbers, Text, check_compat
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class FactOptions:
-    """What the facts of a trace depend on, besides its source; `profframe.load` describes each."""
+    """Options that change the facts of a trace; `profframe.load` describes each."""
 
     kinds: Sequence[Rule] | None = None
     compat: str | None = None
@@ -38,35 +38,35 @@ class FactOptions:
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with its facts."""
-        known = None if self.devices is None else models(self.devices)
-        options = Options(self.compat, self.kinds, self.fx_metadata, self.formulas, known)
+        devices = None if self.devices is None else models(self.devices)
+        options = Options(self.compat, self.kinds, self.fx_metadata, self.formulas, devices)
         return replace(raw, tables=dict(add_facts(raw.tables, options)))
 
     def key(self) -> str:
-        """Text that differs where the facts may."""
-        known = self.fx_metadata
-        files = None if known is None else {file: described(known, file) for file in known}
+        """Text that differs for options that give different facts."""
+        registry = self.fx_metadata
+        files = None if registry is None else {f: node_names(registry, f) for f in registry}
         return f"{(self.kinds, self.compat, self.devices)!r}{json.dumps(files, sort_keys=True)}"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """The arguments of `profframe.load` but for the source.
+    """The arguments of `profframe.load` except the source.
 
     Attributes
     ----------
     run, rank
-        Names for what is loaded.
+        Names for the traces.
     cache
-        Directory that keeps what was loaded.
+        Directory that keeps loaded traces.
     facts
-        What the facts depend on.
+        Options of the facts.
     runs, ranks, steps
-        What to keep.
+        Rows to keep.
     memory_limit
         Memory for questions.
     progress
-        Called with the bytes that are read and all bytes.
+        Called with the bytes read and all bytes.
     """
 
     run: str | None = None
@@ -87,8 +87,8 @@ class LoadOptions:
                 "load(source, formulas=...).to_parquet(path)"
             )
 
-    def chosen(self, trace: Trace) -> Trace:
-        """What is to be kept of a trace, within the limit."""
+    def select(self, trace: Trace) -> Trace:
+        """The rows of a trace to keep, with the limit of memory."""
         return trace.limited(self.memory_limit).filter(
             runs=self.runs, ranks=self.ranks, steps=self.steps
         )
@@ -101,7 +101,7 @@ def fact_options(
     formulas: Mapping[str, Formula | None] | None,
     devices: Devices | None,
 ) -> FactOptions:
-    """Check what a user says about facts.
+    """Check the options of facts.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def fact_options(
     check_compat(compat)
     check_registry(fx_metadata)
     check_formulas(formulas)
-    known = None if devices is None else entries(devices)
-    return FactOptions(kinds, compat, fx_metadata, formulas, known)
+    models_by_name = None if devices is None else entries(devices)
+    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name)
 
 
 def check_names(run: str | None, rank: int | None) -> None:
@@ -121,7 +121,7 @@ def check_names(run: str | None, rank: int | None) -> None:
     Raises
     ------
     ParameterError
-        It names the value.
+        The message names the value.
     """
     if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
         raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")

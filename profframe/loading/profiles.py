@@ -6,21 +6,21 @@ from dataclasses import replace
 
 from profframe.errors import ParameterError
 from profframe.loading.options import LoadOptions
-from profframe.loading.run_names import Named
-from profframe.loading.tables import combined
+from profframe.loading.run_names import NamedTrace
+from profframe.loading.tables import combine
 from profframe.readers import torch as live
 from profframe.trace.trace import Trace
 
 
 def open_profile(profile: object, options: LoadOptions) -> Trace:
-    """A finished profile as a trace; its rank is that of this process in the job, if it is in one.
+    """A finished profile as a trace; its rank is that of this process in its job, if any.
 
     Raises
     ------
     SourceError
         The profile is still running.
     ParameterError
-        A cache is given, which knows files only.
+        There is a cache, which is for files only.
     """
     if options.cache is not None:
         raise ParameterError(
@@ -33,8 +33,8 @@ def open_profile(profile: object, options: LoadOptions) -> Trace:
     raw = facts.add(live.read(profile))
     rank_source = "argument"
     if rank is None:
-        in_job = raw.header.rank
-        rank = 0 if in_job is None else in_job
-        rank_source = "assumed" if in_job is None else raw.header.rank_source
-    trace = Named(live.describe(profile), raw, options.run or "live", rank, rank_source)
-    return options.chosen(Trace.from_tables(combined([trace], [])))
+        job_rank = raw.header.rank
+        rank = 0 if job_rank is None else job_rank
+        rank_source = "assumed" if job_rank is None else raw.header.rank_source
+    trace = NamedTrace(live.describe(profile), raw, options.run or "live", rank, rank_source)
+    return options.select(Trace.from_tables(combine([trace], [])))

@@ -1,4 +1,4 @@
-"""Which run and which rank a trace is."""
+"""Run and rank of a trace."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _STREAM: Final = re.compile(r"/dev/(stdin|fd/\d+)\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """One trace with its name."""
+class NamedTrace:
+    """One trace with its run and rank."""
 
     path: Path | str
     raw: RawTrace
@@ -35,38 +35,40 @@ class Named:
         start: int | None = self.raw.tables["traces"]["start_ns"][0].as_py()
         return start or 0
 
-    def renamed(self, run: str) -> Named:
-        """The same trace as a later cycle, with a run of its own; ``quality`` says so."""
+    def as_cycle(self, run: str) -> NamedTrace:
+        """The same trace as a later cycle with its own run; ``quality`` notes it."""
         events = self.raw.tables["events"].num_rows
-        note = later_cycle(readable(str(self.path)), self.run, self.rank, events)
-        joined = pa.concat_tables([self.raw.tables["quality"], note])
-        raw = replace(self.raw, tables={**self.raw.tables, "quality": joined})
+        note = later_cycle_note(readable(str(self.path)), self.run, self.rank, events)
+        quality = pa.concat_tables([self.raw.tables["quality"], note])
+        raw = replace(self.raw, tables={**self.raw.tables, "quality": quality})
         return replace(self, raw=raw, run=run)
 
 
-def later_cycle(source: str, run: str, rank: int, events: int) -> pa.Table:
-    """What ``quality`` has of a trace whose run has a number added to its name."""
+def later_cycle_note(source: str, run: str, rank: int, events: int) -> pa.Table:
+    """Row of ``quality`` for a trace whose run gets a number in its name."""
     detail = f"{source} is run {run!r}, rank {rank} too"
     return schema.quality_rows(("same_run_and_rank", events, detail, None))
 
 
-def named(path: Path, raw: RawTrace, run: str | None = None, rank: int | None = None) -> Named:
-    """Run and rank: what is given, else what the trace says, else what its path says."""
+def name_trace(
+    path: Path, raw: RawTrace, run: str | None = None, rank: int | None = None
+) -> NamedTrace:
+    """Name a trace by the arguments, else by its header, else by its path."""
     if rank is not None:
         rank_source = "argument"
     elif raw.header.rank is not None:
         rank, rank_source = raw.header.rank, raw.header.rank_source
-    elif (in_path := _rank_in(path)) is not None:
-        rank, rank_source = in_path, "path"
+    elif (path_rank := _rank_in(path)) is not None:
+        rank, rank_source = path_rank, "path"
     else:
         rank, rank_source = 0, "assumed"
     if run is None:
         run = _run_of(path, is_rank_known=rank_source != "assumed")
-    return Named(path, raw, run, rank, rank_source)
+    return NamedTrace(path, raw, run, rank, rank_source)
 
 
 def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
-    """Runs that a file can be of, by its path alone; which one, its header says.
+    """Possible runs of a file by its path alone; its header decides.
 
     Examples
     --------
@@ -75,14 +77,14 @@ def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
     >>> possible_runs(Path("/jobs/nightly/trace.json.gz"))
     ('nightly', 'trace')
     """
-    known = _run_of(path, is_rank_known=True)
+    run = _run_of(path, is_rank_known=True)
     if rank is not None or _rank_in(path) is not None:
-        return (known,)
-    return tuple(dict.fromkeys((known, _run_of(path, is_rank_known=False))))
+        return (run,)
+    return tuple(dict.fromkeys((run, _run_of(path, is_rank_known=False))))
 
 
 def readable(text: str) -> str:
-    r"""The text of a path with bytes that are no UTF-8 written out, as a table can hold it.
+    r"""The text of a path as UTF-8, with other bytes as escapes.
 
     Examples
     --------
@@ -96,64 +98,62 @@ def _run_of(path: Path, *, is_rank_known: bool) -> str:
     if stream := _STREAM.search(str(path)):
         return "stdin" if stream[1] in {"stdin", "fd/0"} else "pipe"
     file, folder, above = path.name, *_folders(path)
-    in_folder = _RANK.search(folder)
-    is_rank_folder = in_folder is not None and in_folder.group() == folder
-    called = above if is_rank_folder else folder
-    run = called if is_rank_known and called else _SUFFIX.sub("", file)
+    match = _RANK.search(folder)
+    is_rank_folder = match is not None and match.group() == folder
+    run_folder = above if is_rank_folder else folder
+    run = run_folder if is_rank_known and run_folder else _SUFFIX.sub("", file)
     return readable(run or file)
 
 
 def _rank_in(path: Path) -> int | None:
-    found = _RANK.search(path.name) or _RANK.search(_folders(path)[0])
-    rank = int(found.group(1)) if found else None
+    match = _RANK.search(path.name) or _RANK.search(_folders(path)[0])
+    rank = int(match.group(1)) if match else None
     return rank if rank is None or rank < 1 << 31 else None
 
 
 def _folders(path: Path) -> tuple[str, str]:
-    parent = whole(path).parent
+    parent = absolute(path).parent
     return parent.name, parent.parent.name
 
 
-def whole(path: Path) -> Path:
-    """The path from the root; links stay, but where the path goes up (``..``) from one.
+def absolute(path: Path) -> Path:
+    """The path from the root; links are resolved only in a path with ``..``.
 
     Examples
     --------
-    >>> str(whole(Path("/jobs/nightly/../rank3.json")))
+    >>> str(absolute(Path("/jobs/nightly/../rank3.json")))
     '/jobs/rank3.json'
     """
-    absolute = path.absolute()
-    if ".." not in absolute.parts:
-        return absolute
-    return absolute.parent.resolve() / absolute.name
+    full = path.absolute()
+    return full if ".." not in full.parts else full.parent.resolve() / full.name
 
 
-def is_named_like_a_trace(path: Path) -> bool:
-    """Whether a file ends as traces do.
+def has_trace_suffix(path: Path) -> bool:
+    """Whether a file name ends like that of a trace.
 
     Examples
     --------
-    >>> is_named_like_a_trace(Path("a.json.gz")), is_named_like_a_trace(Path("README.md"))
+    >>> has_trace_suffix(Path("a.json.gz")), has_trace_suffix(Path("README.md"))
     (True, False)
     """
     return _SUFFIX.search(path.name.lower()) is not None
 
 
-def cycles(traces: Sequence[Named]) -> list[Named]:
-    """Traces that share run and rank are cycles of one run: by start, the later are .1, .2."""
-    taken = {(t.run, t.rank) for t in traces}
-    groups: dict[tuple[str, int], list[Named]] = {}
+def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
+    """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ..."""
+    names = {(t.run, t.rank) for t in traces}
+    groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
         groups.setdefault((trace.run, trace.rank), []).append(trace)
-    renamed: list[Named] = []
-    for (run, rank), of_run in groups.items():
+    numbered: list[NamedTrace] = []
+    for (run, rank), group in groups.items():
         number = 0
-        first, *later = sorted(of_run, key=lambda t: t.start_ns)
-        renamed.append(first)
+        first, *later = sorted(group, key=lambda t: t.start_ns)
+        numbered.append(first)
         for cycle in later:
             number += 1
-            while (f"{run}.{number}", rank) in taken:
+            while (f"{run}.{number}", rank) in names:
                 number += 1
-            taken.add((f"{run}.{number}", rank))
-            renamed.append(cycle.renamed(f"{run}.{number}"))
-    return renamed
+            names.add((f"{run}.{number}", rank))
+            numbered.append(cycle.as_cycle(f"{run}.{number}"))
+    return numbered

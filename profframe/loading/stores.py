@@ -1,4 +1,4 @@
-"""Opening a store."""
+"""Open a store."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from profframe.trace.trace import Trace
 
 
 def open_store(path: Path, options: LoadOptions) -> Trace:
-    """A store as a trace; no file is opened that has nothing of the runs and ranks asked for.
+    """A store as a trace; only files with the selected runs and ranks are opened.
 
     Raises
     ------
     ParameterError
-        An option changes what is found when traces are loaded, and a store has that already.
+        An option changes how traces are loaded, which does not apply to a store.
     StoreError, StoreVersionError
         It is damaged, or of another schema version.
     UnknownNameError
@@ -27,7 +27,7 @@ def open_store(path: Path, options: LoadOptions) -> Trace:
 
 
 def _check(options: LoadOptions) -> None:
-    """Raise a ParameterError for an option that a store has no use for."""
+    """Raise a ParameterError for an option that does not apply to a store."""
     facts = options.facts
     if facts.kinds is not None:
         raise ParameterError("kinds are found when a trace is loaded; a store has them already")

@@ -9,18 +9,18 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import NotATraceError, SourceError
-from profframe.loading.run_names import Named, readable
+from profframe.loading.run_names import NamedTrace, readable
 from profframe.store.facts_version import facts_version
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 UNREADABLE_FILE: Final = "unreadable_file"
-"""The check of a file that was found beside others and cannot be read."""
+"""The check of an optional file that cannot be read."""
 _VERSION: Final = facts_version()
-"""Of the code that runs: what is installed while a process lives is not that."""
+"""Taken at import: files may be replaced while the process runs."""
 
 
-def combined(traces: Sequence[Named], skipped: Sequence[SourceError]) -> dict[str, pa.Table]:
-    """The tables of all traces; what a directory held besides is listed with the first."""
+def combine(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dict[str, pa.Table]:
+    """The tables of all traces; skipped files are in `quality` of the first."""
     parts: dict[str, list[pa.Table]] = {name: [] for name in schema.TABLES}
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
         for name, rows in table_parts(trace).items():
@@ -28,20 +28,20 @@ def combined(traces: Sequence[Named], skipped: Sequence[SourceError]) -> dict[st
     notes = schema.quality_rows(
         *(
             (
-                "skipped_file" if isinstance(why, NotATraceError) else UNREADABLE_FILE,
+                "skipped_file" if isinstance(error, NotATraceError) else UNREADABLE_FILE,
                 0,
-                str(why),
+                str(error),
                 None,
             )
-            for why in skipped
+            for error in skipped
         )
     )
     parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
     return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
 
 
-def table_parts(trace: Named) -> dict[str, Iterator[pa.Table]]:
-    """Its tables in the form of the schema; each part is made when it is asked for."""
+def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
+    """Tables of a trace in the form of the schema; parts are computed one by one."""
     traces = trace.raw.tables["traces"]
     source = {
         "source": readable(str(trace.path)),
@@ -51,9 +51,9 @@ def table_parts(trace: Named) -> dict[str, Iterator[pa.Table]]:
     for column, value in source.items():
         traces = traces.append_column(column, pa.array([value]))
     tables = {**trace.raw.tables, "traces": traces}
-    return {name: _conformed(trace, name, tables[name]) for name in schema.TABLES}
+    return {name: _conform(trace, name, tables[name]) for name in schema.TABLES}
 
 
-def _conformed(trace: Named, name: str, rows: pa.Table | Spooled) -> Iterator[pa.Table]:
-    for part in rows.parts() if isinstance(rows, Spooled) else (rows,):
+def _conform(trace: NamedTrace, name: str, rows: pa.Table | SpooledTable) -> Iterator[pa.Table]:
+    for part in rows.parts() if isinstance(rows, SpooledTable) else (rows,):
         yield schema.conform(name, part, trace.run, trace.rank)

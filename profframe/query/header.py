@@ -1,7 +1,7 @@
 """The header of an answer: its contract, read from the comment that its file starts with.
 
 Name, sentence, grain, tables needed, parameters, and every output column.
-`profframe.query.answering` holds it against the result of each run.
+`profframe.query.run` checks the result of each run against it.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Parameter:
     default: object
     doc: str
     choices: tuple[str, ...] = ()
-    """The texts that it may be; any, where there are none."""
+    """Allowed texts; any text if empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One question that can be asked. A user's file without a header has only a name and SQL."""
+    """One SELECT and its contract. A user's file without a header has only a name and SQL."""
 
     name: str
     sql: str
@@ -73,8 +73,8 @@ class Answer:
     @property
     def shared(self) -> tuple[str, ...]:
         """Files of ``sql/lib`` that a bare shell reads first, in this order, without ``.sql``."""
-        found = (_SHARED.fullmatch(note) for note in self.notes)
-        return tuple(name for match in found if match for name in match[1].split(", "))
+        matches = (_SHARED.fullmatch(note) for note in self.notes)
+        return tuple(name for match in matches if match for name in match[1].split(", "))
 
 
 def sql_directory() -> Path:
@@ -113,7 +113,7 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     Raises
     ------
     AnswerError
-        A line of the header has not the form that its place asks for.
+        A line of the header does not have the form that its place needs.
 
     Examples
     --------
@@ -129,14 +129,12 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
         raise AnswerError(f"{name}.sql: the header has no line '-- needs: TABLE, ...'")
     if needs_at < 2 or not lines[1].startswith("One row per "):
         raise AnswerError(f"{name}.sql, line 2: the header needs the grain, '-- One row per ...'")
-    declared = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
+    fields = list(enumerate(lines[needs_at + 1 :], start=needs_at + 2))
     parameters = tuple(
-        _parameter(name, number, line) for number, line in declared if line.startswith("parameter ")
+        _parameter(name, number, line) for number, line in fields if line.startswith("parameter ")
     )
     columns = tuple(
-        _column(name, number, line)
-        for number, line in declared
-        if not line.startswith("parameter ")
+        _column(name, number, line) for number, line in fields if not line.startswith("parameter ")
     )
     if has_columns and not columns:
         raise AnswerError(f"{name}.sql: the header declares no output column")

@@ -1,7 +1,7 @@
-"""Macros of ``sql/lib``: what answers have in common, made on a connection when one calls them.
+"""Macros of ``sql/lib``: steps that answers share, created on a connection that calls them.
 
-In a conversation, where many questions are asked, what several answers begin with is done once: the
-macros of `KEPT` become tables.
+A session with many answers computes the steps that several of them start with once: the macros of
+`SHARED_STEPS` become tables.
 """
 
 from __future__ import annotations
@@ -19,109 +19,109 @@ import duckdb
 from profframe.query.header import COMMENT, sql_directory
 
 Once = Callable[[object, Callable[[], None]], object]
-"""Does what is not done yet: takes what it is called, and a function that does it."""
+"""Calls the function unless it has called one for the same key before."""
 
-KEPT: Final = (
+SHARED_STEPS: Final = (
     "lanes", "launched_work", "queue_changes", "device_places", "work_by_name", "work_by_op",
 )  # fmt: skip
-"""Macros whose one parameter is ``events``, and that no parameter of an answer has a part in."""
+"""Macros of one parameter, ``events``, that no parameter of an answer changes."""
 
 _CALL: Final = re.compile(r"(\w+)\s*\(")
 _CALL_WITH: Final = re.compile(r"(\w+)\(([^()]*)")
-_READ: Final = re.compile(r"query_table\((\w+)\)")
+_TABLE: Final = re.compile(r"query_table\((\w+)\)")
 _HEAD: Final = re.compile(r"CREATE OR REPLACE TEMP MACRO \w+\(([^)]*)\)")
 _WORD: Final = re.compile(r"\w+")
 _MACRO: Final = re.compile(r"^CREATE OR REPLACE TEMP MACRO (\w+)\(.*?;$", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(slots=True)
-class _Made:
-    """What a connection has: to make a macro takes up to two milliseconds, and answers use many."""
+class _State:
+    """Macros of a connection: to create one takes up to two milliseconds, and answers use many."""
 
     macros: dict[str, str] = field(default_factory=dict)
     once: Once | None = None
 
 
-_MADE: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, _Made]] = WeakKeyDictionary()
+_STATES: Final[WeakKeyDictionary[duckdb.DuckDBPyConnection, _State]] = WeakKeyDictionary()
 
 
 def keep(connection: duckdb.DuckDBPyConnection, once: Once) -> None:
-    """Have the connection keep what macros of `KEPT` give, in tables.
+    """Have the connection keep the rows of `SHARED_STEPS` in tables.
 
     Parameters
     ----------
     connection
         Connection on which the views of tables stay as they are.
     once
-        Does each thing once for all connections to the same database.
+        Calls a function once per key for all connections to the same database.
 
     Examples
     --------
     >>> connection = duckdb.connect()
     >>> _ = connection.execute("CREATE TABLE events AS SELECT 'r' AS run, 0 AS rank")
-    >>> keep(connection, lambda _, make: make())
-    >>> load(connection, "FROM lanes(events)", kept=True)
+    >>> keep(connection, lambda _, create: create())
+    >>> load(connection, "FROM lanes(events)", reuse=True)
     >>> connection.sql("FROM _kept_lanes").fetchall()
     [('r', 0, 1)]
     """
-    _MADE.setdefault(connection, _Made()).once = once
+    _STATES.setdefault(connection, _State()).once = once
 
 
-def load(connection: duckdb.DuckDBPyConnection, sql: str, *, kept: bool = False) -> None:
-    """Make the macros that SQL calls.
+def load(connection: duckdb.DuckDBPyConnection, sql: str, *, reuse: bool = False) -> None:
+    """Create the macros that SQL calls.
 
     Parameters
     ----------
     connection
-        Connection that the SQL is going to run on.
+        Connection that the SQL will run on.
     sql
         Any SQL.
-    kept
-        It means the views of tables by their names, so that what `keep` has kept will do.
+    reuse
+        The SQL means views of tables by their names: it may read the tables of `keep`.
     """
-    made = _MADE.setdefault(connection, _Made())
-    once = made.once if kept else None
-    for name, macro in called(sql, KEPT if once else ()).items():
-        if once and name in KEPT:
+    state = _STATES.setdefault(connection, _State())
+    once = state.once if reuse else None
+    for name, macro in definitions(sql, SHARED_STEPS if once else ()).items():
+        if once and name in SHARED_STEPS:
             once(("macro", name), partial(_keep, connection, name, macro))
-            _make(connection, name, f"{_signature(macro)}\nFROM _kept_{name};")
+            _create(connection, name, f"{_signature(macro)}\nFROM _kept_{name};")
         else:
-            _make(connection, name, macro)
+            _create(connection, name, macro)
 
 
-def called(sql: str, closed: Collection[str] = ()) -> Mapping[str, str]:
-    """What makes the macros that SQL calls.
+def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
+    """Statements that create the macros that SQL calls.
 
     Parameters
     ----------
     sql
         Any SQL.
-    closed
-        Macros of which it does not matter what they call themselves.
+    opaque
+        Macros without those that they call themselves.
 
     Returns
     -------
     Mapping[str, str]
-        A statement by name, each behind those of the macros that it calls itself.
+        Statement by name, each after those of the macros that it calls itself.
 
     Examples
     --------
-    >>> list(called("FROM collective_names(events)"))
+    >>> list(definitions("FROM collective_names(events)"))
     ['is_collective', 'collective_names']
     """
-    macros, found = _macros(), dict[str, str]()
-    seen = set[str]()
+    macros, ordered = _macros(), dict[str, str]()
+    visited = set[str]()
 
     def add(names: Iterable[str]) -> None:
         for name in names:
-            if name in macros and name not in seen:
-                seen.add(name)
-                if name not in closed:
+            if name in macros and name not in visited:
+                visited.add(name)
+                if name not in opaque:
                     add(_CALL.findall(macros[name]))
-                found[name] = macros[name]
+                ordered[name] = macros[name]
 
     add(_CALL.findall(COMMENT.sub("", sql)))
-    return found
+    return ordered
 
 
 def names() -> Collection[str]:
@@ -145,12 +145,12 @@ def tables_of(name: str) -> frozenset[int]:
     [0, 1]
     """
     body = _HEAD.sub("", _macros()[name])
-    read = set(_READ.findall(body))
-    for called, given in _CALL_WITH.findall(body):
-        if called in _macros() and called != name:
-            words = [word.strip() for word in given.split(",")]
-            read |= {words[place] for place in tables_of(called) if place < len(words)}
-    return frozenset(n for n, word in enumerate(parameters(name)) if word in read)
+    tables = set(_TABLE.findall(body))
+    for callee, arguments in _CALL_WITH.findall(body):
+        if callee in _macros() and callee != name:
+            words = [word.strip() for word in arguments.split(",")]
+            tables |= {words[place] for place in tables_of(callee) if place < len(words)}
+    return frozenset(n for n, word in enumerate(parameters(name)) if word in tables)
 
 
 def parameters(name: str) -> list[str]:
@@ -177,14 +177,14 @@ def _signature(macro: str) -> str:
     return macro[: macro.index("\n")]
 
 
-def _make(connection: duckdb.DuckDBPyConnection, name: str, macro: str) -> None:
-    made = _MADE[connection].macros
-    if made.get(name) != macro:
+def _create(connection: duckdb.DuckDBPyConnection, name: str, macro: str) -> None:
+    macros = _STATES[connection].macros
+    if macros.get(name) != macro:
         connection.execute(macro)
-        made[name] = macro
+        macros[name] = macro
 
 
 def _keep(connection: duckdb.DuckDBPyConnection, name: str, macro: str) -> None:
-    load(connection, macro.removeprefix(_signature(macro)), kept=True)
-    _make(connection, name, macro)
+    load(connection, macro.removeprefix(_signature(macro)), reuse=True)
+    _create(connection, name, macro)
     connection.execute(f"CREATE TABLE _kept_{name} AS FROM {name}(events)")

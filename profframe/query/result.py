@@ -9,17 +9,17 @@ import pyarrow as pa
 from profframe.errors import AnswerError
 from profframe.query.selection import TIME
 
-_SELECTED_BY = ("run", "rank", "kind", "step", *sorted({*TIME.values()}))
+_SELECTION_COLUMNS = ("run", "rank", "kind", "step", *sorted({*TIME.values()}))
 
 
 def plain(table: pa.Table) -> pl.DataFrame:
-    """Make a DataFrame of a table, dictionaries as plain String.
+    """A table as a DataFrame, dictionaries as plain String.
 
-    Rows of one text share it: a column of stacks would be a hundred times as large otherwise.
+    Rows share equal texts: a column of stacks would be a hundred times as large otherwise.
     """
     return pl.DataFrame(
         [
-            _shared(name, column)
+            _gathered(name, column)
             if pa.types.is_dictionary(column.type)
             else pl.Series(name, column)
             for name, column in zip(table.column_names, table.columns, strict=True)
@@ -27,15 +27,15 @@ def plain(table: pa.Table) -> pl.DataFrame:
     )
 
 
-def chosen(table: pa.Table, where: str) -> pa.Table:
-    """Give the rows for which a condition of the selection is true."""
-    columns = [name for name in _SELECTED_BY if name in table.column_names]
-    mask = plain(table.select(columns)).with_columns(chosen=pl.sql_expr(where).fill_null(False))
-    return table.filter(mask["chosen"].to_arrow())
+def selected(table: pa.Table, where: str) -> pa.Table:
+    """The rows for which a condition of the selection is true."""
+    columns = [name for name in _SELECTION_COLUMNS if name in table.column_names]
+    mask = plain(table.select(columns)).with_columns(selected=pl.sql_expr(where).fill_null(False))
+    return table.filter(mask["selected"].to_arrow())
 
 
 def frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
-    """Give the rows of a query, DuckDB's 128-bit sums as Int64 where they fit."""
+    """The rows of a query, DuckDB's 128-bit sums as Int64 where they fit."""
     try:
         rows = plain(relation.to_arrow_table())
     except pl.exceptions.PolarsError as error:
@@ -50,7 +50,7 @@ def frame(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
         return rows.with_columns(pl.col(wide).cast(pl.Int128))
 
 
-def _shared(name: str, column: pa.ChunkedArray) -> pl.Series:
+def _gathered(name: str, column: pa.ChunkedArray) -> pl.Series:
     parts = []
     for chunk in column.unify_dictionaries().chunks or [pa.array([], column.type)]:
         texts = pl.Series(name, chunk.dictionary, pl.String)

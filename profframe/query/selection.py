@@ -14,7 +14,7 @@ from profframe.errors import ParameterError, UnknownNameError
 Text = str | Iterable[str]
 Numbers = SupportsIndex | Iterable[SupportsIndex]
 Integers = range | tuple[int, ...]
-"""What `integers` makes of them."""
+"""The result of `integers`."""
 Window = tuple[str, int, int, int | None]
 """Run, rank, start and end of a step; the end is None where it never ended."""
 
@@ -30,10 +30,10 @@ class Selection:
 
     Examples
     --------
-    >>> chosen = Selection().runs(("a",)).time(0, 9)
-    >>> chosen.where("memory")
+    >>> selection = Selection().runs(("a",)).time(0, 9)
+    >>> selection.where("memory")
     "(run IN ('a')) AND (time_ns >= 0) AND (time_ns < 9)"
-    >>> chosen.where("threads")
+    >>> selection.where("threads")
     "(run IN ('a'))"
     >>> Selection().where("events") is None
     True
@@ -65,9 +65,9 @@ class Selection:
     def steps(self, steps: Integers, windows: Iterable[Window]) -> Selection:
         """Only events of these steps, and what other tables have within the steps' windows."""
         step = numbers("step", steps)
-        known = tuple(windows)
+        windows = tuple(windows)
         return self._and(
-            lambda table: step if table == "events" else _within(known, TIME.get(table))
+            lambda table: step if table == "events" else _within(windows, TIME.get(table))
         )
 
     def time(self, start_ns: int | None, end_ns: int | None) -> Selection:
@@ -89,8 +89,8 @@ class Selection:
     def _and(self, condition: Callable[[str], str | None]) -> Selection:
         return Selection(
             {
-                table: had if (added := condition(table)) is None else (*had, added)
-                for table, had in self.conditions.items()
+                table: old if (new := condition(table)) is None else (*old, new)
+                for table, old in self.conditions.items()
             }
         )
 
@@ -130,8 +130,8 @@ def integers(parameter: str, values: Numbers) -> Integers:
     """
     if isinstance(values, range) and values.step == 1:
         return values
-    several = values if isinstance(values, Iterable) else (values,)
-    return tuple(integer(parameter, value) for value in several)
+    items = values if isinstance(values, Iterable) else (values,)
+    return tuple(integer(parameter, value) for value in items)
 
 
 def integer(parameter: str, value: object) -> int:
@@ -153,35 +153,36 @@ def texts(parameter: str, values: Text) -> tuple[str, ...]:
     >>> texts("runs", "a"), texts("runs", ["a", "b"])
     (('a',), ('a', 'b'))
     """
-    several = (values,) if isinstance(values, str) or not isinstance(values, Iterable) else values
-    chosen = tuple(several)
-    for value in chosen:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        values = (values,)
+    items = tuple(values)
+    for value in items:
         if not isinstance(value, str):
             raise ParameterError(f"{parameter}: needs text, got {value!r}")
-    return chosen
+    return items
 
 
-def check_texts(what: str, chosen: Iterable[str], known: Iterable[str]) -> None:
-    """Raise an error for a text that is not known.
+def check_texts(column: str, values: Iterable[str], trace_values: Iterable[str]) -> None:
+    """Raise an error for a text that the trace does not have.
 
     Raises
     ------
     UnknownNameError
-        It names the text and the nearest known one.
+        It names the text and the nearest that the trace has.
     """
-    there = set(known)
-    for text in chosen:
-        if text not in there:
-            raise UnknownNameError.among(what, text, there)
+    present = set(trace_values)
+    for text in values:
+        if text not in present:
+            raise UnknownNameError.among(column, text, present)
 
 
-def check_numbers(what: str, chosen: Integers, known: Iterable[int]) -> None:
-    """Raise an error for a number that is not known, or for a range with no known number in it.
+def check_numbers(column: str, values: Integers, trace_values: Iterable[int]) -> None:
+    """Raise an error for a number that the trace does not have, or a range without any that it has.
 
     Raises
     ------
     UnknownNameError
-        It names the number and those that are known.
+        It names the number and those that the trace has.
 
     Examples
     --------
@@ -190,15 +191,15 @@ def check_numbers(what: str, chosen: Integers, known: Iterable[int]) -> None:
     Traceback (most recent call last):
     profframe.errors.UnknownNameError: no step 7; there is step 1-3
     """
-    there = set(known)
-    if isinstance(chosen, range):
-        none = bool(chosen) and not any(number in chosen for number in there)
-        missing = f"from {chosen.start} to {chosen.stop - 1}" if none else ""
+    present = set(trace_values)
+    if isinstance(values, range):
+        is_outside = bool(values) and not any(number in values for number in present)
+        missing = f"from {values.start} to {values.stop - 1}" if is_outside else ""
     else:
-        missing = spans(set(chosen) - there)
+        missing = spans(set(values) - present)
     if missing:
-        found = f"there is {what} {spans(there)}" if there else f"there is no {what} at all"
-        raise UnknownNameError(f"no {what} {missing}; {found}")
+        hint = f"there is {column} {spans(present)}" if present else f"there is no {column} at all"
+        raise UnknownNameError(f"no {column} {missing}; {hint}")
 
 
 def check_compat(compat: str | None) -> None:
@@ -247,8 +248,8 @@ def _within(windows: Iterable[Window], time: str | None) -> str | None:
         return None
     by_trace: dict[tuple[str, int], list[str]] = {}
     for run, rank, start, end in windows:
-        closed = "" if end is None else f" AND {time} < {end}"
-        by_trace.setdefault((run, rank), []).append(f"({time} >= {start}{closed})")
+        before = "" if end is None else f" AND {time} < {end}"
+        by_trace.setdefault((run, rank), []).append(f"({time} >= {start}{before})")
     return any_of(
         f"(run = {literal(run)} AND rank = {rank} AND {any_of(within)})"
         for (run, rank), within in by_trace.items()
@@ -257,8 +258,8 @@ def _within(windows: Iterable[Window], time: str | None) -> str | None:
 
 def any_of(conditions: Iterable[str]) -> str:
     """SQL: one of the conditions is true; a balanced tree, for parsers that recurse."""
-    several = list(conditions)
-    if len(several) <= 1:
-        return several[0] if several else "FALSE"
-    middle = len(several) // 2
-    return f"({any_of(several[:middle])} OR {any_of(several[middle:])})"
+    terms = list(conditions)
+    if len(terms) <= 1:
+        return terms[0] if terms else "FALSE"
+    middle = len(terms) // 2
+    return f"({any_of(terms[:middle])} OR {any_of(terms[middle:])})"

@@ -1,8 +1,8 @@
-"""One query session: the rows of a trace, and DuckDB to ask about them.
+"""Query sessions: the rows of a trace, and DuckDB to query them.
 
-Every question of a `Trace` goes through a `Session`. What it needs of DuckDB is opened by the first
-question and stays open: the database, a cursor for each thread, the views of the tables and the
-macros on it. Sessions over the same rows share it, and so do all that open the same store.
+Every question of a `Trace` goes through a `Session`. The first question opens DuckDB: the database,
+a cursor per thread, and the views and macros on it; they stay open. Sessions over the same rows
+share a database, and so do all sessions over the same store.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ import pyarrow as pa
 from profframe import schema
 from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNameError
 from profframe.query import macros
-from profframe.query.answering import find, query, reads, run
-from profframe.query.closed import Terms, connect
+from profframe.query.catalogue import find, reads
 from profframe.query.header import Answer
-from profframe.query.result import chosen, frame
+from profframe.query.result import frame, selected
+from profframe.query.run import query, run
+from profframe.query.sandbox import Terms, connect
 from profframe.query.selection import (
     Integers,
     Numbers,
@@ -47,9 +48,9 @@ from profframe.system.interrupts import stopping
 Value = TypeVar("Value")
 
 _ATTEMPTS: Final = 10
-_MOST_OPEN: Final = 8
-"""Databases of a process that stay open: each has threads of its own."""
-_OF_THE_QUESTION: Final = (
+_OPEN_LIMIT: Final = 8
+"""Most databases that a process keeps open: each has threads of its own."""
+_SQL_ERRORS: Final = (
     ProfframeError,
     duckdb.BinderException,
     duckdb.CatalogException,
@@ -63,27 +64,27 @@ _OF_THE_QUESTION: Final = (
     duckdb.SyntaxException,
     duckdb.TypeMismatchException,
 )
-"""Errors that SQL is the cause of, whatever the rows are."""
+"""Errors that the SQL causes, whatever the rows are."""
 
 
 class _Thread(threading.local):
-    """The cursor that a thread asks with."""
+    """The cursor of a thread, and its views."""
 
     cursor: duckdb.DuckDBPyConnection | None = None
     views: dict[str, Part]
 
 
 class Database:
-    """DuckDB over the rows of a source, closed to all else; opened when it is first needed.
+    """DuckDB over the rows of a source and nothing else; opened when it is first needed.
 
     Parameters
     ----------
     source
         Where the rows are.
     terms
-        What questions are given beside the rows, and how much they may take.
+        What questions may read beside the rows, and their limits.
     once
-        Has each step that questions share done once, and kept; None to keep nothing.
+        Runs each step that questions share once; None to keep no step.
     """
 
     def __init__(self, source: Source, terms: Terms, once: macros.Once | None = None) -> None:
@@ -91,38 +92,39 @@ class Database:
         self._terms = terms
         self._once = once
         self._lock = threading.Lock()
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._thread = _Thread()
         self._cursors = weakref.WeakSet[duckdb.DuckDBPyConnection]()
 
     def connection(self) -> duckdb.DuckDBPyConnection:
-        """The connection that cursors are made of."""
+        """The connection that cursors come from."""
         with self._lock:
             if self._connection is not None:
                 return self._connection
-            made = self._connection = connect(self._terms, self._source.paths(schema.TABLES))
+            connection = connect(self._terms, self._source.paths(schema.TABLES))
+            self._connection = connection
         _OPEN.add(self)
-        return made
+        return connection
 
     def cursor(
         self, selection: Selection, views: Mapping[str, Columns]
     ) -> duckdb.DuckDBPyConnection:
         """The cursor of this thread, with views of some columns of the selected rows."""
-        own = self._thread
-        if own.cursor is None:
-            own.cursor, own.views = self.new_cursor(), {}
+        thread = self._thread
+        if thread.cursor is None:
+            thread.cursor, thread.views = self.new_cursor(), {}
         for table, columns in views.items():
             part = Part(columns, selection.where(table))
-            if own.views.get(table) != part:
-                self._source.view(own.cursor, table, part)
-                own.views[table] = part
-        return own.cursor
+            if thread.views.get(table) != part:
+                self._source.view(thread.cursor, table, part)
+                thread.views[table] = part
+        return thread.cursor
 
     def drop_cursor(self) -> None:
-        """Have the thread ask with a new cursor, after an error that may have left something."""
+        """Replace the cursor of this thread after an error, which may have left state in it."""
         self._thread.cursor = None
 
     def new_cursor(self) -> duckdb.DuckDBPyConnection:
@@ -133,58 +135,58 @@ class Database:
         with suppress(duckdb.InvalidInputException):  # a notebook without widgets has none
             cursor.execute("SET enable_progress_bar = false")
         if self._once is not None:
-            macros.keep(cursor, partial(_once_of, self._once, weakref.ref(connection)))
-        self._terms.hand_over(cursor)
+            macros.keep(cursor, partial(_once_per_connection, self._once, weakref.ref(connection)))
+        self._terms.register(cursor)
         return cursor
 
     def interrupt(self) -> None:
-        """Stop what any thread is asking."""
+        """Stop the queries of all threads."""
         for cursor in [*self._cursors]:
             cursor.interrupt()
 
     def close(self) -> None:
-        """Let go of DuckDB; a question that is being asked keeps it until its end."""
+        """Drop the connection; running queries keep it until they end."""
         with self._lock:
-            self._forget()
+            self._reset()
 
-    def leave(self) -> object:
-        """In the child of a fork: forget what has threads only in the parent, and give it back."""
-        left = self._connection, self._thread, self._cursors
+    def detach(self) -> object:
+        """In the child of a fork: drop and return what has threads only in the parent."""
+        state = self._connection, self._thread, self._cursors
         self._lock = threading.Lock()
-        self._forget()
-        return left
+        self._reset()
+        return state
 
 
-def _once_of(
-    once: macros.Once, connection: object, step: object, make: Callable[[], None]
+def _once_per_connection(
+    once: macros.Once, connection: object, step: object, compute: Callable[[], None]
 ) -> object:
-    """Do a step once for each connection: what it keeps is gone with its connection."""
-    return once((connection, step), make)
+    """Run a step once per connection: its tables go with the connection."""
+    return once((connection, step), compute)
 
 
 class _Open:
-    """The databases that are open in this process, and those of stores, which are shared."""
+    """Open databases of this process; those of stores are shared."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._open: list[weakref.ref[Database]] = []
         self._of_stores = OrderedDict[Hashable, Database]()
-        self._left: list[object] = []
+        self._detached: list[object] = []
 
     def add(self, database: Database) -> None:
-        """Keep it open, and close what was opened long before it."""
+        """Keep a database open, and close the oldest beyond the limit."""
         with self._lock:
-            before = [one for one in self._alive() if one is not database]
-            alive = [*before, database]
-            self._open = [weakref.ref(one) for one in alive[-_MOST_OPEN:]]
-        for one in alive[:-_MOST_OPEN]:
-            one.close()
+            others = [other for other in self._alive() if other is not database]
+            alive = [*others, database]
+            self._open = [weakref.ref(item) for item in alive[-_OPEN_LIMIT:]]
+        for old in alive[:-_OPEN_LIMIT]:
+            old.close()
 
     def _alive(self) -> list[Database]:
-        return [one for ref in self._open if (one := ref()) is not None]
+        return [database for ref in self._open if (database := ref()) is not None]
 
     def of(self, source: Source, terms: Terms) -> Database:
-        """The database of a source; all who open the same files get the same one."""
+        """The database of a source; sources of the same files share one."""
         identity = source.identity()
         if identity is None or terms.tables:
             return Database(source, terms)
@@ -192,14 +194,14 @@ class _Open:
         with self._lock:
             database = self._of_stores.pop(key, None) or Database(source, terms)
             self._of_stores[key] = database
-            while len(self._of_stores) > _MOST_OPEN:
+            while len(self._of_stores) > _OPEN_LIMIT:
                 self._of_stores.popitem(last=False)
         return database
 
     def after_fork(self) -> None:
         """In the child: DuckDB's threads are gone, and closing it would wait for them."""
         self._lock = threading.RLock()
-        self._left += [database.leave() for database in self._alive()]
+        self._detached += [database.detach() for database in self._alive()]
         self._open = []
 
 
@@ -209,14 +211,14 @@ if hasattr(os, "register_at_fork"):
 
 
 class Answers:
-    """Answers to questions that have been asked, by any thread, each of them once."""
+    """Answers by question, shared by threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: dict[object, Future[Any]] = {}
 
     def once(self, question: object, ask: Callable[[], Value]) -> Value:
-        """The answer to a question; asked only where nobody has asked it before."""
+        """The answer to a question; ``ask`` runs only for the first thread that needs it."""
         with self._lock:
             is_new = question not in self._answers
             answer = self._answers.setdefault(question, Future())
@@ -232,20 +234,20 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Session:
-    """The rows of a trace, and the means to ask about them; nothing of it changes what is answered.
+    """The rows of a trace, and the means to query them; immutable.
 
     Attributes
     ----------
     source
         Where the rows are: in memory, in a store, or some in place of others.
     selection
-        Which of them count.
+        Which of them to use.
     terms
-        What a question is given beside them, and how much it may take.
+        What a question may read beside them, and its limits.
     database
         DuckDB over the source on these terms.
     answers
-        What has been asked and answered; None where that is not kept.
+        Answers so far; None to keep none.
     """
 
     source: Source
@@ -258,43 +260,43 @@ class Session:
     def of(
         cls, source: Source, selection: Selection | None = None, terms: Terms | None = None
     ) -> Session:
-        """A session over the rows of a source; all of them, if no selection is given."""
+        """A session over the rows of a source; by default all of them."""
         terms = terms or Terms()
         return cls(source, selection or Selection(), terms, _OPEN.of(source, terms))
 
     def __reduce__(self) -> tuple[Callable[..., Session], tuple[Source, Selection, Terms]]:
         return Session.of, (self.source, self.selection, self.terms)
 
-    def on(self, source: Source) -> Session:
-        """The same over other rows."""
+    def with_source(self, source: Source) -> Session:
+        """The same over another source."""
         return self if source is self.source else Session.of(source, self.selection, self.terms)
 
-    def under(self, terms: Terms) -> Session:
+    def with_terms(self, terms: Terms) -> Session:
         """The same on other terms."""
-        if terms.is_asked_like(self.terms):
+        if terms.shares_connection(self.terms):
             return replace(self, terms=terms)
         return Session.of(self.source, self.selection, terms)
 
     def unlimited(self) -> Session:
-        """The same for what profframe asks on its way, whose rows nobody has limited."""
-        return self.under(replace(self.terms, rows=None))
+        """The same for profframe's own questions, without a limit of rows."""
+        return self.with_terms(replace(self.terms, rows=None))
 
-    def selecting(self, selection: Selection) -> Session:
+    def with_selection(self, selection: Selection) -> Session:
         """The same with other rows of the source."""
         if selection == self.selection:
             return self
         if self.answers is None:
             return replace(self, selection=selection)
-        return Session.of(self.source, selection, self.terms)  # what is kept is of the other rows
+        return Session.of(self.source, selection, self.terms)  # kept answers are of other rows
 
     @contextmanager
     def remembering(self, at_once: int = 1) -> Iterator[Session]:
-        """The same, which asks nothing twice, nor what questions share; for a block.
+        """The same for a block; keeps answers, and the steps that they share.
 
         Parameters
         ----------
         at_once
-            Threads that ask at the same time, if they do: each does a part of the work itself.
+            Number of threads that ask at the same time: each takes a part of the work.
         """
         if self.answers is not None:
             yield self
@@ -311,7 +313,7 @@ class Session:
             database.close()
 
     def once(self, question: object, ask: Callable[[], Value]) -> Value:
-        """The answer to a question, which is kept where answers are."""
+        """The answer to a question; kept if the session keeps answers."""
         return ask() if self.answers is None else self.answers.once(question, ask)
 
     def scan(self, table: str) -> pl.LazyFrame:
@@ -338,24 +340,24 @@ class Session:
         def read(session: Session) -> pa.Table:
             parts = session.source.parts(name)
             return pa.concat_tables(
-                parts if where is None else (chosen(part, where) for part in parts)
+                parts if where is None else (selected(part, where) for part in parts)
             )
 
         return self._retried(read)
 
     def answer(self, answer: Answer, parameters: Mapping[str, object]) -> pl.DataFrame:
-        """The rows of an answer; errors are those of `profframe.query.answering.run`."""
+        """The rows of an answer; errors are those of `profframe.query.run.run`."""
         return self._ask(lambda c: frame(run(c, answer, parameters, self.terms)), reads(answer))
 
     def sql(self, text: str) -> pl.DataFrame:
-        """The rows of one SELECT; errors are those of `profframe.query.answering.query`."""
+        """The rows of one SELECT; errors are those of `profframe.query.run.query`."""
         return self._ask(lambda c: frame(query(c, text, terms=self.terms)), ALL_TABLES)
 
     @contextmanager
     def connection(
         self, views: Mapping[str, Columns] = ALL_TABLES
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor with a view per table, for a block of SQL of our own."""
+        """A cursor with a view per table, for a block of profframe's own SQL."""
         with self._guarded(self.database.new_cursor) as cursor, cursor:
             for table, columns in views.items():
                 self.source.view(cursor, table, Part(columns, self.selection.where(table)))
@@ -371,7 +373,7 @@ class Session:
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> Session:
-        """Some of the rows; see `Trace.filter`."""
+        """The same with a part of the rows; see `Trace.filter`."""
         selection, source = self.selection, self.source
         if runs is not None:
             names = texts("runs", runs)
@@ -388,16 +390,16 @@ class Session:
         if steps is not None:
             numbers_of = integers("steps", steps)
             selection = selection.steps(numbers_of, self._windows(source, selection, numbers_of))
-        return self.on(source).selecting(selection.time(start_ns, end_ns))
+        return self.with_source(source).with_selection(selection.time(start_ns, end_ns))
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):
-            own = self.unlimited().sql("SELECT DISTINCT kind FROM events")["kind"]
-            check_texts("kind", kinds, {*schema.KINDS, *own})
+            present = self.unlimited().sql("SELECT DISTINCT kind FROM events")["kind"]
+            check_texts("kind", kinds, {*schema.KINDS, *present})
 
     def _windows(self, source: Source, selection: Selection, steps: Integers) -> list[Window]:
         """Windows of some steps of the traces that are selected."""
-        of_traces = self.on(source).selecting(selection.of_traces()).unlimited()
+        of_traces = self.with_source(source).with_selection(selection.of_traces()).unlimited()
         rows = of_traces.answer(find("steps"), {}).drop_nulls(["step", "start_ns"])
         check_numbers("step", steps, rows["step"])
         end = pl.col("start_ns") + pl.col("dur_ns")
@@ -412,7 +414,7 @@ class Session:
         question: Callable[[duckdb.DuckDBPyConnection], pl.DataFrame],
         views: Mapping[str, Columns],
     ) -> pl.DataFrame:
-        """What a question gives, asked with the cursor of this thread."""
+        """The rows of a question, with the cursor of this thread."""
 
         def ask(session: Session) -> pl.DataFrame:
             try:
@@ -426,24 +428,24 @@ class Session:
         return self._retried(ask)
 
     def _retried(self, ask: Callable[[Session], Value]) -> Value:
-        """What is asked for; asked again where files were packed or written again meanwhile."""
+        """The result of ``ask``, repeated if files were packed or rewritten meanwhile."""
         session = self
         for _ in range(_ATTEMPTS):
             try:
                 return ask(session)
             except StoreError:
-                moved = session.source.again()
-                if moved is None:
+                successor = session.source.successor()
+                if successor is None:
                     session.source.check()
                     raise
-                session = session.on(moved)
+                session = session.with_source(successor)
         return ask(session)
 
     @contextmanager
     def _guarded(
         self, cursor: Callable[[], duckdb.DuckDBPyConnection]
     ) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor that Ctrl-C and the limit of time stop, and whose errors say what they are."""
+        """A cursor that Ctrl-C and the timeout stop; an error may turn out to be of the files."""
         is_late = None
         try:
             connection = cursor()
@@ -454,12 +456,12 @@ class Session:
         except Exception as error:
             if str(error) == "Query interrupted":  # what DuckDB makes of Ctrl-C
                 raise KeyboardInterrupt from error
-            is_of_question = all(isinstance(one, _OF_THE_QUESTION) for one in _causes(error))
-            self.source.check(thorough=not is_of_question)
+            is_of_sql = all(isinstance(cause, _SQL_ERRORS) for cause in _causes(error))
+            self.source.check(thorough=not is_of_sql)
             raise
 
     def _stopped(self, is_late: threading.Event | None) -> BaseException:
-        """What a question ends in that was stopped from outside."""
+        """The error of a question that was interrupted."""
         if is_late is None or not is_late.is_set():
             return KeyboardInterrupt()
         return AnswerError(
@@ -469,7 +471,7 @@ class Session:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and what it was raised of."""
+    """An error and its causes."""
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)

@@ -16,16 +16,16 @@ from profframe.query.result import plain
 from profframe.query.selection import Integers
 
 Columns: TypeAlias = frozenset[str] | None
-"""Names of columns that are needed; None for all there are."""
+"""Names of columns that are needed; None for all."""
 ALL_TABLES: Final[Mapping[str, Columns]] = MappingProxyType(dict.fromkeys(schema.TABLES))
-"""What a question reads that can read anything."""
+"""All columns of all tables: what any SQL may read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a question needs of a table: without ``columns`` all, without ``where`` all rows.
+    """Part of a table that a question needs; None is all ``columns``, or all rows.
 
-    To plan each mention of a table takes as long as it has columns, up to a millisecond.
+    Planning each mention of a table takes time by its columns, up to a millisecond.
     """
 
     columns: Columns = None
@@ -33,7 +33,7 @@ class Part:
     """A condition in SQL."""
 
     def view(self, connection: duckdb.DuckDBPyConnection, name: str, rows: str) -> None:
-        """Make a view of it, of a relation with the rows of the table."""
+        """Create a view of it over a relation with the rows of the table."""
         columns = ", ".join(f'"{column}"' for column in sorted(self.columns or ())) or "*"
         connection.execute(
             f"CREATE OR REPLACE TEMP VIEW {name} AS "
@@ -45,10 +45,10 @@ class Source(Protocol):
     """Where the rows of a trace are: in memory or in a store."""
 
     def identity(self) -> Hashable | None:
-        """What is equal for sources of the same files as they are now; None if it has none."""
+        """Equal for sources of the same unchanged files; None for a source without files."""
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
-        """Let a connection, and no other, read a part of a table by the table's name."""
+        """Let one connection read a part of a table by the table's name."""
 
     def paths(self, tables: Iterable[str]) -> Iterator[str]:
         """Files that a connection reads for views of some tables."""
@@ -63,13 +63,13 @@ class Source(Protocol):
         """Sources of fewer rows each, where that saves memory."""
 
     def check(self, *, thorough: bool = False) -> None:
-        """Raise a StoreError if the rows can no longer be read; thoroughly: look at all of them."""
+        """Raise a StoreError if rows can no longer be read; ``thorough`` reads all of them."""
 
-    def again(self) -> Source | None:
-        """The same rows where they are now, if they have moved."""
+    def successor(self) -> Source | None:
+        """A source of the same rows in other files, if these were replaced."""
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:
-        """The source without what has nothing of some runs and ranks."""
+        """The source without files that have nothing of some runs and ranks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +84,7 @@ class InMemory:
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         rows = self.tables[table]
-        if part.where is None:  # to plan a view of a view takes twice as long
+        if part.where is None:  # planning a view of a view takes twice as long
             needed = part.columns or rows.column_names
             connection.execute(f"DROP VIEW IF EXISTS {table}")
             connection.register(table, rows.select([n for n in rows.column_names if n in needed]))
@@ -109,7 +109,7 @@ class InMemory:
     def check(self, *, thorough: bool = False) -> None:
         pass
 
-    def again(self) -> None:
+    def successor(self) -> None:
         pass
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:  # noqa: ARG002
@@ -145,8 +145,8 @@ class Overlay:
     def check(self, *, thorough: bool = False) -> None:
         self.source.check(thorough=thorough)
 
-    def again(self) -> Source | None:
-        moved = self.source.again()
+    def successor(self) -> Source | None:
+        moved = self.source.successor()
         return None if moved is None else Overlay(moved, self.name, self.rows)
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:

@@ -1,4 +1,4 @@
-"""The only rooms that know a source format; `read` picks the right one by content."""
+"""Readers, the only code that knows source formats; `read` picks one by content."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ def read(
     Parameters
     ----------
     path
-        A file; its format is known by its content.
+        A file; its content tells the format.
     progress
-        Called with the bytes that are read and all bytes of the file.
+        Called with the number of bytes read and the size of the file.
     spool
-        Where its tables go, so that they need no memory; None for memory.
+        Where its tables go on disk; None for memory.
     threads
-        Threads that parse; None for as many as there are processors, up to 8. One alone also reads.
+        Threads that parse; None for one per processor, up to 8. A single thread also reads.
 
     Raises
     ------
     SourceError
-        When the file cannot be read.
+        The file cannot be read.
     NotATraceError
-        When it is not a trace of a known format.
+        It is not a trace of a known format.
     """
     with closing(ByteSource(path, progress)) as source:
-        first = source.beginning()
-        if first.plain.startswith(sqlite.MAGIC):
-            if first.is_compressed:
+        head = source.beginning()
+        if head.plain.startswith(sqlite.MAGIC):
+            if head.is_compressed:
                 raise NotATraceError(
                     f"{path}: not a trace: a compressed SQLite database (decompress it, and load "
                     "that)"
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
-        if why := _unreadable(path, first.plain):
-            raise NotATraceError(f"{path}: not a trace: {why}")
+        if reason := _unreadable(path, head.plain):
+            raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
-    with sqlite.opened(path, progress) as database:
+    with sqlite.open_database(path, progress) as database:
         for reader in (nsys, nvprof):
             if reader.knows(database):
                 raw: RawTrace = reader.read(database, spool)
@@ -78,9 +78,9 @@ def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -
     )
 
 
-def _unreadable(path: Path, first: bytes) -> str | None:
-    """Why a file of another profiler cannot be read, and what to do instead."""
-    text = first.lstrip(b"\xef\xbb\xbf \t\r\n")
+def _unreadable(path: Path, head: bytes) -> str | None:
+    """Why a file of another profiler cannot be read, and what to do."""
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if path.suffix.lower() in _REPORTS and not text.startswith((b"{", b"[")):
         return (
             "a report that only Nsight Systems reads (run nsys export --type sqlite "

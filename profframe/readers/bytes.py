@@ -1,4 +1,4 @@
-"""From a file to decompressed blocks of bytes, whatever its name ends in."""
+"""Read a file as decompressed blocks of bytes, whatever its suffix."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from isal import igzip_lib, isal_zlib
 from profframe.errors import SourceError
 
 BLOCK: Final = 256 << 10
-"""Bytes that are read, and at most given out, at once; few, so that a processor caches them."""
+"""Bytes that are read at once and most bytes of a block; few enough for a processor's cache."""
 
 Progress = Callable[[int, int], None]
-"""Called with the bytes of the file that are read, and all of them."""
+"""Called with the number of bytes read, and the size of the file."""
 
-_SIP: Final = 1 << 10
+_CHUNK: Final = 1 << 10
 _CHECKSUM: Final = 8
 _PARTS: Final = 3
-"""Folder above, folder and file: what names of runs are made of."""
+"""Parent folder, folder and file, from which runs are named."""
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
@@ -35,35 +35,37 @@ _BOM: Final = b"\xef\xbb\xbf"
 class ByteSource:
     """One file, opened once and read from front to back, as a pipe can be.
 
-    ``damage`` says, once the blocks are read, why the stream ended early; None for a sound one.
+    ``damage`` is the reason why the stream ended early, once the blocks are read, or None.
     """
 
     path: Path
     progress: Progress | None = None
     damage: str | None = field(default=None, init=False)
     _read: Iterator[bytes] = field(init=False)
-    _ahead: bytes | None = field(default=None, init=False)
-    """The first bytes of the file, where they are read already."""
+    _head: bytes | None = field(default=None, init=False)
+    """The first bytes of the file, if they are read already."""
 
     def __post_init__(self) -> None:
         self._read = self._raw()
 
     def beginning(self) -> Beginning:
-        """What the file begins with, for whoever picks its reader; to read it goes on from there.
+        """The first bytes of the file, to pick its reader; `blocks` still starts with them.
 
         Raises
         ------
         SourceError
-            When the file cannot be opened or read.
+            The file cannot be opened or read.
         """
-        if self._ahead is None:
-            self._ahead = next(self._read, b"")
-        raw = self._ahead[:_SIP]
+        if self._head is None:
+            self._head = next(self._read, b"")
+        raw = self._head[:_CHUNK]
         if raw.startswith(_GZIP):
-            return Beginning(_first_out(isal_zlib.decompressobj(wbits=31).decompress, raw), True)
+            return Beginning(
+                _decompressed_head(isal_zlib.decompressobj(wbits=31).decompress, raw), True
+            )
         if raw.startswith(_ZSTD):
             stream = pa.CompressedInputStream(pa.BufferReader(raw), "zstd")
-            return Beginning(_first_out(stream.read, _SIP), True)
+            return Beginning(_decompressed_head(stream.read, _CHUNK), True)
         return Beginning(raw, False)
 
     def close(self) -> None:
@@ -72,12 +74,12 @@ class ByteSource:
 
     @contextmanager
     def file(self) -> Iterator[Path]:
-        """A file that can be read again: this one, or a copy of what comes through a pipe.
+        """A file that can be read again: this one, or a copy of a pipe's content.
 
         Raises
         ------
         SourceError
-            When it cannot be read, or there is no room for the copy.
+            It cannot be read, or there is no room for the copy.
         """
         if not is_pipe(self.path):
             yield self.path
@@ -89,16 +91,16 @@ class ByteSource:
                 with copy.open("wb") as out:
                     out.writelines(self._all())
             except OSError as error:
-                why = error.strerror or error
-                raise SourceError(f"{self.path}: cannot be copied to {folder}: {why}") from error
+                reason = error.strerror or error
+                raise SourceError(f"{self.path}: cannot be copied to {folder}: {reason}") from error
             try:
                 yield copy
             except SourceError as error:
                 raise type(error)(str(error).replace(str(copy), str(self.path))) from error
 
     def _all(self) -> Iterator[bytes]:
-        ahead, self._ahead = self._ahead, None
-        return self._read if ahead is None else itertools.chain((ahead,), self._read)
+        head, self._head = self._head, None
+        return self._read if head is None else itertools.chain((head,), self._read)
 
     def blocks(self) -> Iterator[bytes]:
         """Decompressed blocks in order.
@@ -106,7 +108,7 @@ class ByteSource:
         Raises
         ------
         SourceError
-            When the file cannot be opened or read.
+            The file cannot be opened or read.
         """
         first = True
         for block in self._decompressed():
@@ -128,21 +130,21 @@ class ByteSource:
         try:
             with self.path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                done = 0
+                position = 0
                 while block := file.read(BLOCK):
                     yield block
-                    done += len(block)
+                    position += len(block)
                     if self.progress is not None:
-                        self.progress(done, size)
+                        self.progress(position, size)
         except OSError as error:
             raise SourceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
     def _inflate(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
-        """Gzip, member after member; what follows the last one is padding or damage."""
+        """Gzip, member by member; what follows the last one is padding or damage."""
         broken = cast("type[Exception]", igzip_lib.IsalError)  # its stub has an instance
         member = isal_zlib.decompressobj(wbits=31)
         out: list[bytes] = []
-        for data in _sips(first, raw):
+        for data in _chunks(first, raw):
             rest = data.lstrip(b"\0") if member.eof else data
             while rest:
                 if member.eof:
@@ -171,9 +173,7 @@ class ByteSource:
         stream = pa.CompressedInputStream(pa.PythonFile(_Readable(first, raw), mode="r"), "zstd")
         while True:
             try:
-                out = stream.read(
-                    BLOCK >> 2
-                )  # what a damaged stream still gives is lost by the read
+                out = stream.read(BLOCK >> 2)  # a read of a damaged stream loses its output
             except OSError as error:
                 self.damage = f"the zstd stream is damaged or ends early: {error}"
                 return
@@ -191,7 +191,7 @@ class Beginning:
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether what a path leads to can be read only once.
+    """Whether a path can be read only once.
 
     Examples
     --------
@@ -204,31 +204,31 @@ def is_pipe(path: Path) -> bool:
 _Argument = TypeVar("_Argument", bytes, int)
 
 
-def _first_out(decompress: Callable[[_Argument], bytes], argument: _Argument) -> bytes:
-    """What comes out of a stream; nothing where it is damaged."""
+def _decompressed_head(decompress: Callable[[_Argument], bytes], argument: _Argument) -> bytes:
+    """Decompressed bytes; none if the stream is damaged."""
     try:
         return decompress(argument)
     except (OSError, cast("type[Exception]", igzip_lib.IsalError)):
         return b""
 
 
-def _sips(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in small parts: of a part with damage in it, nothing comes out.
+def _chunks(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    """The same bytes in small chunks, since a damaged chunk is lost as a whole.
 
-    The end has a part of its own, so that a wrong checksum there costs nothing.
+    The end is a chunk of its own, so that a wrong checksum there costs nothing.
     """
-    held = b""
+    pending = b""
     for block in itertools.chain((first,), rest):
-        data = held + block
+        data = pending + block
         end = max(0, len(data) - _CHECKSUM)
-        for start in range(0, end, _SIP):
-            yield data[start : min(start + _SIP, end)]
-        held = data[end:]
-    yield held
+        for start in range(0, end, _CHUNK):
+            yield data[start : min(start + _CHUNK, end)]
+        pending = data[end:]
+    yield pending
 
 
 class _Readable:
-    """An iterator of blocks, as the file object that Arrow wants."""
+    """An iterator of blocks as a file object for Arrow."""
 
     def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
         self._buffer = first

@@ -1,1 +1,1 @@
-"""What people look at: terminal tables, notebook HTML, plain text. All are made of frames."""
+"""Output for people: terminal tables, notebook HTML, plain text, all made from frames."""

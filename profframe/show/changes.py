@@ -1,4 +1,4 @@
-"""A comparison of two sides, as a person wants to see it first: totals, then what made them."""
+"""A comparison of two sides as text: totals, then the rows that changed most."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name.
 
-    Names are whole with a ``name_width`` of 0, and lines of any length without a ``width``.
+    With a ``name_width`` of 0 names are not cut; without a ``width`` lines have any length.
     """
     import polars as pl
 
@@ -45,11 +45,11 @@ def report(
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
     for what, title in _TITLES.items():
-        changed = rows.filter(pl.col("status") != "equal", what=what)
-        if changed.height:
-            more = f" (top {top:,} of {changed.height:,})" if changed.height > top else ""
-            shown = _shown(changed.head(top), name_width)
-            parts += [Text(), terminal.table(shown, width, title + more, _headings(*names))]
+        changes = rows.filter(pl.col("status") != "equal", what=what)
+        if changes.height:
+            note = f" (top {top:,} of {changes.height:,})" if changes.height > top else ""
+            columns = _columns(changes.head(top), name_width)
+            parts += [Text(), terminal.table(columns, width, title + note, _headings(*names))]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(_UNTESTED, style="dim")]
     return Group(*parts)
@@ -79,20 +79,20 @@ def times(base_ns: int, other_ns: int) -> str:
     return f"{units.duration(base_ns).strip()} -> {units.duration(other_ns).strip()}"
 
 
-def grown(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
-    """What grew: a row, or the total where there is no name.
+def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
+    """What grew: a row, or the total if there is no name.
 
     Examples
     --------
-    >>> grown("op", None, 10_000_000, 12_000_000)
+    >>> describe("op", None, 10_000_000, 12_000_000)
     'op self time, 10.000 ms -> 12.000 ms (+20.0 %)'
     """
-    which = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"
-    return f"{which}, {times(base_ns, other_ns)} ({growth(base_ns, other_ns)})"
+    subject = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"
+    return f"{subject}, {times(base_ns, other_ns)} ({growth(base_ns, other_ns)})"
 
 
 def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str]) -> RenderableType:
-    """Which side is what, and of how many samples."""
+    """Name, source and number of samples of each side."""
     lines = _lines()
     for name, source, side in zip(names, sources, ("base", "other"), strict=True):
         number = rows[f"{side}_samples"][0]
@@ -106,11 +106,11 @@ def _sums(totals: pl.DataFrame) -> RenderableType:
     for row in totals.iter_rows(named=True):
         what, base, other = row["what"], row["base_ns"], row["other_ns"]
         counts = ", ".join(f"{row[name]:,} {name}" for name in _COUNTS if row[name])
-        added_up = what in _TOTALS
+        has_total = what in _TOTALS
         lines.add_row(
             Text(_TOTALS.get(what, "annotations")),
-            Text(times(base, other) if added_up else ""),
-            Text(f"({growth(base, other)})" if added_up else ""),
+            Text(times(base, other) if has_total else ""),
+            Text(f"({growth(base, other)})" if has_total else ""),
             Text(counts or "nothing changed"),
         )
     return lines
@@ -120,8 +120,8 @@ def _lines() -> Table:
     return Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
 
 
-def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
-    """The columns that people look at first, those that say nothing left out."""
+def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
+    """The columns that people look at first, without those that are empty."""
     import polars as pl
 
     tests = (
@@ -130,7 +130,7 @@ def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
         "change_high_ns",
     )
     contributes = rows["contribution"].null_count() < rows.height
-    tested = rows["p_value"].null_count() < rows.height
+    has_tests = rows["p_value"].null_count() < rows.height
     return rows.select(
         pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String),
         "change_ns",
@@ -139,14 +139,14 @@ def _shown(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
         "other_ns",
         (pl.col("ratio") - 1).alias("growth_share"),
         "status",
-        *(tests if tested else ()),
+        *(tests if has_tests else ()),
         "base_calls",
         "other_calls",
     )
 
 
 def _headings(base: str, other: str) -> dict[str, str]:
-    """The sides under their names."""
+    """Headings with the names of the sides."""
     sides = {"base": base, "other": other}
     times = {f"{side}_ns": name for side, name in sides.items()}
     calls = {f"{side}_calls": f"{name} calls" for side, name in sides.items()}

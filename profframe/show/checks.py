@@ -1,4 +1,4 @@
-"""Runs held against a baseline, as a person wants to see it first: totals, then what got slower."""
+"""Runs compared with a baseline, as text: totals, then what got slower."""
 
 from __future__ import annotations
 
@@ -24,30 +24,32 @@ def report(
     top: int,
     width: int | None,
 ) -> RenderableType:
-    """What the runs are, how metrics differ, and which ops and kernels take longer."""
+    """The runs of both sides, how metrics differ, and which ops and kernels take longer."""
     lines = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     for name, runs in zip(("baseline", "against it"), sides, strict=True):
-        lines.add_row(Text(name, style="bold"), Text(_named(runs)), Text())
-    of_runs = metrics.filter(~metrics["metric"].str.contains(":", literal=True))
-    for metric, base, other in of_runs.select("metric", "base_value", "other_value").iter_rows():
+        lines.add_row(Text(name, style="bold"), Text(_run_range(runs)), Text())
+    run_metrics = metrics.filter(~metrics["metric"].str.contains(":", literal=True))
+    for metric, base, other in run_metrics.select(
+        "metric", "base_value", "other_value"
+    ).iter_rows():
         lines.add_row(
-            Text(_TOTALS.get(metric, terminal.heading(metric))),
+            Text(_LABELS.get(metric, terminal.heading(metric))),
             Text(values(metric, base, other)),
             Text(_part(base, other)),
         )
     if not regressions.height:
         return Group(lines, Text(), Text("no op or kernel takes longer than noise explains"))
-    more = f" (top {top:,} of {regressions.height:,})" if regressions.height > top else ""
-    shown = regressions.head(top).select(*_SHOWN)
-    return Group(lines, Text(), terminal.table(shown, width, "Takes longer" + more))
+    note = f" (top {top:,} of {regressions.height:,})" if regressions.height > top else ""
+    rows = regressions.head(top).select(*_COLUMNS)
+    return Group(lines, Text(), terminal.table(rows, width, "Takes longer" + note))
 
 
-def worse(metric: str, base: float, other: float) -> str:
-    """What passed a limit.
+def describe(metric: str, base: float, other: float) -> str:
+    """A metric that exceeds its limit.
 
     Examples
     --------
-    >>> worse("op:aten::mm", 10_000_000, 12_000_000)
+    >>> describe("op:aten::mm", 10_000_000, 12_000_000)
     "op:'aten::mm', 10.000 ms -> 12.000 ms (+20.0 %)"
     """
     name = (
@@ -69,20 +71,20 @@ def values(metric: str, base: float, other: float) -> str:
     ('1.00 KiB -> 2.00 KiB', '1.000 ms -> 2.000 ms')
     """
     column = "value_ns" if ":" in metric else metric
-    whole = [
+    numbers = [
         round(value) if column.endswith(("_ns", "_bytes")) else value for value in (base, other)
     ]
-    return " -> ".join(terminal.cell(column, value).strip() for value in whole)
+    return " -> ".join(terminal.cell(column, value).strip() for value in numbers)
 
 
-_TOTALS = {"op_self_ns": "op self time", "kernel_ns": "kernels"}
-_SHOWN = (
+_LABELS = {"op_self_ns": "op self time", "kernel_ns": "kernels"}
+_COLUMNS = (
     *("what", "name", "change_ns", "ratio", "base_ns", "other_ns", "pace"),
     *("change_low_ns", "change_high_ns", "q_value"),
 )
 
 
-def _named(runs: Sequence[str]) -> str:
-    """How many, and the first and last of them."""
+def _run_range(runs: Sequence[str]) -> str:
+    """The number of runs, and the first and last of them."""
     first, last = (units.visible(run) for run in (runs[0], runs[-1]))
     return f"{len(runs):,} runs, {first} to {last}" if len(runs) > 1 else first

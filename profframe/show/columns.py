@@ -1,7 +1,7 @@
-"""What a column's name says of its values: their unit, and how a person wants to read them.
+"""Units of columns, and their values as people read them.
 
-Names end in their unit (``_ns``, ``_bytes``, ``_share``, ``_per_s``): so a frame is all that is
-needed to show it, in a terminal and in a notebook.
+Names of columns end in their unit (``_ns``, ``_bytes``, ``_share``, ``_per_s``), so a frame can be
+shown in a terminal and in a notebook without further data.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ if TYPE_CHECKING:
     import polars as pl
 
 KEYS: Final = ("run", "rank")
-"""What tells traces apart."""
+"""Keys of a trace."""
 MOMENTS: Final = ("start_ns", "time_ns", "end_ns")
-"""Columns of times on the clock of their trace."""
+"""Columns of points in time, on the clock of their trace."""
 _DATES_FROM: Final = 10**18
-"""Nanoseconds that are a date, counted from 1970: no duration is 31 years long."""
+"""From here on nanoseconds are a date, counted from 1970: no duration is 31 years long."""
 _NUMBERS_AS_NAMES: Final = frozenset(
     {"rank", "device", "stream", "thread", "step", "scope", "address", "schema_version"}
 )
-"""Integers that name something: they take no separators."""
-_OF_METRIC: Final = frozenset({"value", "level", "typical", "base_value", "other_value"})
-"""Columns whose unit is that of the metric that the row is of."""
+"""Integers that are identifiers: they are written without separators."""
+_METRIC_COLUMNS: Final = frozenset({"value", "level", "typical", "base_value", "other_value"})
+"""Columns in the unit of the metric of their row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What the values of a column are."""
+    """A unit of columns."""
 
     ending: str
-    """How its name ends."""
-    shown: Callable[[float], str]
-    instead: str
-    """What stands in the ending's place where the unit is beside each value."""
+    """Ending of the column's name."""
+    format: Callable[[float], str]
+    replacement: str
+    """What replaces the ending in a heading, as the unit is beside each value."""
     word: str
-    """What the number itself is in."""
+    """Unit of the number itself."""
     is_share: bool = False
 
 
@@ -62,15 +62,15 @@ UNITS: Final = (
 )
 
 
-def unit(column: str) -> Unit | None:
+def unit_by_name(column: str) -> Unit | None:
     """The unit of a column, by its name.
 
     Examples
     --------
-    >>> unit("self_ns").word, unit("calls")
+    >>> unit_by_name("self_ns").word, unit_by_name("calls")
     ('ns', None)
     """
-    return next((one for one in UNITS if column.endswith(one.ending)), None)
+    return next((unit for unit in UNITS if column.endswith(unit.ending)), None)
 
 
 def heading(column: str) -> str:
@@ -81,9 +81,9 @@ def heading(column: str) -> str:
     >>> heading("self_ns"), heading("self_share"), heading("share"), heading("top_op")
     ('self', 'self %', '%', 'top op')
     """
-    known = unit(column)
-    if known is not None:
-        column = column.removesuffix(known.ending) + known.instead
+    unit = unit_by_name(column)
+    if unit is not None:
+        column = column.removesuffix(unit.ending) + unit.replacement
     return column.replace("_", " ")
 
 
@@ -102,28 +102,28 @@ def cell(column: str, value: object) -> str:
         return units.visible(str(value))
     if not math.isfinite(value):
         return str(value)
-    known = unit(column)
-    if known is not None:
-        return known.shown(value)
+    unit = unit_by_name(column)
+    if unit is not None:
+        return unit.format(value)
     if isinstance(value, float):
         return f"{value:,.6g}"
-    named = column in _NUMBERS_AS_NAMES or column.endswith("_id")
-    return str(value) if named else units.count(value)
+    is_name = column in _NUMBERS_AS_NAMES or column.endswith("_id")
+    return str(value) if is_name else units.count(value)
 
 
 def unit_of(column: pl.Series) -> Unit | None:
-    """The unit of a column, by its name and type: unsigned numbers count something.
+    """The unit of a column, by its name and type; None for unsigned numbers, which are counts.
 
-    They are what polars makes of ``count``, ``len`` and ``n_unique``, whatever it counts.
+    polars has this type for ``count``, ``len`` and ``n_unique``.
     """
     counts = column.dtype.is_unsigned_integer() or not column.dtype.is_numeric()
-    return None if counts else unit(column.name)
+    return None if counts else unit_by_name(column.name)
 
 
 def texts(frame: pl.DataFrame, name: str) -> list[str]:
     """Values of a column in human units.
 
-    Where a row is of a ``metric``, its ``value`` and what it is held against are in its unit.
+    In rows with a ``metric``, values and what they are compared with are in its unit.
 
     Examples
     --------
@@ -136,25 +136,25 @@ def texts(frame: pl.DataFrame, name: str) -> list[str]:
     (['1.500 us', ''], ['1'])
     """
     column = frame[name]
-    if name in _OF_METRIC and "metric" in frame.columns:
+    if name in _METRIC_COLUMNS and "metric" in frame.columns:
         metrics = frame["metric"].to_list()
         values = zip(metrics, column.to_list(), strict=True)
-        return [cell(_of_metric(metric), value) for metric, value in values]
-    known = "" if column.dtype.is_unsigned_integer() else name
-    return [cell(known, value) for value in column.to_list()]
+        return [cell(_metric_column(metric), value) for metric, value in values]
+    unit_name = "" if column.dtype.is_unsigned_integer() else name
+    return [cell(unit_name, value) for value in column.to_list()]
 
 
-def _of_metric(metric: object) -> str:
-    """A name for values of a metric, that ends in their unit; ops and kernels have times."""
+def _metric_column(metric: object) -> str:
+    """A column name with the unit of a metric; ops and kernels have times."""
     name = str(metric)
     return "_ns" if ":" in name else name
 
 
 def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
-    """Moments as time since the start of their trace, which is what a person can read.
+    """Points in time as time since the start of their trace, which people can read.
 
-    Rows of several ranks count from the first of them. Rows stay as they are where nobody knows
-    their trace, and where they are traces.
+    Rows of several ranks count from the first of them. Rows are unchanged if their trace is
+    unknown, or if they are traces themselves.
     """
     import polars as pl
 
@@ -163,42 +163,42 @@ def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:
     if not moments:
         return frame
     if all(frame.schema.get(key) == traces.schema[key] for key in KEYS):
-        placed = frame.join(starts, on=KEYS, how="left", maintain_order="left")
-        of_run = starts.group_by("run").agg(pl.col("_start").min().alias("_first"))
-        placed = placed.join(of_run, on="run", how="left", maintain_order="left")
-        placed = placed.with_columns(pl.coalesce("_start", "_first")).drop("_first")
+        joined = frame.join(starts, on=KEYS, how="left", maintain_order="left")
+        first_starts = starts.group_by("run").agg(pl.col("_start").min().alias("_first"))
+        joined = joined.join(first_starts, on="run", how="left", maintain_order="left")
+        joined = joined.with_columns(pl.coalesce("_start", "_first")).drop("_first")
     elif traces.height == 1:
-        placed = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
+        joined = frame.with_columns(pl.lit(starts["_start"].first()).alias("_start"))
     else:
         return frame
     if "dur_ns" not in frame.columns:
-        moments = [n for n in moments if not (placed[n] == placed["_start"]).all()]
-    since = pl.col(moments) - pl.col("_start").fill_null(0)
-    return placed.with_columns(since).drop("_start")
+        moments = [n for n in moments if not (joined[n] == joined["_start"]).all()]
+    elapsed = pl.col(moments) - pl.col("_start").fill_null(0)
+    return joined.with_columns(elapsed).drop("_start")
 
 
-def telling(frame: pl.DataFrame) -> list[str]:
-    """Names of the columns that say something: not all NULL, nor the one run and rank there is.
+def informative(frame: pl.DataFrame) -> list[str]:
+    """Names of the columns that are not all NULL, and not a constant run and rank.
 
     Examples
     --------
     >>> import polars as pl
     >>> rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "step": [None, None], "n": [1, 2]})
-    >>> telling(rows)
+    >>> informative(rows)
     ['rank', 'n']
     """
-    full = [column.name for column in frame if column.null_count() < frame.height]
-    same = _constant_keys(frame)
-    return [name for name in full if name not in same] if frame.height else frame.columns
+    filled = [column.name for column in frame if column.null_count() < frame.height]
+    constant = _constant_keys(frame)
+    return [name for name in filled if name not in constant] if frame.height else frame.columns
 
 
 def compact(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame without columns that say nothing: all NULL, or the one run and rank there is."""
-    return frame.select(telling(frame))
+    """The frame without columns that are all NULL, and without a constant run and rank."""
+    return frame.select(informative(frame))
 
 
 def without_constant_keys(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame without the run, or run and rank, where they are the same in all rows."""
+    """The frame without the run, or run and rank, if they are the same in all rows."""
     return frame.drop(_constant_keys(frame))
 
 
@@ -209,5 +209,5 @@ def _constant_keys(frame: pl.DataFrame) -> Sequence[str]:
 
 
 def _varies(column: pl.Series) -> bool:
-    """Whether there are two different values, of which counting would be slower."""
+    """Whether there are two different values; counting them would be slower."""
     return bool(column.ne_missing(column.first()).any())

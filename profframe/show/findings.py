@@ -1,4 +1,4 @@
-"""Findings of `advice` as text: what was found, what could be gained, and what to do about it."""
+"""Findings of `advice` as text: what was found, the possible gain, and what to do."""
 
 from __future__ import annotations
 
@@ -24,47 +24,49 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     keys = [key for key in ("run", "rank") if advice[key].n_unique() > 1]
     parts: list[RenderableType] = []
     for row in advice.head(top).iter_rows(named=True):
-        whose = "".join(f", {key} {visible(str(row[key]))}" for key in keys)
-        parts += [_headline(row, whose), *map(_indented, _details(row)), Text()]
+        place = "".join(f", {key} {visible(str(row[key]))}" for key in keys)
+        parts += [_headline(row, place), *map(_indent, _details(row)), Text()]
     return Group(*parts[:-1], *_more(advice, top))
 
 
-def briefly(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
+def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
     """The first findings, each in a line."""
     several = advice["rank"].n_unique() > 1 or advice["run"].n_unique() > 1
     lines = []
     for row in advice.head(top).iter_rows(named=True):
-        whose = f" ({visible(row['run'])}, rank {row['rank']})" if several else ""
-        lines.append(_headline(row, whose))
+        place = f" ({visible(row['run'])}, rank {row['rank']})" if several else ""
+        lines.append(_headline(row, place))
     return Group(Text(f"{title} (top {top} of {advice.height})", style="bold cyan"), *lines)
 
 
-def _headline(row: dict[str, object], whose: str) -> Text:
+def _headline(row: dict[str, object], place: str) -> Text:
     severity = str(row["severity"])
     label = Text(f"{severity:{_INDENT}}", style=_STYLES.get(severity, ""))
-    return label.append(f"{visible(str(row['finding']))}{whose}", style="default not bold")
+    return label.append(f"{visible(str(row['finding']))}{place}", style="default not bold")
 
 
 def _details(row: dict[str, object]) -> list[str]:
     gain, basis = row["estimated_gain_ns"], row["gain_basis"] or ""
-    said = "gain unknown" if gain is None else f"gain about {duration(float(str(gain))).strip()}"
+    gain_text = (
+        "gain unknown" if gain is None else f"gain about {duration(float(str(gain))).strip()}"
+    )
     events = row["evidence_events"]
-    shown = ", ".join(map(str, events[:5])) if isinstance(events, list) else ""
+    first = ", ".join(map(str, events[:5])) if isinstance(events, list) else ""
     rest = ", ..." if isinstance(events, list) and len(events) > 5 else ""
     lines = [
-        f"{said}: {basis}" if basis else said,
+        f"{gain_text}: {basis}" if basis else gain_text,
         f"where: {row['where']}" if row["where"] else "",
         f"do: {row['suggestion']}",
         f"see: {row['link']}",
-        f"rule: {row['rule']}; events {shown}{rest} ({row['events']} in all)",
+        f"rule: {row['rule']}; events {first}{rest} ({row['events']} in all)",
     ]
     return [visible(line) for line in lines if line]
 
 
-def _indented(line: str) -> RenderableType:
+def _indent(line: str) -> RenderableType:
     return Padding(Text(line, style="dim"), (0, 0, 0, _INDENT))
 
 
 def _more(advice: pl.DataFrame, top: int) -> list[RenderableType]:
-    left = advice.height - top
-    return [Text(), Text(f"{left} more findings: --top {advice.height}")] if left > 0 else []
+    rest = advice.height - top
+    return [Text(), Text(f"{rest} more findings: --top {advice.height}")] if rest > 0 else []

@@ -1,4 +1,4 @@
-"""The polars DataFrame that tables and answers come in: in a notebook it shows human units."""
+"""The polars DataFrame of tables and answers, which shows human units in a notebook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 _NO_DOCS: Final[Mapping[str, str]] = MappingProxyType({})
-_KEPT: Final = (
+_ROW_METHODS: Final = (
     "__copy__", "__deepcopy__", "__getitem__", "bottom_k", "cast", "clear", "clone", "drop",
     "drop_nans", "drop_nulls", "explode", "fill_nan", "fill_null", "filter", "gather",
     "gather_every", "head", "hstack", "interpolate", "join", "join_asof", "join_where", "limit",
@@ -20,23 +20,23 @@ _KEPT: Final = (
     "sql", "sum", "tail", "top_k", "unique", "unnest", "update", "upsample", "vstack",
     "with_columns", "with_columns_seq", "with_row_index",
 )  # fmt: skip
-"""Methods that give rows whose columns still are what their names say."""
-_GROUPED: Final = ("group_by", "group_by_dynamic", "rolling")
+"""Methods whose results have columns with the same meaning."""
+_GROUP_METHODS: Final = ("group_by", "group_by_dynamic", "rolling")
 
 
 class Frame(pl.DataFrame):
     """A polars DataFrame that shows itself in human units, by the endings of its columns' names.
 
-    It is one in all else: exact values, ``repr`` and ``print`` as polars has them, the same
-    methods. What they give shows itself so, too; of lazy queries, `polars.concat` and the like it
-    is a plain DataFrame, which ``Frame(rows)`` makes one of these again without a copy.
+    In all else it is a polars DataFrame: exact values, ``repr`` and ``print``, the same methods.
+    Their results are frames, too. Lazy queries, `polars.concat` and the like give a plain
+    DataFrame, which ``Frame(rows)`` turns into a frame without a copy.
 
     In a notebook it is a table of HTML, at an IPython prompt one of text. Both have units (ms, GiB,
     GB/s, %) by the endings ``_ns``, ``_bytes``, ``_bytes_per_s``, ``_share``, ...; times of the
-    trace's clock as time since the trace's start; no columns that are empty or the one run and rank
-    there is. Tooltips have the exact number, the whole text, and what a column is. As many rows and
-    columns are shown as ``polars.Config`` says (``set_tbl_rows``); if it does not, all of 50 rows,
-    20 of more, and 75 columns.
+    trace's clock as time since the trace's start; no columns that are empty, and no constant run
+    and rank. Tooltips have the exact number, the whole text, and what a column is. The number of
+    rows and columns is that of ``polars.Config`` (``set_tbl_rows``); by default all of 50 rows, 20
+    of more, and 75 columns.
 
     Examples
     --------
@@ -53,20 +53,20 @@ class Frame(pl.DataFrame):
     def _repr_html_(self, *, _from_series: bool = False) -> str:
         from profframe.show import notebook
 
-        look = notebook.Look(
+        options = notebook.Options(
             rows=_rows(self.height),
             columns=_limit("POLARS_FMT_MAX_COLS", notebook.COLUMNS, self.width),
-            starts=_known(self._starts),
+            starts=_read_starts(self._starts),
             docs=self._docs,
         )
-        return notebook.frame_html(self, look)
+        return notebook.frame_html(self, options)
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows where it shows text."""
         from profframe.show import terminal
 
         del cycle
-        printer.text(terminal.frame_text(self, _rows(self.height), _known(self._starts)))
+        printer.text(terminal.frame_text(self, _rows(self.height), _read_starts(self._starts)))
 
 
 def frame(
@@ -93,73 +93,73 @@ def frame(
     >>> isinstance(frame(pl.DataFrame({"self_ns": [1]})), pl.DataFrame)
     True
     """
-    made = Frame(rows)
-    made._starts, made._docs = starts, docs  # noqa: SLF001 - its own kind
-    return made
+    result = Frame(rows)
+    result._starts, result._docs = starts, docs  # noqa: SLF001 - its own kind
+    return result
 
 
-def _known(starts: pl.LazyFrame | None) -> pl.DataFrame | None:
-    """The starts of traces, if they still can be read: a store may be gone by now."""
+def _read_starts(starts: pl.LazyFrame | None) -> pl.DataFrame | None:
+    """The starts of traces, if they can still be read: the store may be deleted."""
     try:
         return None if starts is None else starts.collect()
     except (pl.exceptions.PolarsError, OSError):
         return None
 
 
-def _rows(there: int) -> int:
+def _rows(number: int) -> int:
     from profframe.show import notebook
 
-    default = notebook.ROWS if there > notebook.WHOLE else there
-    return _limit("POLARS_FMT_MAX_ROWS", default, there)
+    default = notebook.ROWS if number > notebook.SHORT else number
+    return _limit("POLARS_FMT_MAX_ROWS", default, number)
 
 
-def _limit(variable: str, default: int, there: int) -> int:
-    """How many rows or columns `polars.Config` has tables show; below zero: all there are."""
+def _limit(variable: str, default: int, number: int) -> int:
+    """How many rows or columns `polars.Config` shows; below zero is all."""
     try:
         limit = int(os.environ.get(variable, default))
     except ValueError:
         limit = default
-    return there if limit < 0 else limit
+    return number if limit < 0 else limit
 
 
-def _keeping(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, but its rows show themselves as those that it is called on."""
-
-    @wraps(method)
-    def keeping(self: Frame, *args: Any, **kwargs: Any) -> Any:
-        found = method(self, *args, **kwargs)
-        if found is self or not isinstance(found, pl.DataFrame):
-            return found
-        return frame(found, self._starts, self._docs)
-
-    return keeping
-
-
-def _grouping(method: Callable[..., Any]) -> Callable[..., Any]:
-    """The method, but the rows of groups show themselves as those that it is called on."""
+def _as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, with a `Frame` as its result."""
 
     @wraps(method)
-    def grouping(self: Frame, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(self: Frame, *args: Any, **kwargs: Any) -> Any:
+        rows = method(self, *args, **kwargs)
+        if rows is self or not isinstance(rows, pl.DataFrame):
+            return rows
+        return frame(rows, self._starts, self._docs)
+
+    return wrapper
+
+
+def _groups_as_frame(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method, with a `Frame` as the result of ``agg``."""
+
+    @wraps(method)
+    def wrapper(self: Frame, *args: Any, **kwargs: Any) -> Any:
         groups = method(self, *args, **kwargs)
         agg = groups.agg
 
-        def aggregated(*aggs: Any, **named: Any) -> Frame:
-            return frame(agg(*aggs, **named), self._starts, self._docs)
+        def aggregate(*aggs: Any, **named_aggs: Any) -> Frame:
+            return frame(agg(*aggs, **named_aggs), self._starts, self._docs)
 
-        groups.agg = aggregated
+        groups.agg = aggregate
         return groups
 
-    return grouping
+    return wrapper
 
 
 def _override(
-    names: Iterable[str], how: Callable[[Callable[..., Any]], Callable[..., Any]]
+    names: Iterable[str], wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
-    """Put methods in place of those of polars, as far as its version has them."""
+    """Replace the methods that this version of polars has."""
     for name in names:
         if hasattr(pl.DataFrame, name):
-            setattr(Frame, name, how(getattr(pl.DataFrame, name)))
+            setattr(Frame, name, wrap(getattr(pl.DataFrame, name)))
 
 
-_override(_KEPT, _keeping)
-_override(_GROUPED, _grouping)
+_override(_ROW_METHODS, _as_frame)
+_override(_GROUP_METHODS, _groups_as_frame)

@@ -1,4 +1,4 @@
-"""Text of several lines that shows itself as it is, with or without ``print``."""
+"""Text of several lines that a prompt or notebook shows as it is, without ``print``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from profframe.show import notebook
 
 
 class Lines(str):
-    r"""Lines of text, whose columns are aligned; a str in all else.
+    r"""Lines of text with aligned columns, whose ``repr`` is the text; otherwise a str.
 
     Examples
     --------

@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from profframe.show.summary import Summary
 
 ROWS: Final = 20
-"""Rows that are shown of a long frame, if nobody says how many."""
-WHOLE: Final = 50
-"""Rows of a frame that is shown whole, if nobody says how many."""
+"""Rows of a long frame that are shown by default."""
+SHORT: Final = 50
+"""A frame of at most so many rows is shown in full by default."""
 COLUMNS: Final = 75
-_FEW: Final = 8
+_SUMMARY_ROWS: Final = 8
 _MOST_NAMED: Final = 6
-"""Columns without values that are named, and not counted."""
-_UPRIGHT: Final = 6
-"""A single row of more columns stands upright."""
+"""Up to so many columns without values are named, more are counted."""
+_SINGLE_ROW: Final = 6
+"""A single row of more columns is shown as a column."""
 _WIDEST: Final = 64
 """Characters of a text that are shown."""
-_LONGEST_PROSE: Final = 1_000
+_LONGEST_SENTENCE: Final = 1_000
 """Characters of a sentence that are shown."""
 _LONGEST: Final = 10_000
 """Characters of a text that a tooltip has."""
-_PROSE: Final = frozenset(
+_SENTENCES: Final = frozenset(
     {"action", "detail", "error", "finding", "gain_basis", "link", "meaning", "parameters"}
     | {"problem", "sentence", "suggestion"}
 )
@@ -46,19 +46,19 @@ _PROSE: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What is known beside a frame, and how much of it is shown."""
+class Options:
+    """How much of a frame is shown, and data beside it."""
 
     rows: int = ROWS
     columns: int = COLUMNS
     starts: pl.DataFrame | None = None
-    """``run rank start_ns`` of the traces that it is of."""
+    """``run rank start_ns`` of its traces."""
     docs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """What is in a column, by its name."""
+    """Description by column."""
 
 
-def frame_html(frame: pl.DataFrame, look: Look | None = None) -> str:
-    """A frame as a table in human units, and below it what the table leaves out.
+def frame_html(frame: pl.DataFrame, options: Options | None = None) -> str:
+    """A frame as a table in human units, with notes on what the table leaves out.
 
     Examples
     --------
@@ -67,28 +67,30 @@ def frame_html(frame: pl.DataFrame, look: Look | None = None) -> str:
     >>> '<td class="n" title="1234567 ns">1.235 ms</td>' in page, "&lt;b&gt;" in page
     (True, True)
     """
-    return _block(_shown(frame, look or Look()))
+    return _block(_table_html(frame, options or Options()))
 
 
 def trace_html(summary: Summary) -> str:
-    """A compact table of what is inside a trace."""
+    """A compact summary of a trace."""
     lines = "".join(
         f'<tr><th>{label}</th><td class="p">{html.escape(text)}</td></tr>'
         for label, text in summary.lines
     )
     parts = [f"<strong>Trace</strong>: {html.escape(summary.title)}<table>{lines}</table>"]
-    few = Look(rows=_FEW)
+    options = Options(rows=_SUMMARY_ROWS)
     if summary.overview.height > 1:
-        known = ("run", "rank", "events", "span_ns", "kernels", "steps")
-        parts.append(_shown(summary.overview.select(known), few))
+        names = ("run", "rank", "events", "span_ns", "kernels", "steps")
+        parts.append(_table_html(summary.overview.select(names), options))
     if summary.quality.height:
-        parts.append(_shown(summary.quality.select("check", "events", "action", "detail"), few))
+        parts.append(
+            _table_html(summary.quality.select("check", "events", "action", "detail"), options)
+        )
     return _block(*parts)
 
 
 def titled_html(title: str, subject: str, *frames: pl.DataFrame) -> str:
-    """Small frames below what they are of."""
-    parts = (_shown(frame, Look(rows=frame.height), noted=False) for frame in frames)
+    """Small frames below a title."""
+    parts = (_table_html(frame, Options(rows=frame.height), with_notes=False) for frame in frames)
     return _block(f"<strong>{title}</strong> of {html.escape(units.visible(subject))}", *parts)
 
 
@@ -98,10 +100,10 @@ def text_html(text: str) -> str:
 
 
 def _block(*parts: str) -> str:
-    """Parts in a box of our style, which notebooks take no formulas out of."""
-    inside = "".join(parts)
+    """Parts in a box with our style, in which notebooks look for no formulas."""
+    content = "".join(parts)
     names = "profframe tex2jax_ignore mathjax_ignore"
-    return f'<div class="{names}"><style>{_style()}</style>{inside}</div>'
+    return f'<div class="{names}"><style>{_style()}</style>{content}</div>'
 
 
 @cache
@@ -109,28 +111,28 @@ def _style() -> str:
     return Path(__file__).with_suffix(".css").read_text(encoding="utf-8").partition("*/")[2].strip()
 
 
-def _shown(frame: pl.DataFrame, look: Look, *, noted: bool = True) -> str:
-    """A table, and a line about what is not in it."""
-    kept = columns.telling(frame)
-    names = kept[: look.columns]
-    head = frame.head(look.rows)
-    since = head if look.starts is None else columns.since_start(head, look.starts)
-    cells = [_Cells.of(head[name], columns.texts(since, name)) for name in names]
-    if frame.height == 1 and len(names) > _UPRIGHT:
-        rows = f'<table class="up">{_upright(cells, look)}</table>'
+def _table_html(frame: pl.DataFrame, options: Options, *, with_notes: bool = True) -> str:
+    """A table, and a line about what it leaves out."""
+    informative = columns.informative(frame)
+    names = informative[: options.columns]
+    head = frame.head(options.rows)
+    relative = head if options.starts is None else columns.since_start(head, options.starts)
+    cells = [_Cells.of(head[name], columns.texts(relative, name)) for name in names]
+    if frame.height == 1 and len(names) > _SINGLE_ROW:
+        rows = f'<table class="up">{_single_row(cells, options)}</table>'
     else:
-        rows = f"<table>{_lying(cells, look)}</table>"
+        rows = f"<table>{_grid(cells, options)}</table>"
     table = f'<div class="scroll">{rows}</div>'
-    if not noted:
+    if not with_notes:
         return table
-    moved = [name for name in names if not head[name].equals(since[name])]
-    notes = "; ".join(_notes(frame, kept, look, moved))
+    moved = [name for name in names if not head[name].equals(relative[name])]
+    notes = "; ".join(_notes(frame, informative, options, moved))
     return f'{table}<div class="note">{notes}</div>'
 
 
 @dataclass(frozen=True, slots=True)
 class _Cells:
-    """Cells of a column, ready to be written."""
+    """Cells of a column, as HTML."""
 
     name: str
     dtype: str
@@ -141,20 +143,20 @@ class _Cells:
     @classmethod
     def of(cls, exact: pl.Series, texts: Sequence[str]) -> _Cells:
         name, dtype = exact.name, exact.dtype
-        kind = "n" if dtype.is_numeric() else "p" if name in _PROSE else "t"
+        kind = "n" if dtype.is_numeric() else "p" if name in _SENTENCES else "t"
         unit = columns.unit_of(exact)
         if unit is not None and unit.is_share:
             kind = "n s"
         values = exact.to_list()
-        made = [
-            _cell(kind, text, *_whole(text, value, unit))
+        cells = [
+            _cell(kind, text, *_tooltip(text, value, unit))
             for text, value in zip(texts, values, strict=True)
         ]
-        return cls(name, units.visible(str(dtype)), kind.partition(" ")[0], made)
+        return cls(name, units.visible(str(dtype)), kind.partition(" ")[0], cells)
 
 
-def _whole(text: str, value: object, unit: columns.Unit | None) -> tuple[str, float]:
-    """What the tooltip of a cell says, and the part of the cell that a bar fills."""
+def _tooltip(text: str, value: object, unit: columns.Unit | None) -> tuple[str, float]:
+    """Text of a cell's tooltip, and the part of the cell that a bar fills."""
     if value is None or isinstance(value, bool):
         return "", 0
     if not isinstance(value, (int, float, Decimal)):
@@ -164,67 +166,71 @@ def _whole(text: str, value: object, unit: columns.Unit | None) -> tuple[str, fl
     return exact, min(float(value), 1) if is_share else 0
 
 
-def _cell(kind: str, text: str, whole: str, part: float) -> str:
+def _cell(kind: str, text: str, exact: str, part: float) -> str:
     text = text.strip() if kind[0] == "n" else text
-    shown = units.middle(text, _LONGEST_PROSE if kind == "p" else _WIDEST)
-    said = shown.replace(",", "") if kind[0] == "n" else shown
-    tip = units.middle(whole, _LONGEST) if whole != said else ""
+    shown = units.middle(text, _LONGEST_SENTENCE if kind == "p" else _WIDEST)
+    plain = shown.replace(",", "") if kind[0] == "n" else shown
+    tip = units.middle(exact, _LONGEST) if exact != plain else ""
     title = f' title="{html.escape(tip)}"' if tip else ""
     style = f' style="--part:{100 * part:.2f}%"' if part >= 0.0001 else ""
     return f'<td class="{kind}"{style}{title}>{html.escape(shown)}</td>'
 
 
-def _lying(cells: Sequence[_Cells], look: Look) -> str:
-    head = "".join(f'<th class="{one.kind}"{_said(one, look)}>{_name(one)}</th>' for one in cells)
-    lines = zip(*(one.cells for one in cells), strict=True)
+def _grid(cells: Sequence[_Cells], options: Options) -> str:
+    head = "".join(
+        f'<th class="{column.kind}"{_heading_title(column, options)}>{_name(column)}</th>'
+        for column in cells
+    )
+    lines = zip(*(column.cells for column in cells), strict=True)
     rows = "".join(f"<tr>{''.join(line)}</tr>" for line in lines)
     return f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody>"
 
 
-def _upright(cells: Sequence[_Cells], look: Look) -> str:
+def _single_row(cells: Sequence[_Cells], options: Options) -> str:
     rows = "".join(
-        f"<tr><th{_said(one, look)}>{_name(one)}</th>{''.join(one.cells)}</tr>" for one in cells
+        f"<tr><th{_heading_title(column, options)}>{_name(column)}</th>{''.join(column.cells)}</tr>"
+        for column in cells
     )
     return f"<tbody>{rows}</tbody>"
 
 
 def _name(column: _Cells) -> str:
-    """Name of a column; the unit at its end is fainter, since each value has a better one."""
+    """Name of a column; the unit at its end is fainter, since each value has its own."""
     name = units.visible(column.name)
-    unit = columns.unit(column.name) if column.kind == "n" else None
+    unit = columns.unit_by_name(column.name) if column.kind == "n" else None
     front = name.removesuffix(unit.ending).removesuffix("_") if unit else ""
     end = name[len(front) :] if front else ""
     shown = html.escape(units.middle(front or name, _WIDEST))
     return f'{shown}<span class="u">{end}</span>' if end else shown
 
 
-def _said(column: _Cells, look: Look) -> str:
-    """What the tooltip of a heading says."""
-    doc = look.docs.get(column.name)
-    said = f"{units.visible(column.name)}: {doc} ({column.dtype})" if doc else column.dtype
-    return f' title="{html.escape(units.middle(said, _LONGEST))}"'
+def _heading_title(column: _Cells, options: Options) -> str:
+    """The tooltip of a heading."""
+    doc = options.docs.get(column.name)
+    text = f"{units.visible(column.name)}: {doc} ({column.dtype})" if doc else column.dtype
+    return f' title="{html.escape(units.middle(text, _LONGEST))}"'
 
 
 def _notes(
-    frame: pl.DataFrame, kept: Sequence[str], look: Look, moved: Sequence[str]
+    frame: pl.DataFrame, informative: Sequence[str], options: Options, moved: Sequence[str]
 ) -> Iterator[str]:
-    """What of a frame the table leaves out."""
-    rows, width = min(frame.height, look.rows), min(len(kept), look.columns)
+    """Notes on what the table leaves out of a frame."""
+    rows, width = min(frame.height, options.rows), min(len(informative), options.columns)
     if rows < frame.height:
         yield f"<b>{rows:,} of {units.plural(frame.height, 'row')}</b>"
     else:
         yield units.plural(rows, "row")
-    if width < len(kept):
-        yield f"<b>{width:,} of {len(kept):,} columns</b>"
-    gone = [name for name in frame.columns if name not in {*kept}]
-    same = [name for name in gone if frame[name].null_count() < frame.height]
-    for name in same:
+    if width < len(informative):
+        yield f"<b>{width:,} of {len(informative):,} columns</b>"
+    missing = [name for name in frame.columns if name not in {*informative}]
+    constant = [name for name in missing if frame[name].null_count() < frame.height]
+    for name in constant:
         value = units.middle(units.visible(str(frame[name][0])), _WIDEST)
         yield f"{name} <bdi>{html.escape(value)}</bdi>"
-    empty = [units.middle(units.visible(name), _WIDEST) for name in gone if name not in same]
+    empty = [units.middle(units.visible(name), _WIDEST) for name in missing if name not in constant]
     if empty:
         names = html.escape(", ".join(empty))
-        some = names if len(empty) <= _MOST_NAMED else f"{len(empty):,} columns"
-        yield f'<span title="{names}">no values: {some}</span>'
+        empty_text = names if len(empty) <= _MOST_NAMED else f"{len(empty):,} columns"
+        yield f'<span title="{names}">no values: {empty_text}</span>'
     if moved:
         yield f"{', '.join(moved)}: since the trace's start"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import fields
 from functools import cached_property
 from typing import Final
@@ -14,13 +13,13 @@ from profframe.show import notebook, units
 from profframe.show.frame import Frame, frame
 from profframe.show.summary import short
 
-_MOST: Final = 5
-_NOTHING: Final = "(nothing recorded)"
+_MOST_PARTS: Final = 5
+_UNRECORDED: Final = "(nothing recorded)"
 _NO_NAME: Final = "(no name)"
 
 
 class ShownPath(CriticalPath):
-    """A critical path that shows itself, and so do its frames."""
+    """A critical path with a text and an HTML form; its frames show human units."""
 
     @classmethod
     def of(cls, path: CriticalPath) -> ShownPath:
@@ -35,7 +34,7 @@ class ShownPath(CriticalPath):
 
     @property
     def headline(self) -> str:
-        """What it is the path of, and how long it is."""
+        """What the path is of, and its length."""
         if self.run is None:
             return "nothing: the trace is empty"
         what = "the whole of"
@@ -47,18 +46,31 @@ class ShownPath(CriticalPath):
         length = units.duration(self.length_ns).strip()
         return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
 
+    @property
+    def _positive_bounds(self) -> pl.DataFrame:
+        bounds = self.bounds.filter(pl.col("total_ns") > 0)
+        return bounds.sort("total_ns", descending=True)
+
     def __repr__(self) -> str:
-        return text(self.headline, self.events, self.bounds)
+        lines = [f"CriticalPath of {units.visible(self.headline)}"]
+        for bound, total, share in self._positive_bounds.iter_rows():
+            lines.append(f"  {bound:<13}  {units.duration(total):>12}  {units.share(share):>7}")
+        parts = longest(self.events).head(_MOST_PARTS).select("edge", "total_ns", "name")
+        for edge, total, name in parts.iter_rows():
+            label = name if name in {_UNRECORDED, _NO_NAME} else short(name)
+            lines.append(f"  {edge:<13}  {units.duration(total):>12}  {label}")
+        return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        return html_(self.headline, self.events, self.bounds)
+        parts = longest(self.events).head(_MOST_PARTS).select("edge", "name", "total_ns", "share")
+        return notebook.titled_html("Critical path", self.headline, self._positive_bounds, parts)
 
 
 def longest(events: pl.DataFrame) -> pl.DataFrame:
-    """What takes most of a path."""
+    """Time on the path by name, bound and edge, the longest first."""
     total = pl.col("total_ns")
     unnamed = (
-        pl.when(pl.col("event_id").is_null()).then(pl.lit(_NOTHING)).otherwise(pl.lit(_NO_NAME))
+        pl.when(pl.col("event_id").is_null()).then(pl.lit(_UNRECORDED)).otherwise(pl.lit(_NO_NAME))
     )
     return (
         events.group_by(pl.col("name").fill_null(unnamed), "bound", "edge", maintain_order=True)
@@ -66,30 +78,3 @@ def longest(events: pl.DataFrame) -> pl.DataFrame:
         .sort("total_ns", descending=True, maintain_order=True)
         .with_columns(share=total / total.sum())
     )
-
-
-def text(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """What a path is bound by, and what is longest on it, in a few lines."""
-    lines = [f"CriticalPath of {units.visible(headline)}"]
-    lines += [f"  {bound:<13}  {total:>12}  {share:>7}" for bound, total, share in _bounds(bounds)]
-    lines += [f"  {edge:<13}  {total:>12}  {name}" for edge, total, name in _longest(events)]
-    return "\n".join(lines)
-
-
-def html_(headline: str, events: pl.DataFrame, bounds: pl.DataFrame) -> str:
-    """The same for a notebook."""
-    found = bounds.filter(pl.col("total_ns") > 0).sort("total_ns", descending=True)
-    first = longest(events).head(_MOST).select("edge", "name", "total_ns", "share")
-    return notebook.titled_html("Critical path", headline, found, first)
-
-
-def _bounds(bounds: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    found = bounds.filter(pl.col("total_ns") > 0)
-    for bound, total, share in found.sort("total_ns", descending=True).iter_rows():
-        yield bound, units.duration(total), units.share(share)
-
-
-def _longest(events: pl.DataFrame) -> Iterator[tuple[str, ...]]:
-    first = longest(events).head(_MOST).select("edge", "total_ns", "name")
-    for edge, total, name in first.iter_rows():
-        yield edge, units.duration(total), name if name in {_NOTHING, _NO_NAME} else short(name)

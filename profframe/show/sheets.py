@@ -1,4 +1,4 @@
-"""Text for spreadsheets: what a program would take for a formula is text there."""
+"""Text for spreadsheets, in which nothing is taken for a formula."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ if TYPE_CHECKING:
     import polars as pl
 
 _FORMULA: Final = r"^\s*[=+\-@\uFF1D\uFF0B\uFF0D\uFF20]"
-"""How a text begins that spreadsheets compute; some of them also take wide characters for it."""
+"""Beginning of a formula; some spreadsheets also accept wide characters."""
 _NUMBER: Final = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
-def defused(frame: pl.DataFrame) -> pl.DataFrame:
+def without_formulas(frame: pl.DataFrame) -> pl.DataFrame:
     """Write an apostrophe before each text that a spreadsheet would compute.
 
-    Text that is a number stays as it is, and so does all that is no text.
+    Numbers do not change, also those in text.
 
     Examples
     --------
     >>> import polars as pl
-    >>> defused(pl.DataFrame({"name": ["=1+1", "aten::mm", "-1"], "x": [-1, 0, 1]})).rows()
+    >>> without_formulas(pl.DataFrame({"name": ["=1+1", "aten::mm", "-1"], "x": [-1, 0, 1]})).rows()
     [("'=1+1", -1), ('aten::mm', 0), ('-1', 1)]
     """
     import polars as pl
 
     names = pl.Series(frame.columns, dtype=pl.String)
-    plain = pl.DataFrame(frame).rename(dict(zip(names, _defused(names), strict=True)))
+    plain = pl.DataFrame(frame).rename(dict(zip(names, _without_formulas(names), strict=True)))
     texts = [column for column in plain if column.dtype == pl.String]
-    return plain.with_columns(_defused(column) for column in texts)
+    return plain.with_columns(_without_formulas(column) for column in texts)
 
 
-def _defused(texts: pl.Series) -> pl.Series:
+def _without_formulas(texts: pl.Series) -> pl.Series:
     import polars as pl
 
-    name = pl.col(texts.name)
-    computed = name.str.contains(_FORMULA) & ~name.str.contains(_NUMBER)
-    chosen = pl.when(computed).then("'" + name).otherwise(name)
-    return texts.to_frame().select(chosen.alias(texts.name)).to_series()
+    text = pl.col(texts.name)
+    is_formula = text.str.contains(_FORMULA) & ~text.str.contains(_NUMBER)
+    plain = pl.when(is_formula).then("'" + text).otherwise(text)
+    return texts.to_frame().select(plain.alias(texts.name)).to_series()

@@ -1,8 +1,7 @@
-"""What is inside a trace, as a few labelled lines."""
+"""A trace in a few labelled lines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import polars as pl
@@ -16,7 +15,7 @@ _MOST_RUNS = 5
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The frames that tell what is inside."""
+    """Frames about a trace, and lines made from them."""
 
     overview: pl.DataFrame
     kinds: pl.DataFrame
@@ -39,26 +38,26 @@ class Summary:
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
-        """Label and text of each further line; what a trace has none of is left out."""
-        found = (
+        """Label and text of each further line; lines without a text are left out."""
+        lines = (
             ("runs", self._runs()),
-            ("events", _joined(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
+            ("events", ", ".join(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
             ("devices", self._devices()),
             ("steps", spans(self.steps["step"].drop_nulls())),
             ("quality", self._quality()),
         )
-        return tuple((label, text) for label, text in found if text)
+        return tuple((label, text) for label, text in lines if text)
 
     def _runs(self) -> str:
         ranks: dict[str, list[int]] = {}
         for run, rank in self.overview.select("run", "rank").iter_rows():
             ranks.setdefault(run, []).append(rank)
-        named = [
-            f"{short(run)} (rank{'s' if len(of_run) > 1 else ''} {spans(of_run)})"
-            for run, of_run in ranks.items()
+        texts = [
+            f"{short(run)} (rank{'s' if len(members) > 1 else ''} {spans(members)})"
+            for run, members in ranks.items()
         ]
-        rest = len(named) - _MOST_RUNS
-        return _joined([*named[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
+        rest = len(texts) - _MOST_RUNS
+        return ", ".join([*texts[:_MOST_RUNS], *([f"and {rest:,} more"] if rest > 0 else [])])
 
     def _devices(self) -> str:
         number = int(self.overview["devices"].sum())
@@ -69,7 +68,7 @@ class Summary:
         counts = self.quality.group_by("check", maintain_order=True).agg(
             events=pl.max_horizontal(_sum("events"), pl.len())
         )
-        return _joined(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
+        return ", ".join(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.lines), default=0)
@@ -82,10 +81,6 @@ def short(name: str) -> str:
     """A name in quotes, cut if it is long."""
     text = units.visible(name)
     return f"'{text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + '...'}'"
-
-
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
 
 
 def _sum(column: str) -> pl.Expr:

@@ -21,8 +21,8 @@ from profframe.show.columns import (
     cell,
     compact,
     heading,
+    informative,
     since_start,
-    telling,
     texts,
     without_constant_keys,
 )
@@ -47,11 +47,11 @@ __all__ = [
 ]
 
 _NARROWEST: Final = 28
-"""Text is cut to this before a column is left out."""
+"""Text is cut to this width before a column is left out."""
 _GAP: Final = 2
 _UNLIMITED: Final = 1_000_000
-_BESIDE: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
-"""Columns of an answer that stand right of another one in a ranking."""
+_FOLLOWERS: Final = (("self_share", "self_ns"), ("share", "total_ns"), ("top_op", "share"))
+"""Pairs: in a ranking the first column follows the second."""
 _MOST_HEADERS: Final = 8
 _LONGEST_HEADER: Final = 300
 """Characters of a value in a header that are shown."""
@@ -65,17 +65,17 @@ def table(
 ) -> RenderableType:
     """A frame as a table; columns that do not fit are named below it.
 
-    Without a ``width`` lines may be of any length.
+    Without a ``width`` lines have any length.
     """
-    above = {name: headings.get(name, heading(name)) for name in frame.columns}
+    labels = {name: headings.get(name, heading(name)) for name in frame.columns}
     cells = {name: texts(frame, name) for name in frame.columns}
-    left = {name for name in frame.columns if not frame.schema[name].is_numeric()}
-    widths = _widths(cells, above, left, width)
+    text_columns = {name for name in frame.columns if not frame.schema[name].is_numeric()}
+    widths = _widths(cells, labels, text_columns, width)
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name, columns in widths.items():
         grid.add_column(
-            Text(above[name]),
-            justify="left" if name in left else "right",
+            Text(labels[name]),
+            justify="left" if name in text_columns else "right",
             width=columns,
             no_wrap=True,
             overflow="ellipsis",
@@ -91,19 +91,19 @@ def table(
 
 
 def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> RenderableType:
-    """The first rows of an answer that has its largest first, what matters most to the left."""
+    """The first rows of a sorted answer, with the columns that matter most on the left."""
     more = f" (top {top:,} of {frame.height:,})" if frame.height > top else ""
     first = without_constant_keys(frame).head(top)
     names = list(first.columns)
-    for name, left in _BESIDE:
-        if {name, left} <= {*names}:
+    for name, anchor in _FOLLOWERS:
+        if {name, anchor} <= {*names}:
             names.remove(name)
-            names.insert(names.index(left) + 1, name)
+            names.insert(names.index(anchor) + 1, name)
     return table(first.select(names), width, title + more)
 
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
-    """What the checks found."""
+    """Quality notes."""
     lines = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
     lines.add_column(no_wrap=True)
     lines.add_column(justify="right", no_wrap=True)
@@ -111,27 +111,27 @@ def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
     single = quality.select(KEYS).n_unique() == 1
     for row in quality.iter_rows(named=True):
         where = "" if single else f" [{row['run']}, rank {row['rank']}]"
-        said = row["action"] if row["detail"] is None else f"{row['action']}: {row['detail']}"
+        note = row["action"] if row["detail"] is None else f"{row['action']}: {row['detail']}"
         lines.add_row(
             Text(units.visible(row["check"])),
             Text(units.count(row["events"])),
-            Text(units.visible(said + where)),
+            Text(units.visible(note + where)),
         )
     return Group(Text("Quality", style="bold cyan"), lines)
 
 
-def summary(found: Summary, name: str) -> RenderableType:
-    """What is inside a trace."""
-    lines = _lines()
-    for label, text in found.lines:
+def summary(summary: Summary, name: str) -> RenderableType:
+    """The summary of a trace."""
+    lines = _grid()
+    for label, text in summary.lines:
         lines.add_row(label, Text(text))
-    return Group(Text(f"{units.visible(name)}: {found.title}", style="bold"), lines)
+    return Group(Text(f"{units.visible(name)}: {summary.title}", style="bold"), lines)
 
 
 def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
-    """What each trace's header says, a line for each thing that is known."""
+    """The header of each trace, a line for each value."""
     for row in traces.head(_MOST_HEADERS).iter_rows(named=True):
-        lines = _lines()
+        lines = _grid()
         for name, value in row.items():
             if value is not None and name not in KEYS:
                 moment = name in MOMENTS and row["clock"] == "utc"
@@ -144,7 +144,7 @@ def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
 
 
 def _header_text(name: str, value: str) -> str:
-    """A value of a header on a line or two; all of it is in the table `traces`."""
+    """A value of a header, cut to a line or two; the table `traces` has all of it."""
     if name == "device_properties" and isinstance(devices := json.loads(value), list):
         names = Counter(str(d.get("name")) for d in devices if isinstance(d, dict))
         value = ", ".join(f"{count} x {device}" for device, count in names.items())
@@ -153,7 +153,7 @@ def _header_text(name: str, value: str) -> str:
 
 
 def prose(frame: pl.DataFrame) -> RenderableType:
-    """A frame of sentences, which are wrapped and not cut."""
+    """A frame of sentences, which are wrapped instead of cut."""
     grid = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for name in frame.columns:
         first = name == frame.columns[0]
@@ -164,18 +164,18 @@ def prose(frame: pl.DataFrame) -> RenderableType:
 
 
 def frame_text(frame: pl.DataFrame, rows: int, starts: pl.DataFrame | None) -> str:
-    """A frame at a prompt that shows text: as wide as the terminal, and how much of it there is."""
+    """A frame at a text prompt: as wide as the terminal, with its size below."""
     head = frame.head(rows)
-    shown = head if starts is None else since_start(head, starts)
-    kept = shown.select(telling(frame))
-    names = {name: name for name in kept.columns}
-    of = f"{head.height:,} of " if head.height < frame.height else ""
-    size = f"{of}{units.plural(frame.height, 'row')}, {units.plural(frame.width, 'column')}"
-    return text(Group(table(kept, console().width, headings=names), Text(size))).rstrip("\n")
+    relative = head if starts is None else since_start(head, starts)
+    columns = relative.select(informative(frame))
+    headings = {name: name for name in columns.columns}
+    total = f"{head.height:,} of " if head.height < frame.height else ""
+    size = f"{total}{units.plural(frame.height, 'row')}, {units.plural(frame.width, 'column')}"
+    return text(Group(table(columns, console().width, headings=headings), Text(size))).rstrip("\n")
 
 
 def console(*, error: bool = False) -> Console:
-    """A console that takes no markup from the text of a trace and paints no numbers in it."""
+    """A console that interprets no markup in the text of a trace, and highlights no numbers."""
     return Console(stderr=error, markup=False, highlight=False, emoji=False, force_jupyter=False)
 
 
@@ -196,8 +196,8 @@ def text(part: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
-def _lines() -> Table:
-    """Labels and texts."""
+def _grid() -> Table:
+    """A grid of labels and texts."""
     lines = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
@@ -205,24 +205,27 @@ def _lines() -> Table:
 
 
 def _widths(
-    cells: Mapping[str, list[str]], above: Mapping[str, str], left: set[str], width: int | None
+    cells: Mapping[str, list[str]],
+    headings: Mapping[str, str],
+    text_columns: set[str],
+    width: int | None,
 ) -> dict[str, int]:
     """Widths of the columns that fit, from the left; only text is cut."""
-    needed = {name: max(map(cell_len, [above[name], *values])) for name, values in cells.items()}
+    full = {name: max(map(cell_len, [headings[name], *values])) for name, values in cells.items()}
     if width is None:
-        return needed
-    shown: dict[str, int] = {}
+        return full
+    widths: dict[str, int] = {}
     used = 0
-    for name, columns in needed.items():
-        least = min(columns, _NARROWEST) if name in left else columns
-        if shown and used + least > width:
+    for name, columns in full.items():
+        least = min(columns, _NARROWEST) if name in text_columns else columns
+        if widths and used + least > width:
             break
-        shown[name] = min(least, width)
+        widths[name] = min(least, width)
         used += least + _GAP
     spare = max(width - used + _GAP, 0)
-    for name in sorted(shown, key=needed.__getitem__):
-        if name in left:
-            wider = min(needed[name] - shown[name], spare)
-            shown[name] += wider
+    for name in sorted(widths, key=full.__getitem__):
+        if name in text_columns:
+            wider = min(full[name] - widths[name], spare)
+            widths[name] += wider
             spare -= wider
-    return shown
+    return widths

@@ -1,7 +1,7 @@
 """torch's own table: the text of ``key_averages().table()``.
 
 Times are exact fractions and rounded once, half to even; with ``compat="torch"`` they are floats,
-added in torch's order. Which they are, is asked below only of the columns of FLOPs and source.
+added in torch's order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOP_LEVEL: Final = "This report only display top-level ops statistics"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What can be asked of the table; the names are torch's."""
+    """Options of the table; the names are torch's."""
 
     sort_by: str | None = None
     row_limit: int = 100
@@ -48,12 +48,12 @@ class Options:
 
     @property
     def grouping(self) -> dict[str, object]:
-        """What they say to `key_averages`."""
+        """Those of `key_averages`."""
         names = ("group_by_input_shape", "group_by_stack_n", "group_by_overload_name")
         return {name: getattr(self, name) for name in names}
 
     def __post_init__(self) -> None:
-        """Raise an error for what torch would fail at, or take for something else."""
+        """Raise an error for values that torch would fail at, or misread."""
         for name in ("row_limit", "group_by_stack_n"):
             integer(name, getattr(self, name))
         for name in ("max_src_column_width", "max_name_column_width"):
@@ -71,13 +71,13 @@ class Options:
         if self.time_unit is not None and self.time_unit not in _UNITS:
             raise UnknownNameError.among("time unit", self.time_unit, _UNITS)
         if self.sort_by is not None and _attribute(self.sort_by) not in _ATTRIBUTES:
-            known = {*_ATTRIBUTES, *(n.replace("device", "cuda") for n in _ATTRIBUTES)}
-            raise UnknownNameError.among("sort key", self.sort_by, known)
+            choices = {*_ATTRIBUTES, *(n.replace("device", "cuda") for n in _ATTRIBUTES)}
+            raise UnknownNameError.among("sort key", self.sort_by, choices)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: how wide it is and what stands in it."""
+    """One column: its header, cells and width."""
 
     header: str
     cell: Callable[[Row], str]
@@ -92,21 +92,21 @@ class Column:
 def text(pages: Sequence[Page], options: Options) -> str:
     """The table of each trace, in the order of run and rank.
 
-    But as torch prints them, control bytes are escapes.
+    Control bytes are escapes, except as torch prints them.
     """
     pages = [_printable(page, options) for page in pages]
     if len(pages) <= 1:
         return "".join(_page(page, options.header, options) for page in pages)
     tables = []
     for page in pages:
-        which = f"run {visible(page.run)}, rank {page.rank}"
-        header = which if options.header is None else f"{which}, {options.header}"
+        place = f"run {visible(page.run)}, rank {page.rank}"
+        header = place if options.header is None else f"{place}, {options.header}"
         tables.append(_page(page, header, options))
     return "\n".join(tables)
 
 
 def _printable(page: Page, options: Options) -> Page:
-    """The page with what a terminal would act on written as escapes."""
+    """The page with control bytes written as escapes."""
     page = replace(page, device=visible(page.device))
     return page if options.as_torch else replace(page, rows=[_visible(row) for row in page.rows])
 
@@ -140,12 +140,12 @@ def _page(page: Page, header: str | None, options: Options) -> str:
     ]
     has_stack = any(row.stack for row in rows)
     source_width = _source_width(rows, options)
-    left = [""] * (len(columns) - 1)
-    for row in _printed(rows, options):
+    blanks = [""] * (len(columns) - 1)
+    for row in _limited(rows, options):
         lines.append(_line(columns, [column.cell(row) for column in columns]))
         if has_stack:
-            further = [*(_tail(frame, source_width) for frame in row.stack[1:]), ""]
-            lines += [_line(columns, [*left, frame]) for frame in further]
+            frames = [*(_tail(frame, source_width) for frame in row.stack[1:]), ""]
+            lines += [_line(columns, [*blanks, frame]) for frame in frames]
     time = _time(options)
     lines += [rule, f"Self CPU time total: {time(host)}"]
     if page.has_device_time:
@@ -157,13 +157,13 @@ def _line(columns: Iterable[Column], cells: Iterable[str]) -> str:
     return "".join(column.padded(cell) + _GAP for column, cell in zip(columns, cells, strict=True))
 
 
-def _printed(rows: Iterable[Row], options: Options) -> Iterable[Row]:
-    chosen = (row for row in rows if not (options.top_level_events_only and row.has_parent))
-    return islice(chosen, options.row_limit) if options.row_limit >= 0 else chosen
+def _limited(rows: Iterable[Row], options: Options) -> Iterable[Row]:
+    candidates = (row for row in rows if not (options.top_level_events_only and row.has_parent))
+    return islice(candidates, options.row_limit) if options.row_limit >= 0 else candidates
 
 
 def _counts_on_device(row: Row) -> bool:
-    """A region on a device spans what counts already; before Kineto an op held its kernel."""
+    """A region on a device spans work that counts already; before Kineto an op held its kernel."""
     return not row.is_user_annotation if row.is_device else row.is_legacy
 
 
@@ -183,15 +183,17 @@ def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list
     time = _time(options)
     name_width = _width((row.key for row in rows), options.max_name_column_width)
 
-    def cut(name: str) -> str:
-        widest = options.max_name_column_width
-        if widest is None or len(name) < widest - 3:
+    def shortened(name: str) -> str:
+        limit = options.max_name_column_width
+        if limit is None or len(name) < limit - 3:
             return name
-        return name[: widest - 3] + "..."
+        return name[: limit - 3] + "..."
 
-    columns = [Column("Name", lambda row: cut(row.key), name_width)]
+    columns = [Column("Name", lambda row: shortened(row.key), name_width)]
     if any(row.overload_name for row in rows):
-        columns.append(Column("Overload Name", lambda row: cut(row.overload_name), name_width))
+        columns.append(
+            Column("Overload Name", lambda row: shortened(row.overload_name), name_width)
+        )
     columns += [
         Column("Self CPU %", lambda row: _share(row.self_cpu_time_total, host)),
         Column("Self CPU", lambda row: time(row.self_cpu_time_total)),
@@ -229,23 +231,23 @@ def _columns(page: Page, host: Amount, device: Amount, options: Options) -> list
 
 
 def _last_columns(rows: Sequence[Row], options: Options) -> list[Column]:
-    """FLOPs and source, the source last: of a stack it has the further frames below it.
+    """FLOPs and source; the source is last, as further frames of a stack are listed below it.
 
     torch writes the two headers the other way round, and so each value in the other's column.
     """
-    counted = [row.flops for row in rows if row.flops > 0]
-    power = _power(min(counted), options) if counted else 0
+    flop_counts = [row.flops for row in rows if row.flops > 0]
+    power = _power(min(flop_counts), options) if flop_counts else 0
     scale = pow(10, power * -3.0) if options.as_torch else Fraction(1, 1000**power)
 
     def flops(row: Row) -> str:
-        return _fixed(row.flops * scale, 3).rjust(8) if row.flops > 0 else "--"
+        return _decimal(row.flops * scale, 3).rjust(8) if row.flops > 0 else "--"
 
     def source(row: Row) -> str:
         return _tail(row.stack[0], width) if row.stack else ""
 
     width = _source_width(rows, options)
     columns = []
-    if counted:
+    if flop_counts:
         columns.append(Column(f"Total {_FLOPS[power]}", flops))
     if any(row.stack for row in rows):
         columns.append(Column("Source Location", source, width, to_left=True))
@@ -276,16 +278,16 @@ def _tail(frame: str, width: int) -> str:
 # Cells.
 
 
-def _fixed(value: Amount, places: int) -> str:
-    """The number with so many decimals, half to even where it is exact."""
+def _decimal(value: Amount, places: int) -> str:
+    """The number with so many decimals, half to even if it is exact."""
     if isinstance(value, float):
         return f"{value:.{places}f}"
-    whole, rest = divmod(abs(round(value * 10**places)), 10**places)
-    return f"{'-' if value < 0 else ''}{whole}.{rest:0{places}}"
+    integer, fraction = divmod(abs(round(value * 10**places)), 10**places)
+    return f"{'-' if value < 0 else ''}{integer}.{fraction:0{places}}"
 
 
 def _in_unit(us: Amount, unit: str) -> str:
-    return _fixed(us / _UNITS[unit], 3) + unit
+    return _decimal(us / _UNITS[unit], 3) + unit
 
 
 def _in_nearest_unit(us: Amount) -> str:
@@ -297,8 +299,8 @@ def _time(options: Options) -> Callable[[Amount], str]:
     return _in_nearest_unit if unit is None else lambda us: _in_unit(us, unit)
 
 
-def _share(part: Amount, whole: Amount) -> str:
-    return f"{_fixed(part * 100 / whole, 2)}%" if whole else "NaN"
+def _share(part: Amount, total: Amount) -> str:
+    return f"{_decimal(part * 100 / total, 2)}%" if total else "NaN"
 
 
 def _memory(number: int) -> str:
@@ -309,7 +311,7 @@ def _memory(number: int) -> str:
 
 
 def _power(fewest: int, options: Options) -> int:
-    """Of 1000, so that the fewest FLOPs have a digit before the point; torch goes by the log."""
+    """Power of 1000 at which the fewest FLOPs have a digit before the point; torch uses the log."""
     digits = math.log10(fewest) / 3 if options.as_torch else (len(str(fewest)) - 1) // 3
     return math.floor(min(digits, len(_FLOPS) - 1))
 
@@ -324,22 +326,22 @@ def _sorted(rows: Sequence[Row], options: Options) -> Sequence[Row]:
 
 
 def _attribute(name: str) -> str:
-    """Torch's names of one device are those of any."""
+    """The attribute of any device, by torch's name for one."""
     for device in ("cuda", "xpu", "privateuse1"):
         name = name.replace(device, "device")
     return name
 
 
 def _comparable(shapes: str) -> object:
-    """Lists in the order of Python's lists; what is none has a place, too."""
+    """A sort key in the order of Python's lists, also for values that are no lists."""
 
-    def tagged(value: object) -> tuple[int, object]:
+    def sort_key(value: object) -> tuple[int, object]:
         if isinstance(value, list):
-            return 1, [tagged(part) for part in value]
+            return 1, [sort_key(part) for part in value]
         return (0, value) if isinstance(value, int) else (2, str(value))
 
     try:
-        return tagged(json.loads(shapes or "[]"))
+        return sort_key(json.loads(shapes or "[]"))
     except (ValueError, RecursionError):
         return 2, shapes
 
@@ -364,4 +366,4 @@ _ATTRIBUTES: Final[Mapping[str, Callable[[Row], Any]]] = MappingProxyType(
     | {f"{name}_str": _text_of(name) for name in _TIMES}
     | {"input_shapes": lambda row: _comparable(row.input_shapes)}
 )  # fmt: skip
-"""What rows can be sorted by."""
+"""Sort keys of rows."""

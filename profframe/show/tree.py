@@ -1,4 +1,4 @@
-"""Host slices inside one another, as indented lines."""
+"""Nested host slices as indented lines."""
 
 from __future__ import annotations
 
@@ -14,58 +14,58 @@ _LONGEST_NAME: Final = 120
 
 
 class Tree(Lines):
-    """Text of a tree; it shows itself as it is, also where a value is shown without ``print``."""
+    """Text of a tree."""
 
     __slots__ = ()
 
 
 def text(tree: CallTree) -> Tree:
-    """A line for each slice, below a line of headings; a last line counts what is not shown."""
-    return Tree("\n".join(_drawn(tree)))
+    """A line for each slice below a line of headings; a last line counts what is not shown."""
+    return Tree("\n".join(_lines(tree)))
 
 
-def _drawn(tree: CallTree) -> list[str]:
-    """Lines of text; numbers to the left, so that names may be of any length."""
-    lines, threads = tree.slices, tree.threads
-    if not lines and not tree.left_out:
+def _lines(tree: CallTree) -> list[str]:
+    """Lines of text; numbers on the left, so that names can have any length."""
+    nodes, threads = tree.slices, tree.threads
+    if not nodes and not tree.left_out:
         return ["no host slices"]
     cells = {
-        "total": [units.duration(line.dur_ns) for line in lines],
-        "self": [_time(line.self_ns) for line in lines],
-        "device": [_time(line.device_ns) for line in lines],
-        "%": [_share(line) for line in lines],
-        "event": [str(line.event_id) for line in lines],
+        "total": [units.duration(node.dur_ns) for node in nodes],
+        "self": [_time(node.self_ns) for node in nodes],
+        "device": [_time(node.device_ns) for node in nodes],
+        "%": [_share(node) for node in nodes],
+        "event": [str(node.event_id) for node in nodes],
     }
-    if not any(line.device_ns for line in lines):
+    if not any(node.device_ns for node in nodes):
         del cells["device"]
     widths = {name: max(map(len, [name, *column])) for name, column in cells.items()}
     head = _GAP.join([*(f"{name:>{width}}" for name, width in widths.items()), "name"])
-    drawn = [head]
+    lines = [head]
     thread = None
-    for number, line in enumerate(lines):
-        if threads and line.thread != thread:
-            thread = line.thread
-            drawn.append(f"thread {thread}: {units.visible(threads.get(thread, 'unknown'))}")
-        left = (f"{cells[name][number]:>{width}}" for name, width in widths.items())
-        inside = f"  (+{line.hidden:,} inside)" if line.hidden else ""
-        drawn.append(_GAP.join([*left, _INDENT * line.level + _name(line.name) + inside]))
+    for row, node in enumerate(nodes):
+        if threads and node.thread != thread:
+            thread = node.thread
+            lines.append(f"thread {thread}: {units.visible(threads.get(thread, 'unknown'))}")
+        numbers = (f"{cells[name][row]:>{width}}" for name, width in widths.items())
+        suffix = f"  (+{node.hidden:,} inside)" if node.hidden else ""
+        lines.append(_GAP.join([*numbers, _INDENT * node.level + _name(node.name) + suffix]))
     if tree.left_out:
         hidden = units.plural(tree.left_out, "slice")
-        drawn.append(f"not shown: {hidden}; ask for more depth or rows, or for one event")
-    return drawn
+        lines.append(f"not shown: {hidden}; ask for more depth or rows, or for one event")
+    return lines
 
 
 def _time(ns: int | None) -> str:
     return "" if ns is None else units.duration(ns)
 
 
-def _share(line: Slice) -> str:
-    return units.share(line.dur_ns / line.root_ns) if line.root_ns else ""
+def _share(node: Slice) -> str:
+    return units.share(node.dur_ns / node.root_ns) if node.root_ns else ""
 
 
 def _name(name: str | None) -> str:
     """A name on one line, cut where it is very long."""
     if name is None:
         return "(no name)"
-    shown = units.visible(name[: _LONGEST_NAME + 1])
-    return shown if len(shown) <= _LONGEST_NAME else shown[: _LONGEST_NAME - 1] + "…"
+    text = units.visible(name[: _LONGEST_NAME + 1])
+    return text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 1] + "…"

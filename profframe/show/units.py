@@ -139,7 +139,7 @@ def visible(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def escaped(written: str) -> str:
+def escaped(document: str) -> str:
     r"""JSON without what a terminal would act on; it is the same for a program.
 
     Examples
@@ -147,7 +147,7 @@ def escaped(written: str) -> str:
     >>> escaped('"\x7f \x9b2J"')
     '"\\u007f \\u009b2J"'
     """
-    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], written)
+    return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
 def middle(text: str, most: int) -> str:

@@ -1,4 +1,4 @@
-"""Stores kept by the content of what they were made from."""
+"""Stores by the content of the files that they were made from."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from profframe.errors import ExportError, SourceError
 from profframe.store.facts_version import facts_version
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 
 class Cache:
-    """Stores kept by the content of what they were made from, and by what it was to be called."""
+    """Stores by the content of their files, and by run and rank."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -22,7 +22,7 @@ class Cache:
     def store_of(
         self, paths: Sequence[Path], run: str | None, rank: int | None, facts: str
     ) -> Path:
-        """Where the store for these files is, or is to be; ``facts`` tells how they are loaded."""
+        """Path of the store for these files; ``facts`` stands for their fact options."""
         key = hashlib.blake2b(digest_size=16)
         key.update(repr((facts_version(), run, rank)).encode())
         key.update(facts.encode("utf-8", "surrogatepass"))
@@ -35,13 +35,13 @@ class Cache:
     def _content(self, path: Path) -> str:
         """Hash of the file's content; a file that has not changed since is not read again."""
         stat = path.stat()
-        seen = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
+        signature = [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino]
         name = hashlib.blake2b(os.fsencode(path.absolute()), digest_size=16).hexdigest()
         note = self._directory / "seen" / f"{name}.json"
         try:
-            known = json.loads(note.read_text())
-            if known["seen"] == seen:
-                return str(known["content"])
+            entry = json.loads(note.read_text())
+            if entry["seen"] == signature:
+                return str(entry["content"])
         except (OSError, ValueError, KeyError, TypeError):
             pass
         try:
@@ -55,6 +55,6 @@ class Cache:
             note.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ExportError(f"{note.parent}: cannot be made: {error.strerror}") from error
-        with drafted(note) as draft:
-            draft.write_text(json.dumps({"seen": seen, "content": content}))
+        with atomic_write(note) as draft:
+            draft.write_text(json.dumps({"seen": signature, "content": content}))
         return content

@@ -1,4 +1,4 @@
-"""What is wrong with the files of a store that a question has failed of."""
+"""Find the file of a store that made a question fail."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def relation(files: Iterable[str]) -> str:
 
 
 def check_place(place: Place, *, thorough: bool) -> None:
-    """Raise an error if a file of a folder is missing or damaged, or is another one than it was.
+    """Raise an error if a file of a folder is missing or damaged, or was replaced.
 
     Parameters
     ----------
     place
         The folder.
     thorough
-        Whether to read all of it.
+        Whether to read all of its files.
 
     Raises
     ------
     StoreError
-        It names the first such file.
+        The message names the first such file.
     """
     for table in schema.TABLES:
         file = place.file(table)
@@ -44,10 +44,10 @@ def check_place(place: Place, *, thorough: bool) -> None:
                 raise StoreError(
                     f"{file}: removed or packed since the store was opened; load it again"
                 ) from error
-            if identity(place.folder) == place.was:
+            if identity(place.folder) == place.identity:
                 raise
             break
-    if thorough and identity(place.folder) != place.was:
+    if thorough and identity(place.folder) != place.identity:
         raise StoreError(f"{place.folder}: written again since the store was opened; load it again")
 
 
@@ -55,13 +55,13 @@ def _check_content(file: Path) -> None:
     """Raise an error for a file that is not as it was written, or that DuckDB cannot read."""
     import duckdb
 
-    known = manifest.read(file.parent).files.get(file.name)
+    recorded = manifest.read(file.parent).files.get(file.name)
     with reading(file):
-        if known is not None and known.sha256 != checksum(file):
+        if recorded is not None and recorded.sha256 != checksum(file):
             raise ValueError("not as it was written: its checksum differs")
         with duckdb.connect() as connection:
             try:
                 rows = relation([str(file)])
-                connection.execute(f"SELECT count(hash(found)) FROM {rows} AS found")  # noqa: S608 - a quoted path
+                connection.execute(f"SELECT count(hash(part)) FROM {rows} AS part")  # noqa: S608 - a quoted path
             except duckdb.Error as error:
                 raise ValueError(str(error)) from error

@@ -1,10 +1,9 @@
-"""What decides the numbers of a trace, as one hash: a version that nobody has to raise.
+"""A version of the code that computes the rows of a trace: a hash that nobody has to raise.
 
-A cache, a batch and a store keep numbers for longer than the code that found them. Each knows them
-by the text of that code and of the data beside it, as they lie in the package: the same for a
-wheel, a checkout and an sdist, of any machine and with any line endings. A comment counts, too.
-Where only compiled files are installed, those are taken: of one release there are then as many
-versions as there are such builds.
+A cache, a batch and a store keep rows for longer than the code that computed them. The hash is of
+the text of that code and its data, with any line endings, so that it is the same for a wheel, a
+checkout and an sdist on any machine. A comment changes it, too. Where only compiled files are
+installed, it is of those: each build of a release then has a version of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-DECIDES: Final = (
+HASHED: Final = (
     "facts",
     "intervals",
     "loading/files",
@@ -35,18 +34,18 @@ DECIDES: Final = (
     "store/writing",
     "system/disk_tables",
 )
-"""Modules, packages and data of profframe from which rows are made, without their endings."""
+"""Modules, packages and data of profframe that decide rows, without their endings."""
 _ENDINGS: Final = ("json", "py", "pyc")
 
 
 @cache
 def facts_version() -> str:
-    """Version of what this profframe makes of a source; found once in a process, in 2 ms."""
+    """Version of this profframe; computed once in a process, in 2 ms."""
     return version_of(Path(__file__).parent.parent)
 
 
 def version_of(package: Path) -> str:
-    """Version of what the code in a folder makes of a source.
+    """Version of the code in a folder.
 
     Examples
     --------
@@ -64,16 +63,16 @@ def version_of(package: Path) -> str:
 
 def files(package: Path, within: str = "") -> Iterator[str]:
     """Paths in a package of the files that are hashed, in an order that is the same everywhere."""
-    with os.scandir(package / within) as found:
-        entries = {entry.name: entry for entry in found}
+    with os.scandir(package / within) as scan:
+        entries = {entry.name: entry for entry in scan}
     for name in sorted(entries):
         stem, _, ending = name.partition(".")
         path = f"{within}{stem}"
-        decides = any(path == one or path.startswith(f"{one}/") for one in DECIDES)
+        is_hashed = any(path == part or path.startswith(f"{part}/") for part in HASHED)
         if entries[name].is_dir():
             if name != "__pycache__" and (
-                decides or any(one.startswith(f"{path}/") for one in DECIDES)
+                is_hashed or any(part.startswith(f"{path}/") for part in HASHED)
             ):
                 yield from files(package, f"{path}/")
-        elif decides and ending in _ENDINGS and not (ending == "pyc" and f"{stem}.py" in entries):
+        elif is_hashed and ending in _ENDINGS and not (ending == "pyc" and f"{stem}.py" in entries):
             yield within + name

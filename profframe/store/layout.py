@@ -1,11 +1,11 @@
-"""Where a store has what: folders of one (run, rank) each, and packs of many.
+"""Layout of a store: folders of one (run, rank) each, and packs of many.
 
-Whatever is at work, and wherever it is killed, a reader finds every (run, rank) once:
+A reader finds every (run, rank) once, whatever writers do and wherever they are killed:
 
-- a folder of its own is newer than what packs have of it, and a later pack than an earlier one;
-- the manifest of a pack lists the folders and packs that it replaces. They count for nothing from
-  the moment that the pack is published, by one rename; removing them is cleaning up. A folder is
-  meant as it was: one that has been written again since is not replaced.
+- a folder of one (run, rank) is newer than packs, and a later pack than an earlier one;
+- the manifest of a pack lists the folders and packs that it replaces. Readers ignore them once one
+  rename has published the pack; removing them is cleaning up. The manifest has the identity of each
+  folder: one that has been written again since is not replaced.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from profframe.store.parquet import keys_in
 
 SET_ASIDE: Final = ".old-"
 TEMPORARY: Final = ".tmp-"
-"""What a writer at work has; readers pass it by, and it is removed when it is a day old."""
+"""Prefix of a writer's draft; readers skip it, and it is removed when it is a day old."""
 _LOCK: Final = ".lock"
 _LONGEST_COMPONENT: Final = 200
 _LISTINGS: Final = 10
@@ -46,8 +46,8 @@ _TABLE_FILES: Final = frozenset(f"{name}.parquet" for name in schema.TABLES)
 class Place:
     """A folder with a file per table.
 
-    ``component`` and ``rank`` are from the path of a folder of one (run, rank), whose files need
-    not be read to know them; ``members`` and those ``visible`` of them are of any other folder.
+    A folder of one (run, rank) has ``component`` and ``rank`` from its path, without reading files.
+    Any other folder has ``members``, and those of them that are ``visible``.
     """
 
     folder: Path
@@ -55,8 +55,8 @@ class Place:
     rank: int | None = None
     members: frozenset[Key] = frozenset()
     visible: frozenset[Key] = frozenset()
-    was: str = ""
-    """Its `identity` when it was found."""
+    identity: str = ""
+    """The `identity` of the folder when it was listed."""
 
     def file(self, table: str) -> Path:
         """Path of a table's file."""
@@ -69,7 +69,7 @@ class Place:
 
     @property
     def keys(self) -> frozenset[Key]:
-        """What it has; a name that was too long for its path is read."""
+        """Visible (run, rank)s; a name too long for the path is read from a file."""
         if self.component is None or self.rank is None:
             return self.visible
         if "~" in self.component:
@@ -78,38 +78,38 @@ class Place:
 
     @property
     def names(self) -> frozenset[Key]:
-        """What it has, runs as components; nothing is read."""
+        """Visible (run, rank)s, runs as components; reads no file."""
         if self.component is None or self.rank is None:
             return frozenset((component(run), rank) for run, rank in self.visible)
         return frozenset({(self.component, self.rank)})
 
     @property
     def condition(self) -> str | None:
-        """SQL: a row of its files counts; None where all do."""
+        """SQL: a row of its files is visible; None where all are."""
         if self.visible == self.members:
             return None
         hidden = self.members - self.visible
         if len(hidden) < len(self.visible):
-            return f"NOT {_one_of(hidden)}"
-        return _one_of(self.visible)
+            return f"NOT {_any_key(hidden)}"
+        return _any_key(self.visible)
 
     def only(self, runs: Container[str] | None, ranks: Container[int] | None) -> Place | None:
-        """The place with what is asked of it; None if it has nothing of that.
+        """The place with some of its runs and ranks; None if it has none of them.
 
         Parameters
         ----------
         runs
-            As `components` makes it of names, for folders of one; None for all.
+            Names as `component` writes them; None for all.
         ranks
             Ranks; None for all.
         """
         if self.component is None or self.rank is None:
-            chosen = frozenset(
+            visible = frozenset(
                 (run, rank)
                 for run, rank in self.visible
                 if (runs is None or component(run) in runs) and (ranks is None or rank in ranks)
             )
-            return replace(self, visible=chosen) if chosen else None
+            return replace(self, visible=visible) if visible else None
         is_run = runs is None or self.component in runs
         return self if is_run and (ranks is None or self.rank in ranks) else None
 
@@ -143,19 +143,19 @@ def component(run: str) -> str:
 
 
 def folder_of(root: Path, run: str, rank: int) -> Path:
-    """Where a (run, rank) with a folder of its own is in a store, or is to be."""
+    """Path of the folder for one (run, rank) of a store."""
     return root / f"run={component(run)}" / f"rank={rank}"
 
 
 def places(root: Path, *, tolerant: bool = False) -> tuple[Place, ...]:
-    """What a store has, each (run, rank) once.
+    """Folders of a store, with each (run, rank) once.
 
     Parameters
     ----------
     root
         The store, or a folder of one.
     tolerant
-        Whether to pass by what is damaged: a pack without a sound manifest replaces nothing.
+        Whether to ignore damage: a pack without a sound manifest replaces nothing.
 
     Returns
     -------
@@ -168,21 +168,21 @@ def places(root: Path, *, tolerant: bool = False) -> tuple[Place, ...]:
         A pack is damaged.
     """
     for attempt in reversed(range(_LISTINGS)):
-        # Folders go only after a pack with what they had is there: so look for that again.
+        # Folders are removed only after their pack is published: so list the packs again.
         before = packs(root)
         try:
-            found = _visible(root, [*_folders(root)], tolerant=tolerant)
+            listing = _visible(root, [*_folders(root)], tolerant=tolerant)
         except StoreError:
             if not attempt or packs(root) == before:
                 raise
             continue
         if packs(root) == before:
             break
-    return found
+    return listing
 
 
 def packs(root: Path) -> tuple[Path, ...]:
-    """The packs of a store, those that are replaced as well; the latest first."""
+    """All packs of a store, also those that are replaced; the latest first."""
     with suppress(OSError), os.scandir(root) as entries:
         names = [
             entry.name
@@ -194,30 +194,30 @@ def packs(root: Path) -> tuple[Path, ...]:
 
 
 def next_pack(root: Path, digest: str) -> Path:
-    """A name for a pack, later than those that there are, and never used before."""
+    """An unused name for a pack, later than all packs of the store."""
     latest = max((manifest.age(pack.name)[0] for pack in packs(root)), default=0)
     return root / f"{PACK}{latest + 1:06}-{digest}"
 
 
 def write_manifest(folder: Path, more: Mapping[str, object] | None = None) -> None:
-    """Note size and checksum of every table file, and more."""
+    """Write a manifest: size and checksum of every table file, and more."""
     files = {}
     for table in schema.TABLES:
         file = folder / f"{table}.parquet"
         files[file.name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
-    noted = {"schema_version": schema.SCHEMA_VERSION, "files": files, **(more or {})}
-    (folder / manifest.NAME).write_text(json.dumps(noted))
+    content = {"schema_version": schema.SCHEMA_VERSION, "files": files, **(more or {})}
+    (folder / manifest.NAME).write_text(json.dumps(content))
 
 
 def checksum(file: Path) -> str:
     """SHA-256 of a file's bytes, as hexadecimal digits."""
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @contextmanager
 def temporary(root: Path) -> Iterator[Path]:
-    """A folder in a store that nobody else sees, and that is gone afterwards."""
+    """A folder in a store that readers ignore, removed at the end."""
     folder = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=root))
     try:
         yield folder
@@ -226,7 +226,7 @@ def temporary(root: Path) -> Iterator[Path]:
 
 
 def identity(folder: Path) -> str:
-    """Text that tells a folder from one that is written in its place; empty if it is not there."""
+    """Text that differs for a folder and its replacement; empty if there is no folder."""
     try:
         stat = (folder / "traces.parquet").stat()
     except OSError:
@@ -235,7 +235,7 @@ def identity(folder: Path) -> str:
 
 
 def name_in(root: Path, folder: Path) -> str:
-    """How manifests call a folder of a store, also while it is set aside."""
+    """Name of a folder in manifests, also while it is set aside."""
     return str(folder.with_name(folder.name.removeprefix(SET_ASIDE)).relative_to(root))
 
 
@@ -245,7 +245,7 @@ def check_own(root: Path, folder: Path) -> None:
     Raises
     ------
     StoreError
-        It names the link.
+        The message names the link.
     """
     path = root
     for part in folder.relative_to(root).parts:
@@ -256,10 +256,10 @@ def check_own(root: Path, folder: Path) -> None:
 
 @contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """Alone among those that name things in a store, where its file system has locks."""
+    """Hold the lock for naming folders in a store, where its file system has locks."""
     import fcntl
 
-    # A link in its place could name a file of somebody else's, which must not be emptied.
+    # A link in its place could point to a foreign file, which must not be emptied.
     handle = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with suppress(OSError):
@@ -270,7 +270,7 @@ def locked(root: Path) -> Iterator[None]:
 
 
 def _folders(root: Path) -> Iterator[Path]:
-    """Folders with table files, no hidden ones; a set-aside one stands in for a missing one."""
+    """Folders with table files, except hidden ones; a set-aside one replaces a missing one."""
     for where, names, files in os.walk(root):
         if not _TABLE_FILES.isdisjoint(files):
             yield Path(where)
@@ -284,43 +284,43 @@ def _folders(root: Path) -> Iterator[Path]:
 
 
 def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Place, ...]:
-    several = sorted(folders, key=_by_run_and_rank)
-    noted = [
+    ordered = sorted(folders, key=_by_run_and_rank)
+    manifests = [
         _manifest(folder, tolerant=tolerant)
-        for folder in several
+        for folder in ordered
         if folder.name.startswith(PACK) and folder.parent == root
     ]
-    replaced = {name: was for by in noted for name, was in by.replaces.items()}
-    alone: list[Place] = []
+    replaced = {name: was for pack in manifests for name, was in pack.replaces.items()}
+    singles: list[Place] = []
     others: list[Place] = []
-    for folder in several:
-        name, was = name_in(root, folder) if replaced and folder != root else "", identity(folder)
-        if name in replaced and replaced[name] in {"", was}:
+    for folder in ordered:
+        name, now = name_in(root, folder) if replaced and folder != root else "", identity(folder)
+        if name in replaced and replaced[name] in {"", now}:
             continue
-        run, rank = _named(folder)
+        run, rank = _run_and_rank(folder)
         if run is None or rank is None:
-            others.append(Place(folder, was=was))
+            others.append(Place(folder, identity=now))
         else:
-            alone.append(Place(folder, run, rank, was=was))
-    taken: set[tuple[str, int]] = {(p.component or "", p.rank or 0) for p in alone}
-    found: list[Place] = []
+            singles.append(Place(folder, run, rank, identity=now))
+    names: set[tuple[str, int]] = {(p.component or "", p.rank or 0) for p in singles}
+    shared: list[Place] = []
     for place in sorted(others, key=lambda p: manifest.age(p.folder.name), reverse=True):
         members = _members(place, tolerant=tolerant)
-        visible = frozenset(k for k in members if (component(k[0]), k[1]) not in taken)
-        taken |= {(component(run), rank) for run, rank in visible}
-        found.append(replace(place, members=members, visible=visible))
-    return (*alone, *reversed(found))
+        visible = frozenset(k for k in members if (component(k[0]), k[1]) not in names)
+        names |= {(component(run), rank) for run, rank in visible}
+        shared.append(replace(place, members=members, visible=visible))
+    return (*singles, *reversed(shared))
 
 
-def _named(folder: Path) -> tuple[str | None, int | None]:
-    """Run, as in the path, and rank of a folder of one (run, rank); None for one of another."""
-    whole = folder.absolute() if folder.name and folder.parent.name else folder.resolve()
-    run, number = whole.parent.name, _RANK.fullmatch(whole.name.removeprefix(SET_ASIDE))
+def _run_and_rank(folder: Path) -> tuple[str | None, int | None]:
+    """Run as in the path, and rank; None for a folder that is not of one (run, rank)."""
+    path = folder.absolute() if folder.name and folder.parent.name else folder.resolve()
+    run, number = path.parent.name, _RANK.fullmatch(path.name.removeprefix(SET_ASIDE))
     if not run.startswith("run=") or not number or int(number[1]) > MOST_RANK:
         return None, None
     run = run.removeprefix("run=")
-    is_ours = run.isascii() and (_CUT.fullmatch(run) or component(unquote(run)) == run)
-    return (run, int(number[1])) if is_ours else (None, None)
+    is_encoded = run.isascii() and (_CUT.fullmatch(run) or component(unquote(run)) == run)
+    return (run, int(number[1])) if is_encoded else (None, None)
 
 
 def _manifest(folder: Path, *, tolerant: bool) -> Manifest:
@@ -346,7 +346,7 @@ def _by_run_and_rank(folder: Path) -> tuple[str, int, str]:
     return str(folder.parent), int(rank) if rank.isdecimal() else -1, folder.name
 
 
-def _one_of(keys: Iterable[Key]) -> str:
+def _any_key(keys: Iterable[Key]) -> str:
     by_run: dict[str, list[int]] = defaultdict(list)
     for run, rank in sorted(keys):
         by_run[run].append(rank)

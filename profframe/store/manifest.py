@@ -1,7 +1,7 @@
-"""What was noted when a folder of a store was written: read in one place, every value checked.
+"""Manifests of a store's folders, with every value checked.
 
-A store may come from anybody. What its manifests say decides what is shown and what is deleted, so
-a value of another type than profframe writes, or a name of another form, is an error.
+A store may come from anybody, and its manifests decide what is shown and deleted. So a value of
+another type than profframe writes, or a name of another form, is an error.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profframe.errors import StoreError
 
 Key = tuple[str, int]
 """Run and rank."""
-Found = TypeVar("Found")
+Item = TypeVar("Item")
 
 NAME: Final = "manifest.json"
 PACK: Final = "pack-"
@@ -43,13 +43,13 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a folder says of itself; nothing of it is there where it has no manifest."""
+    """Manifest of a folder; empty for a folder without one."""
 
     files: Mapping[str, File] = field(default_factory=dict)
     members: Mapping[Key, int] | None = None
-    """Events of each (run, rank) of a pack; None where it does not say."""
+    """Events of each (run, rank) of a pack; None where it does not list them."""
     replaces: Mapping[str, str] = field(default_factory=dict)
-    """Folders, by their names in the store, with the identity of each; packs without."""
+    """Identity by name of folders that it replaces; empty for packs."""
 
 
 def read(folder: Path) -> Manifest:
@@ -63,7 +63,7 @@ def read(folder: Path) -> Manifest:
     Returns
     -------
     Manifest
-        What it says; an empty one for a folder without.
+        Its values; an empty one for a folder without a manifest.
 
     Raises
     ------
@@ -79,24 +79,24 @@ def read(folder: Path) -> Manifest:
     try:
         if not stat.S_ISREG(file.stat().st_mode):
             raise StoreError(f"{file}: not a file")
-        noted = json.loads(file.read_bytes(), parse_constant=_no_number)
+        content = json.loads(file.read_bytes(), parse_constant=_no_number)
     except FileNotFoundError:
         return Manifest()
     except (OSError, ValueError, RecursionError) as error:
         raise StoreError(f"{file}: cannot be read: {error}") from error
     try:
-        given = _object(noted, "it")
+        entries = _object(content, "it")
         return Manifest(
-            _of_each(given.get("files", {}), "files", _file),
-            None if "members" not in given else _members(given["members"]),
-            _of_each(given.get("replaces", {}), "replaces", _replaced(folder.name)),
+            _checked(entries.get("files", {}), "files", _file),
+            None if "members" not in entries else _members(entries["members"]),
+            _checked(entries.get("replaces", {}), "replaces", _check_replaced(folder.name)),
         )
     except (TypeError, ValueError) as error:
         raise StoreError(f"{file}: not a manifest of profframe: {error}") from error
 
 
 def is_name(name: str) -> bool:
-    """Whether a folder's name in a store is of a form that profframe gives.
+    """Whether a folder's name in a store has a form that profframe writes.
 
     Examples
     --------
@@ -107,15 +107,15 @@ def is_name(name: str) -> bool:
 
 
 def age(pack: str) -> tuple[int, str]:
-    """What the names of packs are ordered by: a later one has more of it.
+    """Sort key of a pack's name: a later pack has a greater one.
 
     Examples
     --------
     >>> age("pack-000010-ff") > age("pack-000009-00") > age("pack-of-another")
     True
     """
-    found = _PACK.fullmatch(pack)
-    return int(found[1]) if found else -1, pack
+    match = _PACK.fullmatch(pack)
+    return int(match[1]) if match else -1, pack
 
 
 def _no_number(word: str) -> NoReturn:
@@ -128,34 +128,32 @@ def _object(value: object, what: str) -> Mapping[str, Any]:
     return value
 
 
-def _of_each(
-    value: object, what: str, checked: Callable[[str, object], Found]
-) -> Mapping[str, Found]:
-    given = _object(value, what)
-    return MappingProxyType({name: checked(name, one) for name, one in given.items()})
+def _checked(value: object, what: str, check: Callable[[str, object], Item]) -> Mapping[str, Item]:
+    entries = _object(value, what)
+    return MappingProxyType({name: check(name, entry) for name, entry in entries.items()})
 
 
 def _file(name: str, value: object) -> File:
     if not _FILE.fullmatch(name):
         raise ValueError(f"files names {reprlib.repr(name)}, not a table's file")
-    given = _object(value, name)
-    digest = given.get("sha256")
+    entry = _object(value, name)
+    digest = entry.get("sha256")
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
         raise ValueError(f"{name} has a sha256 of {reprlib.repr(digest)}")
-    return File(_number(given.get("bytes"), f"bytes of {name}", _MOST), digest)
+    return File(_number(entry.get("bytes"), f"bytes of {name}", _MOST), digest)
 
 
 def _members(value: object) -> Mapping[Key, int]:
     if not isinstance(value, list):
         raise TypeError(f"members is {reprlib.repr(value)}, not a list")
-    found: dict[Key, int] = {}
-    for one in value:
-        member = _object(one, "a member")
+    events: dict[Key, int] = {}
+    for item in value:
+        member = _object(item, "a member")
         key = _run(member.get("run")), _number(member.get("rank"), "a member's rank", MOST_RANK)
-        if key in found:
+        if key in events:
             raise ValueError(f"run {reprlib.repr(key[0])}, rank {key[1]} is twice a member")
-        found[key] = _number(member.get("events"), "a member's number of events", _MOST)
-    return MappingProxyType(found)
+        events[key] = _number(member.get("events"), "a member's number of events", _MOST)
+    return MappingProxyType(events)
 
 
 def _run(value: object) -> str:
@@ -171,18 +169,18 @@ def _number(value: object, what: str, most: int) -> int:
     return value
 
 
-def _replaced(pack: str) -> Callable[[str, object], str]:
-    """Check what a pack replaces: an earlier pack, or a folder as it was."""
+def _check_replaced(pack: str) -> Callable[[str, object], str]:
+    """A check of a name that a pack replaces: an earlier pack, or a folder with its identity."""
 
-    def checked(name: str, value: object) -> str:
+    def check(name: str, value: object) -> str:
         if not is_name(name):
             raise ValueError(f"it replaces {reprlib.repr(name)}, which is no folder of a store")
         is_pack = name.startswith(PACK)
         if is_pack and age(name) >= age(pack):
             raise ValueError(f"it replaces {name}, which is later than itself")
-        is_known = value == "" if is_pack else _IDENTITY.fullmatch(str(value))
-        if not isinstance(value, str) or not is_known:
+        is_identity = value == "" if is_pack else _IDENTITY.fullmatch(str(value))
+        if not isinstance(value, str) or not is_identity:
             raise ValueError(f"it replaces {name} as it was at {reprlib.repr(value)}")
         return value
 
-    return checked
+    return check

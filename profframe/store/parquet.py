@@ -1,7 +1,7 @@
 """One table of a trace as one Parquet file.
 
-A file may be damaged, or made to do harm. Arrow reads it and checks all that it has read, because
-other readers end the process, or take bytes for text, at some of what a file can say.
+A file may be damaged or malicious. Arrow reads it and checks all that it has read, because other
+readers end the process at some files, or take bytes for text.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ VERSION_KEY: Final = b"profframe.schema_version"
 ROW_GROUP: Final = 131_072
 """Rows per row group, about: enough to compress, and few enough to skip and to read in parallel."""
 _FEW_TEXTS: Final = 1000
-"""So few distinct texts are written with each row group, whether it has them or not."""
+"""Up to so many distinct texts go with each row group, whether it has them or not."""
 _FEW_ROWS: Final = 4096
-"""Of so few rows, starting zstd for each column takes longer than all else of reading them."""
+"""For so few rows, starting zstd for each column takes longer than all other reading."""
 
 _UNREADABLE: Final = (
     OSError,
@@ -40,12 +40,12 @@ _UNREADABLE: Final = (
     RuntimeError,
     pa.ArrowException,
 )
-"""What Arrow raises where bytes are not what they are said to be."""
+"""Errors of Arrow at a damaged file."""
 
 
 @contextmanager
 def reading(file: Path | str) -> Iterator[None]:
-    """Errors of reading that name the file, in one line."""
+    """Turn errors of reading into a StoreError of one line that names the file."""
     try:
         yield
     except _UNREADABLE as error:
@@ -54,40 +54,40 @@ def reading(file: Path | str) -> Iterator[None]:
 
 
 @contextmanager
-def opened(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+def parquet_file(file: Path, texts: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
     """A Parquet file to read, with some columns of text as dictionaries; errors name it."""
     with reading(file):
         check_is_file(file)
-        with pq.ParquetFile(file, read_dictionary=texts) as found:
-            yield found
+        with pq.ParquetFile(file, read_dictionary=texts) as reader:
+            yield reader
 
 
 def check_is_file(file: Path) -> None:
-    """Raise an OSError for what is there and no file: a named pipe would be waited for."""
+    """Raise an OSError for a path that is no regular file: reading a named pipe would wait."""
     if file.exists() and not file.is_file():
         raise OSError("not a file")
 
 
-def strange_columns(name: str, found: pa.Schema) -> list[str]:
-    """What is wrong with the columns of a file of a table.
+def column_problems(name: str, arrow: pa.Schema) -> list[str]:
+    """Differences between the columns of a file and those of its table.
 
     Examples
     --------
-    >>> strange_columns("traces", schema.TABLES["traces"].arrow)
+    >>> column_problems("traces", schema.TABLES["traces"].arrow)
     []
     """
-    wanted = {field.name: _plain(field.type) for field in schema.TABLES[name].arrow}
-    types = {field.name: _plain(field.type) for field in found}
+    expected = {field.name: _plain(field.type) for field in schema.TABLES[name].arrow}
+    types = {field.name: _plain(field.type) for field in arrow}
     return [
-        *(f"has no column {column!r}" for column in wanted if column not in types),
+        *(f"has no column {column!r}" for column in expected if column not in types),
         *(
             f"has a column {column!r} that the schema does not have"
             for column in types
-            if column not in wanted
+            if column not in expected
         ),
         *(
             f"column {column!r} is {types[column]}, not {kind}"
-            for column, kind in wanted.items()
+            for column, kind in expected.items()
             if types.get(column, kind) != kind
         ),
     ]
@@ -95,7 +95,7 @@ def strange_columns(name: str, found: pa.Schema) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """A part of a table's file; nothing of it is read yet."""
+    """A row group of a table's file, not read yet."""
 
     path: Path
     file: pq.ParquetFile
@@ -108,12 +108,12 @@ class RowGroup:
         Parameters
         ----------
         columns
-            Those that are needed, in this order; None for all.
+            Columns to read, in this order; None for all.
 
         Returns
         -------
         pyarrow.Table
-            Sound rows: text is UTF-8, and nothing is NULL that may not be.
+            Checked rows: text is UTF-8, and only nullable columns have NULL.
 
         Raises
         ------
@@ -123,29 +123,29 @@ class RowGroup:
         arrow = schema.TABLES[self.table].arrow
         return self._read(arrow.names if columns is None else columns)
 
-    def known(self, columns: Sequence[str]) -> pa.Table:
-        """Its rows as `rows` has them, without columns in which all is NULL.
+    def present_rows(self, columns: Sequence[str]) -> pa.Table:
+        """Its rows as `rows` returns them, without columns that are all NULL.
 
-        A small file is mostly such columns, and each costs as much as any other to read.
+        A small file has mostly such columns, and each costs as much to read as any other.
         """
         arrow = schema_of(self.table, tuple(columns))
         with reading(self.path):
             group = self.file.metadata.row_group(self.number)
-            unknown = set()
+            empty = set()
             for column in map(group.column, range(group.num_columns)):
                 counts = column.statistics
                 nulls = counts.null_count if counts and counts.has_null_count else -1
                 if nulls == group.num_rows:
-                    unknown.add(column.path_in_schema)
-            read = [f.name for f in arrow if not (f.nullable and f.name in unknown)]
-        return self._read(read or columns)
+                    empty.add(column.path_in_schema)
+            names = [f.name for f in arrow if not (f.nullable and f.name in empty)]
+        return self._read(names or columns)
 
     def _read(self, columns: Sequence[str]) -> pa.Table:
         arrow = schema_of(self.table, tuple(columns))
         with reading(self.path):
-            several = self.file.metadata.row_group(self.number).num_rows > _FEW_ROWS
-            rows = self.file.read_row_group(self.number, arrow.names, use_threads=several)
-            # Arrow leaves it to us whether text is UTF-8 and each code is one of its dictionary.
+            use_threads = self.file.metadata.row_group(self.number).num_rows > _FEW_ROWS
+            rows = self.file.read_row_group(self.number, arrow.names, use_threads=use_threads)
+            # Arrow checks neither that text is UTF-8 nor that each code is in its dictionary.
             rows.validate(full=True)
             return rows if rows.schema.equals(arrow) else rows.select(arrow.names).cast(arrow)
 
@@ -167,63 +167,63 @@ def row_groups(file: Path, name: str) -> Iterator[RowGroup]:
     """
     arrow = schema.TABLES[name].arrow
     texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
-    with opened(file, texts) as found:
-        is_known = found.schema_arrow.equals(arrow)
-        if not is_known and (problems := strange_columns(name, found.schema_arrow)):
+    with parquet_file(file, texts) as reader:
+        is_exact = reader.schema_arrow.equals(arrow)
+        if not is_exact and (problems := column_problems(name, reader.schema_arrow)):
             raise ValueError(problems[0])
-        for number in range(found.num_row_groups):
-            yield RowGroup(file, found, name, number)
+        for number in range(reader.num_row_groups):
+            yield RowGroup(file, reader, name, number)
 
 
 def in_groups(parts: Iterable[pa.Table], enough: int = ROW_GROUP) -> Iterator[pa.Table]:
-    """Rows that come in small parts, in parts of the size of a row group; none of no rows.
+    """Join small parts of a table into parts of the size of a row group; skip empty ones.
 
-    A part may lack columns that others have: all is NULL in them there. So many rows are
-    ``enough`` for a part as well.
+    A part may lack columns that others have: they are NULL there. A part ends early once it has
+    ``enough`` rows.
     """
-    held: list[pa.Table] = []
+    group: list[pa.Table] = []
     rows = 0
-    for some in parts:
-        if held and rows + len(some) > ROW_GROUP:
-            yield _joined(held)
-            held, rows = [], 0
-        if len(some):
-            held.append(some)
-            rows += len(some)
-        if held and rows >= enough:
-            yield _joined(held)
-            held, rows = [], 0
-    if held:
-        yield _joined(held)
+    for part in parts:
+        if group and rows + len(part) > ROW_GROUP:
+            yield _joined(group)
+            group, rows = [], 0
+        if len(part):
+            group.append(part)
+            rows += len(part)
+        if group and rows >= enough:
+            yield _joined(group)
+            group, rows = [], 0
+    if group:
+        yield _joined(group)
 
 
 def _joined(parts: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="default").unify_dictionaries()
 
 
-def completed(rows: pa.Table, table: str, columns: Sequence[str]) -> pa.Table:
+def with_all_columns(rows: pa.Table, table: str, columns: Sequence[str]) -> pa.Table:
     """Rows with some columns of a table, NULL in those that they lack."""
     arrow = schema_of(table, tuple(columns))
     if rows.schema.equals(arrow):
         return rows
-    there = frozenset(rows.column_names)
+    present = frozenset(rows.column_names)
     values = [
-        rows[field.name] if field.name in there else pa.nulls(len(rows), field.type)
+        rows[field.name] if field.name in present else pa.nulls(len(rows), field.type)
         for field in arrow
     ]
     return pa.Table.from_arrays(values, schema=arrow)
 
 
-def traces_of(found: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Columns of a file of the table `traces`, of whatever schema version; those that it has.
+def traces_of(file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
+    """Columns of a file of the table `traces` of any schema version, without missing ones.
 
     Raises
     ------
     ValueError, OSError, pyarrow.ArrowException
-        It is damaged; `reading` makes an error of that.
+        It is damaged; `reading` turns these into a StoreError.
     """
-    rows = found.read(
-        [name for name in columns if name in found.schema_arrow.names], use_threads=False
+    rows = file.read(
+        [name for name in columns if name in file.schema_arrow.names], use_threads=False
     )
     rows.validate(full=True)
     for name in {"run", "rank"} & set(columns):
@@ -236,15 +236,15 @@ def traces_of(found: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
 
 
 def keys_in(file: Path) -> frozenset[tuple[str, int]]:
-    """Run and rank of each trace of a file of the table `traces`, of whatever schema version.
+    """Run and rank of each trace of a file of the table `traces`, of any schema version.
 
     Raises
     ------
     StoreError
         The file is missing or damaged.
     """
-    with opened(file) as found:
-        rows = traces_of(found, ["run", "rank"]).to_pydict()
+    with parquet_file(file) as reader:
+        rows = traces_of(reader, ["run", "rank"]).to_pydict()
     return frozenset(zip(rows["run"], rows["rank"], strict=True))
 
 
@@ -253,14 +253,14 @@ def _plain(kind: pa.DataType) -> pa.DataType:
 
 
 def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:
-    """Write the rows of a table; only one of its parts needs to be in memory at a time.
+    """Write the rows of a table, one part in memory at a time.
 
     Parameters
     ----------
     file
-        Where.
+        Path of the file.
     name
-        Which table of the schema.
+        Table of the schema.
     parts
         Its rows in the schema's columns and types, in their order.
     """
@@ -283,7 +283,7 @@ def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:
 
 
 def _with_own_texts(rows: pa.Table) -> pa.Table:
-    """The same rows with none but their own distinct texts: a row group holds what is given."""
+    """The same rows with only their own distinct texts: Arrow writes whole dictionaries."""
     for place, field in enumerate(rows.schema):
         if not pa.types.is_dictionary(field.type):
             continue

@@ -18,7 +18,7 @@ from profframe.query.sources import Part
 from profframe.store import versions
 from profframe.store.checking import check_place, relation
 from profframe.store.layout import Place, component, places
-from profframe.store.parquet import VERSION_KEY, opened, reading
+from profframe.store.parquet import VERSION_KEY, parquet_file, reading
 from profframe.store.rows import lazy, row_groups
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 _LISTINGS: Final = 10
-_MARKS: Final = (
+_PATTERNS: Final = (
     "traces.parquet",
     "rank=*/traces.parquet",
     "run=*/rank=*/traces.parquet",
@@ -37,15 +37,15 @@ _MARKS: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Store:
-    """The files of a store, found once; a source of tables for a `Trace`."""
+    """The files of a store, listed once; a `Source` for a `Trace`."""
 
     path: Path
     places: tuple[Place, ...]
     is_current: bool = True
-    """Whether it is known that this version of profframe has made all of it."""
+    """Whether this version of profframe is known to have written all of it."""
 
     def identity(self) -> Hashable:
-        """What is equal for stores of the same files as they are now."""
+        """Equal for stores of the same unchanged files."""
         return self.path, self.places, self.is_current
 
     def files(self, table: str) -> list[str]:
@@ -64,7 +64,7 @@ class Store:
         return [str(place.file(table)) for place in self.places]
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
-        """Let a connection, and no other, read a part of a table by the table's name.
+        """Let one connection read a part of a table by the table's name.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Store:
         table
             Name of a table of the schema.
         part
-            What is needed of it.
+            Columns and rows to read.
         """
         rows = self._relation(table)
         if table == "quality" and not self.is_current:
@@ -129,10 +129,10 @@ class Store:
         return f"({' UNION ALL BY NAME '.join(parts)})"
 
     def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
-        """Files of a table with what holds for their rows; those of which all count together."""
-        whole = [str(place.file(table)) for place in self.places if place.condition is None]
-        if whole:
-            yield None, whole
+        """Files of a table by the condition of their rows; those without one are together."""
+        files = [str(place.file(table)) for place in self.places if place.condition is None]
+        if files:
+            yield None, files
         for place in self.places:
             if place.condition is not None:
                 yield place.condition, [str(place.file(table))]
@@ -156,36 +156,36 @@ class Store:
             A file is missing or damaged.
         """
         for place in self.places:
-            several = row_groups(place, table)
+            groups = row_groups(place, table)
             if not place.members:
-                yield pa.concat_tables(several)
+                yield pa.concat_tables(groups)
             else:
-                yield from several
+                yield from groups
 
     def check(self, *, thorough: bool = False) -> None:
-        """Look at every file.
+        """Check every file.
 
         Parameters
         ----------
         thorough
-            Whether to read all of it, in search of what a question has failed of.
+            Whether to read all of it, to find why a question failed.
 
         Raises
         ------
         StoreError
-            A file is missing or damaged, or is another one than when the store was opened.
+            A file is missing or damaged, or was replaced since the store was opened.
         """
         for place in self.places:
             check_place(place, thorough=thorough)
 
     def split(self) -> tuple[Store, ...]:
         """One store per (run, rank), for work that should not hold everything in memory."""
-        alone = [
+        singles = [
             (replace(place, visible=frozenset({key})) if place.members else place)
             for place in self.places
             for key in (sorted(place.visible) if place.members else [("", 0)])
         ]
-        return tuple(replace(self, places=(place,)) for place in alone)
+        return tuple(replace(self, places=(place,)) for place in singles)
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Store:
         """The store without the files that have nothing of some runs and ranks.
@@ -193,35 +193,35 @@ class Store:
         Parameters
         ----------
         runs, ranks
-            What is asked for; None for all. Rows of others can be in the files that are left.
+            Runs and ranks to keep; None for all. Files that stay can have rows of others.
 
         Returns
         -------
         Store
-            Never without files: one is left where nothing is asked for.
+            It keeps at least one file, even if none has anything of these.
         """
         names = None if runs is None else {component(run) for run in runs}
-        found = [chosen for place in self.places if (chosen := place.only(names, ranks))]
-        return replace(self, places=tuple(found) or self.places[:1])
+        parts = [part for place in self.places if (part := place.only(names, ranks))]
+        return replace(self, places=tuple(parts) or self.places[:1])
 
-    def again(self) -> Store | None:
-        """The same (run, rank)s, as they are now; None if they are as they were, or gone."""
-        wanted = {name for place in self.places for name in place.names}
-        found = [
+    def successor(self) -> Store | None:
+        """The same (run, rank)s in their current files; None if unchanged, or gone."""
+        names = {name for place in self.places for name in place.names}
+        current = [
             replace(
                 place,
-                visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in wanted),
+                visible=frozenset(k for k in place.visible if (component(k[0]), k[1]) in names),
             )
             for place in places(self.path)
-            if not place.names.isdisjoint(wanted)
+            if not place.names.isdisjoint(names)
         ]
-        is_all = wanted == {name for place in found for name in place.names}
-        new, old = ({(p.folder, p.was) for p in several} for several in (found, self.places))
-        return replace(self, places=tuple(found)) if is_all and new != old else None
+        is_all = names == {name for place in current for name in place.names}
+        new, old = ({(p.folder, p.identity) for p in listing} for listing in (current, self.places))
+        return replace(self, places=tuple(current)) if is_all and new != old else None
 
 
 def is_store(path: str | os.PathLike[str]) -> bool:
-    """Whether a folder looks like a store, or like a part of one.
+    """Whether a folder looks like a store, or a part of one.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def is_store(path: str | os.PathLike[str]) -> bool:
     Returns
     -------
     bool
-        True if there are files where a store has them; `scan` says whether they are sound.
+        True if there are files where a store has them; `scan` checks them.
 
     Examples
     --------
@@ -239,7 +239,7 @@ def is_store(path: str | os.PathLike[str]) -> bool:
     False
     """
     folder = Path(path)
-    return folder.is_dir() and any(next(folder.glob(mark), None) for mark in _MARKS)
+    return folder.is_dir() and any(next(folder.glob(pattern), None) for pattern in _PATTERNS)
 
 
 def scan(
@@ -254,7 +254,7 @@ def scan(
     path
         The store, or a ``run=...``, ``rank=...`` or ``pack-...`` folder of one.
     runs, ranks
-        What is asked for: no file that has nothing of it is opened. None for all.
+        Runs and ranks to load: other files are not opened. None for all.
 
     Returns
     -------
@@ -281,21 +281,21 @@ def scan(
     return _scan(root, runs, ranks, _LISTINGS)
 
 
-def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, tries: int) -> Store:
+def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attempts: int) -> Store:
     try:
-        listed = places(root)
-        found = Store(root, tuple(p for p in listed if p.visible == p.members or p.visible))
+        listing = places(root)
+        files = Store(root, tuple(p for p in listing if p.visible == p.members or p.visible))
         if runs is not None or ranks is not None:
-            keys = [key for place in found.places for key in place.keys]
+            keys = [key for place in files.places for key in place.keys]
             check_texts("run", runs or (), (run for run, _ in keys))
             check_numbers("rank", ranks or (), (rank for _, rank in keys))
-            found = found.only(runs, ranks)
-        are_current = [check_folder(root, place.folder) for place in found.places]
-    except StoreError:  # also of what was removed, packed or written again after it was listed
-        if tries:
-            return _scan(root, runs, ranks, tries - 1)
+            files = files.only(runs, ranks)
+        are_current = [check_folder(root, place.folder) for place in files.places]
+    except StoreError:  # also of folders that were removed or packed after they were listed
+        if attempts:
+            return _scan(root, runs, ranks, attempts - 1)
         raise
-    return replace(found, is_current=all(are_current))
+    return replace(files, is_current=all(are_current))
 
 
 def check_folder(root: Path, folder: Path) -> bool:
@@ -304,23 +304,23 @@ def check_folder(root: Path, folder: Path) -> bool:
     Returns
     -------
     bool
-        Whether it is known that this version of profframe has made it.
+        Whether this version of profframe is known to have written it.
     """
-    there: set[str] = set()
+    names: set[str] = set()
     with suppress(OSError), os.scandir(folder) as entries:
-        there.update(entry.name for entry in entries if entry.is_file())
-    missing = [name for name in schema.TABLES if f"{name}.parquet" not in there]
+        names.update(entry.name for entry in entries if entry.is_file())
+    missing = [name for name in schema.TABLES if f"{name}.parquet" not in names]
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     file = folder / "traces.parquet"
-    with opened(file) as traces:
+    with parquet_file(file) as traces:
         metadata = traces.metadata
-        found = (metadata.metadata or {}).get(VERSION_KEY)
-    if found is None:
+        version = (metadata.metadata or {}).get(VERSION_KEY)
+    if version is None:
         raise StoreError(f"{file}: Parquet, but not of profframe: it has no {VERSION_KEY.decode()}")
-    if found != str(schema.SCHEMA_VERSION).encode():
+    if version != str(schema.SCHEMA_VERSION).encode():
         raise StoreVersionError(
-            f"{root}: store of schema version {found.decode(errors='replace')}, this profframe "
+            f"{root}: store of schema version {version.decode(errors='replace')}, this profframe "
             f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
             "profframe that wrote it"
         )

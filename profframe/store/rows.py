@@ -1,7 +1,7 @@
-"""Rows of the files of a store, those that count.
+"""Visible rows of the files of a store.
 
-polars has a reader of Parquet of its own, which ends the whole process at some damaged files. So
-Arrow reads them, and polars is given what has been checked.
+The Parquet reader of polars ends the whole process at some damaged files. So Arrow reads and checks
+them for polars.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def row_groups(
     place: Place, table: str, columns: Sequence[str] | None = None
 ) -> Iterator[pa.Table]:
-    """Rows of a table of one folder, those that count, in the schema's types.
+    """Visible rows of a table of one folder, in the schema's types.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def row_groups(
     table
         Name of a table of the schema.
     columns
-        Those that are needed, in this order; None for all.
+        Columns to read, in this order; None for all.
 
     Yields
     ------
@@ -52,7 +52,7 @@ def row_groups(
     names = columns or schema.TABLES[table].names
     yield files.schema_of(table, tuple(names)).empty_table()
     for group in _groups(place, table):
-        yield group.rows(names) if place.condition is None else _counted(place, group, names)
+        yield group.rows(names) if place.condition is None else _visible(place, group, names)
 
 
 def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
@@ -68,7 +68,7 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
     Returns
     -------
     polars.LazyFrame
-        Text as plain String; columns and rows that are not asked for are not read.
+        Text as plain String; it reads only the columns and row groups that a query needs.
     """
     from polars.io.plugins import register_io_source
 
@@ -76,17 +76,17 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
         columns: list[str] | None, where: pl.Expr | None, rows: int | None, _at_once: int | None
     ) -> Iterator[pl.DataFrame]:
         names = columns or schema.TABLES[table].names
-        # The first rows are taken before others go.
-        may_matter = None if where is None or rows is not None else _any_of(where)
+        # A limit of rows applies before the condition.
+        may_match = None if where is None or rows is not None else _matches(where)
         parts = (
-            group.known(names) if place.condition is None else _counted(place, group, names)
+            group.present_rows(names) if place.condition is None else _visible(place, group, names)
             for place in places
             for group in _groups(place, table)
-            if may_matter is None or may_matter(group)
+            if may_match is None or may_match(group)
         )
         groups = files.in_groups(parts, files.ROW_GROUP if rows is None else rows)
         for part in _read_ahead(groups) if rows is None else groups:
-            frame = plain(files.completed(part, table, names).combine_chunks())
+            frame = plain(files.with_all_columns(part, table, names).combine_chunks())
             if rows is not None:
                 frame = frame.head(rows)
                 rows -= frame.height
@@ -98,11 +98,11 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
 
 
 def _read_ahead(parts: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    """The same, each read while the one before it is used."""
+    """The same parts, each read while the one before it is used."""
     with ThreadPoolExecutor(1, "profframe-read") as pool:
-        coming = pool.submit(next, parts, None)
-        while (part := coming.result()) is not None:
-            coming = pool.submit(next, parts, None)
+        future = pool.submit(next, parts, None)
+        while (part := future.result()) is not None:
+            future = pool.submit(next, parts, None)
             yield part
 
 
@@ -112,22 +112,22 @@ def _columns(table: str) -> pl.Schema:
 
 
 def _groups(place: Place, table: str) -> Iterator[files.RowGroup]:
-    """The row groups of a table of one folder that can have rows that count."""
+    """Row groups of a table of one folder that may have visible rows."""
     runs = None if place.condition is None else [run for run, _ in place.visible]
     for group in files.row_groups(place.file(table), table):
         if runs is None or _may_have(group, runs):
             yield group
 
 
-def _counted(place: Place, group: files.RowGroup, columns: Sequence[str]) -> pa.Table:
-    """The rows that count of a row group of which not all do."""
+def _visible(place: Place, group: files.RowGroup, columns: Sequence[str]) -> pa.Table:
+    """The visible rows of a row group with hidden ones."""
     rows = group.rows([*dict.fromkeys((*columns, "run", "rank"))])
-    kept = [part for key, part in by_trace(rows).items() if key in place.visible]
-    return pa.concat_tables([rows[:0], *kept]).select(columns)
+    parts = [part for key, part in by_trace(rows).items() if key in place.visible]
+    return pa.concat_tables([rows[:0], *parts]).select(columns)
 
 
 def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
-    """Give the rows of each (run, rank), in their order; slices, not copies."""
+    """Rows by (run, rank), in their order; slices, not copies."""
     if len(table) == 0:
         return {}
     run = pa.concat_arrays(table["run"].unify_dictionaries().chunks)
@@ -140,7 +140,7 @@ def by_trace(table: pa.Table) -> dict[tuple[str, int], pa.Table]:
     return {key: pa.concat_tables(parts) for key, parts in slices.items()}
 
 
-def _any_of(where: pl.Expr) -> Callable[[files.RowGroup], bool]:
+def _matches(where: pl.Expr) -> Callable[[files.RowGroup], bool]:
     """Whether a condition holds for rows of a row group, by the few columns that it names."""
     names = [*dict.fromkeys(where.meta.root_names())]
 
@@ -159,8 +159,8 @@ def _may_have(group: files.RowGroup, runs: Iterable[str]) -> bool:
         for number in range(metadata.num_columns):
             column = metadata.column(number)
             if column.path_in_schema == "run":
-                known = column.statistics
-                if known is None or not known.has_min_max:
+                bounds = column.statistics
+                if bounds is None or not bounds.has_min_max:
                     return True
-                return any(known.min <= run <= known.max for run in runs)
+                return any(bounds.min <= run <= bounds.max for run in runs)
     return True

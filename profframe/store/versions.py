@@ -1,4 +1,4 @@
-"""Traces in a store that another version of profframe has read: what `quality` says of them."""
+"""Rows of `quality` for traces in a store that another version of profframe has read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _COLUMN: Final = schema.TRACES.names.index("facts_version")
 
 
 def others() -> str:
-    """SQL: a row of `traces` was made by another version."""
+    """SQL: another version has written a row of `traces`."""
     return f"facts_version <> {literal(facts_version())}"
 
 
 def note() -> Mapping[str, str]:
-    """Columns of `quality`, as SQL over such a row of `traces`."""
-    found = literal(f"{_CHECK.finds}: version ")
+    """Columns of a row of `quality`, as SQL over such a row of `traces`."""
+    finding = literal(f"{_CHECK.finds}: version ")
     return {
         "run": "run",
         "rank": "rank",
@@ -30,15 +30,15 @@ def note() -> Mapping[str, str]:
         "events": "source_events",
         "example_event_id": "CAST(NULL AS BIGINT)",
         "action": literal(_CHECK.action),
-        "detail": f"{found} || facts_version || {literal(f', not {facts_version()}')}",
+        "detail": f"{finding} || facts_version || {literal(f', not {facts_version()}')}",
     }
 
 
 def is_current(traces: pq.FileMetaData) -> bool:
-    """Whether a file's statistics tell that this version has made all its rows."""
+    """Whether a file's statistics prove that this version has written all its rows."""
     for number in range(traces.num_row_groups):
         column = traces.row_group(number).column(_COLUMN)
-        known = column.statistics
-        if known is None or not known.min == known.max == facts_version():
+        bounds = column.statistics
+        if bounds is None or not bounds.min == bounds.max == facts_version():
             return False
     return True

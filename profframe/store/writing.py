@@ -30,11 +30,11 @@ from profframe.store.parquet import write_file
 from profframe.store.rows import by_trace
 
 _UNFINISHED: Final = ".part"
-"""Ending of a file at work, so that a pattern for Parquet passes by what a killed writer left."""
+"""Ending of an unfinished file, so that ``*.parquet`` skips what a killed writer left."""
 _STALE_S: Final = 24 * 3600
 _ATTEMPTS: Final = 1000
-_IN_THE_WAY: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
-"""What comes of it that another is at the same folder."""
+_CONFLICTS: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST)
+"""Errors of a rename where another process changes the same folder."""
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
 
@@ -74,7 +74,7 @@ def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
     Returns
     -------
     bool
-        False if there is one already, of whatever process: nothing has been written.
+        False if there is one already, from any process: nothing has been written.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def add(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> bool:
 
 
 def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
-    """Write every (run, rank) of some tables into a store; one that is there already is replaced.
+    """Write every (run, rank) of some tables into a store; replace those that are there already.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def put(
     *,
     replace: bool = True,
 ) -> bool:
-    """Write one (run, rank) of which only a part is in memory at a time.
+    """Write one (run, rank), one part in memory at a time.
 
     Parameters
     ----------
@@ -121,12 +121,12 @@ def put(
     run, rank
         Names of the trace.
     replace
-        Whether it may take the place of one that is there.
+        Whether it may replace one that is there.
 
     Returns
     -------
     bool
-        False if there is one already that is not to be replaced: it is as it was.
+        False if there is one already and ``replace`` is False: it is unchanged.
 
     Raises
     ------
@@ -145,7 +145,7 @@ def put(
 
 
 def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
-    """Whether all were written."""
+    """Whether all of them were written."""
     root = Path(path)
     parts = {name: by_trace(table) for name, table in tables.items()}
     unnamed = {key for part in parts.values() for key in part} - parts["traces"].keys()
@@ -155,16 +155,16 @@ def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, repl
     try:
         root.mkdir(parents=True, exist_ok=True)
         _sweep(root)
-        written = True
+        is_new = True
         for run, rank in parts["traces"]:
             if not replace and has(root, run, rank):
-                written = False
+                is_new = False
                 continue
-            one = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
-            written &= _write_one(one, root, component(run), rank, replace=replace)
+            rows = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
+            is_new &= _write_one(rows, root, component(run), rank, replace=replace)
     except OSError as error:
         raise _cannot_write(root, error) from error
-    return written
+    return is_new
 
 
 def _cannot_write(root: Path, error: OSError) -> StoreError:
@@ -188,27 +188,27 @@ def _write_one(
 
 
 def publish(fresh: Path, target: Path, *, replace: bool) -> bool:
-    """Put a folder where there is none, or in the place of another if that may be, in one step.
+    """Move a folder to its place in one step, or swap it with the one there.
 
     Parameters
     ----------
     fresh
         Folder of one (run, rank), on the file system of the store; it is moved.
     target
-        Where it is to be: ``run=<run>/rank=<rank>`` of a store.
+        Its place: ``run=<run>/rank=<rank>`` of a store.
     replace
-        Whether another may be there, which goes.
+        Whether it may replace another folder there.
 
     Returns
     -------
     bool
-        False if there is one that may not be replaced: nothing has been done.
+        False if there is one and ``replace`` is False: nothing has been done.
     """
-    for left in reversed(range(_ATTEMPTS)):
+    for attempts_left in reversed(range(_ATTEMPTS)):
         try:
             return _publish(fresh, target, replace=replace)
-        except OSError as error:  # others publish, restore and remove here, too
-            if error.errno not in _IN_THE_WAY or not fresh.exists() or not left:
+        except OSError as error:  # other processes publish, restore and remove here
+            if error.errno not in _CONFLICTS or not fresh.exists() or not attempts_left:
                 raise
     raise AssertionError
 
@@ -235,18 +235,18 @@ def _publish(fresh: Path, target: Path, *, replace: bool) -> bool:
     return True
 
 
-def _exchange(one: Path, other: Path) -> bool:
+def _exchange(first: Path, second: Path) -> bool:
     """Swap two folders in one step; False where the system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
-    paths = os.fsencode(one), os.fsencode(other)
+    paths = os.fsencode(first), os.fsencode(second)
     return bool(rename(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0)
 
 
 def _sweep(root: Path) -> None:
-    """Remove what writers killed long ago have left."""
+    """Remove drafts of writers that were killed long ago."""
     for leftover in root.glob(f"{TEMPORARY}*"):
-        with suppress(FileNotFoundError):  # of another writer, who is done now
+        with suppress(FileNotFoundError):  # another writer has finished it
             if time.time() - leftover.lstat().st_mtime > _STALE_S:
                 shutil.rmtree(leftover, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""What a process shares: memory and its limits, interrupts, tables on disk, files written whole."""
+"""What a process shares: memory and its limits, interrupts, tables on disk, atomic files."""

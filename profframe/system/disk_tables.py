@@ -1,8 +1,8 @@
-"""Tables that need no memory: their columns lie in a file, and each is read when it is asked for.
+"""Tables on disk: their columns are in a file, and each is read when it is used.
 
-A `Spooled` table has as much of the interface of a `pyarrow.Table` as readers, facts and the store
-use, so that they work on either. It consists of pieces, which are rows behind one another; all
-columns have the same pieces.
+A `SpooledTable` has as much of the interface of a `pyarrow.Table` as readers, facts and the store
+use, so that they work on either. It consists of pieces, which are consecutive rows; all columns
+have the same pieces.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from profframe.errors import StoreError
 
 PIECE_ROWS: Final = 131_072
 PIECE_BYTES: Final = 64 << 20
-"""A piece is complete with so many rows, or so many bytes."""
+"""Rows or bytes that complete a piece."""
 
 _OPTIONS: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 _INDEX: Final = pa.int32()
 
 
 class Spool:
-    """A file without a name: it is gone with the process, however that ends.
+    """A file without a name, which disappears with the process, however that ends.
 
     Parameters
     ----------
     folder
-        Where there is room for it: up to a quarter of the text of a trace.
+        Its folder; it takes up to a quarter of the text of a trace.
 
     Raises
     ------
     StoreError
-        It cannot be written there.
+        The file cannot be written there.
 
     Examples
     --------
@@ -57,58 +57,58 @@ class Spool:
         try:
             self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._error(error) from error
         weakref.finalize(self, self._file.close)
 
-    def table(self, parts: Iterable[pa.Table]) -> Spooled:
-        """The rows of some tables, in their order; a column that one of them lacks is NULL there.
+    def table(self, parts: Iterable[pa.Table]) -> SpooledTable:
+        """The rows of some tables, in their order; missing columns are NULL.
 
-        There is at least one, and it says the types of its columns.
+        There is at least one table, from which the types of columns are taken.
         """
         builder = Builder(self, {})
         for part in parts:
             builder.add(part)
         return builder.table()
 
-    def put(self, array: pa.Array) -> _Stored | None:
-        """Write an array; what is NULL throughout needs no place."""
+    def put(self, array: pa.Array) -> _Location | None:
+        """Write an array; one with only NULLs takes no space."""
         if array.null_count == len(array):
             return None
         sink = pa.BufferOutputStream()
         batch = pa.record_batch([array], ["values"])
         with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
             stream.write_batch(batch)
-        written = memoryview(sink.getvalue())
-        stored = _Stored(self._end, len(written))
+        data = memoryview(sink.getvalue())
+        location = _Location(self._end, len(data))
         try:
-            self._file.seek(stored.place)
-            while written:
-                written = written[self._file.write(written) :]
+            self._file.seek(location.place)
+            while data:
+                data = data[self._file.write(data) :]
         except OSError as error:
-            raise self._failed(error) from error
-        self._end += stored.size
-        return stored
+            raise self._error(error) from error
+        self._end += location.size
+        return location
 
-    def get(self, stored: _Stored) -> pa.Array:
-        """Read it again."""
-        buffer = pa.allocate_buffer(stored.size)
-        left = memoryview(buffer)
+    def get(self, location: _Location) -> pa.Array:
+        """Read an array."""
+        buffer = pa.allocate_buffer(location.size)
+        rest = memoryview(buffer)
         try:
-            self._file.seek(stored.place)
-            while left:
-                left = left[self._file.readinto(left) :]
+            self._file.seek(location.place)
+            while rest:
+                rest = rest[self._file.readinto(rest) :]
         except OSError as error:
-            raise self._failed(error) from error
+            raise self._error(error) from error
         return pa.ipc.open_stream(buffer).read_next_batch().column(0)
 
-    def _failed(self, error: OSError) -> StoreError:
-        why = error.strerror or error
-        return StoreError(f"{self._folder}: cannot hold a trace while it is converted: {why}")
+    def _error(self, error: OSError) -> StoreError:
+        reason = error.strerror or error
+        return StoreError(f"{self._folder}: cannot hold a trace while it is converted: {reason}")
 
 
 @dataclass(frozen=True, slots=True)
-class _Stored:
-    """Where an array is in the file."""
+class _Location:
+    """Place of an array in the file."""
 
     place: int
     size: int
@@ -116,10 +116,10 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Pieces of a column; of repeated text its codes, while the distinct texts are in memory."""
+    """Pieces of a column; of repeated text the codes, with the distinct texts in memory."""
 
     type: pa.DataType
-    pieces: tuple[_Stored | None, ...]
+    pieces: tuple[_Location | None, ...]
     texts: pa.StringArray | None = None
 
     @property
@@ -128,8 +128,8 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spooled:
-    """A table of a `Spool`; as a `pyarrow.Table` it never changes, and gives others."""
+class SpooledTable:
+    """A table of a `Spool`; like a `pyarrow.Table` it is immutable."""
 
     spool: Spool
     columns: Mapping[str, _Column]
@@ -159,7 +159,7 @@ class Spooled:
         return pa.chunked_array(chunks, column.type)
 
     def parts(self) -> Iterator[pa.Table]:
-        """The pieces, one after the other, each in memory."""
+        """The pieces in order, each in memory."""
         for piece in range(len(self.sizes)):
             yield pa.table(
                 {name: self._piece(column, piece) for name, column in self.columns.items()}
@@ -171,34 +171,34 @@ class Spooled:
 
     def take(self, rows: pa.Array | npt.NDArray[np.integer]) -> pa.Table:
         """Some rows, in memory."""
-        chosen, place = np.unique(np.asarray(rows, np.int64), return_inverse=True)
+        distinct, place = np.unique(np.asarray(rows, np.int64), return_inverse=True)
         mask = np.zeros(self.num_rows, np.bool_)
-        mask[chosen] = True
-        found = [
+        mask[distinct] = True
+        parts = [
             part.filter(pa.array(mask[start:end]))
             for part, (start, end) in zip(self.parts(), self._bounds(), strict=True)
         ]
-        return pa.concat_tables(found or [self.schema.empty_table()]).take(pa.array(place))
+        return pa.concat_tables(parts or [self.schema.empty_table()]).take(pa.array(place))
 
-    def select(self, names: Iterable[str]) -> Spooled:
+    def select(self, names: Iterable[str]) -> SpooledTable:
         """Some columns."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
-    def drop_columns(self, names: Iterable[str]) -> Spooled:
+    def drop_columns(self, names: Iterable[str]) -> SpooledTable:
         """The other columns."""
         return replace(self, columns={n: c for n, c in self.columns.items() if n not in set(names)})
 
-    def append_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> Spooled:
-        """One more column."""
-        return replace(self, columns={**self.columns, name: self._stored(values)})
+    def append_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> SpooledTable:
+        """The table with another column."""
+        return replace(self, columns={**self.columns, name: self._written_column(values)})
 
-    def set_column(self, place: int, name: str, values: pa.Array | pa.ChunkedArray) -> Spooled:
-        """Another column in the place of one."""
+    def set_column(self, place: int, name: str, values: pa.Array | pa.ChunkedArray) -> SpooledTable:
+        """The table with a column replaced."""
         columns = list(self.columns.items())
-        columns[place] = name, self._stored(values)
+        columns[place] = name, self._written_column(values)
         return replace(self, columns=dict(columns))
 
-    def filter(self, mask: pa.BooleanArray) -> Spooled:
+    def filter(self, mask: pa.BooleanArray) -> SpooledTable:
         """The rows where the mask is true."""
         masks = [mask.slice(start, end - start) for start, end in self._bounds()]
         columns = {
@@ -213,38 +213,40 @@ class Spooled:
 
     def _filtered(
         self, column: _Column, masks: Iterable[pa.BooleanArray]
-    ) -> Iterator[_Stored | None]:
-        for stored, mask in zip(column.pieces, masks, strict=True):
-            yield None if stored is None else self.spool.put(self.spool.get(stored).filter(mask))
+    ) -> Iterator[_Location | None]:
+        for location, mask in zip(column.pieces, masks, strict=True):
+            yield (
+                None if location is None else self.spool.put(self.spool.get(location).filter(mask))
+            )
 
     def _piece(self, column: _Column, piece: int) -> pa.Array:
-        stored = column.pieces[piece]
-        if stored is None:
+        location = column.pieces[piece]
+        if location is None:
             return _with_texts(pa.nulls(self.sizes[piece], column.stored_type), column)
-        return _with_texts(self.spool.get(stored), column)
+        return _with_texts(self.spool.get(location), column)
 
-    def _stored(self, values: pa.Array | pa.ChunkedArray) -> _Column:
-        """A column of these values, in the pieces of the table."""
+    def _written_column(self, values: pa.Array | pa.ChunkedArray) -> _Column:
+        """Write a column with these values, in the pieces of the table."""
         texts = None
-        if isinstance(values, pa.DictionaryArray):  # of a fact: its texts may be long
+        if isinstance(values, pa.DictionaryArray):  # from a fact: its texts may be long
             values, texts = values.indices.cast(_INDEX), values.dictionary
         elif pa.types.is_dictionary(values.type):
             values, texts = _codes(values, pa.array([], pa.string()))
-        pieces = (_whole(values.slice(start, end - start)) for start, end in self._bounds())
-        stored = tuple(self.spool.put(piece) for piece in pieces)
+        pieces = (_combined(values.slice(start, end - start)) for start, end in self._bounds())
+        locations = tuple(self.spool.put(piece) for piece in pieces)
         type_ = values.type if texts is None else pa.dictionary(_INDEX, pa.string())
-        return _Column(type_, stored, texts)
+        return _Column(type_, locations, texts)
 
 
 class Builder:
-    """Makes a table of rows as they come, and holds a piece of it in memory at most.
+    """Builds a table from rows as they come, with at most one piece in memory.
 
     Parameters
     ----------
     spool
-        Where they go.
+        Where the rows go.
     types
-        Columns that the table has in any case.
+        Columns that the table has even without rows.
     """
 
     def __init__(self, spool: Spool, types: Mapping[str, pa.DataType]) -> None:
@@ -252,20 +254,20 @@ class Builder:
         self._sizes: list[int] = []
         self._types: dict[str, pa.DataType] = {}
         self._texts: dict[str, pa.StringArray] = {}
-        self._pieces: dict[str, list[_Stored | None]] = {}
-        self._waiting: list[pa.Table] = []
+        self._pieces: dict[str, list[_Location | None]] = {}
+        self._pending: list[pa.Table] = []
         self._rows = self._bytes = 0
-        self._know(types)
+        self._add_types(types)
 
     def add(self, rows: pa.Table) -> None:
-        """Take some rows; a column that others lack is NULL there."""
-        self._waiting.append(rows)
+        """Add rows; columns that they or others lack are NULL there."""
+        self._pending.append(rows)
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
         if self._rows >= PIECE_ROWS or self._bytes >= PIECE_BYTES:
             self._write()
 
-    def table(self) -> Spooled:
+    def table(self) -> SpooledTable:
         """The table of all rows."""
         if self._rows:
             self._write()
@@ -273,9 +275,9 @@ class Builder:
             name: _Column(type_, tuple(self._pieces[name]), self._texts.get(name))
             for name, type_ in self._types.items()
         }
-        return Spooled(self._spool, columns, tuple(self._sizes))
+        return SpooledTable(self._spool, columns, tuple(self._sizes))
 
-    def _know(self, types: Mapping[str, pa.DataType]) -> None:
+    def _add_types(self, types: Mapping[str, pa.DataType]) -> None:
         for name, type_ in types.items():
             if name not in self._types:
                 self._types[name] = type_
@@ -284,26 +286,26 @@ class Builder:
                     self._texts[name] = pa.array([], pa.string())
 
     def _write(self) -> None:
-        rows = pa.concat_tables(self._waiting, promote_options="default")
-        self._know({field.name: field.type for field in rows.schema})
+        rows = pa.concat_tables(self._pending, promote_options="default")
+        self._add_types({field.name: field.type for field in rows.schema})
         for name, pieces in self._pieces.items():
-            stored = None
+            location = None
             if name in rows.column_names:
                 values = rows[name]
                 if name in self._texts:
                     values, self._texts[name] = _codes(values, self._texts[name])
-                stored = self._spool.put(_whole(values))
-            pieces.append(stored)
+                location = self._spool.put(_combined(values))
+            pieces.append(location)
         self._sizes.append(rows.num_rows)
-        self._waiting, self._rows, self._bytes = [], 0, 0
+        self._pending, self._rows, self._bytes = [], 0, 0
 
 
 def _codes(
-    values: pa.Array | pa.ChunkedArray, known: pa.StringArray
+    values: pa.Array | pa.ChunkedArray, texts: pa.StringArray
 ) -> tuple[pa.ChunkedArray, pa.StringArray]:
-    """Codes of repeated texts, and the distinct texts: first those that were known."""
+    """Codes of repeated texts, and the distinct texts, the given ones first."""
     chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
-    before = pa.DictionaryArray.from_arrays(pa.array([], _INDEX), known)
+    before = pa.DictionaryArray.from_arrays(pa.array([], _INDEX), texts)
     unified = pa.chunked_array([before, *chunks]).unify_dictionaries()
     codes = pa.chunked_array([chunk.indices for chunk in unified.chunks], _INDEX)
     return codes, unified.chunk(0).dictionary
@@ -315,5 +317,5 @@ def _with_texts(values: pa.Array, column: _Column) -> pa.Array:
     return pa.DictionaryArray.from_arrays(values, column.texts, safe=False)
 
 
-def _whole(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combined(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

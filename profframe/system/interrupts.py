@@ -1,8 +1,8 @@
-"""Ctrl-C while Python waits for a library: what the library works on is stopped at once.
+"""Ctrl-C while Python waits for a library: stop the library's work at once.
 
-Python acts on a signal between two of its own steps, and a query is one step. But its handler in C
+Python handles a signal between two of its own steps, and a query is one step. But its handler in C
 writes each signal into a pipe, if there is one (`signal.set_wakeup_fd`), and a thread that reads
-the pipe can stop the query from outside. Then Python takes its step, and raises KeyboardInterrupt.
+the pipe can stop the query. Then Python takes its next step, and raises KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from functools import cache
 
 Stop = Callable[[], object]
-"""Has something end that is going on; called from another thread."""
+"""Stops an operation; called from another thread."""
 
 
 @contextmanager
 def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.Event]:
-    """Have a function called at Ctrl-C, and when a time is over.
+    """Call a function at Ctrl-C, and after a timeout.
 
-    It may be called after the block, too. The event that is given is set when the time is over.
+    It may be called even after the block. The event is set by the timeout.
 
     Examples
     --------
@@ -55,33 +55,33 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
 
 
 class _Watcher:
-    """A thread that waits for Ctrl-C, for the whole life of a process."""
+    """A thread that waits for Ctrl-C throughout the life of a process."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
         os.set_blocking(self._write, False)
         self._stops: list[Stop] = []
-        self._before = -1
+        self._previous_fd = -1
         threading.Thread(target=self._watch, name="profframe-interrupts", daemon=True).start()
 
     @contextmanager
     def calling(self, stop: Stop) -> Iterator[None]:
-        """Have a function called at Ctrl-C; on the main thread."""
-        before = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        if before != self._write:
-            self._before = before
+        """Call a function at Ctrl-C; for the main thread."""
+        previous_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        if previous_fd != self._write:
+            self._previous_fd = previous_fd
         self._stops.append(stop)
         try:
             yield
         finally:
             self._stops.remove(stop)
-            signal.set_wakeup_fd(before, warn_on_full_buffer=False)
+            signal.set_wakeup_fd(previous_fd, warn_on_full_buffer=False)
 
     def _watch(self) -> None:
         while numbers := os.read(self._read, 64):
-            if self._before != -1:  # of a loop of events, which waits for them
+            if self._previous_fd != -1:  # that of an event loop, which waits for signals
                 with contextlib.suppress(OSError):
-                    os.write(self._before, numbers)
+                    os.write(self._previous_fd, numbers)
             if signal.SIGINT in numbers:
                 self._stop()
 

@@ -1,6 +1,6 @@
-"""How much memory the process may still take, where it has a limit, and errors that say so.
+"""Memory that the process may still take under its limits, and errors about it.
 
-Native code that gets no memory ends the process: what is sure not to fit is refused before that.
+Native code without memory ends the process: work that is sure not to fit is refused before that.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from typing import Final
 from profframe.errors import MemoryLimitError
 
 RESERVE: Final = 256 << 20
-"""Bytes that the next step may need, as to parse what is read at once."""
+"""Bytes that the next step may need, as for parsing one wave."""
 
 _LIBRARIES: Final = 1800 << 20
 _LIBRARIES_MEMORY: Final = 192 << 20
 _LIBRARIES_PER_CORE: Final = 64 << 20
 """Address space that the libraries reserve; they take a tenth of it."""
 _ARENA_MAX: Final = -8
-"""``M_ARENA_MAX`` of mallopt(3): how often malloc reserves 64 MB, for so many threads."""
+"""``M_ARENA_MAX`` of mallopt(3): how many times malloc reserves 64 MB, for threads."""
 _STATM: Final = Path("/proc/self/statm")
-_GROUPS: Final = Path("/sys/fs/cgroup")
-_OWN: Final = Path("/proc/self/cgroup")
+_CGROUPS: Final = Path("/sys/fs/cgroup")
+_OWN_CGROUP: Final = Path("/proc/self/cgroup")
 _NO_LIMIT: Final = 1 << 60
-"""What groups of the first version say in place of max is a little less than 2**63."""
-_SAID: Final = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+"""Without a limit, cgroups v1 have a number slightly below 2**63."""
+_MESSAGES: Final = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
 
 
 @dataclass(frozen=True, slots=True)
 class _Groups:
-    """How a version of cgroups names what it knows."""
+    """Names of files in a version of cgroups."""
 
-    named: str
-    """What is before the path of a group in ``/proc/self/cgroup``."""
+    path_prefix: str
+    """Text before the path of a group in ``/proc/self/cgroup``."""
     folder: str
     limit: str
     used: str
@@ -61,26 +61,26 @@ _KINDS: Final = (
 )
 
 
-def left() -> int | None:
-    """Bytes that the process may still take by its limits; None without one that is known.
+def available_bytes() -> int | None:
+    """Bytes that the process may still take under its limits; None without a known limit.
 
     Examples
     --------
-    >>> room = left()
+    >>> room = available_bytes()
     >>> room is None or room > 0
     True
     """
-    found = [room for room in (_address_space(), _group()) if room is not None]
-    return min(found, default=None)
+    rooms = [room for room in (_address_space(), _group()) if room is not None]
+    return min(rooms, default=None)
 
 
-def check(held: int = 0) -> None:
-    """Raise an error where there is too little room to go on.
+def check(size: int = 0) -> None:
+    """Raise an error if there is too little memory to go on.
 
-    ``held`` bytes were read so far; what is found in them takes as much again.
+    ``size`` bytes were read so far; the facts about them take as much again.
     """
-    room = left()
-    if room is not None and room < RESERVE + held:
+    room = available_bytes()
+    if room is not None and room < RESERVE + size:
         raise MemoryLimitError(
             f"needs more than the {max(0, room) >> 20:,} MB that this process may still take; "
             "profframe convert writes a trace into a store in parts, of which "
@@ -89,7 +89,7 @@ def check(held: int = 0) -> None:
 
 
 def check_start() -> None:
-    """Raise an error where the libraries have no room, before they are loaded."""
+    """Raise an error if there is no room for the libraries, before they are loaded."""
     room = _group()
     if room is not None and room < _LIBRARIES_MEMORY:
         raise MemoryLimitError(
@@ -99,7 +99,7 @@ def check_start() -> None:
     room = _address_space()
     if room is None:
         return
-    with suppress(OSError, AttributeError):  # what is no glibc
+    with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)
     needed = _LIBRARIES + _LIBRARIES_PER_CORE * (os.cpu_count() or 1)
     if room < needed:
@@ -112,7 +112,7 @@ def check_start() -> None:
 
 @contextmanager
 def within(what: object) -> Iterator[None]:
-    """Errors of memory as one that names what did not fit.
+    """Turn memory errors into one that names what did not fit.
 
     Examples
     --------
@@ -128,33 +128,33 @@ def within(what: object) -> Iterator[None]:
     except MemoryLimitError as error:
         raise MemoryLimitError(f"{what}: {error}") from None
     except Exception as error:
-        if not is_of_memory(error):
+        if not is_memory_error(error):
             raise
-        raise MemoryLimitError(f"{what}: {refused()}") from error
+        raise MemoryLimitError(f"{what}: {refusal_message()}") from error
 
 
-def refused() -> str:
-    """What to say where memory was refused."""
+def refusal_message() -> str:
+    """The message for refused memory."""
     return (
         "memory was refused to this process; profframe convert writes a trace into a store in "
         "parts, and memory_limit= limits what a question of a store takes"
     )
 
 
-def is_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory was refused, or an address, or a thread."""
+def is_memory_error(error: BaseException) -> bool:
+    """Whether an error means that memory, address space or a thread was refused."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryException":
         return True
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
     if isinstance(error, (RuntimeError, ImportError, OSError)):
-        return any(said in str(error) for said in _SAID)
-    room = left() if isinstance(error, SystemError) else None
+        return any(message in str(error) for message in _MESSAGES)
+    room = available_bytes() if isinstance(error, SystemError) else None
     return room is not None and room < RESERVE
 
 
 def _address_space() -> int | None:
-    """What is left by ``RLIMIT_AS``."""
+    """Bytes left under ``RLIMIT_AS``."""
     try:
         import resource
 
@@ -168,15 +168,15 @@ def _address_space() -> int | None:
 
 
 def _group() -> int | None:
-    """What is left by the limits of its cgroup and of those around it."""
-    limits = _limits(_GROUPS, _OWN, int(time.monotonic()))
+    """Bytes left under the limits of the process's cgroup and its ancestors."""
+    limits = _limits(_CGROUPS, _OWN_CGROUP, int(time.monotonic()))
     rooms = (_room(kind, folder, limit) for kind, folder, limit in limits)
     return min((room for room in rooms if room is not None), default=None)
 
 
 @lru_cache(maxsize=1)
 def _limits(groups: Path, own: Path, _second: int) -> tuple[tuple[_Groups, Path, int], ...]:
-    """Limits and their groups, from that of the process outwards: looked for once in a second."""
+    """Limits and their groups, from the process's own outwards; searched once a second."""
     names = ""
     with suppress(OSError):
         names = own.read_text()
@@ -190,9 +190,13 @@ def _limits(groups: Path, own: Path, _second: int) -> tuple[tuple[_Groups, Path,
 
 def _folders(kind: _Groups, groups: Path, names: str) -> Iterator[Path]:
     root = groups / kind.folder
-    named = (line.partition(kind.named)[2] for line in names.splitlines() if kind.named in line)
-    own = root / next(named, "").lstrip("/")
-    # In a container the group of the process is the root of those that it sees.
+    paths = (
+        line.partition(kind.path_prefix)[2]
+        for line in names.splitlines()
+        if kind.path_prefix in line
+    )
+    own = root / next(paths, "").lstrip("/")
+    # In a container the group of the process is the root of the visible groups.
     folder = own if own.is_dir() else root
     for group in (folder, *folder.parents):
         yield group
@@ -201,21 +205,21 @@ def _folders(kind: _Groups, groups: Path, names: str) -> Iterator[Path]:
 
 
 def _limit(file: Path) -> int | None:
-    with suppress(OSError, ValueError):  # without a limit it says max
+    with suppress(OSError, ValueError):  # "max" without a limit
         limit = int(file.read_text())
         return limit if limit < _NO_LIMIT else None
     return None
 
 
 def _room(kind: _Groups, folder: Path, limit: int) -> int | None:
-    """What a group's limit leaves; None where it does not say what is used."""
+    """Bytes left under a group's limit; None if its usage is unknown."""
     with suppress(OSError, ValueError):
         return limit - _used(folder, kind)
     return None
 
 
 def _used(folder: Path, kind: _Groups) -> int:
-    """Memory of a group, but for files that can go from it."""
+    """Memory of a group, without files that can be evicted."""
     used = int((folder / kind.used).read_text())
     for line in (folder / "memory.stat").read_text().splitlines():
         name, _, size = line.partition(" ")

@@ -1,4 +1,4 @@
-"""Where memory is from while a trace is loaded, and that it is used again."""
+"""The memory pool while a trace is loaded, and the reuse of its memory."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 import pyarrow as pa
 
 _LARGE: Final = 12 << 20
-"""Bytes, more than what is read at once takes in one block: larger columns go back when freed."""
+"""Bytes, more than one block that is read: larger columns are returned when freed."""
 
 _lock = threading.Lock()
-_before: list[pa.MemoryPool] = []
-"""One entry for each that wants the system's memory now; the first is what it was before."""
+_previous: list[pa.MemoryPool] = []
+"""One entry per active block; the first is the pool before all of them."""
 
 
 @contextmanager
 def system_memory() -> Iterator[None]:
-    """Arrow takes memory from the system, no longer from the pool that the process has set.
+    """Let Arrow take memory from the system, not from the pool that the process has set.
 
-    Its own asks for huge pages: most of each stays empty, and to clear them is a tenth of a load.
-    There is one setting for the whole process, so the last of several that load at once resets it.
+    Arrow's own pool asks for huge pages: most of each stays empty, and clearing them takes a tenth
+    of a load. The setting is global, so the last of several parallel loads resets it.
 
-    What is freed is used again: glibc gives the kernel back what is free beyond twice the largest
-    block that was ever freed (``M_MMAP_THRESHOLD`` in mallopt(3)), and to get all of its pages anew
-    is a twentieth of a load. So a large one is freed, untouched, to begin with.
+    Freed memory is reused: glibc returns free memory beyond twice the largest block that was ever
+    freed (``M_MMAP_THRESHOLD`` in mallopt(3)), and getting its pages again takes a twentieth of a
+    load. So a large block is allocated and freed, untouched, at the start.
 
     Examples
     --------
@@ -37,12 +37,12 @@ def system_memory() -> Iterator[None]:
     """
     np.empty(_LARGE, np.uint8)
     with _lock:
-        _before.append(pa.default_memory_pool())
+        _previous.append(pa.default_memory_pool())
         pa.set_memory_pool(pa.system_memory_pool())
     try:
         yield
     finally:
         with _lock:
-            found = _before.pop()
-            if not _before:
-                pa.set_memory_pool(found)
+            pool = _previous.pop()
+            if not _previous:
+                pa.set_memory_pool(pool)

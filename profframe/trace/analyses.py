@@ -1,4 +1,4 @@
-"""Analyses of a trace: its critical path, and what many runs say. Their numbers are SQL."""
+"""Analyses of a trace: its critical path, and statistics of many runs. Their numbers are SQL."""
 
 from __future__ import annotations
 
@@ -190,8 +190,8 @@ change, found 1 of 1
     """
     base, others = selecting.sides(_order(self)["run"].to_list(), baseline, runs)
     samples = self.samples(kernel_by=kernel_by, copies=copies)
-    rows = slower.held_against(samples, base, others)
-    return frame(slower.ranked(rows) if every else slower.regressions(rows))
+    rows = slower.compare_runs(samples, base, others)
+    return frame(slower.answer_rows(rows) if every else slower.regressions(rows))
 
 
 def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.DataFrame:
@@ -244,9 +244,9 @@ def outliers(self: Trace, per: str = "run", top: int = 10, ops: int = 3) -> pl.D
         if integer(name, value) < 0:
             raise ParameterError(f"{name}: a number from 0, not {value}")
     if per == "run":
-        rows, trace = unlike.runs_unlike(self.runs(), top), self
+        rows, trace = unlike.outlying_runs(self.runs(), top), self
     else:
-        rows = unlike.steps_unlike(self.step_times(), top)
+        rows = unlike.outlying_steps(self.step_times(), top)
         trace = self.filter(runs=rows["run"].unique().to_list())
     samples = (trace if rows.height else self.filter(runs=())).samples(per=per)
     return frame(unlike.with_ops(rows, samples, ops))

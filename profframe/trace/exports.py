@@ -1,4 +1,4 @@
-"""What a trace writes into files: a store, what other tools open, and a report."""
+"""Files of a trace: a store, files for other tools, and a report."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from profframe import store
 from profframe.analysis.critical_path import CriticalPath, find
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from profframe.query.selection import Text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def to_parquet(self: Trace, path: str | PathLike[str]) -> None:
         It cannot be written; what was in it is still there.
     """
     for part in self._session.source.split():
-        store.write(type(self)(self._session.on(part)).tables, path)
+        store.write(type(self)(self._session.with_source(part)).tables, path)
 
 
 def export_chrome_trace(
@@ -55,7 +55,7 @@ def export_chrome_trace(
         Write as torch's ``EventList.export_chrome_trace`` does: only what its ``events()``
         has, in microseconds since the profiler started.
     highlight
-        Events that shall stand out: a critical path, or a frame with ``event_id`` (and ``run``
+        Events to highlight: a critical path, or a frame with ``event_id`` (and ``run``
         and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
         they are red in chrome://tracing, and arrows join the parts of a path from one thread or
         stream to another.

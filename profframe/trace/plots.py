@@ -1,4 +1,4 @@
-"""Answers as charts: each method asks, and `profframe.show.plots` draws the rows."""
+"""Answers as charts: each method runs an answer and draws its rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
 _MOST_STEPPED: Final = 8
-"""Traces whose steps are shown apart, if nothing else is asked for."""
+"""Steps are drawn by default for up to so many traces."""
 _POINTS: Final = 1000
 _NO_DEVICES: Final = (
     "nothing ran on a device in this trace; profile with the activity of your device "
@@ -94,13 +94,13 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("time_breakdown")
-            whole = parts.required(rows.filter(rows["step"].is_null()), "breakdown", _NO_DEVICES)
+            traces = parts.non_empty(rows.filter(rows["step"].is_null()), "breakdown", _NO_DEVICES)
             steps = rows.filter(rows["step"].is_not_null())
             if per == "step":
-                parts.required(steps, "breakdown", _NO_STEPS)
+                parts.non_empty(steps, "breakdown", _NO_STEPS)
             several = steps.select("run", "rank").is_duplicated().any()
-            by_step = per == "step" or (per is None and several and whole.height <= _MOST_STEPPED)
-            return times.breakdown_of_steps(steps) if by_step else times.breakdown_of_traces(whole)
+            by_step = per == "step" or (per is None and several and traces.height <= _MOST_STEPPED)
+            return times.breakdown_of_steps(steps) if by_step else times.breakdown_of_traces(traces)
 
     def steps(self) -> AnyChart:
         """How long each step took, and for how much of it a device was busy.
@@ -119,7 +119,7 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("step_times")
-            return times.steps(parts.required(rows, "steps", _NO_STEPS))
+            return times.steps(parts.non_empty(rows, "steps", _NO_STEPS))
 
     def kernels(
         self, top: int | None = None, by: str = "short_name", copies: bool = False
@@ -148,9 +148,9 @@ class Plots:
             from profframe.show.plots import parts, times
 
             several = self.trace.traces.height > 1
-            most = (5 if several else 15) if top is None else _at_least_one("top", top)
-            rows = self.trace.answer("kernels", by=by, top=most, copies=copies)
-            return times.kernels(parts.required(rows, "kernels", _NO_DEVICES))
+            limit = (5 if several else 15) if top is None else _at_least_one("top", top)
+            rows = self.trace.answer("kernels", by=by, top=limit, copies=copies)
+            return times.kernels(parts.non_empty(rows, "kernels", _NO_DEVICES))
 
     def memory(self, points: int | None = None) -> AnyChart:
         """Show memory allocated and reserved over time, and its peak.
@@ -174,8 +174,8 @@ class Plots:
         with drawing():
             from profframe.show.plots import moments, parts
 
-            rows = self._thinned("memory_timeline", moments.MEMORIES, points)
-            parts.required(rows, "memory", _NO_MEMORY)
+            rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
+            parts.non_empty(rows, "memory", _NO_MEMORY)
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
@@ -200,8 +200,8 @@ class Plots:
         with drawing():
             from profframe.show.plots import moments, parts
 
-            rows = self._thinned("queue_depth", moments.DEVICES, points)
-            parts.required(rows, "queue_depth", _NO_LAUNCHES)
+            rows = self._point_rows("queue_depth", moments.DEVICES, points)
+            parts.non_empty(rows, "queue_depth", _NO_LAUNCHES)
             return moments.queue_depth(rows, self.trace.traces)
 
     def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> AnyChart:
@@ -226,7 +226,7 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
-            return times.idle(parts.required(rows, "idle", _NO_GAPS))
+            return times.idle(parts.non_empty(rows, "idle", _NO_GAPS))
 
     def roofline(self, by: str = "kernel", dtype: str | None = None) -> AnyChart:
         """Show how close the devices' work came to what they can do.
@@ -250,8 +250,8 @@ class Plots:
             from profframe.show.plots import parts, work
 
             rows = self.trace.answer("roofline", by=by, dtype=dtype)
-            points = parts.positive(rows, "flop_per_byte", "flop_per_s")
-            return work.roofline(rows, parts.required(points, "roofline", _NO_WORK))
+            measured = parts.positive(rows, "flop_per_byte", "flop_per_s")
+            return work.roofline(rows, parts.non_empty(measured, "roofline", _NO_WORK))
 
     def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
         """Show the call tree of the host, merged by path, with its own time or that of devices.
@@ -300,12 +300,12 @@ class Plots:
             from profframe.show.plots import jobs, parts
 
             traces = self.trace.traces
-            parts.required(traces.filter(traces["run"].is_duplicated()), "ranks", _ONE_RANK)
+            parts.non_empty(traces.filter(traces["run"].is_duplicated()), "ranks", _ONE_RANK)
             rows = self.trace.answer("time_breakdown")
-            whole = rows.filter(rows["step"].is_null())
+            breakdown = rows.filter(rows["step"].is_null())
             waits = self.trace.answer("stragglers", per="rank", corrected=corrected)
-            parts.required(waits if whole.is_empty() else whole, "ranks", _NO_DEVICES)
-            return jobs.ranks(whole, waits)
+            parts.non_empty(waits if breakdown.is_empty() else breakdown, "ranks", _NO_DEVICES)
+            return jobs.ranks(breakdown, waits)
 
     def collectives(self, top: int = 15, corrected: bool = False) -> AnyChart:
         """Show the time that collectives take and wait, and the bandwidth that they reach.
@@ -331,7 +331,7 @@ class Plots:
             from profframe.show.plots import jobs, parts
 
             rows = self.trace.answer("collective_summary", corrected=corrected)
-            parts.required(rows, "collectives", _NO_COLLECTIVES)
+            parts.non_empty(rows, "collectives", _NO_COLLECTIVES)
             return jobs.collectives(rows, _at_least_one("top", top))
 
     def trend(self, metric: Text = "step_p50_ns", per_step: int = 0) -> AnyChart:
@@ -360,8 +360,10 @@ class Plots:
             if self.trace.traces["run"].n_unique() < 2:
                 raise ParameterError(f"trend: {_ONE_RUN}")
             rows = self.trace.trend(metric, per_step)
-            valued = rows.filter(pl.col("value").is_not_null().any().over("metric"))
-            return history.trend(parts.required(valued, "trend", f"no run has a value of {metric}"))
+            with_values = rows.filter(pl.col("value").is_not_null().any().over("metric"))
+            return history.trend(
+                parts.non_empty(with_values, "trend", f"no run has a value of {metric}")
+            )
 
     def regressions(self, baseline: Any, runs: Any = None, top: int = 20) -> AnyChart:
         """Show ops and kernels that take longer than in several runs before, beyond noise.
@@ -389,15 +391,15 @@ class Plots:
             rows = self.trace.regressions(baseline, runs)
             return history.regressions(rows, _at_least_one("top", top))
 
-    def _thinned(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
-        """Rows of an answer that takes `points`: fewer than 1000 where there were too many."""
+    def _point_rows(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
+        """Rows of an answer that takes `points`: by default as many as altair draws."""
         from profframe.show.plots import parts
 
         rows = self.trace.answer(name, points=_POINTS if points is None else points)
-        drawn = parts.labelled(rows, keys, parts.MOST_PANELS).frame.height
-        if points is not None or drawn <= parts.MOST_ROWS:
+        height = parts.label_rows(rows, keys, parts.MOST_PANELS).frame.height
+        if points is not None or height <= parts.MOST_ROWS:
             return rows
-        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // drawn, 2))
+        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // height, 2))
 
 
 def _at_least_one(name: str, value: int) -> int:

@@ -1,4 +1,4 @@
-"""What anybody asks a trace: an answer by name or from a file, or SQL; and answers that take more.
+"""Questions to a trace: an answer by name or from a file, SQL, and answers with special arguments.
 
 `profframe.trace.questions` has a function for each other answer.
 """
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profframe.facts.models import Devices
-from profframe.query.answering import advice as with_rules
-from profframe.query.answering import catalogue, find
-from profframe.query.closed import Paths
+from profframe.query.catalogue import advice as with_rules
+from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
+from profframe.query.sandbox import Paths
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
-from profframe.trace.rows import shown
+from profframe.trace.rows import as_frame
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
@@ -33,7 +33,7 @@ def answer(
     ----------
     answer
         Name of an answer, as `profframe.answers` lists them, or path of an ``.sql`` file; or
-        what `profframe.query.answering.find` gives of these.
+        the result of `profframe.query.catalogue.find` for these.
     **parameters
         Values for the parameters that the answer declares.
 
@@ -55,10 +55,10 @@ def answer(
     session = self._session
     docs = {column.name: column.doc for column in question.columns}
     values = {parameter.name: parameter.default for parameter in question.parameters} | parameters
-    given = tuple((name, str(value)) for name, value in sorted(values.items()))
+    key = tuple((name, str(value)) for name, value in sorted(values.items()))
     return session.once(
-        (question.sql, given, session.terms.rows),
-        lambda: shown(self, session.answer(question, parameters), docs),
+        (question.sql, key, session.terms.rows),
+        lambda: as_frame(self, session.answer(question, parameters), docs),
     )
 
 
@@ -74,7 +74,7 @@ def sql(
 ) -> pl.DataFrame:
     """Run one SELECT over the tables by name: ``events``, ``memory``, ...
 
-    It reads these tables and what it is given here, and nothing else of the machine.
+    It reads these tables and those given here, and nothing else of the machine.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ def sql(
     UnknownNameError
         A table or column is not there; the message suggests the nearest.
     ParameterError
-        Something else than the query cannot be used.
+        Another argument cannot be used.
     AnswerError
-        It is not one SELECT, it reaches for more than it is given, it passes a limit, or
-        DuckDB refused it.
+        It is not one SELECT, it reads more than is given, it exceeds a limit, or DuckDB refused
+        it.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def sql(
 
 def _sql(self: Trace, query: str) -> pl.DataFrame:
     session = self._session
-    return session.once((query, session.terms.rows), lambda: shown(self, session.sql(query)))
+    return session.once((query, session.terms.rows), lambda: as_frame(self, session.sql(query)))
 
 
 def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame:
@@ -215,13 +215,13 @@ def answers() -> pl.DataFrame:
     >>> answers().columns
     ['name', 'sentence', 'parameters']
     """
-    found = catalogue()
+    shipped = catalogue()
     return Frame(
         {
-            "name": [answer.name for answer in found],
-            "sentence": [answer.sentence for answer in found],
+            "name": [answer.name for answer in shipped],
+            "sentence": [answer.sentence for answer in shipped],
             "parameters": [
-                ", ".join(f"{p.name}={p.default}" for p in answer.parameters) for answer in found
+                ", ".join(f"{p.name}={p.default}" for p in answer.parameters) for answer in shipped
             ],
         }
     )

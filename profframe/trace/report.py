@@ -21,7 +21,7 @@ from profframe.export.files import written
 from profframe.query.selection import integer, spans, texts
 from profframe.show import units
 from profframe.show.report import page
-from profframe.show.report.replies import Asked, asked
+from profframe.show.report.replies import Context, context_of
 from profframe.show.report.sections import SECTIONS
 
 if TYPE_CHECKING:
@@ -123,15 +123,15 @@ def _in_turn(keys: Iterable[str]) -> list[str]:
 @contextmanager
 def _conversations(
     scopes: _Scopes, rows: int, made_with: dict[str, str]
-) -> Iterator[Callable[[str], Asked]]:
+) -> Iterator[Callable[[str], Context]]:
     """Give a function from a section to what it asks: one conversation for each scope."""
     with ExitStack() as stack:
-        begun: dict[int, Asked] = {}
+        begun: dict[int, Context] = {}
 
-        def ask(section: str) -> Asked:
+        def ask(section: str) -> Context:
             trace = scopes.of(section)
             if id(trace) not in begun:
-                begun[id(trace)] = asked(
+                begun[id(trace)] = context_of(
                     stack.enter_context(trace.asking(_AT_ONCE)), rows, made_with
                 )
             return begun[id(trace)]
@@ -187,7 +187,7 @@ def _made_with(options: Options) -> dict[str, str]:
         "Python": platform.python_version(),
         "DuckDB": duckdb.__version__,
         "polars": pl.__version__,
-        "charts": page.drawn_with(),
+        "charts": page.chart_libraries(),
         "sections": ", ".join(options.keys),
         "rows of a table": f"{options.rows:,}",
     }

@@ -1,4 +1,4 @@
-"""The tables of a trace, and traces of some of its rows or with more beside them."""
+"""Tables of a trace, and traces with fewer rows or more tables."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema, store
-from profframe.facts.devices import matched
+from profframe.facts.devices import match_models
 from profframe.facts.models import Devices, models
-from profframe.query.closed import Paths, own_files, own_tables
+from profframe.query.sandbox import Paths, user_files, user_tables
 from profframe.query.selection import Numbers, Selection, Text, integers, texts
 from profframe.query.session import Session
 from profframe.query.sources import InMemory, Overlay
@@ -75,10 +75,10 @@ def from_store(
         There is no such run or rank.
     """
     names = None if runs is None else texts("runs", runs)
-    numbered = None if ranks is None else integers("ranks", ranks)
+    numbers = None if ranks is None else integers("ranks", ranks)
     selection = Selection() if names is None else Selection().runs(names)
-    selection = selection if numbered is None else selection.ranks(numbered)
-    return cls(Session.of(store.scan(path, names, numbered), selection))
+    selection = selection if numbers is None else selection.ranks(numbers)
+    return cls(Session.of(store.scan(path, names, numbers), selection))
 
 
 def scan(self: Trace, table: str) -> pl.LazyFrame:
@@ -112,7 +112,7 @@ def selected(
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Trace:
-    """Keep some of the rows, with their facts as they are; what is given must all hold.
+    """Keep the rows for which all conditions hold, with their facts as they are.
 
     Parameters
     ----------
@@ -151,18 +151,18 @@ def limited(
     timeout_s: float | None = None,
     rows: int | None = None,
 ) -> Trace:
-    """Ask questions within limits, each of which ends in an error where it does not do.
+    """Ask questions within limits; a question that exceeds one is an error.
 
     Parameters
     ----------
     memory_limit
         Such as ``"2GB"`` (of 1e9 bytes) or ``"512MiB"``, for DuckDB, which answers; what does
-        not fit goes to a temporary folder first. Rows that are given back are not in it. None
+        not fit goes to a temporary folder first. It does not count returned rows. None
         for most of the machine's memory.
     timeout_s
         Seconds that a question may take.
     rows
-        Rows that `sql` and `answer` may give.
+        Rows that `sql` and `answer` may return.
 
     Returns
     -------
@@ -181,11 +181,11 @@ def limited(
     True
     """
     terms = self._session.terms.limited(memory_limit, timeout_s, rows)
-    return type(self)(self._session.under(terms))
+    return type(self)(self._session.with_terms(terms))
 
 
 def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Paths = ()) -> Trace:
-    """Give questions more to read than the tables of the trace, which is all they can else.
+    """Let questions read more than the tables of the trace.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Pat
     Raises
     ------
     ParameterError
-        A name is taken or no name, something is no frame, or there is no such file.
+        A name is taken or invalid, a value is no frame, or there is no such file.
 
     Examples
     --------
@@ -213,12 +213,12 @@ def given(self: Trace, *, tables: Mapping[str, object] | None = None, files: Pat
     >>> trace.sql("SELECT count(*) AS rows FROM mine")["rows"][0]
     1
     """
-    terms = replace(self._session.terms, tables=own_tables(tables), files=own_files(files))
-    return type(self)(self._session.under(terms))
+    terms = replace(self._session.terms, tables=user_tables(tables), files=user_files(files))
+    return type(self)(self._session.with_terms(terms))
 
 
 def with_devices(self: Trace, devices: Devices) -> Trace:
-    """Match the devices anew, with models beside and before those that are known.
+    """Match the devices again, with more models, which take precedence.
 
     Parameters
     ----------
@@ -243,18 +243,18 @@ def with_devices(self: Trace, devices: Devices) -> Trace:
     0
     """
     session = self._session
-    rows = matched(pa.concat_tables(session.source.parts("devices")), models(devices))
-    return type(self)(session.on(Overlay(session.source, "devices", rows)))
+    rows = match_models(pa.concat_tables(session.source.parts("devices")), models(devices))
+    return type(self)(session.with_source(Overlay(session.source, "devices", rows)))
 
 
 @contextmanager
 def asking(self: Trace, at_once: int = 1) -> Iterator[Trace]:
-    """Ask many questions: over one connection, and none of them twice, nor what they share.
+    """Ask many questions over one connection, and compute equal questions and shared steps once.
 
     Parameters
     ----------
     at_once
-        Threads that ask at the same time, if they do: each does a part of the work itself.
+        Number of threads that ask at the same time: each takes a part of the work.
 
     Yields
     ------
@@ -274,13 +274,13 @@ def asking(self: Trace, at_once: int = 1) -> Iterator[Trace]:
 
 
 def table(self: Trace, name: str) -> Frame:
-    """A table as a frame that shows itself."""
+    """A table as a `Frame`."""
     rows = self._session.rows(name)
-    return shown(self, rows, {column.name: column.doc for column in schema.TABLES[name]})
+    return as_frame(self, rows, {column.name: column.doc for column in schema.TABLES[name]})
 
 
-def shown(self: Trace, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
-    """Rows that show themselves; their moments since the starts of these traces."""
+def as_frame(self: Trace, rows: pl.DataFrame, docs: Mapping[str, str] = _NO_DOCS) -> Frame:
+    """Rows as a `Frame`, which shows moments since the starts of these traces."""
     starts = None
     if any(name in rows.columns for name in MOMENTS):
         starts = self._session.scan("traces").select(*KEYS, "start_ns")

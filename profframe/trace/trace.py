@@ -1,6 +1,6 @@
-"""`Trace`: the tables of one or many traces, frozen, and what can be asked of them.
+"""`Trace`: the tables of one or many traces, immutable, and questions to them.
 
-It is a table of contents: each line of the class says where its method is.
+The class is a table of contents: each line says where its method is.
 """
 
 from __future__ import annotations

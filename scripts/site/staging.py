@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe import load
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from scripts.site import answer_pages, tutorials
 from scripts.site.answer_pages import Source
 

@@ -110,7 +110,7 @@ longest AS (
     GROUP BY run, rank, place, sort, event_id
     QUALIFY row_number() OVER (PARTITION BY run, rank, place, sort ORDER BY part_ns DESC, event_id) = 1
 ),
-found AS (
+roles AS (
     FROM longest
     UNION ALL BY NAME
     SELECT run, rank, place, 'after' AS sort, after_id AS event_id
@@ -126,12 +126,12 @@ found AS (
 ),
 named AS (
     SELECT
-        found.run, found.rank, found.place,
-        map(list(found.sort), list({event_id: found.event_id, name: slice.name, part_ns: found.part_ns})) AS of_sort
-    FROM found
+        roles.run, roles.rank, roles.place,
+        map(list(roles.sort), list({event_id: roles.event_id, name: slice.name, part_ns: roles.part_ns})) AS of_sort
+    FROM roles
     JOIN events AS slice
-        ON found.run = slice.run AND found.rank = slice.rank AND found.event_id = slice.event_id
-    GROUP BY found.run, found.rank, found.place
+        ON roles.run = slice.run AND roles.rank = slice.rank AND roles.event_id = slice.event_id
+    GROUP BY roles.run, roles.rank, roles.place
 )
 SELECT
     gap.run,

@@ -50,7 +50,7 @@ owners AS MATERIALIZED (
     FROM blocks
     GROUP BY ALL
 ),
-known AS (
+owned AS (
     SELECT run, rank, device_type, device, sum(bytes) AS bytes
     FROM owners
     GROUP BY ALL
@@ -59,16 +59,16 @@ rests AS (
     SELECT
         peaks.run, peaks.rank, peaks.device_type, peaks.device, 'before_trace' AS origin, NULL AS op_name,
         NULL AS blocks,
-        peaks.allocated_bytes - coalesce(known.bytes, 0) AS bytes,
+        peaks.allocated_bytes - coalesce(owned.bytes, 0) AS bytes,
         NULL AS max_bytes,
         NULL AS op_id
     FROM peaks
-    LEFT JOIN known
-        ON peaks.run = known.run
-        AND peaks.rank = known.rank
-        AND peaks.device_type IS NOT DISTINCT FROM known.device_type
-        AND peaks.device IS NOT DISTINCT FROM known.device
-    WHERE peaks.has_totals AND peaks.allocated_bytes > coalesce(known.bytes, 0)
+    LEFT JOIN owned
+        ON peaks.run = owned.run
+        AND peaks.rank = owned.rank
+        AND peaks.device_type IS NOT DISTINCT FROM owned.device_type
+        AND peaks.device IS NOT DISTINCT FROM owned.device
+    WHERE peaks.has_totals AND peaks.allocated_bytes > coalesce(owned.bytes, 0)
 ),
 together AS (
     FROM owners

@@ -31,7 +31,7 @@
 -- limit_ns         BIGINT    ns         time at the limit: the sum over kernels of the longer of flops and bytes at their peaks
 -- lost_ns          BIGINT    ns         total_ns minus limit_ns, below zero where it was faster; NULL where no peak is known
 -- note             VARCHAR              unknown_work, unknown_device, no_peak (of its type), faster_than_peak, faster_than_memory
-WITH known AS (
+WITH groups AS (
     SELECT
         run, rank, device, peak_dtype, peak_flop_per_s, peak_bytes_per_s,
         CASE coalesce(getvariable('by'), 'kernel') WHEN 'kernel' THEN name WHEN 'dtype' THEN peak_dtype END AS name,
@@ -50,13 +50,13 @@ WITH known AS (
 ),
 named AS (
     SELECT
-        known.* REPLACE (
-            CASE WHEN coalesce(getvariable('by'), 'kernel') IN ('op', 'shapes') THEN op.name ELSE known.name END AS name
+        groups.* REPLACE (
+            CASE WHEN coalesce(getvariable('by'), 'kernel') IN ('op', 'shapes') THEN op.name ELSE groups.name END AS name
         ),
         CASE WHEN coalesce(getvariable('by'), 'kernel') = 'shapes' THEN op.input_dims END AS input_dims,
         CASE WHEN coalesce(getvariable('by'), 'kernel') = 'kernel' THEN kernels ELSE (owner_id IS NOT NULL)::BIGINT END AS calls
-    FROM known
-    LEFT JOIN events AS op ON known.run = op.run AND known.rank = op.rank AND known.owner_id = op.event_id
+    FROM groups
+    LEFT JOIN events AS op ON groups.run = op.run AND groups.rank = op.rank AND groups.owner_id = op.event_id
 ),
 sums AS (
     SELECT

@@ -45,7 +45,7 @@ calls AS MATERIALIZED (
             ELSE lag(at_ns) OVER (PARTITION BY run, rank, line ORDER BY at_ns, number)
         END AS since_ns,
         lag(start_ns) OVER (PARTITION BY run, rank ORDER BY start_ns, number) AS since_start_ns,
-        is_last OR coalesce(getvariable('per'), 'rank') <> 'rank' AS is_asked
+        is_last OR coalesce(getvariable('per'), 'rank') <> 'rank' AS needs_cause
     FROM (SELECT *, coalesce(call_thread, -1) AS line, coalesce(call_ns, start_ns) AS at_ns FROM waits)
 ),
 own_names AS (
@@ -78,7 +78,7 @@ before_op AS (
     FROM ops
     ASOF JOIN calls
         ON ops.run = calls.run AND ops.rank = calls.rank AND ops.line = calls.line AND ops.start_ns + ops.dur_ns <= calls.at_ns
-    WHERE calls.is_asked AND (calls.since_ns IS NULL OR ops.start_ns >= calls.since_ns)
+    WHERE calls.needs_cause AND (calls.since_ns IS NULL OR ops.start_ns >= calls.since_ns)
     GROUP BY ops.run, ops.rank, calls.number
 ),
 before_kernel AS (
@@ -91,10 +91,10 @@ before_kernel AS (
         WHERE class <> 'communication' AND coalesce(getvariable('per'), 'rank') <> 'op'
     ) AS work
     ASOF JOIN calls ON work.run = calls.run AND work.rank = calls.rank AND work.start_ns < calls.start_ns
-    WHERE calls.is_asked AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
+    WHERE calls.needs_cause AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
     GROUP BY work.run, work.rank, calls.number
 ),
-told AS (
+calls_of_ranks AS (
     SELECT
         waits.run, waits.rank, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel, wait_ns, late_ns,
         dur_ns, is_corrected, is_last,
@@ -109,13 +109,13 @@ told AS (
 ),
 of_op AS (
     SELECT run, rank, what, before_op, sum(held_up_ns) AS held_up_ns
-    FROM told
+    FROM calls_of_ranks
     WHERE before_op IS NOT NULL
     GROUP BY ALL
 ),
 of_kernel AS (
     SELECT run, rank, what, before_kernel, sum(held_up_ns) AS held_up_ns
-    FROM told
+    FROM calls_of_ranks
     WHERE before_kernel IS NOT NULL
     GROUP BY ALL
 ),
@@ -142,7 +142,7 @@ sums AS (
         try_cast(sum(wait_ns) AS BIGINT) AS wait_ns,
         try_cast(sum(dur_ns) AS BIGINT) AS communication_ns,
         bool_and(is_corrected) AS is_corrected
-    FROM told
+    FROM calls_of_ranks
     GROUP BY run, rank, what
 )
 SELECT

@@ -214,15 +214,15 @@ begun AS (
     WINDOW until_now AS (PARTITION BY lane ORDER BY start_ns, after_id NULLS FIRST ROWS UNBOUNDED PRECEDING)
     QUALIFY after_id IS NOT NULL AND number > 0
 ),
-found AS (
+blocked AS (
     SELECT begun.lane, begun.after_id, blocks.event_id AS block_id, blocks.dur_ns AS block_ns
     FROM begun
     JOIN few('blocks') AS blocks ON begun.lane = blocks.lane AND begun.number = blocks.number
     WHERE begun.start_ns <= blocks.start_ns + blocks.dur_ns + 20000
 )
-SELECT gaps.*, found.block_id AS blocked_id, least(found.block_ns, gaps.host_ns) AS blocked_ns
+SELECT gaps.*, blocked.block_id AS blocked_id, least(blocked.block_ns, gaps.host_ns) AS blocked_ns
 FROM gaps
-LEFT JOIN few('found') AS found ON gaps.lane = found.lane AND gaps.after_id = found.after_id;
+LEFT JOIN few('blocked') AS blocked ON gaps.lane = blocked.lane AND gaps.after_id = blocked.after_id;
 
 -- shared_communication: one row per kernel of a collective in the time that is looked at, with the part of it in which no
 -- computation ran; where several run at once, it is of the first of them.
@@ -250,7 +250,7 @@ work AS MATERIALIZED (
     FROM device_work(events) AS work
     JOIN ranks ON work.run = ranks.run AND work.rank = ranks.rank
 ),
-said AS (
+ops AS (
     SELECT run, rank, event_id, collective, process_group
     FROM query_table(events)
     WHERE kind <> 'kernel' AND (collective IS NOT NULL OR process_group IS NOT NULL)
@@ -268,13 +268,13 @@ kernels AS (
 )
 SELECT
     ranks.run, ranks.rank, ranks.steps, ranks.window_ns, kernels.event_id, kernels.name,
-    coalesce(kernels.collective, said.collective, collective_kind(kernels.name)) AS collective,
-    coalesce(kernels.process_group, said.process_group) AS process_group,
+    coalesce(kernels.collective, ops.collective, collective_kind(kernels.name)) AS collective,
+    coalesce(kernels.process_group, ops.process_group) AS process_group,
     kernels.end_ns - kernels.start_ns AS dur_ns,
     time_added(alone_ns, alone_end_ns, free_ns) AS exposed_ns
 FROM kernels
 JOIN ranks ON kernels.lane = ranks.lane
-LEFT JOIN said ON ranks.run = said.run AND ranks.rank = said.rank AND kernels.op_id = said.event_id
+LEFT JOIN ops ON ranks.run = ops.run AND ranks.rank = ops.rank AND kernels.op_id = ops.event_id
 WHERE ranks.steps = 0 OR kernels.step IS NOT NULL;
 
 -- shared_marked: slices that rules of neighbouring ops look at, by their names and without the texts that they have.

@@ -138,7 +138,7 @@ notes AS MATERIALIZED (
     JOIN few(around) AS around ON note.run = around.run AND note.rank = around.rank AND note.event_id = around.event_id
     WHERE note.kind = 'annotation' AND contains(note.name, ':')
 ),
-said AS (
+attributed AS (
     SELECT
         work.* EXCLUDE (thread, launch_id, input_dims, input_types) REPLACE (
             coalesce(
@@ -179,7 +179,7 @@ SELECT
         END AS in_elements
     ),
     collective_kind(collective) AS kind
-FROM said;
+FROM attributed;
 
 -- collective_parts: one row per collective of a rank, with the `key` that it shares with the other ranks of its group. By its
 -- number, or by order: then it is the n-th of its kind in the group, or in a step of it. Kernels of one op are one collective.
@@ -494,11 +494,11 @@ reached USING KEY (run, rank) AS (
         first(collectives ORDER BY error_ns NULLS LAST, from_rank)
     FROM (
         SELECT
-            step.run, step.to_rank AS rank, step.from_rank, known.reference_rank, known.offset_ns + step.offset_ns AS offset_ns,
-            known.error_ns + step.error_ns AS error_ns,
-            least(known.collectives, step.collectives) AS collectives
-        FROM reached AS known
-        JOIN both_ways AS step ON known.run = step.run AND known.rank = step.from_rank
+            step.run, step.to_rank AS rank, step.from_rank, origin.reference_rank, origin.offset_ns + step.offset_ns AS offset_ns,
+            origin.error_ns + step.error_ns AS error_ns,
+            least(origin.collectives, step.collectives) AS collectives
+        FROM reached AS origin
+        JOIN both_ways AS step ON origin.run = step.run AND origin.rank = step.from_rank
         ANTI JOIN recurring.reached AS done ON step.run = done.run AND step.to_rank = done.rank
     )
     GROUP BY run, rank

@@ -91,7 +91,7 @@ addresses AS MATERIALIZED (
     GROUP BY ALL
     HAVING allocated_ns >= coalesce(freed_ns, allocated_ns)
 ),
-found AS (
+edges AS (
     SELECT records.*
     FROM records
     JOIN addresses
@@ -107,7 +107,7 @@ instants AS (
         run, rank, device_type, device, address, time_ns,
         sum(sign(bytes)) AS change,
         max({bytes: bytes, op_id: op_id, thread: thread}) FILTER (bytes > 0) AS block
-    FROM found
+    FROM edges
     GROUP BY ALL
 ),
 blocks AS (
@@ -131,7 +131,7 @@ FROM blocks;
 -- column annotation_name VARCHAR  its name
 -- example: FROM annotations_around(memory, events)
 CREATE OR REPLACE TEMP MACRO annotations_around(moments, events) AS TABLE
-WITH asked AS (
+WITH distinct_moments AS (
     SELECT DISTINCT run, rank, thread, time_ns FROM query_table(moments)
 ),
 annotations AS (
@@ -141,21 +141,21 @@ annotations AS (
 ),
 innermost AS (
     SELECT
-        asked.*,
+        distinct_moments.*,
         max({
-            is_own: annotations.thread = asked.thread,
+            is_own: annotations.thread = distinct_moments.thread,
             start_ns: annotations.start_ns,
             depth: coalesce(annotations.depth, -1),
             event_id: annotations.event_id,
             name: annotations.name
-        }) AS found
-    FROM asked
+        }) AS innermost_annotation
+    FROM distinct_moments
     JOIN annotations
-        ON asked.run = annotations.run
-        AND asked.rank = annotations.rank
-        AND annotations.start_ns <= asked.time_ns
-        AND asked.time_ns <= annotations.end_ns
+        ON distinct_moments.run = annotations.run
+        AND distinct_moments.rank = annotations.rank
+        AND annotations.start_ns <= distinct_moments.time_ns
+        AND distinct_moments.time_ns <= annotations.end_ns
     GROUP BY ALL
 )
-SELECT run, rank, thread, time_ns, found.event_id AS annotation_id, found.name AS annotation_name
+SELECT run, rank, thread, time_ns, innermost_annotation.event_id AS annotation_id, innermost_annotation.name AS annotation_name
 FROM innermost;

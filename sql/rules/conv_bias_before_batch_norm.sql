@@ -63,7 +63,7 @@ beside AS (
     GROUP BY pair
 ),
 -- Of convolutions before the same norm the first counts: one is inside the other where autocast converts the inputs.
-found AS MATERIALIZED (
+adjacent AS MATERIALIZED (
     SELECT pairs.*
     FROM pairs
     LEFT JOIN beside ON pairs.pair = beside.pair
@@ -72,7 +72,7 @@ found AS MATERIALIZED (
 ),
 spans AS (
     SELECT run, rank, thread, preorder AS place, {'pair': pair, 'last_place': last_place} AS given
-    FROM found
+    FROM adjacent
 ),
 added AS (
     SELECT run, rank, thread, preorder AS place, device_ns AS given
@@ -86,8 +86,8 @@ additions AS (
     GROUP BY mark.pair
 )
 SELECT
-    found.run,
-    found.rank,
+    adjacent.run,
+    adjacent.rank,
     severity_of(coalesce(sum(additions.device_ns), 0), window_ns) AS severity,
     count(*) || CASE WHEN count(*) = 1 THEN ' convolution has a bias' ELSE ' convolutions have a bias' END
     || ' that the batch norm right behind takes away again' AS finding,
@@ -99,8 +99,8 @@ SELECT
         ELSE 'not known: the bias is added inside the convolution'
     END AS gain_basis,
     shown_line(line) AS "where"
-FROM found
-LEFT JOIN additions ON found.pair = additions.pair
-JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
+FROM adjacent
+LEFT JOIN additions ON adjacent.pair = additions.pair
+JOIN shared_windows AS windows ON adjacent.run = windows.run AND adjacent.rank = windows.rank
 WHERE windows.steps = 0 OR step IS NOT NULL
-GROUP BY found.run, found.rank, line, window_ns
+GROUP BY adjacent.run, adjacent.rank, line, window_ns

@@ -82,7 +82,7 @@ unframed AS (
     SEMI JOIN alone USING (run, rank, event_id)
     ANTI JOIN framed ON calls.run = framed.run AND calls.rank = framed.rank AND calls.event_id = framed.call_id
 ),
-found AS (
+optimizer_calls AS (
     SELECT framed.run, framed.rank, framed.step, framed.event_id, framed.dur_ns, framed.idle_ns, framed.optimizer, calls.line
     FROM framed
     LEFT JOIN calls ON framed.run = calls.run AND framed.rank = calls.rank AND framed.call_id = calls.event_id
@@ -90,20 +90,20 @@ found AS (
     FROM unframed
 )
 SELECT
-    found.run,
-    found.rank,
-    severity_of(coalesce(sum(found.idle_ns), 0), window_ns) AS severity,
+    optimizer_calls.run,
+    optimizer_calls.rank,
+    severity_of(coalesce(sum(optimizer_calls.idle_ns), 0), window_ns) AS severity,
     optimizer || ' updates one tensor at a time, in ' || count(*) || CASE WHEN count(*) = 1 THEN ' step' ELSE ' steps' END
     || ' of ' || duration_text(avg(dur_ns)) AS finding,
     strongest(event_id, dur_ns) AS evidence_events,
     count(*) AS events,
-    sum(found.idle_ns) AS estimated_gain_ns,
+    sum(optimizer_calls.idle_ns) AS estimated_gain_ns,
     CASE
-        WHEN count(found.idle_ns) > 0 THEN 'time in it in which no device is busy, waiting for launches'
+        WHEN count(optimizer_calls.idle_ns) > 0 THEN 'time in it in which no device is busy, waiting for launches'
         ELSE 'not known: the trace shows no device'
     END AS gain_basis,
     shown_line(line) AS "where"
-FROM found
-JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
-WHERE windows.steps = 0 OR found.step IS NOT NULL
-GROUP BY found.run, found.rank, optimizer, line, window_ns
+FROM optimizer_calls
+JOIN shared_windows AS windows ON optimizer_calls.run = windows.run AND optimizer_calls.rank = windows.rank
+WHERE windows.steps = 0 OR optimizer_calls.step IS NOT NULL
+GROUP BY optimizer_calls.run, optimizer_calls.rank, optimizer, line, window_ns

@@ -26,7 +26,7 @@ batches AS MATERIALIZED (
     FROM shared_marked
     WHERE name = 'enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__'
 ),
-found AS (
+loader_calls AS (
     SELECT run, rank, step, event_id, waited_ns, idle_ns, frame_of(frames) AS line
     FROM details_of(events, batches)
     UNION ALL BY NAME
@@ -35,25 +35,25 @@ found AS (
     SEMI JOIN made USING (run, rank, event_id)
 )
 SELECT
-    found.run,
-    found.rank,
+    loader_calls.run,
+    loader_calls.rank,
     CASE WHEN coalesce(sum(waited_ns), 0) >= 0.05 * window_ns THEN 'medium' ELSE 'low' END AS severity,
     CASE
         WHEN count(waited_ns) = 0 THEN 'A DataLoader without workers is used'
         ELSE 'A DataLoader without workers takes ' || part_text(sum(waited_ns), window_ns, steps)
-            || CASE WHEN count(found.idle_ns) > 0 THEN ' in which no device is busy' ELSE '' END
+            || CASE WHEN count(loader_calls.idle_ns) > 0 THEN ' in which no device is busy' ELSE '' END
     END AS finding,
     list(event_id ORDER BY waited_ns DESC NULLS LAST, event_id)[:100] AS evidence_events,
     count(*) AS events,
     sum(waited_ns) AS estimated_gain_ns,
     CASE
         WHEN count(waited_ns) = 0 THEN 'not known: the trace shows none of its batches'
-        WHEN count(found.idle_ns) > 0 THEN 'time in the data loader in which no device is busy'
+        WHEN count(loader_calls.idle_ns) > 0 THEN 'time in the data loader in which no device is busy'
         ELSE 'time in the data loader'
     END AS gain_basis,
     shown_line(arg_max(line, {'ns': waited_ns, 'id': -event_id})) AS "where"
-FROM found
-JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
+FROM loader_calls
+JOIN shared_windows AS windows ON loader_calls.run = windows.run AND loader_calls.rank = windows.rank
 WHERE windows.steps = 0 OR step IS NOT NULL OR waited_ns IS NULL
-GROUP BY found.run, found.rank, steps, window_ns
+GROUP BY loader_calls.run, loader_calls.rank, steps, window_ns
 HAVING count(waited_ns) = 0 OR sum(waited_ns) >= coalesce(getvariable('synchronous_data_loader_share'), 0.01) * window_ns

@@ -40,12 +40,12 @@ fills AS MATERIALIZED (
     ) AS around
         ON inside.run = around.run AND inside.rank = around.rank AND inside.parent_id = around.event_id
 ),
-found AS (
+fill_details AS (
     FROM details_of(events, fills)
 )
 SELECT
-    found.run,
-    found.rank,
+    fill_details.run,
+    fill_details.rank,
     severity_of(coalesce(nullif(sum(device_ns), 0), sum(dur_ns)), window_ns) AS severity,
     'zero_grad fills gradients with zeros, in ' || count(*) || CASE WHEN count(*) = 1 THEN ' op' ELSE ' ops' END || ' of '
     || duration_text(sum(dur_ns)) || ' of host time' AS finding,
@@ -55,7 +55,7 @@ SELECT
     CASE WHEN sum(device_ns) > 0 THEN 'device time' ELSE 'host time' END
     || ' of the fills; besides, backward then writes gradients instead of adding to them' AS gain_basis,
     shown_line(frame_of(frames)) AS "where"
-FROM found
-JOIN shared_windows AS windows ON found.run = windows.run AND found.rank = windows.rank
+FROM fill_details
+JOIN shared_windows AS windows ON fill_details.run = windows.run AND fill_details.rank = windows.rank
 WHERE windows.steps = 0 OR step IS NOT NULL
-GROUP BY found.run, found.rank, frame_of(frames), window_ns
+GROUP BY fill_details.run, fill_details.rank, frame_of(frames), window_ns

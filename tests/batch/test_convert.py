@@ -253,14 +253,14 @@ def test_a_bad_file_fails_alone(tmp_path: Path, threads: Executor) -> None:
 def test_an_error_that_nobody_thought_of_is_that_of_one_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = loading.read_named
+    real = loading.read_trace
 
-    def read_named(path: Path, *args: Any, **options: Any) -> Any:
+    def read_trace(path: Path, *args: Any, **options: Any) -> Any:
         if path.name == "b.json":
             raise LookupError("no more")
         return real(path, *args, **options)
 
-    monkeypatch.setattr(loading, "read_named", read_named)
+    monkeypatch.setattr(loading, "read_trace", read_trace)
     paths = [write(tmp_path / name) for name in ("a.json", "b.json", "c.json")]
     files = profframe.convert(paths, tmp_path / "store", ThreadPoolExecutor(1))
 

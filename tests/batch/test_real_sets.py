@@ -9,7 +9,7 @@ import pytest
 
 import profframe
 from profframe import Trace, cli
-from profframe.query.answering import find
+from profframe.query.catalogue import find
 from tests.batch.sources import assert_same, content, loaded
 
 DLRM = "facebookresearch__param/dlrm_kineto/*.gz"

@@ -11,7 +11,8 @@ from profframe import schema
 from profframe.facts.kinds import kinds
 from profframe.facts.launches import launches
 from profframe.facts.nesting import nesting
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 from tests.builders import event, tables
 from tests.cases import connection
 from tests.oracles.launching import Row

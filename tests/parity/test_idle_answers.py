@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import Trace
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 from tests.builders import table
 from tests.cases import connection
 from tests.conftest import real_trace

@@ -217,7 +217,7 @@ def test_device_time_that_torch_measured_itself() -> None:
         {"name": "second", "at": 40, "lasts": 5, "correlation_id": 3},
         **told,
     )
-    raw = kineto.read(results, kineto.Told(Header("torch", "utc"), elapsed="cuda_elapsed_us"))
+    raw = kineto.read(results, kineto.Settings(Header("torch", "utc"), elapsed="cuda_elapsed_us"))
     events = add_facts(raw.tables)["events"].slice(0, 3)
     assert events["is_legacy"].to_pylist() == [True, True, False]
     assert events["device_ns"].to_pylist() == [90_000, 35_000, 0]

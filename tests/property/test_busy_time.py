@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from profframe import Trace, schema
 from profframe.facts import add_facts
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from tests.builders import Row, event, tables
 
 Interval = tuple[int, int]

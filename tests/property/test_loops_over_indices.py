@@ -8,7 +8,8 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.query.answering import advice, run
+from profframe.query.catalogue import advice
+from profframe.query.run import run
 from tests.cases import connected
 
 ROUNDS: Final = 3

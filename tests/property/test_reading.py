@@ -260,7 +260,7 @@ def test_repair_leaves_sound_elements_as_they_are(document: str) -> None:
     inside = document.strip()[1:] if isinstance(value, list) else document.strip() + "]"
     fixed = repair(inside)
     assert [json.loads(e, parse_float=Decimal) for e in fixed.elements] == elements
-    assert (fixed.closed, fixed.incomplete, fixed.found) == (True, False, Counter())
+    assert (fixed.closed, fixed.incomplete, fixed.repairs) == (True, False, Counter())
 
 
 @st.composite

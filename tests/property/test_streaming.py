@@ -33,10 +33,10 @@ def converted(source: Path, folder: Path, *, in_pieces: bool) -> dict[str, pl.Da
     beside = folder if in_pieces else None
     target = folder / ("pieces" if in_pieces else "memory")
     try:
-        trace = files.read_named(source, beside=beside)
+        trace = files.read_trace(source, spool_folder=beside)
     except NotATraceError as error:
         return str(error)
-    files.write_named(trace, target)
+    files.write_trace(trace, target)
     return {name: store.scan(target).scan(name).collect() for name in schema.TABLES}
 
 
@@ -81,7 +81,7 @@ def test_answers_are_those_of_the_parts(
 ) -> None:
     monkeypatch.setattr(disk_tables, "PIECE_ROWS", 5000)
     part, whole, copies = large.made(example, 5_000_000, tmp_path)
-    files.write_named(files.read_named(whole, beside=tmp_path), tmp_path / "store")
+    files.write_trace(files.read_trace(whole, spool_folder=tmp_path), tmp_path / "store")
     assert copies == 2
     trace, one = profframe.load(tmp_path / "store"), profframe.load(part)
     assert large.differs(trace, one, copies) == []

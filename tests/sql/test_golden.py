@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profframe.query.answering import catalogue, find
+from profframe.query.catalogue import catalogue, find
 from tests.cases import Case, read_case, result
 
 ACROSS_RANKS = frozenset({"clock_skew", "collective_traffic", "stragglers"})

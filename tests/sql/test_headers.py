@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import duckdb
 import pytest
 
 from profframe import schema
 from profframe.errors import UnknownNameError
-from profframe.query.answering import Answer, catalogue, markdown, run, sql_directory
+from profframe.query.catalogue import catalogue
+from profframe.query.header import Answer, sql_directory
+from profframe.query.run import run
 from tests.cases import bare
 
 ANSWERS = catalogue()
@@ -252,10 +253,3 @@ def test_columns_are_fixed() -> None:
             "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"
         ),
     }
-
-
-def test_page_is_current() -> None:
-    page = Path(__file__).parents[2] / "docs" / "answers.md"
-    assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.query.answering > docs/answers.md"
-    )

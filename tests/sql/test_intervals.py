@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.query.answering import sql_directory
+from profframe.query.header import sql_directory
 
 Interval = tuple[str, int | None, int | None]
 Moments = set[tuple[str, int]]

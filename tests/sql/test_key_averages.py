@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 from tests.cases import Rows, connected
 
 INTERNAL = "aten::is_leaf"
@@ -92,21 +93,31 @@ def averages_by_hand(roots: list[Op]) -> dict[str, tuple[int, int, int]]:
     return sums
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(OPS, max_size=3))
-def test_as_torch_does(drawn: list[Op]) -> None:
-    root = Op("root", 1, drawn)
-    ops: list[Op] = []
-    number(root, 0, ops)
-    mark_duplicates(root)
-    rows: Rows = [
+@given(st.lists(st.lists(OPS, max_size=3), min_size=1, max_size=8))
+def test_as_torch_does(drawn: list[list[Op]]) -> None:
+    """Each run has a tree of its own: several are asked for at once."""
+    roots = {f"r{place}": Op("root", 1, trees) for place, trees in enumerate(drawn)}
+    rows: Rows = []
+    for run_name, root in roots.items():
+        ops: list[Op] = []
+        number(root, 0, ops)
+        mark_duplicates(root)
+        rows += rows_of(run_name, ops)
+    relation = run(connected({"events": rows}), find("key_averages"))
+    found = relation.project("run, name, calls, cpu_ns, self_cpu_ns").fetchall()
+    assert {(name, op): tuple(sums) for name, op, *sums in found} == {
+        (name, op): sums
+        for name, root in roots.items()
+        for op, sums in averages_by_hand([root]).items()
+    }
+
+
+def rows_of(run_name: str, ops: list[Op]) -> Rows:
+    return [
         {
-            "run": "r", "rank": 0, "kind": "host_op", "event_id": op.event_id, "name": op.name,
+            "run": run_name, "rank": 0, "kind": "host_op", "event_id": op.event_id, "name": op.name,
             "start_ns": op.start_ns, "dur_ns": op.dur_ns, "self_ns": op.self_ns,
             "parent_id": op.parent_id, "merged_into": op.merged_into,
         }
         for op in ops
     ]  # fmt: skip
-    relation = run(connected({"events": rows}), find("key_averages"))
-    found = relation.project("name, calls, cpu_ns, self_cpu_ns").fetchall()
-    assert {name: tuple(sums) for name, *sums in found} == averages_by_hand([root])

@@ -14,7 +14,7 @@ import profframe
 from profframe import schema
 from profframe.errors import AnswerError
 from profframe.query import macros
-from profframe.query.macro_docs import Field, MacroDoc, catalogue, markdown, parse
+from scripts.pages.macros import Field, MacroDoc, catalogue, parse
 
 ROOT: Final = Path(__file__).parents[2]
 DOCS: Final = {macro.name: macro for macro in catalogue()}
@@ -30,7 +30,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
             rows = trace.scan(name).collect().to_arrow().cast(table.arrow)
             opened.register("rows", rows)
             opened.execute(f"CREATE TABLE {name} AS FROM rows")
-        for macro in macros.called("".join(f"{name}()" for name in macros.names())).values():
+        for macro in macros.definitions("".join(f"{name}()" for name in macros.names())).values():
             opened.execute(macro)
         opened.execute(
             "SET VARIABLE window_start_ns = (SELECT min(start_ns) FROM events);"
@@ -126,8 +126,3 @@ def test_a_comment_without_the_form_is_an_error(comment: str, why: str) -> None:
     sql = f"{comment}CREATE OR REPLACE TEMP MACRO two() AS 2;\n"
     with pytest.raises(AnswerError, match=re.escape(why)):
         parse(sql, Path("numbers.sql"))
-
-
-def test_page_is_current() -> None:
-    page = (ROOT / "docs" / "macros.md").read_text(encoding="utf-8")
-    assert page == markdown(), "run: python -m profframe.query.macro_docs > docs/macros.md"

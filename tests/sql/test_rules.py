@@ -17,14 +17,17 @@ import pytest
 from profframe import schema
 from profframe.errors import AnswerError, ProfframeError
 from profframe.query import macros, rules
-from profframe.query.answering import Answer, advice, script
-from profframe.query.rules import Rule, markdown, own_rules
+from profframe.query.catalogue import advice
+from profframe.query.header import Answer
+from profframe.query.rules import Rule, shipped_rules
+from profframe.query.run import script
 from profframe.trace.trace import Trace
+from scripts.pages.rules import page
 from tests.cases import Case, read_case, result
 
 FOLDER = Path(__file__).parent / "rules"
 CASES = sorted(FOLDER.glob("*/*.md"))
-RULES = {rule.name: rule for rule in own_rules()}
+RULES = {rule.name: rule for rule in shipped_rules()}
 ACROSS_RANKS = frozenset({"straggler"})
 """Rules that compare ranks with each other."""
 
@@ -133,21 +136,14 @@ def test_every_case_is_of_a_rule() -> None:
     assert {path.parent.name for path in CASES} == set(RULES)
 
 
-def test_page_is_current() -> None:
-    page = Path(__file__).parents[2] / "docs" / "rules.md"
-    assert page.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m profframe.query.rules > docs/rules.md"
-    )
-
-
 class TestOwnRules:
     """Files and folders of a user's."""
 
-    EXAMPLE = markdown().partition("```sql\n")[2].partition("```")[0]
+    EXAMPLE = page().partition("```sql\n")[2].partition("```")[0]
 
     @pytest.fixture(autouse=True)
     def _no_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(rules, "own_rules", tuple)
+        monkeypatch.setattr(rules, "shipped_rules", tuple)
 
     def rule(self, folder: Path, text: str = EXAMPLE, name: str = "slow_sort") -> Path:
         path = folder / f"{name}.sql"

@@ -14,10 +14,10 @@ import pytest
 
 import profframe
 from profframe import schema
-from tests.conftest import KEPT_BYTES, real_trace
+from tests.conftest import real_trace
 from tests.oracles import chrome
 
-LARGE: Final = KEPT_BYTES
+LARGE: Final = 700_000
 """Bytes of the compressed files that take longer than all others together."""
 BIG: Final = 10_000
 """Rows from which on only a sample of the arguments is compared."""

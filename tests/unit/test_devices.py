@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 from profframe import load, schema
 from profframe.errors import ParameterError
-from profframe.facts.devices import devices, matched
+from profframe.facts.devices import devices, match_models
 from profframe.facts.models import models
 from profframe.readers.build.devices import devices as read
 from profframe.trace.trace import Trace
@@ -186,14 +184,6 @@ def test_rates_are_plausible(name: str) -> None:
 )
 def test_peaks_are_dense_and_of_one_device(name: str, column: str, value: float) -> None:
     assert KNOWN[name].columns[column] == value
-
-
-def test_the_page_is_current(root: Path) -> None:
-    said = subprocess.run(
-        [sys.executable, "scripts/devices.py"], cwd=root, capture_output=True, text=True, check=True
-    )
-    page = (root / "docs" / "devices.md").read_text()
-    assert page == said.stdout, "run: python scripts/devices.py > docs/devices.md"
 
 
 def test_the_pages_example_can_be_used(root: Path) -> None:
@@ -423,7 +413,7 @@ def test_a_cache_tells_devices_apart(source: Path, tmp_path: Path) -> None:
 
 def test_a_new_match_forgets_what_the_old_model_said() -> None:
     held = table("devices", [{"name": "Tesla T4", "model": "NVIDIA T4", "cache_bytes": 4 << 20}])
-    (row,) = matched(held, {}).to_pylist()
+    (row,) = match_models(held, {}).to_pylist()
     assert {key for key, value in row.items() if value is not None} == {
         "run", "rank", "device", "name"
     }  # fmt: skip
@@ -431,5 +421,5 @@ def test_a_new_match_forgets_what_the_old_model_said() -> None:
 
 def test_no_devices_are_no_rows() -> None:
     empty = schema.DEVICES.arrow.empty_table()
-    assert matched(empty, KNOWN).schema.equals(empty.schema)
+    assert match_models(empty, KNOWN).schema.equals(empty.schema)
     assert isinstance(read(None, ()), pa.Table)

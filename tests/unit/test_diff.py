@@ -435,7 +435,7 @@ def test_no_limits(text: str) -> None:
 
 
 def grown(base: Rows, other: Rows, limit: str = "5%") -> list[tuple[str, str | None]]:
-    found = limits.grown(profframe.diff(trace(base), trace(other)), limits.percent(limit))
+    found = limits.growths(profframe.diff(trace(base), trace(other)), limits.percent(limit))
     return [(one.what, one.name) for one in found]
 
 

@@ -13,7 +13,8 @@ import polars as pl
 import pytest
 
 from profframe import load
-from profframe.query.answering import find, script
+from profframe.query.catalogue import find
+from profframe.query.run import script
 from profframe.trace.trace import Trace
 
 ROOT = Path(__file__).parent.parent.parent

@@ -197,7 +197,7 @@ def test_whatever_runs_beside_the_others_the_facts_are_the_same(
 ) -> None:
     expected = add_facts(sources[name], Options(compat))
     for beside in (facts_of(compat), facts_of(compat)[::2], facts_of(compat)[1::2], ()):
-        monkeypatch.setattr(pipeline, "BESIDE", frozenset(beside))
+        monkeypatch.setattr(pipeline, "PARALLEL", frozenset(beside))
         made = add_facts(sources[name], Options(compat))
         for table, rows in expected.items():
             assert made[table].select(rows.column_names).equals(rows) or table == "quality"

@@ -12,7 +12,7 @@ import pytest
 import profframe
 from profframe import cli
 from profframe.query import macros
-from profframe.show.findings import briefly, findings
+from profframe.show.findings import findings, headlines
 from profframe.show.terminal import text
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "gpu_training.json.gz")
@@ -96,7 +96,7 @@ class TestText:
         lines = text(findings(rows, 1)).splitlines()
         assert lines[0] == "high    It is slow, rank 0"
         assert lines[-1] == "1 more findings: --top 2"
-        assert text(briefly(rows, 3, "Findings")).splitlines() == [
+        assert text(headlines(rows, 3, "Findings")).splitlines() == [
             "Findings (top 3 of 2)",
             "high    It is slow (a, rank 0)",
             "low     It is slow (a, rank 3)",

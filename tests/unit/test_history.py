@@ -35,7 +35,7 @@ def checked(
     runs: Any,
     limit: Mapping[str, Fraction],
     per_step: int = 0,
-) -> checks.Checked:
+) -> checks.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
     return checks.check(trace.traces, trace.samples(), totals, baseline, runs, limit=limit)
@@ -378,7 +378,7 @@ class TestTypical:
     def test_median_of_the_others_of_a_group(self, given: list[tuple[int, int]]) -> None:
         values = np.array([float(value) for _, value in given])
         groups = np.array([group for group, _ in given], np.int64)
-        found = typical.of_others(values, groups)
+        found = typical.median_of_others(values, groups)
         for number, (group, _) in enumerate(given):
             others = [v for i, (g, v) in enumerate(given) if g == group and i != number]
             if others:
@@ -388,26 +388,30 @@ class TestTypical:
 
     def test_too_few_to_tell(self) -> None:
         values = np.array([1.0, 5.0])
-        score, chance = typical.unlike(values, values)
+        score, chance = typical.deviation(values, values)
         assert np.isnan(score).all()
         assert np.isnan(chance).all()
 
     def test_hardly_any_noise(self) -> None:
         """A byte more is no outlier where all others are equal; a tenth more is."""
         values = np.array([1e9] * 8 + [1e9 + 1, 1.1e9])
-        score, _ = typical.unlike(values, typical.of_others(values, np.zeros(10, np.int64)))
+        score, _ = typical.deviation(
+            values, typical.median_of_others(values, np.zeros(10, np.int64))
+        )
         assert abs(score[8]) < 0.01
         assert score[9] > 50
 
     def test_the_chance_is_of_both_sides(self) -> None:
         """By hand: distances 2 1 0 1 4, so the noise is 1.4826; Student's with 2 degrees of it."""
-        score, chance = typical.unlike(np.array([-2.0, -1, 0, 1, 4]), np.zeros(5))
+        score, chance = typical.deviation(np.array([-2.0, -1, 0, 1, 4]), np.zeros(5))
         assert score == pytest.approx(np.array([-2, -1, 0, 1, 4]) / 1.482602218505602)
         assert chance == pytest.approx(1 - np.abs(score) / np.sqrt(2 + score**2))
 
     def test_zero_counts_by_difference(self) -> None:
         values = np.array([0.0, 1, 2, 1, 0, 2, 1, 500])
-        score, _ = typical.unlike(values, typical.of_others(values, np.zeros(8, np.int64)))
+        score, _ = typical.deviation(
+            values, typical.median_of_others(values, np.zeros(8, np.int64))
+        )
         assert score.argmax() == 7
 
     def test_few_rows_have_no_pace(self) -> None:
@@ -489,7 +493,7 @@ class TestRegressions:
                 schema_overrides=dict.fromkeys(("step", *work), pl.Int64),
             )
             found += regressions.regressions(
-                regressions.held_against(rows, runs[:9], runs[9:])
+                regressions.compare_runs(rows, runs[:9], runs[9:])
             ).height
         assert found <= 1
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from profframe.readers.json import opening as json_opening
-from profframe.readers.json.opening import Behind, NoArrayError, Opening, is_readable, opening
+from profframe.readers.json.opening import NoArrayError, Opening, Tail, is_readable, opening
 from profframe.readers.json.structure import Structure
 
 KEY = "rows"
@@ -119,11 +119,11 @@ def test_text_is_readable_up_to_its_bounds(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_text_behind_the_array_is_kept_up_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_opening, "MOST_AROUND", 10)
-    behind = Behind()
-    assert (behind.is_begun, behind.text()) == (False, b"")
-    behind.append(b"12345")
-    behind.append(b"67890")
-    assert (behind.is_begun, behind.text()) == (True, b"1234567890")
-    behind.append(b"1")
-    assert behind.text() is None
-    assert behind.size == 11
+    tail = Tail()
+    assert (tail.is_started, tail.text()) == (False, b"")
+    tail.append(b"12345")
+    tail.append(b"67890")
+    assert (tail.is_started, tail.text()) == (True, b"1234567890")
+    tail.append(b"1")
+    assert tail.text() is None
+    assert tail.size == 11

@@ -14,7 +14,7 @@ def mended(element: str, **found: int) -> str:
     first, *middle, last = fixed.elements
     assert (first, last) == ('{"n": 1}', '{"n": 2}')
     assert (fixed.closed, fixed.incomplete) == (True, False)
-    assert dict(fixed.found) == found
+    assert dict(fixed.repairs) == found
     assert found.keys() <= schema.CHECKS.keys()
     assert len(middle) <= 1
     return middle[0] if middle else ""
@@ -214,7 +214,7 @@ def test_an_element_that_is_cut_in_a_list_does_not_swallow_those_behind_it() -> 
 
 def test_brackets_that_are_no_end_are_passed_over() -> None:
     fixed = repair('{"n":1}' + "]" * 1000 + ',{"n":2}]')
-    assert (fixed.elements, fixed.found) == (['{"n":1}', '{"n":2}'], {"dropped_junk": 1000})
+    assert (fixed.elements, fixed.repairs) == (['{"n":1}', '{"n":2}'], {"dropped_junk": 1000})
 
 
 def test_an_error_does_not_count_the_lines_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,12 +305,12 @@ def test_an_element_that_is_nested_too_deep_to_mend_and_broken_is_dropped(broken
 def test_junk_between_elements_is_dropped() -> None:
     fixed = repair('{"a": 1}}, {"b": 2}]')
     assert fixed.elements == ['{"a": 1}', '{"b": 2}']
-    assert dict(fixed.found) == {"dropped_junk": 1}
+    assert dict(fixed.repairs) == {"dropped_junk": 1}
 
 
 def test_the_place_of_the_first_of_each_repair_is_known() -> None:
     fixed = repair('{"a": 1}, {"b": NaN}, {"c": 0x1}, {"d": NaN}]')
-    assert fixed.found == {"non_finite_number": 2, "hex_number": 1}
+    assert fixed.repairs == {"non_finite_number": 2, "hex_number": 1}
     assert fixed.first == {"non_finite_number": 16, "hex_number": 28}
 
 
@@ -324,7 +324,7 @@ def test_reading_stops_behind_the_bracket_that_closes_the_array() -> None:
 @pytest.mark.parametrize("text", ["]", " ]", "\n]\n"])
 def test_an_empty_array_has_no_elements(text: str) -> None:
     fixed = repair(text)
-    assert (fixed.elements, fixed.closed, fixed.found) == ([], True, {})
+    assert (fixed.elements, fixed.closed, fixed.repairs) == ([], True, {})
 
 
 WHOLE = '{"name": "a\\"b\\\\", "args": {"k": [1, "x"], "d": {"e": null}}, "ts": 1.5}'

@@ -524,7 +524,7 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
 ) -> None:
     path = tmp_path / "a.json"
     nested = "[" * deep + "]" * deep
-    for value in (nested, json.dumps(nested)):
+    for value in (json.dumps(nested), nested):
         path.write_text(
             f'{{"{where}": {value}, "traceEvents": [{{"ph": "X", "ts": 1, "dur": 1}}]}}'
         )
@@ -532,8 +532,7 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
         assert trace.events.height == 1
         found = set(trace.quality["check"])
         assert ("unreadable_header" in found) == (value == nested)
-        for verb in ("info", "show"):
-            assert command_line([verb, str(path)]) == 0, capsys.readouterr().err
+    assert command_line(["show", str(path)]) == 0, capsys.readouterr().err
 
 
 @pytest.mark.parametrize("deep", DEEP)

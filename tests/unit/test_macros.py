@@ -29,7 +29,7 @@ def written() -> str:
 def test_every_macro_of_the_files_is_found() -> None:
     """A macro that is read as a part of the one before it would be missing from other answers."""
     names = re.findall(r"^CREATE OR REPLACE TEMP MACRO (\w+)", written(), re.MULTILINE)
-    found = macros.called("".join(f"{name}()" for name in names))
+    found = macros.definitions("".join(f"{name}()" for name in names))
     assert len(names) == len(found) == len({*names}) > 20
     with duckdb.connect() as connection:
         for macro in found.values():
@@ -39,12 +39,16 @@ def test_every_macro_of_the_files_is_found() -> None:
 def test_what_is_kept_is_of_all_events_alone() -> None:
     """Else a table of it would be wrong for somebody who calls it with something else."""
     sql = written()
-    for name in macros.KEPT:
-        [definition] = macros.called(f"{name}()", macros.KEPT).values()
+    for name in macros.SHARED_STEPS:
+        [definition] = macros.definitions(f"{name}()", macros.SHARED_STEPS).values()
         assert f" MACRO {name}(events) AS TABLE\n" in definition
-        assert "getvariable" not in "".join(macros.called(f"{name}()").values())
+        assert "getvariable" not in "".join(macros.definitions(f"{name}()").values())
     calls = re.findall(r"\b(\w+)\(([^(),]*)", sql)
-    of_kept = [given for name, given in calls if {*macros.KEPT} & {*macros.called(f"{name}()")}]
+    of_kept = [
+        given
+        for name, given in calls
+        if {*macros.SHARED_STEPS} & {*macros.definitions(f"{name}()")}
+    ]
     assert len(of_kept) > 20
     assert {given.strip() for given in of_kept} == {"events"}
 
@@ -59,7 +63,7 @@ def test_a_conversation_says_what_single_questions_say() -> None:
             assert asked.kernels(by=by, copies=True).equals(trace.kernels(by=by, copies=True)), by
         with asked._session.connection() as connection:
             tables = {name for (name,) in connection.sql("SHOW TABLES").fetchall()}
-        assert {f"_kept_{name}" for name in macros.KEPT} <= tables
+        assert {f"_kept_{name}" for name in macros.SHARED_STEPS} <= tables
         part = asked.filter(kinds="kernel")
         assert part.answer("idle").equals(trace.filter(kinds="kernel").answer("idle"))
 

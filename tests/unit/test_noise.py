@@ -316,8 +316,8 @@ def test_any_numbers(rows: list[list[int]], split: int, of_one_run: bool) -> Non
     matrix = np.array(rows, np.float64)
     taken = steps if of_one_run else samples
     sides = [taken(part) for part in (matrix[:, :split], matrix[:, split:])]
-    assert [side.repeated for side in sides] == [split > 1, split < 4]
-    if not all(side.repeated for side in sides):
+    assert [side.is_repeated for side in sides] == [split > 1, split < 4]
+    if not all(side.is_repeated for side in sides):
         return
     found = compare(*sides)
     parts = false_discovery(found.p)

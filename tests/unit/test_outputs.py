@@ -20,7 +20,7 @@ import profframe
 from profframe.cli import run
 from profframe.cli.verbs import verbs
 from profframe.errors import ExportError
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 WAS: Final = "was here"
 FILES: Final = {"output", "overlay"}
@@ -161,7 +161,7 @@ def test_an_interrupt_leaves_what_was_there(tmp_path: Path) -> None:
     out.write_text(WAS)
 
     def interrupted() -> None:
-        with drafted(out) as draft:
+        with atomic_write(out) as draft:
             draft.write_text("half")
             raise KeyboardInterrupt
 
@@ -177,7 +177,7 @@ def test_a_new_file_has_the_permissions_that_open_gives(tmp_path: Path) -> None:
         try:
             plain, out = tmp_path / f"plain{mask}", tmp_path / f"out{mask}"
             plain.touch()
-            with drafted(out) as draft:
+            with atomic_write(out) as draft:
                 draft.write_text("new")
         finally:
             os.umask(before)
@@ -187,7 +187,7 @@ def test_a_new_file_has_the_permissions_that_open_gives(tmp_path: Path) -> None:
 def test_what_is_secret_stays_secret_while_it_is_written(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.touch(0o600)
-    with drafted(out) as draft:
+    with atomic_write(out) as draft:
         assert stat.S_IMODE(draft.stat().st_mode) == 0o600
 
 
@@ -198,7 +198,7 @@ def test_links_are_followed_to_what_they_name(tmp_path: Path) -> None:
     other.symlink_to("../b/out")
     link.symlink_to("other")
     for text in ("new", "again"):
-        with drafted(link) as draft:
+        with atomic_write(link) as draft:
             assert draft.parent == tmp_path / "b"
             draft.write_text(text)
         assert link.is_symlink()
@@ -211,24 +211,24 @@ def test_what_is_no_file_is_written_to(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with ThreadPoolExecutor() as pool:
         read = pool.submit(pipe.read_text)
-        with drafted(pipe) as draft:
+        with atomic_write(pipe) as draft:
             draft.write_text("through")
         assert read.result() == "through"
-    with drafted("/dev/null") as draft:
+    with atomic_write("/dev/null") as draft:
         draft.write_text("away")
     assert Path("/dev/null").is_char_device()
     full = "^/dev/full: cannot be written: No space left on device$"
-    with pytest.raises(ExportError, match=full), drafted("/dev/full") as draft:
+    with pytest.raises(ExportError, match=full), atomic_write("/dev/full") as draft:
         draft.write_text("text")
     folder = f"^{tmp_path}: cannot be written: Is a directory$"
-    with pytest.raises(ExportError, match=folder), drafted(tmp_path) as draft:
+    with pytest.raises(ExportError, match=folder), atomic_write(tmp_path) as draft:
         draft.write_text("text")
 
 
 def test_an_open_file_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     with (tmp_path / "out").open("wb") as file:
         for path in (f"/dev/fd/{file.fileno()}", f"/proc/self/fd/{file.fileno()}"):
-            with drafted(path) as draft:
+            with atomic_write(path) as draft:
                 draft.write_text(path)
             assert (tmp_path / "out").read_text() == path
             assert os.fstat(file.fileno()).st_nlink == 1

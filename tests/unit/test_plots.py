@@ -17,7 +17,7 @@ import vl_convert
 import profframe
 from profframe import ParameterError, schema
 from profframe.show.flame import FlameGraph
-from profframe.show.plots import palette, parts, taken_apart
+from profframe.show.plots import palette, parts, split_chart
 from profframe.trace.plots import Plots
 from profframe.trace.trace import Trace
 from tests import hostile
@@ -112,7 +112,7 @@ def said(part: Any) -> list[str]:
 
 def svg(chart: Any) -> str:
     """The chart, drawn."""
-    spec, rows = taken_apart(chart)
+    spec, rows = split_chart(chart)
     spec["datasets"] = {name: frame.to_dicts() for name, frame in rows.items()}
     drawn: str = vl_convert.vegalite_to_svg(spec)
     return drawn
@@ -180,7 +180,7 @@ class TestBreakdown:
         )  # fmt: skip
         from profframe.show.plots import times
 
-        spec, held = taken_apart(times.breakdown_of_steps(rows))
+        spec, held = split_chart(times.breakdown_of_steps(rows))
         assert held["rows_0"]["at"].head(3).to_list() == ["7", "7 (2)", "8"]
         assert held["rows_0"].height == 400
         assert said(spec)[1:] == ["first 400 steps of a trace; 94 steps left out"]
@@ -194,7 +194,7 @@ class TestSteps:
         assert same(rows["devices busy"], answer["busy_ns"], 1e6)
 
     def test_without_devices_there_is_one_line(self, cpu: Trace) -> None:
-        spec, _ = taken_apart(Plots(cpu).steps())
+        spec, _ = split_chart(Plots(cpu).steps())
         assert spec["transform"][0]["fold"] == ["on the host"]
 
     def test_without_steps_it_says_how_to_record_them(self, cpu: Trace) -> None:
@@ -217,7 +217,7 @@ class TestKernels:
     def test_same_colour_as_in_the_breakdown(self, gpu: Trace) -> None:
         colours: dict[str, set[str]] = {}
         for chart in (Plots(gpu).kernels(), Plots(gpu).breakdown()):
-            scale = taken_apart(chart)[0]["encoding"]["color"]["scale"]
+            scale = split_chart(chart)[0]["encoding"]["color"]["scale"]
             for name, colour in zip(scale["domain"], scale["range"], strict=True):
                 colours.setdefault(name.split()[-1], set()).add(colour)
         assert {"compute", "communication"} <= set(colours)
@@ -264,7 +264,7 @@ class TestQueues:
             {"run": ["r"], "rank": [0], "start_ns": [0]}, schema_overrides={"rank": pl.Int32}
         )
         rows = rows.with_columns(pl.col("rank").cast(pl.Int32))
-        spec, held = taken_apart(moments.queue_depth(rows, traces))
+        spec, held = split_chart(moments.queue_depth(rows, traces))
         assert sorted(set(held["rows_0"]["line"])) == [f"stream {n}" for n in range(6)]
         assert said(spec)[1:] == ["the 6 deepest of each device; 3 streams left out"]
 
@@ -295,7 +295,7 @@ class TestRanksAndRuns:
         rows = pl.DataFrame(steps).with_columns(
             run=pl.lit("r"), dur_ns=5_000, busy_ns=2_000, busy_share=0.4
         )
-        spec, held = taken_apart(times.steps(rows))
+        spec, held = split_chart(times.steps(rows))
         assert held["rows_0"]["panel"].n_unique() == parts.MOST_SERIES == 12
         assert said(spec) == ["Time of steps", "first 12 of 20 traces"]
 
@@ -315,7 +315,7 @@ class TestRanksAndRuns:
         assert sorted(rows_of(chart)["label"]) == ["mm (kernel)", "mm (op)"]
 
     def test_nothing_that_got_slower_is_said(self, runs: Trace) -> None:
-        spec, _ = taken_apart(
+        spec, _ = split_chart(
             Plots(runs).regressions(baseline=["night-4", "night-5", "night-6"], runs="night-7")
         )
         assert "no op or kernel takes longer than noise explains" in said(spec)
@@ -339,7 +339,7 @@ class TestRoofline:
     def test_what_is_not_shown_is_said(self, gpu: Trace) -> None:
         chart, answer = Plots(gpu).roofline(), gpu.roofline()
         left_out = answer.height - rows_of(chart).height
-        assert any(text.startswith(f"{left_out} row") for text in said(taken_apart(chart)[0]))
+        assert any(text.startswith(f"{left_out} row") for text in said(split_chart(chart)[0]))
 
 
 def test_flame_has_the_rows_of_the_answer(cpu: Trace) -> None:
@@ -348,8 +348,8 @@ def test_flame_has_the_rows_of_the_answer(cpu: Trace) -> None:
     assert graph.data.equals(cpu.answer("flame", top=50))
 
 
-def test_a_chart_taken_apart_holds_no_rows(gpu: Trace) -> None:
-    spec, held = taken_apart(Plots(gpu).kernels())
+def test_a_split_chart_holds_no_rows(gpu: Trace) -> None:
+    spec, held = split_chart(Plots(gpu).kernels())
     assert spec["data"] == {"name": "rows_0"}
     assert "datasets" not in spec
     assert {"label", "total", "of class"} <= set(held["rows_0"].columns)
@@ -357,9 +357,9 @@ def test_a_chart_taken_apart_holds_no_rows(gpu: Trace) -> None:
     assert not any(label in json.dumps(spec) for label in held["rows_0"]["label"])
 
 
-def test_a_chart_stays_whole_when_it_is_taken_apart(gpu: Trace) -> None:
+def test_splitting_a_chart_does_not_change_it(gpu: Trace) -> None:
     chart = Plots(gpu).memory()
-    taken_apart(chart)
+    split_chart(chart)
     assert isinstance(chart.data, pl.DataFrame)
 
 
@@ -377,7 +377,7 @@ def test_real_traces(kind: str, traces: Path) -> None:
     charts = drawn_by(profframe.load([traces / path for path in KINDS[kind]]))
     assert ("kernels" in charts) == (kind != "CPU")
     for chart in charts.values():
-        spec, held = taken_apart(chart)
+        spec, held = split_chart(chart)
         assert said(spec)
         assert all(frame.height for frame in held.values())
 
@@ -391,7 +391,7 @@ def test_eight_ranks(job: Trace) -> None:
 def test_hostile_names_are_drawn(hostile_trace: Trace) -> None:
     control = re.compile(rf"[\t\n]|(?!\u200b){hostile.ACTS.pattern}")
     for name, chart in drawn_by(hostile_trace).items():
-        spec, held = taken_apart(chart)
+        spec, held = split_chart(chart)
         assert not any(control.search(text) for text in said(spec))
         for frame in held.values():
             for column in frame.select(pl.col(pl.String)):
@@ -446,7 +446,7 @@ def test_many_devices_share_the_rows_that_altair_takes() -> None:
     trace = Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
     chart = Plots(trace).memory()
     assert rows_of(chart).group_by("rank").len()["len"].to_list() == [625] * 8
-    assert said(taken_apart(chart)[0]) == ["Memory over time", "first 8 of 10 devices"]
+    assert said(split_chart(chart)[0]) == ["Memory over time", "first 8 of 10 devices"]
     assert rows_of(Plots(trace).memory(points=1000)).height == 8000
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profframe import Trace
-from profframe.query.answering import catalogue, find
+from profframe.query.catalogue import catalogue, find
 from profframe.trace import questions
 from scripts.questions import BY_HAND, module
 

@@ -182,7 +182,7 @@ def test_kernels_that_say_nothing_have_it_of_their_op(tmp_path: Path) -> None:
 
 def test_sizes_of_types_are_those_of_the_table() -> None:
     with duckdb.connect() as connection:
-        for macro in macros.called("element_bytes()").values():
+        for macro in macros.definitions("element_bytes()").values():
             connection.execute(macro)
         for name, dtype in DTYPES.items():
             [(size,)] = connection.execute("SELECT element_bytes(?)", [name]).fetchall()

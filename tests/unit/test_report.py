@@ -93,7 +93,11 @@ def test_columns() -> None:
         }
     )
     stored = columns.document(
-        {"one": columns.Shown(frame, origin=pl.Series([2**60, 2**60]), docs={"share": "a part"})}
+        {
+            "one": columns.FrameView(
+                frame, origin=pl.Series([2**60, 2**60]), docs={"share": "a part"}
+            )
+        }
     )
     found = {column["name"]: column for column in stored["frames"]["one"]["columns"]}
 
@@ -107,7 +111,7 @@ def test_columns() -> None:
 
 def test_very_long_texts_are_cut_until_they_fit() -> None:
     names = [f"{number:05}{'x' * 3000}" for number in range(3000)] + ["\x1b[31m" + "x" * 3000]
-    stored = columns.document({"one": columns.Shown(pl.DataFrame({"name": names}))})
+    stored = columns.document({"one": columns.FrameView(pl.DataFrame({"name": names}))})
     assert sum(map(len, stored["texts"])) < 3_200_000
     assert stored["texts"][0].startswith("\\x1b[31mxxx")
     assert stored["texts"][1].endswith("x... (3,005 characters)")

@@ -91,9 +91,9 @@ def test_threads_ask_at_once(trace: Trace) -> None:
 
 
 def test_few_databases_stay_open(example: Path) -> None:
-    traces = [load(example) for _ in range(session._MOST_OPEN + 3)]
+    traces = [load(example) for _ in range(session._OPEN_LIMIT + 3)]
     height = {one.sql(COUNT).item() for one in traces}
-    assert sum(database(one)._connection is not None for one in traces) == session._MOST_OPEN
+    assert sum(database(one)._connection is not None for one in traces) == session._OPEN_LIMIT
     assert {one.sql(COUNT).item() for one in traces} == height
 
 
@@ -102,7 +102,7 @@ def test_what_is_kept_is_made_again_where_its_database_was_closed() -> None:
     expected = load(gpu).annotations()
     with load(gpu).asking() as asked:
         asked.idle()
-        others = [load(gpu) for _ in range(session._MOST_OPEN + 1)]
+        others = [load(gpu) for _ in range(session._OPEN_LIMIT + 1)]
         assert {one.sql(COUNT).item() for one in others} == {asked.events.height}
         assert database(asked)._connection is None
         assert asked.annotations().equals(expected)

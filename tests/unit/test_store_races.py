@@ -15,8 +15,9 @@ import profframe
 from profframe import load, schema, store
 from profframe.errors import AnswerError, StoreError
 from profframe.loading import discovery
-from profframe.query import answering, session
-from profframe.query.closed import Terms
+from profframe.query import session
+from profframe.query.run import query
+from profframe.query.sandbox import Terms
 from profframe.store import layout, maintenance, parquet, writing
 from profframe.store.maintenance import changing
 from tests.unit.test_store import one
@@ -204,7 +205,7 @@ def test_a_run_that_is_gone_when_it_is_packed_is_not_replaced_for_ever(
 
     def listed(path: Path) -> tuple[layout.Place, ...]:
         found = there(path)
-        changing._take_away(path, root / "run=a/rank=0")
+        changing._delete(path, root / "run=a/rank=0")
         return found
 
     monkeypatch.setattr(changing, "places", listed)
@@ -237,7 +238,7 @@ def test_a_question_is_asked_again_of_what_has_changed(
     change: str, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DuckDB has the names of files that are others, or gone, when it opens them."""
-    trace, asked = load(root), answering.query
+    trace = load(root)
     changes = iter([CHANGES[change]] * 2)
 
     def failing(
@@ -247,7 +248,7 @@ def test_a_question_is_asked_again_of_what_has_changed(
             work(root)
             error = duckdb.IOException('IO Error: Cannot open file "events.parquet"')
             raise AnswerError("query: IO Error: Cannot open file") from error
-        return asked(connection, sql, terms=terms)
+        return query(connection, sql, terms=terms)
 
     monkeypatch.setattr(session, "query", failing)
     if change == "packed":
@@ -285,7 +286,7 @@ def test_a_store_that_is_made_while_it_is_looked_for_is_opened(
 ) -> None:
     path = tmp_path / "store"
     path.mkdir()
-    once(monkeypatch, discovery, "find", lambda: store.write(one(), path))
+    once(monkeypatch, discovery, "trace_files", lambda: store.write(one(), path))
 
     assert names(path) == ["mm"]
     empty = tmp_path / "empty"

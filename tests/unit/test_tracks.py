@@ -12,7 +12,7 @@ from polars.testing import assert_frame_equal
 
 import profframe
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.query.answering import catalogue
+from profframe.query.catalogue import catalogue
 from profframe.trace.trace import Trace
 from tests import hostile
 

@@ -1,11 +1,10 @@
 """The critical path: what the end of a step had to wait for, back to its beginning.
 
 Each activity of the window is a node of a graph: work of the devices, and the stretches of every
-thread between two moments at which one of its slices begins or ends. Each begins some time after
-the last of all that it waited for has ended. If all waited exactly so, and took as long as they
-did, then the longest path through the graph is the one that leads from the last activity back,
-always to what came last; everything on it delays the end. It has no gaps, so its stretches add up
-to the window.
+thread between two moments at which one of its slices begins or ends. Each begins after the last
+activity that it waited for has ended. The critical path leads back from the last activity, always
+to the one that it waited for last; everything on it delays the end. It has no gaps, so its
+stretches add up to the window.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ import pyarrow as pa
 from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.walk import Stretches, walk
 from profframe.errors import ParameterError
-from profframe.query.answering import Answer, prepare, select
+from profframe.query.header import Answer
+from profframe.query.run import prepare, select
 
 _Trace: TypeAlias = tuple[str | None, int | None]
 """Run and rank."""
 
 BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
-"""What a stretch of the path can be bound by."""
+"""Bounds of a stretch of the path."""
 
 EDGES: Final = ("slice", "between", "thread", "sync", "launch", "work", "queue", "wait", "unknown")
-"""How a stretch is part of the path; in the order of the constants of `graph`."""
+"""Kinds of stretches; in the order of the constants of `graph`."""
 _BOUND: Final = dict(
     zip(
         EDGES,
@@ -39,7 +39,7 @@ _BOUND: Final = dict(
         strict=True,
     )
 )
-"""By edge; that of work is its class."""
+"""Bound by edge; that of work is its class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +96,8 @@ class CriticalPath:
     @cached_property
     def bounds(self) -> pl.DataFrame:
         """One row for each of ``BOUNDS``: ``bound total_ns share``; they add up to the length."""
-        found = dict(self.events.group_by("bound").agg(pl.col("dur_ns").sum()).iter_rows())
-        totals = [int(found.get(bound, 0)) for bound in BOUNDS]
+        totals_ns = dict(self.events.group_by("bound").agg(pl.col("dur_ns").sum()).iter_rows())
+        totals = [int(totals_ns.get(bound, 0)) for bound in BOUNDS]
         shares = [total / self.length_ns if self.length_ns else None for total in totals]
         types = {"bound": pl.String, "total_ns": pl.Int64, "share": pl.Float64}
         return pl.DataFrame([BOUNDS, totals, shares], schema=types)
@@ -109,14 +109,14 @@ def find(
     annotation: str | None = None,
     instance: int = 0,
 ) -> CriticalPath:
-    """Find the critical path of a step, of an annotation, or of all.
+    """Find the critical path of a step, of an annotation, or of the whole trace.
 
-    ``instance`` tells which of the annotations of that name, from 0.
+    ``instance`` is the index among the annotations of that name.
     """
     if step is not None and annotation is not None:
         raise ParameterError("step and annotation: give one of them, not both")
     prepare(connection, Answer("critical_path", _CALLS), {})
-    trace = _the_trace(connection)
+    trace = _single_trace(connection)
     if step is not None:
         window: rows.Window | None = rows.step_window(connection, step)
     elif annotation is not None:
@@ -124,37 +124,39 @@ def find(
     else:
         window = rows.whole_window(connection)
     if window is None:
-        nothing = np.empty(0, np.int64)
-        none = Stretches(nothing, nothing, nothing, nothing)
-        return CriticalPath(*trace, step, annotation, 0, 0, *_events(connection, trace, none, 0))
-    found = rows.read(connection, window)
+        empty = np.empty(0, np.int64)
+        no_stretches = Stretches(empty, empty, empty, empty)
+        return CriticalPath(
+            *trace, step, annotation, 0, 0, *_events(connection, trace, no_stretches, 0)
+        )
+    activities = rows.read(connection, window)
     last = window.thread, window.end_ns - window.start_ns
-    made = graph.build(found, last)
+    wait_graph = graph.build(activities, last)
     if window.event >= 0:
-        work = int(np.flatnonzero(found.works.event == window.event)[0])
-        path = walk(made, work=work)
+        work = int(np.flatnonzero(activities.works.event == window.event)[0])
+        path = walk(wait_graph, work=work)
     else:
-        point = made.points.at(*(np.array([of]) for of in last))
-        path = walk(made, point=int(point[0]))
+        point = wait_graph.points.at(*(np.array([value]) for value in last))
+        path = walk(wait_graph, point=int(point[0]))
     events = _events(connection, trace, path, window.start_ns)
     return CriticalPath(*trace, step, annotation, window.start_ns, window.end_ns, *events)
 
 
-def _the_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
-    found = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
-    if len(found) > 1:
-        some = ", ".join(f"{run_!r} {rank}" for run_, rank in found[:4])
+def _single_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
+    traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
+    if len(traces) > 1:
+        examples = ", ".join(f"{run_!r} {rank}" for run_, rank in traces[:4])
         raise ParameterError(
-            f"a critical path is of one (run, rank), and there are {len(found)} ({some}"
-            f"{', ...' if len(found) > 4 else ''}); choose one: run=..., rank=..."
+            f"a critical path is of one (run, rank), and there are {len(traces)} ({examples}"
+            f"{', ...' if len(traces) > 4 else ''}); choose one: run=..., rank=..."
         )
-    return found[0] if found else (None, None)
+    return traces[0] if traces else (None, None)
 
 
 def _events(
     connection: duckdb.DuckDBPyConnection, trace: _Trace, stretches: Stretches, origin: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The stretches with what their events are, and the start of the trace."""
+    """The stretches with columns of their events, and the start of the trace."""
     bounds = list(_BOUND.values())
     event = pa.array(stretches.event, mask=stretches.event < 0)
     path = pa.table(
@@ -169,11 +171,11 @@ def _events(
         schema=_PATH,
     )
     connection.register("_path", path)
-    found = pl.DataFrame(select(connection, _DESCRIBED).to_arrow_table())
+    described = pl.DataFrame(select(connection, _DESCRIBED).to_arrow_table())
     connection.unregister("_path")
     keys = (pl.lit(trace[0], pl.String).alias("run"), pl.lit(trace[1], pl.Int32).alias("rank"))
     starts = pl.DataFrame(select(connection, _STARTS).to_arrow_table())
-    return found.select(*keys, pl.all()), starts
+    return described.select(*keys, pl.all()), starts
 
 
 _CALLS: Final = (

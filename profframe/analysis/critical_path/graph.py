@@ -1,7 +1,7 @@
 """What each piece of work, and each moment of a thread, waited for.
 
-Arrays only. Time is counted from the start of the window, and clipped to it. What takes no time is
-no part of the graph: so a walk that goes from everything to what it waited for ends.
+Arrays only. Time is relative to the start of the window, and clipped to it. Activities that take no
+time are not in the graph, so a walk from each activity to what it waited for ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BETWEEN: Final = 1
 THREAD: Final = 2
 """A thread that went on, or began, after another one."""
 SYNC: Final = 3
-"""A call that waited for a device, after that was done."""
+"""A call that waited for a device, after the device was done."""
 LAUNCH: Final = 4
 """From the call that launched work to the work's beginning."""
 WORK: Final = 5
@@ -32,11 +32,11 @@ QUEUE: Final = 6
 WAIT: Final = 7
 """From the end of work that a stream waited for, or of the same graph, to the work's beginning."""
 UNKNOWN: Final = 8
-"""Nothing in the window tells what was waited for."""
+"""Nothing in the window shows what was waited for."""
 
 NONE: Final = -1
 UNSET: Final = -(2**62)
-"""In place of a moment that is not known."""
+"""An unknown moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Slices:
 class Works:
     """Work of devices that takes time; ``call_start`` below zero is before the window.
 
-    ``call`` is -1 where the launch is not in the trace; then ``call_start`` is the work's start.
+    ``call`` is -1 if the launch is not in the trace; then ``call_start`` is the work's start.
     """
 
     event: Ints
@@ -70,7 +70,7 @@ class Works:
 
 @dataclass(frozen=True, slots=True)
 class StreamWaits:
-    """Calls that let a stream wait for what was put on another one before some moment."""
+    """Calls that let a stream wait for work put on another one before a moment."""
 
     stream: Ints
     issued: Ints
@@ -80,7 +80,7 @@ class StreamWaits:
 
 @dataclass(frozen=True, slots=True)
 class WaitCalls:
-    """Such calls of which is known only which thread made them, and when."""
+    """Such calls with unknown streams: only their thread and time are known."""
 
     thread: Ints
     issued: Ints
@@ -90,8 +90,8 @@ class WaitCalls:
 class HostWaits:
     """Calls that let their thread wait, for a stream or (-1) any work.
 
-    ``recorded`` is the moment before which work was put on the stream that counts, or UNSET: all
-    that had ended as the call returned.
+    Work put on the stream before ``recorded`` counts; if that is UNSET, all that had ended when the
+    call returned.
     """
 
     event: Ints
@@ -101,27 +101,27 @@ class HostWaits:
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The thread that leads, and for each that works for another the pair of both."""
+    """The main thread, and pairs of threads of which one works for the other."""
 
     main: int
     pairs: tuple[tuple[int, int], ...]
     """(forward thread, backward thread)."""
 
     def callers(self, threads: Iterable[int]) -> dict[int, int]:
-        """The thread that wakes each thread but the main one; none wakes itself, however far."""
+        """The thread that wakes each thread but the main one, without cycles."""
         callers = {thread: self.main for thread in threads if thread != self.main}
         for forward, backward in self.pairs:
-            above = forward
-            while above not in {self.main, backward} and above in callers:
-                above = callers[above]
-            if backward in callers and above == self.main:
+            caller = forward
+            while caller not in {self.main, backward} and caller in callers:
+                caller = callers[caller]
+            if backward in callers and caller == self.main:
                 callers[backward] = forward
         return callers
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What happened in a window."""
+    """Activities in a window."""
 
     slices: Slices
     works: Works
@@ -138,15 +138,15 @@ class Points:
     Attributes
     ----------
     thread, time : Ints
-        Where and when. Every thread has one at the start of the window.
+        Every thread has a point at the start of the window.
     inside : Ints
         The innermost slice from there to the next point of the thread, or -1.
     edge : Ints
-        SYNC or THREAD where the thread waited for something else than itself; else -1.
+        SYNC or THREAD if the thread waited for something else than itself; else -1.
     before : Ints
-        What it waited for: the row of a piece of work (SYNC) or of a point (THREAD).
+        Row of the work (SYNC) or of the point (THREAD) that it waited for.
     via : Ints
-        The slice that the thread was in from then on.
+        The slice that the thread was in since then.
     """
 
     thread: Ints
@@ -163,7 +163,7 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """Each thing with the last of all that it waited for.
+    """Each activity with the one that it waited for last.
 
     ``edge`` and ``before`` are of works: LAUNCH and a point, QUEUE or WAIT and a work, or UNKNOWN.
     """
@@ -176,14 +176,14 @@ class Graph:
 
 
 def build(rows: Rows, last: tuple[int, int]) -> Graph:
-    """Find for everything the last that it waited for.
+    """Find what each activity waited for last.
 
-    Work waits for the work before on its stream, for what its stream was told to wait for since
-    the launch before on the stream, for work of the same graph, and for its own launch: until the
-    call returned if that was before the work began, else until the call began. A thread waits for
-    itself; a call that synchronises for the device; a thread for the threads that do its backward
-    pass; and a thread that was in no slice for the thread that gives it work. ``last`` is the
-    thread and moment that a walk may begin at.
+    Work waits for the previous work on its stream, for what its stream had to wait for since the
+    previous launch on it, for work of the same graph, and for its own launch: until the call
+    returned if that was before the work began, else until the call began. A thread waits for
+    itself; a call that synchronises for the device; a thread for the threads of its backward pass;
+    and a thread outside all slices for the thread that gives it work. ``last`` is the thread and
+    moment at which a walk may begin.
     """
     works = rows.works
     order = _launch_order(works)
@@ -195,13 +195,13 @@ def build(rows: Rows, last: tuple[int, int]) -> Graph:
 
 
 def _arrivals(works: Works) -> Ints:
-    """When the path leaves the host for the work: as its launch begins, at the latest with it."""
+    """When the path leaves the host for the work: at the start of its launch, or its own."""
     return np.clip(works.call_start, 0, works.start)
 
 
 @dataclass(frozen=True, slots=True)
 class _LaunchOrder:
-    """Works by (stream, launch): rows, their streams and launches, and the last to end so far."""
+    """Works by (stream, launch): rows, streams, launches, and the last work to end so far."""
 
     row: Ints
     stream: Ints
@@ -220,78 +220,78 @@ def _launch_order(works: Works) -> _LaunchOrder:
     return _LaunchOrder(row, stream, launched[row], last)
 
 
-def _put_before(order: _LaunchOrder, stream: Ints, moment: Ints) -> Ints:
-    """Of what was put on a stream before a moment, the row of the last to end; -1 is none."""
+def _last_put(order: _LaunchOrder, stream: Ints, moment: Ints) -> Ints:
+    """Row of the last work to end of those put on a stream before a moment; -1 is none."""
     place = last_until(order.stream, order.launched, stream, moment - 1)
     return np.where(place < 0, NONE, np.append(order.last, NONE)[place])
 
 
 def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
-    """The work that each work waited for, and how; its launch where that came later."""
+    """The work that each work waited for, and how; its launch if that came later."""
     works = rows.works
     queued = last_until(works.stream, works.end, works.stream, works.start)
-    waited = _waited(rows, order)
+    awaited = _last_awaited(rows, order)
     ends = np.append(works.end, NONE)
-    by_queue = ends[queued] >= ends[waited]
-    before = np.where(by_queue, queued, waited)
+    by_queue = ends[queued] >= ends[awaited]
+    before = np.where(by_queue, queued, awaited)
     edge = np.where(by_queue, QUEUE, WAIT)
-    known = works.call >= 0
+    has_call = works.call >= 0
     returned = works.call_end <= works.start
     arrival = np.where(returned, works.call_end, works.call_start)
-    arrival[~known | (works.call_start > works.start)] = NONE
+    arrival[~has_call | (works.call_start > works.start)] = NONE
     edge[arrival >= ends[before]] = LAUNCH
     edge[before < 0] = LAUNCH
-    edge[(edge == LAUNCH) & ~known] = UNKNOWN
+    edge[(edge == LAUNCH) & ~has_call] = UNKNOWN
     return before, edge
 
 
-def _waited(rows: Rows, order: _LaunchOrder) -> Ints:
+def _last_awaited(rows: Rows, order: _LaunchOrder) -> Ints:
     """The last work on any stream that each work waited for."""
     works = rows.works
     pairs = (
-        _told(rows.stream_waits, order),
-        _guessed(works, rows.wait_calls),
-        _of_one_launch(works),
+        _stream_targets(rows.stream_waits, order),
+        _call_targets(works, rows.wait_calls),
+        _launch_targets(works),
     )
-    work, target = (np.concatenate(of) for of in zip(*pairs, strict=True))
-    met = (target >= 0) & (works.end[target] <= works.start[work]) if target.size else target >= 0
-    work, target = work[met], target[met]
+    work, target = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    ended = (target >= 0) & (works.end[target] <= works.start[work]) if target.size else target >= 0
+    work, target = work[ended], target[ended]
     latest = np.lexsort((target, works.end[target]))
-    found = np.full(works.event.size, NONE, np.int64)
-    found[work[latest]] = target[latest]
-    return found
+    latest_work = np.full(works.event.size, NONE, np.int64)
+    latest_work[work[latest]] = target[latest]
+    return latest_work
 
 
-def _told(waits: StreamWaits, order: _LaunchOrder) -> tuple[Ints, Ints]:
-    """The next work on the stream of each wait, and what that has to wait for."""
-    target = _put_before(order, waits.on_stream, waits.recorded)
+def _stream_targets(waits: StreamWaits, order: _LaunchOrder) -> tuple[Ints, Ints]:
+    """The next work on the stream of each wait, and the work that it has to wait for."""
+    target = _last_put(order, waits.on_stream, waits.recorded)
     place = last_until(order.stream, order.launched, waits.stream, waits.issued - 1) + 1
     place = np.maximum(place, np.searchsorted(order.stream, waits.stream))
-    there = np.append(order.stream, NONE)[place] == waits.stream
-    return order.row[place[there]], target[there]
+    exists = np.append(order.stream, NONE)[place] == waits.stream
+    return order.row[place[exists]], target[exists]
 
 
-def _guessed(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
-    """The next work that the thread of each call launched, and what had ended when that began.
+def _call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
+    """The next work that the thread of each call launched, and the last work to end before it.
 
-    Whatever that is, it counts if it was put on its stream before the call.
+    The latter counts if it was put on its stream before the call.
     """
     row = np.flatnonzero(works.call >= 0)
     row = row[np.lexsort((works.start[row], works.call_start[row], works.call_thread[row]))]
     thread = works.call_thread[row]
     place = last_until(thread, works.call_start[row], calls.thread, calls.issued - 1) + 1
     place = np.maximum(place, np.searchsorted(thread, calls.thread))
-    there = np.append(thread, NONE)[place] == calls.thread
-    work, issued = row[place[there]], calls.issued[there]
-    nowhere = np.zeros(works.event.size, np.int64)
-    target = last_until(nowhere, works.end, np.zeros(work.size, np.int64), works.start[work])
+    exists = np.append(thread, NONE)[place] == calls.thread
+    work, issued = row[place[exists]], calls.issued[exists]
+    group = np.zeros(works.event.size, np.int64)
+    target = last_until(group, works.end, np.zeros(work.size, np.int64), works.start[work])
     launched = np.append(np.minimum(works.call_start, works.start), NONE)
-    known = (target >= 0) & (launched[target] < issued)
-    return work[known], target[known]
+    is_target = (target >= 0) & (launched[target] < issued)
+    return work[is_target], target[is_target]
 
 
-def _of_one_launch(works: Works) -> tuple[Ints, Ints]:
-    """Works of a graph, and what of it ended last before each began: its edges are not known."""
+def _launch_targets(works: Works) -> tuple[Ints, Ints]:
+    """Works of a graph, and the last of it to end before each: edges of graphs are not known."""
     work = np.flatnonzero(works.call >= 0)
     call = works.call[work]
     target = last_until(call, works.end[work], call, works.start[work])
@@ -299,7 +299,7 @@ def _of_one_launch(works: Works) -> tuple[Ints, Ints]:
 
 
 def _points(rows: Rows, last: tuple[int, int]) -> Points:
-    """All points, with nothing but their own thread to wait for."""
+    """All points, which wait only for their own thread."""
     slices, works = rows.slices, rows.works
     launched = works.call >= 0
     call_thread = works.call_thread[launched]
@@ -317,7 +317,7 @@ def _points(rows: Rows, last: tuple[int, int]) -> Points:
 
 
 def _with_joins(points: Points, rows: Rows, order: _LaunchOrder) -> Points:
-    """Points with what else than their own thread they waited for, where that came last."""
+    """Points with waits for other activities, if these came last."""
     works, threads = rows.works, rows.threads
     size = points.time.size
     previous = np.append(NONE, points.time[:-1])
@@ -327,40 +327,40 @@ def _with_joins(points: Points, rows: Rows, order: _LaunchOrder) -> Points:
     arrival, edge = np.where(first, 0, previous), np.full(size, NONE, np.int64)
     before, via = edge.copy(), inside_before.copy()
 
-    at, work = _synced(points, rows, order)
-    later = ~first[at] & (works.end[work] >= arrival[at])
-    at, work = at[later], work[later]
+    at, work = _sync_joins(points, rows, order)
+    is_later = ~first[at] & (works.end[work] >= arrival[at])
+    at, work = at[is_later], work[is_later]
     arrival[at], edge[at], before[at] = works.end[work], SYNC, work
     for forward, backward in threads.pairs:
         at = np.flatnonzero((points.thread == forward) & ~first)
-        at, done = _joined(points, rows.slices, at, backward)
-        later = points.time[done] > arrival[at]
-        at, done = at[later], done[later]
-        arrival[at], edge[at], before[at] = points.time[done], THREAD, done
-    at, cause = _woken(points, ~first & (inside_before < 0), threads)
-    later = points.time[cause] > arrival[at]
-    at, cause = at[later], cause[later]
+        at, root_point = _backward_joins(points, rows.slices, at, backward)
+        is_later = points.time[root_point] > arrival[at]
+        at, root_point = at[is_later], root_point[is_later]
+        arrival[at], edge[at], before[at] = points.time[root_point], THREAD, root_point
+    at, cause = _wakes(points, ~first & (inside_before < 0), threads)
+    is_later = points.time[cause] > arrival[at]
+    at, cause = at[is_later], cause[is_later]
     edge[at], before[at], via[at] = THREAD, cause, points.inside[cause]
     return Points(points.thread, points.time, points.inside, edge, before, via)
 
 
-def _synced(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
-    """Points at which calls return that waited for a device, and the last work of each wait."""
+def _sync_joins(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
+    """Points at which calls that waited for a device return, and the last work of each wait."""
     slices, works, waits = rows.slices, rows.works, rows.host_waits
     row = np.arange(slices.event.size)
     call = last_equal(slices.event, row, waits.event)
-    known = call >= 0
-    call, on, recorded = call[known], waits.on_stream[known], waits.recorded[known]
-    nowhere = np.zeros(works.event.size + call.size, np.int64)
+    in_slices = call >= 0
+    call, on, recorded = call[in_slices], waits.on_stream[in_slices], waits.recorded[in_slices]
+    group = np.zeros(works.event.size + call.size, np.int64)
     until, stream = slices.end[call], np.maximum(on, 0)
-    anywhere = last_until(nowhere[call.size :], works.end, nowhere[: call.size], until)
+    anywhere = last_until(group[call.size :], works.end, group[: call.size], until)
     on_stream = last_until(works.stream, works.end, stream, until)
     work = np.where(on < 0, anywhere, on_stream)
-    work = np.where(recorded == UNSET, work, _put_before(order, stream, recorded))
-    own = np.flatnonzero(works.copy & (works.call >= 0))  # a copy that ended before its call did
-    own_call = last_equal(slices.event, row, works.call[own])
-    own, own_call = own[own_call >= 0], own_call[own_call >= 0]
-    call, work = np.append(call, own_call), np.append(work, own)
+    work = np.where(recorded == UNSET, work, _last_put(order, stream, recorded))
+    copies = np.flatnonzero(works.copy & (works.call >= 0))  # a copy that ended before its call did
+    copy_call = last_equal(slices.event, row, works.call[copies])
+    copies, copy_call = copies[copy_call >= 0], copy_call[copy_call >= 0]
+    call, work = np.append(call, copy_call), np.append(work, copies)
     ends = np.append(works.end, NONE)[work]
     blocked = (work >= 0) & (ends > slices.start[call]) & (ends <= slices.end[call])
     call, work = call[blocked], work[blocked]
@@ -371,23 +371,23 @@ def _synced(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints
     return at[last], work[last]
 
 
-def _joined(points: Points, slices: Slices, at: Ints, backward: int) -> tuple[Ints, Ints]:
-    """Points of a thread before which the thread of its backward pass did something, and its end.
+def _backward_joins(points: Points, slices: Slices, at: Ints, backward: int) -> tuple[Ints, Ints]:
+    """Points of a thread after activity of its backward thread, and the end of that activity.
 
-    What begins and ends there while the forward thread begins and ends nothing, that thread waits
-    for. ``at`` has the points of the forward thread but its first.
+    The forward thread waits for slices of the backward thread that begin and end between two of
+    its own points. ``at`` has the points of the forward thread but its first.
     """
-    done = np.flatnonzero(slices.root & (slices.thread == backward))
-    zero = np.zeros(done.size, np.int64)
-    place = last_until(zero, slices.end[done], np.zeros(at.size, np.int64), points.time[at] - 1)
-    row = np.append(done, NONE)[place]
+    roots = np.flatnonzero(slices.root & (slices.thread == backward))
+    zero = np.zeros(roots.size, np.int64)
+    place = last_until(zero, slices.end[roots], np.zeros(at.size, np.int64), points.time[at] - 1)
+    row = np.append(roots, NONE)[place]
     within = (row >= 0) & (np.append(slices.start, NONE)[row] >= points.time[at - 1])
     row = row[within]
     return at[within], points.at(slices.thread[row], slices.end[row])
 
 
-def _woken(points: Points, idle: Mask, threads: Threads) -> tuple[Ints, Ints]:
-    """Points of threads that were in no slice before, and the last point of who gives them work."""
+def _wakes(points: Points, idle: Mask, threads: Threads) -> tuple[Ints, Ints]:
+    """Points of threads that were in no slice, and the last point of the thread that wakes them."""
     callers = threads.callers(np.unique(points.thread).tolist())
     lookup = np.full(1 + max(callers, default=0), NONE, np.int64)
     lookup[list(callers)] = list(callers.values())

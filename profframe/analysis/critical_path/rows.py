@@ -23,16 +23,16 @@ from profframe.analysis.critical_path.graph import (
 from profframe.errors import UnknownNameError
 from profframe.facts.columns import numbers
 from profframe.intervals import Ints
-from profframe.query.answering import select
+from profframe.query.run import select
 from profframe.query.selection import check_numbers, integer
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What a path is of, from its first moment to the end of its last activity.
+    """The window of a path, to the end of its last activity.
 
-    ``main`` is the thread that leads. What ends last is a slice of ``thread``, or the work
-    ``event`` if that is not -1.
+    ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
+    if that is not -1.
     """
 
     start_ns: int
@@ -43,7 +43,7 @@ class Window:
 
 
 def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
-    """Find the window of a profiler step: until the work is done that it launched."""
+    """Find the window of a profiler step: to the end of the work that it launched."""
     marks = _ints(
         connection,
         """SELECT marks.step, marks.start_ns, marks.start_ns + marks.dur_ns AS end_ns, thread
@@ -63,7 +63,7 @@ def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
 def annotation_window(
     connection: duckdb.DuckDBPyConnection, annotation: str, instance: int
 ) -> Window:
-    """Find the window of an annotation: until the work is done that was launched in it."""
+    """Find the window of an annotation: to the end of the work that was launched in it."""
     connection.execute("SET VARIABLE path_annotation = ?::VARCHAR", [annotation])
     marks = _ints(
         connection,
@@ -73,8 +73,8 @@ def annotation_window(
     count = marks["start_ns"].size
     if not count:
         names = select(connection, "SELECT DISTINCT name FROM path_annotations(events)")
-        known = [name for (name,) in names.fetchall() if name is not None]
-        raise UnknownNameError.among("annotation", annotation, known)
+        choices = [name for (name,) in names.fetchall() if name is not None]
+        raise UnknownNameError.among("annotation", annotation, choices)
     check_numbers("instance", (integer("instance", instance),), range(count))
     bounds = [int(marks[name][instance]) for name in ("start_ns", "end_ns")]
     connection.execute("SET VARIABLE path_bounds = ?::BIGINT[]", [bounds])
@@ -98,10 +98,10 @@ def _window(
 
 
 def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
-    """Find the window from the first beginning to the last end; None where nothing takes time.
+    """Find the window from the first start to the last end; None if nothing takes time.
 
-    The thread that leads is the one that most backward ops have their forward ops on; where none
-    are known, the one with the most slices of those that do no backward passes, or of all.
+    The main thread is the one with the forward ops of most backward ops. If none are known, it is
+    the one with the most slices among those without backward passes, or among all.
     """
     host = _ints(
         connection,
@@ -136,7 +136,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     work = _ints(connection, "FROM path_work(events)")
     waits = _ints(connection, "FROM path_waits(events)")
     wait_calls = _ints(connection, "FROM path_wait_calls(events)")
-    of_work, of_wait, on_stream = _streams(
+    work_stream, wait_stream, on_stream = _streams(
         (work["device"], work["stream"]),
         (waits["device"], waits["stream"]),
         (waits["device"], waits["on_stream"]),
@@ -144,7 +144,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     on_stream = np.where(waits["on_stream"] < 0, NONE, on_stream)
     works = Works(
         event=work["event_id"],
-        stream=of_work,
+        stream=work_stream,
         start=work["start_ns"],
         end=work["end_ns"],
         copy=work["copy"] > 0,
@@ -159,7 +159,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
     return Rows(
         slices,
         works,
-        _stream_waits(waits, of_wait, on_stream),
+        _stream_waits(waits, wait_stream, on_stream),
         WaitCalls(wait_calls["thread"], wait_calls["issued_ns"]),
         _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
         _threads(connection, window.main),
@@ -167,7 +167,7 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
 
 
 def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> StreamWaits:
-    """Waits of streams; where it is not known what was marked, all that was there counts."""
+    """Waits of streams; if the recorded moment is unknown, all work before the call counts."""
     rows = np.flatnonzero((waits["of_stream"] > 0) & (on_stream >= 0))
     issued, recorded = waits["issued_ns"][rows], waits["recorded_ns"][rows]
     recorded = np.where(recorded == UNSET, issued, recorded)
@@ -175,28 +175,28 @@ def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> S
 
 
 def _host_waits(waits: Mapping[str, Ints], on_stream: Ints, synchronising: Ints) -> HostWaits:
-    """Waits of threads: what syncs say, and else calls by their names."""
+    """Waits of threads: from events of synchronisation, else from calls by their names."""
     rows = np.flatnonzero((waits["of_stream"] == 0) & (waits["call"] >= 0))
-    named = np.setdiff1d(synchronising, waits["call"][rows])
+    calls = np.setdiff1d(synchronising, waits["call"][rows])
     on = on_stream[rows]
     recorded = np.where(on < 0, UNSET, waits["recorded_ns"][rows])
     return HostWaits(
-        np.append(waits["call"][rows], named),
-        np.append(on, np.full(named.size, NONE)),
-        np.append(recorded, np.full(named.size, UNSET)),
+        np.append(waits["call"][rows], calls),
+        np.append(on, np.full(calls.size, NONE)),
+        np.append(recorded, np.full(calls.size, UNSET)),
     )
 
 
 def _threads(connection: duckdb.DuckDBPyConnection, main: int) -> Threads:
-    """The threads by who works for whom: for the one that leads, where that is not known."""
-    found = _pairs(connection)
-    pairs = zip(found["forward_thread"].tolist(), found["thread"].tolist(), strict=True)
-    named = [(main if forward < 0 else forward, backward) for forward, backward in pairs]
-    return Threads(main, tuple(dict.fromkeys(pair for pair in named if pair[0] != pair[1])))
+    """Pairs of forward and backward threads; an unknown forward thread is the main one."""
+    columns = _pairs(connection)
+    pairs = zip(columns["forward_thread"].tolist(), columns["thread"].tolist(), strict=True)
+    complete = [(main if forward < 0 else forward, backward) for forward, backward in pairs]
+    return Threads(main, tuple(dict.fromkeys(pair for pair in complete if pair[0] != pair[1])))
 
 
 def _pairs(connection: duckdb.DuckDBPyConnection) -> Mapping[str, Ints]:
-    """Each thread that does backward passes with the one it does them for; the closest last."""
+    """Each backward thread with its forward thread; the pair with most links last."""
     return _ints(
         connection,
         "FROM backward_threads(events) ORDER BY forward_thread >= 0, links, forward_thread, thread",
@@ -215,7 +215,7 @@ def _streams(*places: tuple[Ints, Ints]) -> list[Ints]:
 
 
 def _ints(connection: duckdb.DuckDBPyConnection, sql: str) -> Mapping[str, Ints]:
-    """Columns of integers, UNSET for NULL; by ``event_id``, if that is one of them."""
+    """Columns of integers, UNSET for NULL; sorted by ``event_id`` if there is one."""
     table: pa.Table = select(connection, sql).to_arrow_table()
     columns = {name: numbers(table, name, missing=UNSET) for name in table.column_names}
     ids = columns.get("event_id")

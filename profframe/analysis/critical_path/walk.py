@@ -1,4 +1,4 @@
-"""From the end of a window back to its start, always to what was waited for last."""
+"""The walk from the end of a window back to its start, always to what was waited for last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from profframe.analysis.critical_path.graph import (
 from profframe.intervals import Ints
 
 _LEAP: Final = -2
-"""In place of an edge: from one point of a thread to another, past any number of slices."""
+"""Pseudo-edge: from one point of a thread to another, across any number of slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,7 @@ class Stretches:
 def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     """Walk back from a piece of work or from a point of a thread.
 
-    Each round of the loop is a change of the line that the path is on: along a thread it goes in
-    one leap.
+    Each iteration moves to another thread or stream: along one thread the path takes one leap.
     """
     works, points = graph.works, graph.points
     event, call = works.event.tolist(), works.call.tolist()
@@ -47,11 +46,11 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     stop_of = np.maximum.accumulate(np.where(stops, np.arange(stops.size), 0))
     slices = np.append(graph.slices.event, NONE)
 
-    found: list[tuple[int, int, int, int]] = []
+    stretches: list[tuple[int, int, int, int]] = []
     time = max(end[work] if work >= 0 else int(points.time[point]), 0)
     while time > 0:
         if work >= 0:
-            found.append((event[work], WORK, start[work], time))
+            stretches.append((event[work], WORK, start[work], time))
             edge, before, time = edge_of[work], before_of[work], start[work]
             if edge == LAUNCH:
                 since, waiting, work, point = call_start[work], call[work], NONE, before
@@ -61,7 +60,7 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
                 since, waiting, work = end[before], event[work], before
         else:
             stop = int(stop_of[point])
-            found.append((NONE, _LEAP, stop, point))
+            stretches.append((NONE, _LEAP, stop, point))
             edge, before = int(points.edge[stop]), int(points.before[stop])
             time, waiting = int(points.time[stop]), int(slices[points.via[stop]])
             if edge == SYNC:
@@ -69,32 +68,35 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
             else:
                 since, point = int(points.time[before]), before
         if time > 0:
-            found.append((waiting, edge, since, time))
+            stretches.append((waiting, edge, since, time))
             time = min(since, time)
-    return _merged(_expanded(graph, *np.array([(NONE, UNKNOWN, 0, 0), *found[::-1]]).T))
+    return _merged(_expanded(graph, *np.array([(NONE, UNKNOWN, 0, 0), *stretches[::-1]]).T))
 
 
 def _expanded(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> Stretches:
-    """Leaps as the slices that they go past, in the place of each."""
+    """Stretches with each leap replaced by the slices that it crosses."""
     points, slices = graph.points, graph.slices
     count = np.where(edge == _LEAP, end - start, 1)
     leap = np.repeat(edge == _LEAP, count)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     place = np.where(leap, np.repeat(start, count) + within, 0)
     inside, since, until = points.inside[place], points.time[place], np.roll(points.time, -1)[place]
-    of_thread = np.where(inside >= 0, SLICE, np.where(since == 0, UNKNOWN, BETWEEN))
+    thread_edge = np.where(inside >= 0, SLICE, np.where(since == 0, UNKNOWN, BETWEEN))
     return Stretches(
         np.where(leap, np.append(slices.event, NONE)[inside], np.repeat(event, count)),
-        np.where(leap, of_thread, np.repeat(edge, count)),
+        np.where(leap, thread_edge, np.repeat(edge, count)),
         np.where(leap, since, np.maximum(np.repeat(start, count), 0)),
         np.where(leap, until, np.repeat(end, count)),
     )
 
 
-def _merged(found: Stretches) -> Stretches:
-    """Without what takes no time; parts of one slice that follow each other are one."""
-    real = found.end > found.start
-    event, edge, start, end = (of[real] for of in (found.event, found.edge, found.start, found.end))
+def _merged(stretches: Stretches) -> Stretches:
+    """Stretches that take time; consecutive parts of one slice are merged."""
+    lasting = stretches.end > stretches.start
+    event, edge, start, end = (
+        values[lasting]
+        for values in (stretches.event, stretches.edge, stretches.start, stretches.end)
+    )
     size = event.size
     new = np.append(True, (event[1:] != event[:-1]) | (edge[1:] != edge[:-1]))[:size]
     last = np.append(new[1:], True)[:size]

@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from profframe.analysis.export_lines.json_macros import MACROS
-from profframe.query.answering import Answer, prepare
+from profframe.query.header import Answer
+from profframe.query.run import prepare
 
 _FLOP: Final = "kernel_flop"
 _GB: Final = "kernel_num_gb"

@@ -16,7 +16,8 @@ import polars as pl
 from profframe.analysis.export_lines.batches import Lines, text_batches
 from profframe.analysis.export_lines.torch_events import LISTED, ORDER
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 
 METRICS: Final[Mapping[str, str]] = MappingProxyType(
     {"self_cpu_time_total": "self_ns", "self_ns": "self_ns"}

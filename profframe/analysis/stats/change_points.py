@@ -1,8 +1,8 @@
-"""Where a series changes its level for good. Arrays only, no column names.
+"""Change points: where a series changes its level for good. Arrays only, no column names.
 
 Seeded binary segmentation (Kovács, Li, Bühlmann, Munk 2020): stretches of many lengths, each
-overlapping the next by half, are searched for the place that parts them best. The clearest of all
-is a change point; stretches that hold it are done with; and so on with the next.
+overlapping the next by half, are searched for the place that splits them best. The clearest of all
+is a change point; stretches with it are dropped; and so on.
 
 - **Test.** How far the mean ranks before and after the place are apart (Wilcoxon), against its
   variance over all orders of the stretch. Ranks are of the whole series, so a single run of any
@@ -26,7 +26,7 @@ from profframe.analysis.stats.noise import Float64
 from profframe.intervals import Ints
 
 LEVEL: Final = 0.01
-"""Rate of errors: sets of series without a change in which one is found."""
+"""Rate of errors: share of the sets of series without a change in which one is found."""
 LEAST: Final = 3
 """Runs before and after a change, at least."""
 
@@ -44,7 +44,7 @@ class Change:
     at
         Number of the first sample of the new level.
     p
-        Chance of one as clear in any of the series, if there is none; an upper bound.
+        Chance of such a change in any of the series if there is none; an upper bound.
     """
 
     at: int
@@ -54,14 +54,14 @@ class Change:
 def changes(values: Float64, level: float = LEVEL, series: int | None = None) -> list[list[Change]]:
     """Find the changes of each series.
 
-    All values are known. ``series`` is how many are looked at, where it is more than these.
+    No value is missing. ``series`` is the number of all series, if there are more than these.
 
     Examples
     --------
     >>> noise = np.random.default_rng(0).normal(size=(2, 100))
     >>> noise[1, 60:] += 3
-    >>> found = changes(noise)
-    >>> [len(of_one) for of_one in found], found[1][0].at
+    >>> points = changes(noise)
+    >>> [len(series) for series in points], points[1][0].at
     ([0, 1], 60)
     """
     number, length = values.shape
@@ -69,17 +69,17 @@ def changes(values: Float64, level: float = LEVEL, series: int | None = None) ->
     if not stretches or not number:
         return [[] for _ in range(number)]
     places = (series or number) * sum(end - start - 2 * LEAST + 1 for start, end in stretches)
-    ranked = length >= _RANKS_FROM
-    scores = _ranks(values) if ranked else values
-    best = [_best(scores[:, start:end], ranked) for start, end in stretches]
+    use_ranks = length >= _RANKS_FROM
+    scores = _ranks(values) if use_ranks else values
+    best = [_best(scores[:, start:end], use_ranks) for start, end in stretches]
     at = np.stack([start + place for (start, _), (place, _) in zip(stretches, best, strict=True)])
     p = np.minimum(places * np.stack([chance for _, chance in best]), 1.0)
     bounds = np.array(stretches)
-    return [_clearest(bounds, at[:, one], p[:, one], level) for one in range(number)]
+    return [_clearest(bounds, at[:, row], p[:, row], level) for row in range(number)]
 
 
 def _stretches(length: int) -> Iterator[tuple[int, int]]:
-    """From the whole down to the shortest that has runs before and after a change."""
+    """From the full length down to the shortest with runs before and after a change."""
     size, last = float(length), 0
     while size >= 2 * LEAST:
         long = int(np.ceil(size))
@@ -91,8 +91,8 @@ def _stretches(length: int) -> Iterator[tuple[int, int]]:
         size, last = size * _DECAY, long
 
 
-def _best(scores: Float64, ranked: bool) -> tuple[Ints, Float64]:
-    """By series: the place that parts the stretch best, and its p-value."""
+def _best(scores: Float64, use_ranks: bool) -> tuple[Ints, Float64]:
+    """By series: the place that splits the stretch best, and its p-value."""
     from scipy import special
 
     length = scores.shape[1]
@@ -101,34 +101,34 @@ def _best(scores: Float64, ranked: bool) -> tuple[Ints, Float64]:
     sums = centred.cumsum(1)[:, before - 1]
     between = sums**2 * length / (before * (length - before))
     place = between.argmax(1)
-    best, whole = between[np.arange(len(between)), place], (centred**2).sum(1)
-    constant = whole <= _CONSTANT * (scores**2).sum(1)
+    best, total = between[np.arange(len(between)), place], (centred**2).sum(1)
+    constant = total <= _CONSTANT * (scores**2).sum(1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        if ranked:
-            chance = 2 * special.ndtr(-np.sqrt(best * (length - 1) / whole))
+        if use_ranks:
+            chance = 2 * special.ndtr(-np.sqrt(best * (length - 1) / total))
         else:
-            rest = np.maximum(whole - best, 0) / (length - 2)
-            chance = 2 * special.stdtr(length - 2, -np.sqrt(best / rest))
+            residual = np.maximum(total - best, 0) / (length - 2)
+            chance = 2 * special.stdtr(length - 2, -np.sqrt(best / residual))
     return before[place], np.where(constant, 1.0, chance)
 
 
 def _clearest(bounds: Ints, at: Ints, p: Float64, level: float) -> list[Change]:
     """The clearest change, then the clearest in stretches without it, and so on."""
-    found = []
-    open_ = p <= level
-    while open_.any():
-        rows = np.flatnonzero(open_)
+    changes = []
+    candidates = p <= level
+    while candidates.any():
+        rows = np.flatnonzero(candidates)
         row = rows[np.lexsort((bounds[rows, 1] - bounds[rows, 0], p[rows]))[0]]
-        found.append(Change(int(at[row]), float(p[row])))
-        open_ &= (bounds[:, 0] >= at[row]) | (bounds[:, 1] <= at[row])
-    return sorted(found, key=lambda change: change.at)
+        changes.append(Change(int(at[row]), float(p[row])))
+        candidates &= (bounds[:, 0] >= at[row]) | (bounds[:, 1] <= at[row])
+    return sorted(changes, key=lambda change: change.at)
 
 
 def _ranks(values: Float64) -> Float64:
     """Ranks in each series; equal values share their mean rank."""
-    found = np.empty(values.shape)
+    ranks = np.empty(values.shape)
     for row, series in enumerate(values):
         _, where, count = np.unique(series, return_inverse=True, return_counts=True)
         last = count.cumsum()
-        found[row] = (last - (count - 1) / 2)[where]
-    return found
+        ranks[row] = (last - (count - 1) / 2)[where]
+    return ranks

@@ -1,18 +1,17 @@
-"""Whether rows differ by more than they differ from sample to sample. Arrays only, no column names.
+"""Whether rows differ by more than their noise. Arrays only, no column names.
 
 A test for few samples of many rows, each step of which errs on the safe side:
 
 - **Samples.** Runs, or the steps of the one run of a side. Steps of one run are alike for a while,
   so each counts as less than one: by the autocorrelation of its row, taken as at least the median
-  of all rows. Where a side has several runs, they are what its steps are compared by.
-- **Noise.** Few samples agree by chance now and then. So the noise of a row is taken as at least
-  what is typical of a row of its size, on its side. How sure that is follows from how much the
-  noise of rows varies (Smyth 2004, "Linear models and empirical Bayes methods for assessing
+  of all rows. If a side has several runs, these are its samples.
+- **Noise.** Few samples may agree by chance. So the noise of a row is taken as at least what is
+  typical of a row of its size, on its side. The weight of that follows from how much the noise of
+  rows varies (Smyth 2004, "Linear models and empirical Bayes methods for assessing
   differential expression"); it counts at most as much as the row's own samples.
-- **Test.** Welch's, which takes the sides to be of different noise, with no more degrees of freedom
-  than two sides like the smaller would have. A single sample is taken to have the noise of those of
-  the other side. A row that a side never has is tested by how often the other has it, exactly
-  (Fisher).
+- **Test.** Welch's, which allows different noise on each side, with no more degrees of freedom than
+  two sides like the smaller would have. A single sample is taken to have the noise of the other
+  side. A row that a side never has is tested by how often the other has it, exactly (Fisher).
 - **Many rows.** `false_discovery` (Benjamini and Hochberg 1995): of the rows that are called
   different at 5 %, 5 % are noise on average; where all is noise, at most one comparison in twenty
   calls any row different.
@@ -39,19 +38,19 @@ LEVEL: Final = 0.05
 """Rate of errors that is accepted; a confidence interval holds 1 - LEVEL."""
 
 _CELLS: Final = 1 << 22
-"""Rows and samples that are looked at together; a bound on memory."""
+"""Rows times samples in one block; a bound on memory."""
 _LEAST_ROWS: Final = 5
-"""Fewer rows tell nothing of what is typical."""
+"""Fewer rows do not show what is typical."""
 _ROWS_FOR_TREND: Final = 10
 _STEEPEST: Final = -2
-"""An error of the clock is the same for small rows and large; its square falls so with the size."""
+"""An error of the clock does not depend on the size, so its relative square falls like this."""
 _LEAST_RATIO: Final = 1e-3
 """Noise below this part of the median does not decide what is typical."""
 _MOST_AUTOCORRELATION: Final = 0.98
 _LEAST_SAMPLES: Final = 2
-"""Steps count as no fewer, however much alike."""
+"""Steps count as no fewer samples, however much they correlate."""
 _UNVARIED: Final = 1e-3
-"""Rows whose noise varies less than this, beyond chance, have all the same."""
+"""If the noise of rows varies less than this, beyond chance, it is taken as equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,13 +74,13 @@ class Samples:
     runs: Ints
 
     @property
-    def of_one_run(self) -> bool:
+    def is_single_run(self) -> bool:
         """Whether they are steps of one run."""
         return np.unique(self.runs).size == 1
 
     @property
-    def repeated(self) -> bool:
-        """Whether there are at least two of them, so that they tell how much they vary."""
+    def is_repeated(self) -> bool:
+        """Whether there are at least two of them, so that their noise is known."""
         return self.runs.size > 1
 
 
@@ -96,7 +95,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """Means, their variances and the freedom of these; units that have the row, and all units."""
+    """Means, their variances and degrees of freedom; units that have the row, and all units."""
 
     mean: Float64
     error: Float64
@@ -113,7 +112,7 @@ class _Side:
 def compare(base: Samples, other: Samples) -> Comparison:
     """Compare the means of each row.
 
-    It is of the mean of ``other`` less that of ``base``; at least one of them is `repeated`.
+    The difference is that of ``other`` minus ``base``; at least one of them `is_repeated`.
 
     Examples
     --------
@@ -129,16 +128,16 @@ def compare(base: Samples, other: Samples) -> Comparison:
     sides = _side(base), _side(other)
     size = np.maximum(*(np.abs(side.mean) for side in sides))
     change = sides[1].mean - sides[0].mean
-    if base.repeated and other.repeated:
+    if base.is_repeated and other.is_repeated:
         (a, df_a), (b, df_b) = (_moderated(side, size) for side in sides)
         error = a + b
         with np.errstate(invalid="ignore", divide="ignore"):
             freedom = error**2 / (a**2 / df_a + b**2 / df_b)
             freedom = np.minimum(freedom, 2 * np.minimum(df_a, df_b))
     else:
-        known = sides[0] if base.repeated else sides[1]
-        error, freedom = _moderated(known, size)
-        error = error * (1 + known.effective)
+        repeated = sides[0] if base.is_repeated else sides[1]
+        error, freedom = _moderated(repeated, size)
+        error = error * (1 + repeated.effective)
     with np.errstate(invalid="ignore", divide="ignore"):
         welch = 2 * special.stdtr(freedom, -np.abs(change) / np.sqrt(error))
         reach = special.stdtrit(freedom, 1 - LEVEL / 2) * np.sqrt(error)
@@ -151,7 +150,7 @@ def compare(base: Samples, other: Samples) -> Comparison:
 
 
 def false_discovery(p: Float64) -> Float64:
-    """What part of the rows with this p-value or a smaller one is noise, on average and at most.
+    """Expected share of noise among the rows up to each p-value, at most.
 
     Examples
     --------
@@ -160,63 +159,65 @@ def false_discovery(p: Float64) -> Float64:
     """
     order = np.argsort(p, kind="stable")
     parts = p[order] * p.size / np.arange(1, p.size + 1)
-    found = np.empty(p.size)
-    found[order] = np.minimum.accumulate(parts[::-1])[::-1]
-    return found
+    q = np.empty(p.size)
+    q[order] = np.minimum.accumulate(parts[::-1])[::-1]
+    return q
 
 
 def _side(samples: Samples) -> _Side:
     """Means and their errors: by runs, or by the steps of one."""
     number = samples.runs.size
-    units = np.arange(number) if samples.of_one_run else samples.runs
+    units = np.arange(number) if samples.is_single_run else samples.runs
     starts = np.flatnonzero(np.diff(units, prepend=-1))
     count = starts.size
     mean, squares, products = (np.zeros(samples.rows) for _ in range(3))
-    present = np.zeros(samples.rows, np.int64)
-    for rows, values, known in _blocks(samples):
+    counts = np.zeros(samples.rows, np.int64)
+    for rows, values, present in _blocks(samples):
         constant = values.min(1) == values.max(1)  # a mean may be off by a bit
         mean[rows] = np.where(constant, values[:, 0], values.mean(1))
-        rest = np.add.reduceat(values - mean[rows, None], starts, axis=1)
-        squares[rows] = (rest**2).sum(1)
-        products[rows] = (rest[:, 1:] * rest[:, :-1]).sum(1)
-        present[rows] = np.logical_or.reduceat(known, starts, axis=1).sum(1)
-    if not samples.of_one_run:
+        residuals = np.add.reduceat(values - mean[rows, None], starts, axis=1)
+        squares[rows] = (residuals**2).sum(1)
+        products[rows] = (residuals[:, 1:] * residuals[:, :-1]).sum(1)
+        counts[rows] = np.logical_or.reduceat(present, starts, axis=1).sum(1)
+    if not samples.is_single_run:
         error = squares * count / (count - 1) / number**2
-        return _Side(mean, error, np.full(samples.rows, count - 1.0), present, count)
-    alike = _autocorrelation(squares, products, number)
-    effective = np.maximum(number * (1 - alike) / (1 + alike), _LEAST_SAMPLES)
+        return _Side(mean, error, np.full(samples.rows, count - 1.0), counts, count)
+    correlation = _autocorrelation(squares, products, number)
+    effective = np.maximum(number * (1 - correlation) / (1 + correlation), _LEAST_SAMPLES)
     error = squares / number / (1 - 1 / effective) / effective
-    return _Side(mean, error, effective - 1, present, count)
+    return _Side(mean, error, effective - 1, counts, count)
 
 
 def _blocks(
     samples: Samples,
 ) -> Iterator[tuple[slice, Float64, npt.NDArray[np.bool_]]]:
-    """Rows by samples: the values, and where there are any; some rows at a time."""
+    """Blocks of rows by samples: values, and a mask of those that exist."""
     order = np.argsort(samples.row, kind="stable")
     row, sample, value = samples.row[order], samples.sample[order], samples.value[order]
     step = max(_CELLS // max(samples.runs.size, 1), 1)
     for first in range(0, samples.rows, step):
         last = min(first + step, samples.rows)
-        some = slice(*np.searchsorted(row, (first, last)))
+        part = slice(*np.searchsorted(row, (first, last)))
         shape = last - first, samples.runs.size
-        values, known = np.zeros(shape), np.zeros(shape, np.bool_)
-        values[row[some] - first, sample[some]] = value[some]
-        known[row[some] - first, sample[some]] = True
-        yield slice(first, last), values, known
+        values, has_value = np.zeros(shape), np.zeros(shape, np.bool_)
+        values[row[part] - first, sample[part]] = value[part]
+        has_value[row[part] - first, sample[part]] = True
+        yield slice(first, last), values, has_value
 
 
 def _autocorrelation(squares: Float64, products: Float64, number: int) -> Float64:
     """Of a sample and the next one, by row: at least the median of all, and never below 0.
 
-    What few samples give is too low by about ``(1 + 3 r) / number``, and mostly chance.
+    The estimate from few samples is too low by about ``(1 + 3 r) / number``, and mostly chance.
     """
-    found = np.divide(products, squares, out=np.full(squares.size, -1 / number), where=squares > 0)
-    found = (found + 1 / number) / max(1 - 3 / number, 1 / 6)
-    varied = found[squares > 0]
+    correlations = np.divide(
+        products, squares, out=np.full(squares.size, -1 / number), where=squares > 0
+    )
+    correlations = (correlations + 1 / number) / max(1 - 3 / number, 1 / 6)
+    varied = correlations[squares > 0]
     median = max(float(np.median(varied)), 0.0) if varied.size else 0.0
-    alike: Float64 = np.clip(found, median, _MOST_AUTOCORRELATION)
-    return alike
+    result: Float64 = np.clip(correlations, median, _MOST_AUTOCORRELATION)
+    return result
 
 
 def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:
@@ -231,12 +232,12 @@ def _moderated(side: _Side, size: Float64) -> tuple[Float64, Float64]:
 
 
 def _typical(
-    relative: Float64, size: Float64, freedom: Float64, wanted: Float64
+    relative: Float64, size: Float64, freedom: Float64, target_sizes: Float64
 ) -> tuple[Float64, float]:
-    """Typical relative variance of rows of the ``wanted`` sizes, and the samples it is worth.
+    """Typical relative variance of rows of the target sizes, and its weight in samples.
 
-    Logarithms of sample variances are spread by chance as is known; what they are spread beyond
-    that tells how far rows really differ. Small rows may have more noise than large ones.
+    The spread of the logarithms of sample variances by chance is known; any further spread shows
+    how much rows really differ. Small rows may have more noise than large ones.
     """
     from scipy import special
 
@@ -248,11 +249,14 @@ def _typical(
     slope = 0.0
     if log.size >= _ROWS_FOR_TREND and spread > 0:
         slope = float(np.clip(((sizes - middle) * log).sum() / spread, _STEEPEST, 0))
-    rest = log - log.mean() - slope * (sizes - middle)
-    beyond = float((rest**2).sum()) / (log.size - 2) - float(special.polygamma(1, half).mean())
-    far = np.log(wanted, out=np.full(wanted.size, middle), where=wanted > 0) - middle
-    weight = 2 * _inverse_trigamma(beyond) if beyond > _UNVARIED else np.inf
-    typical: Float64 = np.exp(log.mean() + slope * far)
+    residuals = log - log.mean() - slope * (sizes - middle)
+    excess = float((residuals**2).sum()) / (log.size - 2) - float(special.polygamma(1, half).mean())
+    offsets = (
+        np.log(target_sizes, out=np.full(target_sizes.size, middle), where=target_sizes > 0)
+        - middle
+    )
+    weight = 2 * _inverse_trigamma(excess) if excess > _UNVARIED else np.inf
+    typical: Float64 = np.exp(log.mean() + slope * offsets)
     return typical, weight
 
 
@@ -268,19 +272,19 @@ def _inverse_trigamma(value: float) -> float:
 
 
 def _one_sided(base: _Side, other: _Side) -> Float64:
-    """Chance that units with the row are all of one side, if the side makes no difference."""
+    """Chance that all units with the row are on one side, if sides do not differ."""
     present = base.present + other.present
     log_all = _log_choose(base.units + other.units, present)
     ways = (_log_choose(side.units, present) for side in (base, other))
-    found: Float64 = np.minimum(sum(np.exp(log - log_all) for log in ways), 1.0)
-    return found
+    chance: Float64 = np.minimum(sum(np.exp(log - log_all) for log in ways), 1.0)
+    return chance
 
 
-def _log_choose(number: int, some: Ints) -> Float64:
+def _log_choose(number: int, size: Ints) -> Float64:
     """Logarithm of the ways to choose; minus infinity where there are none."""
     from scipy import special
 
-    rest = np.maximum(number - some, 0)
-    ways = special.gammaln(number + 1) - special.gammaln(some + 1) - special.gammaln(rest + 1)
-    found: Float64 = np.where(some > number, -np.inf, ways)
-    return found
+    others = np.maximum(number - size, 0)
+    ways = special.gammaln(number + 1) - special.gammaln(size + 1) - special.gammaln(others + 1)
+    logs: Float64 = np.where(size > number, -np.inf, ways)
+    return logs

@@ -1,4 +1,4 @@
-"""Rows of torch's table: what ``key_averages()`` has of each key, and of its first event."""
+"""Rows of torch's table: the sums of each key of ``key_averages()``, and its first event."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any, Final
 import duckdb
 
 from profframe.analysis.torch_table import times
-from profframe.query.answering import find, run
+from profframe.query.catalogue import find
+from profframe.query.run import run
 from profframe.readers.sqlite.demangle import demangled
 
 Amount = float | Fraction
 """Microseconds: exact, or as torch adds them."""
 
 _FAILED: Final = "[OutOfMemory]"
-"""Allocations that failed, which an operator asked for; no event in `events`."""
+"""Failed allocations of an operator, which have no event in `events`."""
 _FIRST: Final = """
     WITH RECURSIVE up AS (
         SELECT run, rank, event_id, parent_id
@@ -43,7 +44,7 @@ _FIRST: Final = """
         coalesce(scope, 0)
     FROM nested
     JOIN events USING (run, rank, event_id)"""
-"""What torch takes from the first event of a key; what is above an internal op is not its child."""
+"""Values that torch takes from the first event of a key; internal ops count as no parent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +87,18 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The rows of one trace, and what is known of all of them."""
+    """The rows of one trace, and properties of all of them."""
 
     run: str
     rank: int
     rows: Sequence[Row]
     device: str
-    """Type of the devices, empty where there is none."""
+    """Type of the devices, empty if there is none."""
     has_memory: bool
 
     @property
     def has_device_time(self) -> bool:
-        """There is a column for it."""
+        """Whether there are columns of device time."""
         return any(row.self_device_time_total > 0 for row in self.rows)
 
 
@@ -106,41 +107,41 @@ def read(
 ) -> list[Page]:
     """Rows of each trace, in the order of run and rank.
 
-    ``as_torch`` has times as floats, added as torch adds them; else they are exact.
+    With ``as_torch`` times are floats, added as torch adds them; else they are exact.
     """
     relation = run(connection, find("key_averages"), {**grouping, "compat": "torch"})
     keys = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
-    plain = demangled([key["name"] for key in keys])
+    demangled_names = demangled([key["name"] for key in keys])
     first_ids = relation.project("run, rank, first_event_id AS event_id")
     connection.register("first_ids", first_ids.to_arrow_table())
-    first = {row[:3]: row[3:] for row in connection.execute(_FIRST).fetchall()}
+    first_events = {row[:3]: row[3:] for row in connection.execute(_FIRST).fetchall()}
     traces = connection.execute("SELECT run, rank, device_type, profiler_flags FROM traces")
-    told = {row[:2]: row[2:] for row in traces.fetchall()}
+    headers = {row[:2]: row[2:] for row in traces.fetchall()}
     for key in keys:
-        key["name"] = plain.get(key["name"], key["name"])
+        key["name"] = demangled_names.get(key["name"], key["name"])
     pages = []
-    for (of_run, rank), of_trace in groupby(keys, lambda key: (key["run"], key["rank"])):
-        found = list(of_trace)
-        ids = [key["first_event_id"] for key in found]
+    for (run_name, rank), trace_keys in groupby(keys, lambda key: (key["run"], key["rank"])):
+        group = list(trace_keys)
+        ids = [key["first_event_id"] for key in group]
         sums: Sequence[Sequence[Amount]] = (
-            times.read(connection, of_run, rank, grouping, ids)
+            times.read(connection, run_name, rank, grouping, ids)
             if as_torch
-            else [_exact_times(key) for key in found]
+            else [_exact_times(key) for key in group]
         )
-        firsts = [first.get((of_run, rank, i), _NO_EVENT) for i in ids]
+        firsts = [first_events.get((run_name, rank, i), _NO_EVENT) for i in ids]
         rows = [
-            _row(key, event, of_key, bool(grouping["group_by_input_shape"]))
-            for key, event, of_key in zip(found, firsts, sums, strict=True)
+            _row(key, event, key_sums, bool(grouping["group_by_input_shape"]))
+            for key, event, key_sums in zip(group, firsts, sums, strict=True)
         ]
-        device, flags = told.get((of_run, rank), (None, None))
-        asked = bool(flags) and bool(json.loads(flags).get("profile_memory"))
+        device, flags = headers.get((run_name, rank), (None, None))
+        profiles_memory = bool(flags) and bool(json.loads(flags).get("profile_memory"))
         pages.append(
             Page(
-                of_run,
+                run_name,
                 rank,
                 rows,
-                device or ("CUDA" if any(key["self_device_ns"] for key in found) else ""),
-                asked or any(key["cpu_bytes"] is not None for key in found),
+                device or ("CUDA" if any(key["self_device_ns"] for key in group) else ""),
+                profiles_memory or any(key["cpu_bytes"] is not None for key in group),
             )
         )
     return pages

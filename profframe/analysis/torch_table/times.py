@@ -1,7 +1,7 @@
 """Times as torch adds them: floats of microseconds since the trace's start, in its own order.
 
-The sums differ from the exact ones by less than a nanosecond. It shows only where the exact number
-lies halfway between two that can be printed.
+The sums differ from the exact ones by less than a nanosecond. That changes a printed number only if
+the exact one lies halfway between two that can be printed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Times = tuple[float, float, float, float]
 """Host time, own host time, device time, own device time, in microseconds."""
 
 _TOLERANCE_US: Final = 0.0005
-"""Half a nanosecond: what floats may be off."""
+"""Half a nanosecond: the error of the floats."""
 _COMPENSATES: Final = sys.version_info >= (3, 12)
 """Since Python 3.12 `sum()` adds floats more precisely than one after the other."""
 _SLICES: Final = """
@@ -51,7 +51,7 @@ _START: Final = """
         0)
     FROM traces
     WHERE run = $run AND rank = $rank"""
-"""Origin of torch's times: where its own span begins, else that of a clock that has one."""
+"""Origin of torch's times: the start of its own span, else of a clock that is not relative."""
 
 
 def read(
@@ -61,10 +61,7 @@ def read(
     grouping: Mapping[str, object],
     first_ids: Sequence[int | None],
 ) -> list[Times]:
-    """Sums of the keys whose first events these are.
-
-    There is one for each of ``first_ids``, in which None is no event.
-    """
+    """Sums of the keys with these first events, in their order; None is no event."""
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW trace_events AS "
         f"FROM events WHERE run = {literal(run)} AND rank = {rank}"
@@ -72,11 +69,13 @@ def read(
     origins = connection.execute(_START, {"run": run, "rank": rank}).fetchall()
     ((start_ns,),) = origins or [(0,)]
     slices = _slices(connection.sql(_SLICES, params=dict(grouping)).to_arrow_table(), start_ns)
-    columns = (slices.elapsed_host, _own_host(slices), *_device(slices))
+    columns = (slices.elapsed_host, _self_host(slices), *_device(slices))
     sums = np.stack([np.append(_by_key(slices, column), 0.0) for column in columns], axis=1)
     rows = _rows(slices.event_id, np.array([-1 if i is None else i for i in first_ids], np.int64))
-    found: list[Times] = [tuple(times) for times in sums[np.append(slices.key, -1)[rows]].tolist()]
-    return found
+    ordered: list[Times] = [
+        tuple(times) for times in sums[np.append(slices.key, -1)[rows]].tolist()
+    ]
+    return ordered
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ class _Slices:
 
     event_id: Ints
     key: Ints
-    """Number of its key; -1 where torch removes it."""
+    """Number of its key; -1 if torch removes it."""
     order: Ints
     """Rows that torch keeps, in its order."""
     owner: Ints
@@ -108,7 +107,7 @@ class _Slices:
 
 
 def _rows(event_id: Ints, ids: Ints) -> Ints:
-    """Row of each id; -1 where it is not among them."""
+    """Row of each id; -1 if there is none."""
     if not event_id.size:
         return np.full(ids.size, -1, np.int64)
     at = np.minimum(np.searchsorted(event_id, ids), event_id.size - 1)
@@ -122,47 +121,47 @@ def _slices(table: pa.Table, origin_ns: int) -> _Slices:
 
     event_id, key = ints("event_id", -1), ints("key", -1)
     parent = _rows(event_id, ints("parent_id", -1))
-    kept = key >= 0
-    up = np.append(nearest(parent, kept), -1)
+    is_kept = key >= 0
+    up = np.append(nearest(parent, is_kept), -1)
     owner = up[parent]
     charged = up[_rows(event_id, ints("charged_id", -1))]
     start, dur, preorder = ints("start_ns", 0), ints("dur_ns", 0), ints("preorder", -1)
     end_us = (start + dur - origin_ns) / 1000
     last = np.iinfo(np.int64).max
     order = np.lexsort((event_id, ints("preorder", last), -dur, ints("start_ns", last)))
-    own = {name: ints(name, 0).copy() for name in ("self_ns", "self_device_ns")}
-    removed = np.flatnonzero(~kept & (owner >= 0))
-    for values in own.values():
+    self_times = {name: ints(name, 0).copy() for name in ("self_ns", "self_device_ns")}
+    removed = np.flatnonzero(~is_kept & (owner >= 0))
+    for values in self_times.values():
         np.add.at(values, owner[removed], values[removed])
     return _Slices(
         event_id=event_id,
         key=key,
-        order=order[kept[order]],
-        owner=np.where(kept, owner, -1),
+        order=order[is_kept[order]],
+        owner=np.where(is_kept, owner, -1),
         depth=_depth(owner, ints("depth", -1)),
         charged=charged,
-        elapsed=np.where(_known(table), end_us - (start - origin_ns) / 1000, 0.0),
-        nests=kept & (preorder >= 0),
+        elapsed=np.where(_has_times(table), end_us - (start - origin_ns) / 1000, 0.0),
+        nests=is_kept & (preorder >= 0),
         on_device=table["on_device"].to_numpy(),
         is_busy=table["is_busy"].to_numpy(),
-        self_us=own["self_ns"] / 1000,
+        self_us=self_times["self_ns"] / 1000,
         device_us=ints("device_ns", 0) / 1000,
-        self_device_us=own["self_device_ns"] / 1000,
+        self_device_us=self_times["self_device_ns"] / 1000,
     )
 
 
-def _known(table: pa.Table) -> Mask:
-    known: Mask = table["start_ns"].is_valid().to_numpy() & table["dur_ns"].is_valid().to_numpy()
-    return known
+def _has_times(table: pa.Table) -> Mask:
+    mask: Mask = table["start_ns"].is_valid().to_numpy() & table["dur_ns"].is_valid().to_numpy()
+    return mask
 
 
 def _depth(owner: Ints, depth: Ints) -> Ints:
     """Number of owners above each row."""
-    found = np.zeros(owner.size, np.int64)
+    depths = np.zeros(owner.size, np.int64)
     for rows in _levels(depth):
-        inside = rows[owner[rows] >= 0]
-        found[inside] = found[owner[inside]] + 1
-    return found
+        nested = rows[owner[rows] >= 0]
+        depths[nested] = depths[owner[nested]] + 1
+    return depths
 
 
 def _levels(depth: Ints) -> Iterator[Ints]:
@@ -172,12 +171,12 @@ def _levels(depth: Ints) -> Iterator[Ints]:
     return iter(np.split(order, np.flatnonzero(np.diff(depth[order])) + 1))
 
 
-def _own_host(slices: _Slices) -> Floats:
+def _self_host(slices: _Slices) -> Floats:
     """Host time without that of the children."""
     rows = slices.order[slices.nests[slices.order] & (slices.owner[slices.order] >= 0)]
-    inside = _added(slices.owner[rows], slices.elapsed[rows], slices.key.size)
-    own = np.where(slices.nests, slices.elapsed - inside, 0.0)
-    return np.where(slices.on_device, 0.0, _checked(own, slices.self_us))
+    child_sums = _sums(slices.owner[rows], slices.elapsed[rows], slices.key.size)
+    own = np.where(slices.nests, slices.elapsed - child_sums, 0.0)
+    return np.where(slices.on_device, 0.0, _or_exact(own, slices.self_us))
 
 
 def _device(slices: _Slices) -> tuple[Floats, Floats]:
@@ -186,25 +185,25 @@ def _device(slices: _Slices) -> tuple[Floats, Floats]:
         nothing = np.zeros(slices.key.size)
         return nothing, nothing
     charged = slices.order[slices.is_busy[slices.order] & (slices.charged[slices.order] >= 0)]
-    launched = _added(slices.charged[charged], slices.elapsed[charged], slices.key.size)
-    launched = _checked(launched, slices.self_device_us)
-    total, inside = launched.copy(), np.zeros(slices.key.size)
+    launched = _sums(slices.charged[charged], slices.elapsed[charged], slices.key.size)
+    launched = _or_exact(launched, slices.self_device_us)
+    total, child_sums = launched.copy(), np.zeros(slices.key.size)
     place = slices.order[slices.nests[slices.order]]
     levels = [place[rows] for rows in _levels(slices.depth[place])]
     for rows in reversed(levels):
-        total[rows] = _checked(launched[rows] + inside[rows], slices.device_us[rows])
+        total[rows] = _or_exact(launched[rows] + child_sums[rows], slices.device_us[rows])
         children = rows[slices.owner[rows] >= 0]
         owners, which = np.unique(slices.owner[children], return_inverse=True)
-        inside[owners] = _added(which, total[children], owners.size)
-    own = _checked(total - inside, slices.self_device_us)
+        child_sums[owners] = _sums(which, total[children], owners.size)
+    own = _or_exact(total - child_sums, slices.self_device_us)
     return (
         np.where(slices.on_device, slices.elapsed, total),
         np.where(slices.on_device, slices.elapsed, own),
     )
 
 
-def _checked(values: Floats, exact: Floats) -> Floats:
-    """The exact value where not all that torch would add up is in the trace."""
+def _or_exact(values: Floats, exact: Floats) -> Floats:
+    """The values, or the exact ones if the trace lacks some of what torch would add up."""
     return np.where(np.abs(values - exact) <= _TOLERANCE_US, values, exact)
 
 
@@ -213,7 +212,7 @@ def _by_key(slices: _Slices, values: Floats) -> Floats:
     return _in_order(slices.key[slices.order], values[slices.order], 0)
 
 
-def _added(group: Ints, values: Floats, groups: int) -> Floats:
+def _sums(group: Ints, values: Floats, groups: int) -> Floats:
     """Sums of groups as ``sum()`` adds them."""
     sums = _in_order(group, values, groups)
     if _COMPENSATES:

@@ -1,13 +1,13 @@
-"""How much work an op does: floating-point operations and bytes, by formula over its inputs.
+"""Work of an op: floating-point operations and bytes, by formula over its inputs.
 
-`FORMULAS` is the table: name of the op -> `Formula`. Other ops are added where a trace is loaded::
+`FORMULAS` is the table: name of the op -> `Formula`. Ops can be added when a trace is loaded::
 
     >>> from profframe import load
     >>> from profframe.facts.formulas import Formula, Op, like, moved
     >>> mine = {"my::rope": Formula(lambda op: 6 * op.tensor(0).count, moved((0, 1, 2), like(0)))}
     >>> trace = load("examples/cpu_training.json.gz", formulas=mine)
 
-The same name replaces what is in the table; ``None`` takes it out.
+The same name replaces the entry of the table; ``None`` removes it.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ __all__ = [
 FORMULAS: Final[Mapping[str, Formula]] = MappingProxyType(
     {**LIBRARIES, **COPIES, **ELEMENTS, **REDUCTIONS, **ATTENTION, **CONVOLUTIONS, **MATRICES}
 )
-"""Every op whose work is known.
+"""Formulas by op.
 
-Ops that give another view of the same memory are not in it, so that they own no work, nor are ops
-that do more than a formula would cover.
+Ops that return a view of the same memory are missing, so that they own no work, and so are ops that
+do more than a formula would cover.
 """
 
 _MOST: Final = 1 << 62
 
 
 def check_formulas(formulas: object) -> None:
-    """Raise ParameterError for what is no mapping from names of ops to formulas."""
+    """Raise `ParameterError` unless it is None, or maps names of ops to formulas."""
     if formulas is None:
         return
     if not isinstance(formulas, Mapping):
@@ -69,7 +69,7 @@ def check_formulas(formulas: object) -> None:
 
 
 def count(formula: Count | None, op: Op) -> int | None:
-    """What a formula gives for a call; None where it cannot tell.
+    """Result of a formula for a call; None if it cannot tell.
 
     Examples
     --------
@@ -83,5 +83,5 @@ def count(formula: Count | None, op: Op) -> int | None:
     try:
         number = int(formula(op))
     except (Unknown, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
-        return None  # what was recorded is not what the formula is for
+        return None  # the recorded inputs do not fit the formula
     return number if 0 <= number < _MOST else None

@@ -1,8 +1,8 @@
 """Scaled dot-product attention: a product for the scores and one for the values.
 
-Softmax, mask and dropout are not counted, and a causal mask halves nothing, as in
-``torch.utils.flop_counter``. Of the outputs only those of the size of the inputs are written; the
-sums of rows and the state of dropout are left out.
+Softmax, mask and dropout are not counted, and a causal mask does not halve the work, as in
+``torch.utils.flop_counter``. Only outputs of the size of the inputs count as written, not the sums
+of rows and the state of dropout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
 class Sizes(NamedTuple):
-    """Of one attention: batch times heads of the queries, lengths, and widths of a head."""
+    """Sizes of one attention: batch times heads of the queries, lengths, and widths of a head."""
 
     heads: int
     queries: int
@@ -47,7 +47,7 @@ def _shapes(op: Op, places: Iterable[int]) -> tuple[Shape, Shape, Shape]:
 
 
 def heads_first(op: Op, places: Iterable[int]) -> Sizes:
-    """``(batch, heads, length, width)``; heads of keys may each serve several of the queries."""
+    """``(batch, heads, length, width)``; a key's head may serve several heads of queries."""
     query, key, value = _shapes(op, places)
     if min(map(len, (query, key, value))) < 2 or query[-1] != key[-1] or key[-2] != value[-2]:
         raise Unknown
@@ -55,7 +55,7 @@ def heads_first(op: Op, places: Iterable[int]) -> Sizes:
 
 
 def lengths_first(op: Op, places: Iterable[int]) -> Sizes:
-    """``(batch, length, heads, width)``, as the package flash-attn has it."""
+    """``(batch, length, heads, width)``, as in the package flash-attn."""
     query, key, value = _shapes(op, places)
     if {len(query), len(key), len(value)} != {4} or query[-1] != key[-1] or key[1] != value[1]:
         raise Unknown
@@ -64,7 +64,7 @@ def lengths_first(op: Op, places: Iterable[int]) -> Sizes:
 
 
 def _heads(query: Shape, key: Shape, value: Shape) -> int:
-    """Attentions that are computed: heads of keys and values are repeated for those of queries."""
+    """Number of attentions: heads of keys and values are repeated for those of queries."""
     if not (query and key and value):
         return math.prod(broadcast((query, key, value)))
     heads = max(query[-1], key[-1], value[-1])
@@ -74,10 +74,10 @@ def _heads(query: Shape, key: Shape, value: Shape) -> int:
 
 
 def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
-    """Sequences of several lengths behind each other, if there are cumulative lengths.
+    """Concatenated sequences of several lengths, if there are cumulative lengths.
 
-    Only their number and the longest are recorded, so that all count as the longest, as
-    ``torch.utils.flop_counter`` has it where it does not see the lengths either.
+    Only their number and the longest are recorded, so that all count as the longest, as in
+    ``torch.utils.flop_counter`` without lengths.
     """
 
     def sizes(op: Op, places: Iterable[int]) -> Sizes:
@@ -95,16 +95,16 @@ def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
 
 
 def even(cumulative: int, longest: int) -> Layout:
-    """The same where all sequences are of one length; where they are not, nobody can tell."""
+    """The same if all sequences have one length; raises Unknown otherwise."""
     layout = packed(cumulative, longest, lengths_first)
 
     def sizes(op: Op, places: Iterable[int]) -> Sizes:
         query, key, _ = _shapes(op, places)
-        found = layout(op, places)
+        sizes_ = layout(op, places)
         sequences = op.tensor(cumulative).count - 1
-        if (query[0], key[0]) != (sequences * found.queries, sequences * found.keys):
+        if (query[0], key[0]) != (sequences * sizes_.queries, sequences * sizes_.keys):
             raise Unknown
-        return found
+        return sizes_
 
     return sizes
 
@@ -115,8 +115,8 @@ def _forward(*others: int, layout: Layout = heads_first, first: int = 0) -> Form
 
     def bytes_(op: Op) -> int:
         query, _, value = map(op.tensor, inputs)
-        written = math.prod(query.shape[:-1]) * value.shape[-1] * query.size
-        return read(op, *inputs, *others) + written
+        output_bytes = math.prod(query.shape[:-1]) * value.shape[-1] * query.size
+        return read(op, *inputs, *others) + output_bytes
 
     return Formula(lambda op: layout(op, inputs).forward, bytes_)
 

@@ -14,7 +14,7 @@ from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the arguments of an op are; ``transposed`` is a place, or whether it always is."""
+    """Places of an op's arguments; ``transposed`` is a place, or the same for all calls."""
 
     stride: int
     padding: int
@@ -34,7 +34,7 @@ class Places:
         return image[-ndim:], window[-ndim:]
 
     def is_transposed(self, op: Op) -> bool:
-        """Whether it is one that makes images larger."""
+        """Whether it is a transposed convolution, which enlarges images."""
         if isinstance(self.transposed, bool):
             return self.transposed
         return bool(op.value(self.transposed))
@@ -44,30 +44,30 @@ class Places:
         image, window = self.image(op)
         ndim = len(image)
         stride = op.ints(self.stride, ndim)
-        spread = (1,) * ndim if self.dilation is None else op.ints(self.dilation, ndim)
-        reach: Sequence[int] = [d * (k - 1) for d, k in zip(spread, window, strict=True)]
-        around: Sequence[int]
+        dilation = (1,) * ndim if self.dilation is None else op.ints(self.dilation, ndim)
+        reach: Sequence[int] = [d * (k - 1) for d, k in zip(dilation, window, strict=True)]
+        padding: Sequence[int]
         if self.is_transposed(op):
-            more = (0,) * ndim
+            output_padding = (0,) * ndim
             if self.output_padding is not None:
-                more = op.ints(self.output_padding, ndim)
-            around = [2 * p for p in op.ints(self.padding, ndim)]
+                output_padding = op.ints(self.output_padding, ndim)
+            padding = [2 * p for p in op.ints(self.padding, ndim)]
             sizes = [
                 (n - 1) * s - a + r + e + 1
-                for n, s, a, r, e in zip(image, stride, around, reach, more, strict=True)
+                for n, s, a, r, e in zip(image, stride, padding, reach, output_padding, strict=True)
             ]
         else:
-            around = self._around(op, reach)
+            padding = self._padding(op, reach)
             sizes = [
                 (n + a - r - 1) // s + 1
-                for n, a, r, s in zip(image, around, reach, stride, strict=True)
+                for n, a, r, s in zip(image, padding, reach, stride, strict=True)
             ]
         if any(n < 0 for n in sizes):
             raise Unknown
         return tuple(sizes)
 
-    def _around(self, op: Op, reach: Sequence[int]) -> Sequence[int]:
-        """What is added around the image, both sides together."""
+    def _padding(self, op: Op, reach: Sequence[int]) -> Sequence[int]:
+        """Padding of the image, both sides together."""
         padding = op.value(self.padding)
         if padding == "same":
             return reach
@@ -76,7 +76,7 @@ class Places:
         return [2 * p for p in op.ints(self.padding, len(reach))]
 
     def batch(self, op: Op) -> int:
-        """Images in the batch; one without a batch is one."""
+        """Images in the batch; 1 without a batch dimension."""
         image, window = op.tensor(0).shape, op.tensor(1).shape
         return image[0] if len(image) == len(window) else 1
 
@@ -90,11 +90,11 @@ class Places:
 
 
 def _forward(places: Places) -> Formula:
-    """Each weight is used at each place of the output; of a transposed one, of the input."""
+    """Each weight is used at each place of the output, or of the input if transposed."""
 
     def flops(op: Op) -> int:
-        where = places.image(op)[0] if places.is_transposed(op) else places.out(op)
-        return 2 * places.batch(op) * math.prod(where) * op.tensor(1).count
+        positions = places.image(op)[0] if places.is_transposed(op) else places.out(op)
+        return 2 * places.batch(op) * math.prod(positions) * op.tensor(1).count
 
     def bytes_(op: Op) -> int:
         outputs = places.batch(op) * places.channels(op) * math.prod(places.out(op))
@@ -106,7 +106,7 @@ def _forward(places: Places) -> Formula:
 
 @dataclass(frozen=True, slots=True)
 class Backward:
-    """Where the arguments of a backward op are; ``mask`` says which gradients are wanted."""
+    """Places of a backward op's arguments; ``mask`` is that of the output gradients."""
 
     gradient: int
     image: int
@@ -114,8 +114,8 @@ class Backward:
     transposed: int | bool
     mask: int | tuple[bool, bool, bool]
 
-    def wanted(self, op: Op) -> tuple[bool, bool, bool]:
-        """Whether the gradients of input, weight and bias are."""
+    def gradients(self, op: Op) -> tuple[bool, bool, bool]:
+        """Whether the gradients of input, weight and bias are computed."""
         mask = op.value(self.mask) if isinstance(self.mask, int) else self.mask
         if not isinstance(mask, (list, tuple)) or not 2 <= len(mask) <= 3:
             raise Unknown
@@ -123,29 +123,29 @@ class Backward:
         return of_image, of_weight, of_bias
 
     def flops(self, op: Op) -> int:
-        """As many as forward for each of the two; that of the bias is a sum beside them."""
+        """As many as forward for input and weight each; the sum for the bias is not counted."""
         always = isinstance(self.transposed, bool)
         transposed = self.transposed if always else bool(op.value(self.transposed))
-        over = op.tensor(self.image if transposed else self.gradient).shape
+        shape = op.tensor(self.image if transposed else self.gradient).shape
         weight = op.tensor(self.weight).shape
-        if len(over) != len(weight) or len(weight) < 3:
+        if len(shape) != len(weight) or len(weight) < 3:
             raise Unknown
-        of_image, of_weight, _ = self.wanted(op)
-        forward = 2 * over[0] * math.prod(over[2:]) * math.prod(weight)
+        of_image, of_weight, _ = self.gradients(op)
+        forward = 2 * shape[0] * math.prod(shape[2:]) * math.prod(weight)
         return forward * (of_image + of_weight)
 
     def bytes(self, op: Op) -> int:
-        """What is read, and the gradients that are wanted."""
+        """The inputs, and the gradients in the mask."""
         gradient, image, weight = map(op.tensor, (self.gradient, self.image, self.weight))
-        of_image, of_weight, of_bias = self.wanted(op)
-        written = of_image * _dense(image) + of_weight * _dense(weight)
+        of_image, of_weight, of_bias = self.gradients(op)
+        output_bytes = of_image * _dense(image) + of_weight * _dense(weight)
         if of_bias:
-            written += gradient.shape[1] * weight.size
-        return read(op, self.gradient, self.image, self.weight) + written
+            output_bytes += gradient.shape[1] * weight.size
+        return read(op, self.gradient, self.image, self.weight) + output_bytes
 
 
 def _input_gradient(op: Op) -> int:
-    """Of an op that has the gradient and the weight; the size of the input is not recorded."""
+    """FLOPs from gradient and weight, as the size of the input is not recorded."""
     gradient, weight = op.tensor(1).shape, op.tensor(2)
     return 2 * gradient[0] * math.prod(gradient[2:]) * weight.count
 
@@ -159,7 +159,7 @@ def _backward(places: Backward) -> Formula:
 
 
 def _unpadded(stride: int) -> Count:
-    """As if there were neither padding nor dilation, and nothing were transposed."""
+    """FLOPs without padding, dilation or transposition."""
 
     def flops(op: Op) -> int:
         (batch, _, *image), (_, _, *window) = op.tensor(0).shape, op.tensor(1).shape
@@ -226,7 +226,7 @@ CONVOLUTIONS: Final = MappingProxyType(
 )  # fmt: skip
 """Name of the op -> its formula.
 
-``torch.utils.flop_counter`` has the same numbers, but for the gradient of the weight of grouped
+``torch.utils.flop_counter`` has the same numbers, except for the weight gradient of grouped
 convolutions, where it counts all channels for each group.
 """
 
@@ -242,4 +242,4 @@ UNPADDED: Final = MappingProxyType(
         )
     }
 )
-"""The same as ``torch._inductor.analysis`` counts it."""
+"""Formulas with FLOPs as ``torch._inductor.analysis`` counts them."""

@@ -1,4 +1,4 @@
-"""Data types by every name that profilers write: their size, and the word that a peak rate has."""
+"""Data types by every name that profilers write, with their sizes and their names in peak rates."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Dtype:
     Attributes
     ----------
     word : str
-        ``fp64 fp32 fp16 bf16 fp8 fp4 int8 ...``: what peak rates are given by.
+        ``fp64 fp32 fp16 bf16 fp8 fp4 int8 ...``: the name in peak rates.
     size : int
-        Bytes of one element, as it is stored.
+        Bytes of one stored element.
     rank : int
-        What wins where types meet: 0 bool, 1 whole numbers, 2 floating point, 3 complex.
+        Rank in type promotion: 0 bool, 1 integers, 2 floating point, 3 complex.
     """
 
     word: str
@@ -32,18 +32,18 @@ class Dtype:
         return self.rank >= _FLOAT
 
 
-_BOOL, _WHOLE, _FLOAT, _COMPLEX = range(4)
+_BOOL, _INTEGER, _FLOAT, _COMPLEX = range(4)
 
 BOOL: Final = Dtype("bool", 1, _BOOL)
-INT8: Final = Dtype("int8", 1, _WHOLE)
-INT16: Final = Dtype("int16", 2, _WHOLE)
-INT32: Final = Dtype("int32", 4, _WHOLE)
-INT64: Final = Dtype("int64", 8, _WHOLE)
-UINT8: Final = Dtype("uint8", 1, _WHOLE)
-UINT16: Final = Dtype("uint16", 2, _WHOLE)
-UINT32: Final = Dtype("uint32", 4, _WHOLE)
-UINT64: Final = Dtype("uint64", 8, _WHOLE)
-INT4: Final = Dtype("int4", 1, _WHOLE)
+INT8: Final = Dtype("int8", 1, _INTEGER)
+INT16: Final = Dtype("int16", 2, _INTEGER)
+INT32: Final = Dtype("int32", 4, _INTEGER)
+INT64: Final = Dtype("int64", 8, _INTEGER)
+UINT8: Final = Dtype("uint8", 1, _INTEGER)
+UINT16: Final = Dtype("uint16", 2, _INTEGER)
+UINT32: Final = Dtype("uint32", 4, _INTEGER)
+UINT64: Final = Dtype("uint64", 8, _INTEGER)
+INT4: Final = Dtype("int4", 1, _INTEGER)
 FP4: Final = Dtype("fp4", 1, _FLOAT)
 FP8: Final = Dtype("fp8", 1, _FLOAT)
 FP16: Final = Dtype("fp16", 2, _FLOAT)
@@ -85,9 +85,9 @@ DTYPES: Final[Mapping[str, Dtype]] = MappingProxyType(
            for sign in ("", "u") for n in range(1, 8)},
     }
 )  # fmt: skip
-"""Name of a type in C++, as profilers write it -> what it is.
+"""Name of a type in C++, as profilers write it -> the type.
 
-What packs several numbers in one element (``x2``, ``x4``) has the size of that element.
+Types that pack several numbers in one element (``x2``, ``x4``) have the size of that element.
 """
 
 SCALAR_TYPES: Final[Mapping[int, Dtype]] = MappingProxyType(

@@ -1,7 +1,7 @@
-"""Ops that do the same for each element: one operation for a function of one or two numbers.
+"""Elementwise ops: one operation for a function of one or two numbers.
 
-Whatever a function costs a device, it counts as one, as roofline tools have it; what is made of
-several (``addcmul``: a product and a sum) counts each.
+A function counts as one whatever it costs a device, as in roofline tools; a composition
+(``addcmul``: a product and a sum) counts each.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def _is_fraction(op: Op, place: int) -> bool:
 def _pointwise(
     each: int, *places: int, result: Dtype | str = "meet", in_place: bool = False
 ) -> Formula:
-    """So many operations for each element of what the arguments at these places expand to.
+    """``each`` operations per element of the broadcast shape of the arguments at these places.
 
-    ``result`` is the type of the result: one, or that which they meet in, ``"float"`` where whole
-    numbers become fractions, ``"values"`` where the first is a condition.
+    ``result`` is the type of the result: a type, ``"meet"`` for the promoted type, ``"float"`` if
+    integers become floats, ``"values"`` if the first argument is a condition.
     """
 
     def count(op: Op) -> int:
@@ -44,23 +44,25 @@ def _pointwise(
             return op.tensor(places[0]).count
         return math.prod(broadcast(t.shape for t in _operands(op, places)))
 
-    def written(op: Op) -> int:
+    def result_size(op: Op) -> int:
         if in_place:
             return op.tensor(places[0]).size
         if isinstance(result, Dtype):
             return result.size
         operands = _operands(op, places[1:] if result == "values" else places)
         dtype = meet(operands)
-        divided = result == "float" or any(_is_fraction(op, place) for place in places)
-        return size(FP32 if divided and dtype is not None and not dtype.floats else dtype)
+        is_float = result == "float" or any(_is_fraction(op, place) for place in places)
+        return size(FP32 if is_float and dtype is not None and not dtype.floats else dtype)
 
     return Formula(
-        lambda op: each * count(op), lambda op: read(op, *places) + count(op) * written(op)
+        lambda op: each * count(op), lambda op: read(op, *places) + count(op) * result_size(op)
     )
 
 
-def _both(each: int, *places: int, result: Dtype | str = "meet") -> tuple[Formula, Formula]:
-    """The op that makes a new tensor, and the one that changes its first."""
+def _new_and_in_place(
+    each: int, *places: int, result: Dtype | str = "meet"
+) -> tuple[Formula, Formula]:
+    """The op that returns a new tensor, and the one in place."""
     return (
         _pointwise(each, *places, result=result),
         _pointwise(each, *places, in_place=True),
@@ -68,25 +70,25 @@ def _both(each: int, *places: int, result: Dtype | str = "meet") -> tuple[Formul
 
 
 def _list_of(each: int, lists: int) -> Formula:
-    """The same for lists of tensors, of which the first says how many elements there are.
+    """The same for lists of tensors, the first of which has the number of elements.
 
-    Whether the result is new or in its place, as much is written.
+    New results and results in place write the same number of bytes.
     """
 
     def flops(op: Op) -> int:
         return each * sum(tensor.count for tensor in op.tensors(0))
 
     def bytes_(op: Op) -> int:
-        moved = sum(tensor.count * tensor.size for tensor in op.tensors(0))
+        total = sum(tensor.count * tensor.size for tensor in op.tensors(0))
         for place in range(lists):
-            moved += read(op, place) if place and op.optional(place) else _list_bytes(op, place)
-        return moved
+            total += read(op, place) if place and op.optional(place) else _list_bytes(op, place)
+        return total
 
     return Formula(flops, bytes_)
 
 
 def _list_bytes(op: Op, place: int) -> int:
-    """Bytes of a list of tensors; a number in its place, or a list of numbers, has none."""
+    """Bytes of a list of tensors; none for a number, or a list of numbers."""
     try:
         return sum(tensor.bytes for tensor in op.tensors(place))
     except Unknown:
@@ -106,7 +108,7 @@ _SAME: Final = (
     "celu", "selu", "softplus", "softshrink", "hardshrink", "log_sigmoid", "bitwise_not",
     "nan_to_num", "threshold", "positive",
 )  # fmt: skip
-_TRUTHS: Final = (
+_PREDICATES: Final = (
     "isnan", "isinf", "isfinite", "logical_not", "isneginf", "isposinf", "signbit",
 )  # fmt: skip
 _PAIRS: Final = (
@@ -117,7 +119,7 @@ _PAIRS: Final = (
 _FLOAT_PAIRS: Final = (
     "div", "true_divide", "divide", "atan2", "hypot",
 )  # fmt: skip
-_COMPARED: Final = (
+_COMPARISONS: Final = (
     "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
 )  # fmt: skip
 _GRADIENTS: Final = (
@@ -127,20 +129,20 @@ _GRADIENTS: Final = (
 
 _BY_NAME: Final[Mapping[str, tuple[Formula, Formula]]] = MappingProxyType(
     {
-        **dict.fromkeys(_FLOATS, _both(1, 0, result="float")),
-        **dict.fromkeys(_SAME, _both(1, 0)),
-        **dict.fromkeys(_TRUTHS, _both(1, 0, result=BOOL)),
-        **dict.fromkeys((*_PAIRS, "add"), _both(1, 0, 1)),
-        **dict.fromkeys(_FLOAT_PAIRS, _both(1, 0, 1, result="float")),
-        **dict.fromkeys(_COMPARED, _both(1, 0, 1, result=BOOL)),
-        "clamp": _both(2, 0, 1, 2),
-        **dict.fromkeys(("clamp_min", "clamp_max"), _both(1, 0, 1)),
-        **dict.fromkeys(("addcmul", "addcdiv"), _both(2, 0, 1, 2)),
-        "lerp": _both(3, 0, 1, 2),
+        **dict.fromkeys(_FLOATS, _new_and_in_place(1, 0, result="float")),
+        **dict.fromkeys(_SAME, _new_and_in_place(1, 0)),
+        **dict.fromkeys(_PREDICATES, _new_and_in_place(1, 0, result=BOOL)),
+        **dict.fromkeys((*_PAIRS, "add"), _new_and_in_place(1, 0, 1)),
+        **dict.fromkeys(_FLOAT_PAIRS, _new_and_in_place(1, 0, 1, result="float")),
+        **dict.fromkeys(_COMPARISONS, _new_and_in_place(1, 0, 1, result=BOOL)),
+        "clamp": _new_and_in_place(2, 0, 1, 2),
+        **dict.fromkeys(("clamp_min", "clamp_max"), _new_and_in_place(1, 0, 1)),
+        **dict.fromkeys(("addcmul", "addcdiv"), _new_and_in_place(2, 0, 1, 2)),
+        "lerp": _new_and_in_place(3, 0, 1, 2),
         "masked_fill": (_pointwise(0, 0, 1), _pointwise(0, 0, 1, in_place=True)),
     }
 )
-"""Without namespace; an underscore at its end names the op that changes its first argument."""
+"""Names without namespace; the op in place has an underscore at its end."""
 
 _UNARY_LISTS: Final = (
     "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
@@ -162,11 +164,11 @@ _LISTS: Final[Mapping[str, Formula]] = MappingProxyType(
 
 def _list_copy(op: Op) -> int:
     """The first list is written, the second read."""
-    written = sum(tensor.count * tensor.size for tensor in op.tensors(0))
-    return written + sum(tensor.bytes for tensor in op.tensors(1))
+    output_bytes = sum(tensor.count * tensor.size for tensor in op.tensors(0))
+    return output_bytes + sum(tensor.bytes for tensor in op.tensors(1))
 
 
-def _list_written(op: Op) -> int:
+def _list_write(op: Op) -> int:
     return sum(tensor.count * tensor.size for tensor in op.tensors(0))
 
 
@@ -179,40 +181,40 @@ def _list_counts(place: int, each: int) -> Count:
 
 
 def _maybe(op: Op, place: int) -> tuple[Tensor, ...]:
-    """A list that may be empty, of an op that has others; without shapes that is all it says."""
+    """A list that may be empty, or has no recorded shapes."""
     return op.tensors(place) if len(op.dims) > place and op.dims[place] else ()
 
 
 def _optimizer(each: int, states: Iterable[int], *, decay: int | None = None) -> Formula:
-    """Parameters and states are read and written, gradients read.
+    """Parameters and states are read and written, gradients are read.
 
-    ``decay`` is the place of a weight decay that is added to the gradient, if it is not zero.
+    ``decay`` is the place of a weight decay that is added to the gradient, unless it is zero.
     """
     places = tuple(states)
 
     def flops(op: Op) -> int:
-        more = 2 if decay is not None and op.value(decay) else 0
-        kept = sum(bool(_maybe(op, place)) for place in places[2:])  # amsgrad: a maximum
-        return (each + more + kept) * sum(tensor.count for tensor in op.tensors(0))
+        decay_flops = 2 if decay is not None and op.value(decay) else 0
+        maxima = sum(bool(_maybe(op, place)) for place in places[2:])  # amsgrad: a maximum
+        return (each + decay_flops + maxima) * sum(tensor.count for tensor in op.tensors(0))
 
     def bytes_(op: Op) -> int:
-        needed, optional = (0, *places[:2]), places[2:]
-        changed = sum(t.count * t.size for place in needed for t in op.tensors(place))
-        changed += sum(t.count * t.size for place in optional for t in _maybe(op, place))
-        return 2 * changed + sum(tensor.bytes for tensor in op.tensors(1))
+        required, optional = (0, *places[:2]), places[2:]
+        state_bytes = sum(t.count * t.size for place in required for t in op.tensors(place))
+        state_bytes += sum(t.count * t.size for place in optional for t in _maybe(op, place))
+        return 2 * state_bytes + sum(tensor.bytes for tensor in op.tensors(1))
 
     return Formula(flops, bytes_)
 
 
 def _sgd_flops(op: Op) -> int:
-    """Step; with momentum its buffer, with weight decay what that adds to the gradient."""
+    """The step, the buffer with momentum, and the addition to the gradient with weight decay."""
     each = 2 + 2 * bool(_maybe(op, 2)) + 2 * bool(op.value(3))
     return each * sum(tensor.count for tensor in op.tensors(0))
 
 
 def _sgd_bytes(op: Op) -> int:
-    changed = sum(t.count * t.size for t in (*op.tensors(0), *_maybe(op, 2)))
-    return 2 * changed + sum(tensor.bytes for tensor in op.tensors(1))
+    state_bytes = sum(t.count * t.size for t in (*op.tensors(0), *_maybe(op, 2)))
+    return 2 * state_bytes + sum(tensor.bytes for tensor in op.tensors(1))
 
 
 _OPTIMIZERS: Final = {
@@ -225,13 +227,13 @@ _OPTIMIZERS: Final = {
 
 
 def _dropout_bytes(op: Op) -> int:
-    """The result, and a mask of one byte for each element."""
+    """Input, result, and a mask of one byte for each element."""
     source = op.tensor(0)
     return source.bytes + source.count * (source.size + BOOL.size)
 
 
 def _loss_flops(op: Op) -> int:
-    """Difference, square or absolute, and the sum of them, unless none is asked for."""
+    """Difference, square or absolute value, and their sum unless the reduction is none."""
     count = math.prod(broadcast((op.tensor(0).shape, op.tensor(1).shape)))
     return count * (3 if op.value(2) else 2)
 
@@ -241,21 +243,21 @@ def _loss_bytes(op: Op) -> int:
     return read(op, 0, 1) + (1 if op.value(2) else count) * op.tensor(0).size
 
 
-def _cumulated_bytes(op: Op) -> int:
-    """Sums of whole numbers are of the longest ones."""
+def _cumulative_bytes(op: Op) -> int:
+    """Integers add up to int64."""
     source = op.tensor(0)
-    of = source.dtype if source.dtype and source.dtype.floats else INT64
-    return source.bytes + source.count * size(op.dtype(2, of))
+    dtype = source.dtype if source.dtype and source.dtype.floats else INT64
+    return source.bytes + source.count * size(op.dtype(2, dtype))
 
 
-_CUMULATED: Final = Formula(elements(0), _cumulated_bytes)
+_CUMULATIVE: Final = Formula(elements(0), _cumulative_bytes)
 
 ELEMENTS: Final = MappingProxyType(
     {
         **{f"aten::{name}": new for name, (new, _) in _BY_NAME.items()},
-        **{f"aten::{name}_": changed for name, (_, changed) in _BY_NAME.items()},
-        **{f"aten::_foreach_{name}": of for name, of in _LISTS.items()},
-        **{f"aten::_foreach_{name}_": of for name, of in _LISTS.items()},
+        **{f"aten::{name}_": in_place for name, (_, in_place) in _BY_NAME.items()},
+        **{f"aten::_foreach_{name}": formula for name, formula in _LISTS.items()},
+        **{f"aten::_foreach_{name}_": formula for name, formula in _LISTS.items()},
         **dict.fromkeys((f"aten::{name}_backward" for name in _GRADIENTS), _pointwise(1, 0, 1)),
         "aten::elu_backward": _pointwise(1, 0, 5),
         "aten::where": _pointwise(0, 0, 1, 2, result="values"),
@@ -266,12 +268,12 @@ ELEMENTS: Final = MappingProxyType(
         "aten::_masked_scale": _pointwise(2, 0, 1),
         **dict.fromkeys(("aten::mse_loss", "aten::l1_loss"), Formula(_loss_flops, _loss_bytes)),
         "aten::mse_loss_backward": _pointwise(3, 0, 1, 2),
-        **dict.fromkeys(("aten::cumsum", "aten::cumprod"), _CUMULATED),
+        **dict.fromkeys(("aten::cumsum", "aten::cumprod"), _CUMULATIVE),
         "aten::_foreach_copy_": Formula(lambda _: 0, _list_copy),
-        "aten::_foreach_zero_": Formula(lambda _: 0, _list_written),
+        "aten::_foreach_zero_": Formula(lambda _: 0, _list_write),
         "aten::_foreach_norm": Formula(_list_counts(0, 2), _list_norm),
         "aten::_amp_foreach_non_finite_check_and_unscale_": Formula(
-            _list_counts(0, 1), lambda op: 2 * _list_written(op)
+            _list_counts(0, 1), lambda op: 2 * _list_write(op)
         ),
         **_OPTIMIZERS,
     }

@@ -1,4 +1,4 @@
-"""What a formula is, and the blocks that formulas are built of."""
+"""Formulas, and their building blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from profframe.facts.formulas.dtypes import BF16, FP16, FP32, Dtype
 from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
 
 Count: TypeAlias = Callable[[Op], int]
-"""Takes a call of an op and gives a number, or raises `Unknown`."""
+"""Takes a call of an op and returns a number, or raises `Unknown`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,9 @@ class Formula:
     Attributes
     ----------
     flops : callable, optional
-        Floating-point operations of a call; None where nobody can tell.
+        Floating-point operations of a call; None if unknown.
     bytes : callable, optional
-        Bytes that a call reads and writes at least: each input and each output once.
+        Least bytes that a call reads and writes: each input and each output once.
 
     Examples
     --------
@@ -41,62 +41,62 @@ class Formula:
 
 
 def none(_: Op) -> int:
-    """No floating-point operations: it moves data."""
+    """No floating-point operations: the op only moves data."""
     return 0
 
 
 def read(op: Op, *places: int) -> int:
-    """Bytes of the tensors that are passed there; what is optional and not passed has none."""
+    """Bytes of the tensors at these places; missing optional ones have none."""
     return sum(tensor.bytes for tensor in map(op.optional, places) if tensor is not None)
 
 
 def moved(reads: Iterable[int], writes: Count) -> Count:
-    """Bytes of some arguments, the first of which must be there, and of what is written."""
+    """Bytes of the arguments that are read, the first of which is required, and of writes."""
     first, *others = reads
     return lambda op: op.tensor(first).bytes + read(op, *others) + writes(op)
 
 
 def like(place: int) -> Count:
-    """Bytes of a new tensor of the shape and type of that argument: nothing in it is repeated."""
+    """Bytes of a new dense tensor with the shape and type of that argument."""
     return lambda op: op.tensor(place).count * op.tensor(place).size
 
 
 def elements(place: int, each: int = 1) -> Count:
-    """So many operations for each element of that argument."""
+    """A number of operations for each element of that argument."""
     return lambda op: each * op.tensor(place).count
 
 
 def size(dtype: Dtype | None) -> int:
-    """Bytes of an element; Unknown where the type is."""
+    """Bytes of an element; raises Unknown without a type."""
     if dtype is None:
         raise Unknown
     return dtype.size
 
 
 def broadcast(shapes: Iterable[Shape]) -> Shape:
-    """The shape that all of these are expanded to; Unknown if they do not fit."""
+    """The shape to which all of these are expanded; raises Unknown if they do not fit."""
     result = []
     for sizes in zip_longest(*(shape[::-1] for shape in shapes), fillvalue=1):
-        found = {n for n in sizes if n != 1}
-        if len(found) > 1:
+        lengths = {n for n in sizes if n != 1}
+        if len(lengths) > 1:
             raise Unknown
-        result.append(found.pop() if found else 1)
+        result.append(lengths.pop() if lengths else 1)
     return tuple(result[::-1])
 
 
 def meet(tensors: Iterable[Tensor]) -> Dtype | None:
-    """The type that these are promoted to: a single number only counts where its kind is higher."""
-    known = [(tensor.dtype, bool(tensor.shape)) for tensor in tensors]
-    dtypes = [(dtype, shaped) for dtype, shaped in known if dtype is not None]
-    if not dtypes or len(dtypes) < len(known):
+    """The type to which these are promoted: a single number counts only if its kind is higher."""
+    candidates = [(tensor.dtype, bool(tensor.shape)) for tensor in tensors]
+    dtypes = [(dtype, shaped) for dtype, shaped in candidates if dtype is not None]
+    if not dtypes or len(dtypes) < len(candidates):
         return None
-    best, shaped = max(dtypes, key=lambda one: (one[0].rank, one[1], one[0].size))
-    equals = {dtype for dtype, of_shape in dtypes if of_shape == shaped and dtype.rank == best.rank}
+    best, shaped = max(dtypes, key=lambda pair: (pair[0].rank, pair[1], pair[0].size))
+    equals = {dtype for dtype, other in dtypes if other == shaped and dtype.rank == best.rank}
     return FP32 if equals >= {FP16, BF16} and best.size == FP16.size else best
 
 
 def product(numbers: Iterable[int]) -> int:
-    """All of them multiplied; Unknown if one is below zero."""
+    """Product of all; raises Unknown if one is negative."""
     numbers = tuple(numbers)
     if any(n < 0 for n in numbers):
         raise Unknown

@@ -12,7 +12,7 @@ from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
 
 
 def _product(first: Shape, second: Shape) -> tuple[Shape, int]:
-    """Shape of the product of two tensors as `torch.matmul` has it, and how long its sums are."""
+    """Shape of the product of two tensors as in `torch.matmul`, and the length of its sums."""
     if not first or not second:
         raise Unknown
     rows, columns = first[-2:-1], second[-1:] if len(second) > 1 else ()
@@ -36,15 +36,15 @@ def _flops(first: int, second: int, *, ndim: int | None = None) -> Count:
 def _bytes(
     first: int, second: int, *added: int, dtype: int | None = None, result: Dtype | None = None
 ) -> Count:
-    """Both factors and what is added are read; the product has their type, unless one is asked."""
+    """Factors and added tensors are read; the product has their promoted type or the given one."""
 
     def count(op: Op) -> int:
         factors = op.tensor(first), op.tensor(second)
         shape, _ = _product(factors[0].shape, factors[1].shape)
-        of = result or meet(factors)
+        result_type = result or meet(factors)
         if dtype is not None:
-            of = op.dtype(dtype, of)
-        return read(op, first, second, *added) + math.prod(shape) * size(of)
+            result_type = op.dtype(dtype, result_type)
+        return read(op, first, second, *added) + math.prod(shape) * size(result_type)
 
     return count
 
@@ -54,7 +54,7 @@ def _matmul(first: int = 0, second: int = 1, *added: int, ndim: int | None = Non
 
 
 def _transposed(weight: Tensor) -> Tensor:
-    """What a linear layer multiplies with; its weight has a row for each output."""
+    """The transposed weight of a linear layer, which has a row for each output."""
     if len(weight.shape) not in {1, 2}:
         raise Unknown
     return Tensor(weight.shape[::-1], weight.dtype)
@@ -73,15 +73,17 @@ def _linear_bytes(op: Op) -> int:
 def _linear_backward_flops(op: Op) -> int:
     """One product for the gradient of the input, one for that of the weight, by the mask."""
     gradient, weight = op.tensor(1), op.tensor(2)
-    wanted = op.value(3)
-    return 2 * gradient.count * weight.shape[-1] * sum(map(bool, wanted[:2]))
+    mask = op.value(3)
+    return 2 * gradient.count * weight.shape[-1] * sum(map(bool, mask[:2]))
 
 
 def _linear_backward_bytes(op: Op) -> int:
     of_input, of_weight, of_bias = op.value(3)
     bias = op.tensor(2).shape[0] * op.tensor(2).size
-    written = of_input * _dense(op.tensor(0)) + of_weight * _dense(op.tensor(2)) + of_bias * bias
-    return read(op, 0, 1, 2) + int(written)
+    output_bytes = (
+        of_input * _dense(op.tensor(0)) + of_weight * _dense(op.tensor(2)) + of_bias * bias
+    )
+    return read(op, 0, 1, 2) + int(output_bytes)
 
 
 def _dense(tensor: Tensor) -> int:
@@ -89,16 +91,16 @@ def _dense(tensor: Tensor) -> int:
 
 
 def _addbmm_bytes(op: Op) -> int:
-    return read(op, 0, 1, 2) + math.prod(_one_product(op)) * op.tensor(1).size
+    return read(op, 0, 1, 2) + math.prod(_product_shape(op)) * op.tensor(1).size
 
 
-def _one_product(op: Op) -> Shape:
+def _product_shape(op: Op) -> Shape:
     shape, _ = _product(op.tensor(1).shape, op.tensor(2).shape)
     return shape[1:]
 
 
 def _grouped_shape(op: Op, offsets: int) -> tuple[Shape, int]:
-    """Shape of the result, and the terms of all sums in it: groups share what is not theirs."""
+    """Shape of the result, and the number of terms in all its sums, by groups."""
     first, second = op.tensor(0).shape, op.tensor(1).shape
     groups = op.optional(offsets)
     if len(first) == 2 and len(second) == 3:  # each row belongs to one group
@@ -116,14 +118,14 @@ def _grouped_shape(op: Op, offsets: int) -> tuple[Shape, int]:
 def _grouped(offsets: int, dtype: int, *others: int) -> Formula:
     def bytes_(op: Op) -> int:
         shape, _ = _grouped_shape(op, offsets)
-        of: Dtype | None = op.dtype(dtype, op.tensor(0).dtype)
-        return read(op, 0, 1, offsets, *others) + math.prod(shape) * size(of)
+        result_type: Dtype | None = op.dtype(dtype, op.tensor(0).dtype)
+        return read(op, 0, 1, offsets, *others) + math.prod(shape) * size(result_type)
 
     return Formula(lambda op: 2 * _grouped_shape(op, offsets)[1], bytes_)
 
 
 def _int4_flops(op: Op) -> int:
-    """The weight is packed: a row of its first dimension holds eight outputs."""
+    """The weight is packed: each row of its first dimension holds eight outputs."""
     rows, inner = op.tensor(0).shape
     return 2 * rows * inner * op.tensor(1).shape[0] * 8
 

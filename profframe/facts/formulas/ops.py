@@ -1,4 +1,4 @@
-"""One call of an op, as a profiler has recorded it: its tensors and the values of the others."""
+"""A recorded call of an op: its tensors and the values of its other arguments."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from profframe.facts.formulas.dtypes import DTYPES, SCALAR_TYPES, Dtype
 Shape = tuple[int, ...]
 
 _LONGEST: Final = 100_000
-"""Letters of a value that is still looked at."""
+"""Characters of the longest value that is parsed."""
 _MOST_DIGITS: Final = 1000
-"""Of a size; Python reads no more than some thousands."""
-_TRUTHS: Final = MappingProxyType({"True": True, "False": False})
+"""Digits of a size; Python refuses more than some thousands."""
+_BOOLEANS: Final = MappingProxyType({"True": True, "False": False})
 _LIST: Final = "TensorList"
 
 
-class Unknown(Exception):  # noqa: N818 -- nothing is wrong: a formula says that it cannot say
-    """What a formula needs was not recorded, or does not fit it; the number is NULL then."""
+class Unknown(Exception):  # noqa: N818 -- no error: the formula does not apply
+    """Inputs of a formula were not recorded, or do not fit it; the number becomes NULL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """A tensor as it was passed.
+    """A tensor argument.
 
     Attributes
     ----------
     shape : tuple of int
         Its sizes.
     dtype : Dtype, optional
-        None where it is not recorded, or nothing that is known.
+        None if it was not recorded, or is unknown.
     strides : tuple of int, optional
-        None where they are not recorded.
+        None if they were not recorded.
 
     Examples
     --------
@@ -64,26 +64,26 @@ class Tensor:
 
     @property
     def bytes(self) -> int:
-        """Bytes to read it once: what an expanded dimension repeats is there once."""
+        """Bytes to read it once: expanded dimensions count once."""
         strides = self.strides
         if strides is None or 0 not in strides or len(strides) != len(self.shape):
             return self.count * self.size
         if not self.count:
             return 0
-        there = (n for n, stride in zip(self.shape, strides, strict=True) if stride)
-        return math.prod(there) * self.size
+        stored = (n for n, stride in zip(self.shape, strides, strict=True) if stride)
+        return math.prod(stored) * self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A call of an op. An argument is known by its place, as in the op's schema.
+    """A call of an op. Arguments are accessed by their places in the op's schema.
 
     Attributes
     ----------
     name : str
         Name of the op.
     dims, types, strides, values : list
-        What was recorded, an entry for each argument; empty where it was not.
+        Recorded values, with one entry per argument; empty if not recorded.
     list_dtype : Dtype, optional
         Type of the tensors in lists, which no profiler records.
 
@@ -100,31 +100,31 @@ class Op:
     strides: Sequence[Any] = field(default=())
     values: Sequence[Any] = field(default=())
     list_dtype: Dtype | None = None
-    _made: dict[int, Tensor | None] = field(default_factory=dict, repr=False, compare=False)
+    _tensors: dict[int, Tensor | None] = field(default_factory=dict, repr=False, compare=False)
 
     def tensor(self, place: int) -> Tensor:
-        """The tensor that is passed there; Unknown if none is."""
+        """The tensor at a place; raises Unknown without one."""
         tensor = self.optional(place)
         if tensor is None:
             raise Unknown
         return tensor
 
     def optional(self, place: int) -> Tensor | None:
-        """The tensor that is passed there, or None."""
-        if place not in self._made:  # formulas look at a tensor several times
-            self._made[place] = self._tensor(place)
-        return self._made[place]
+        """The tensor at a place, or None."""
+        if place not in self._tensors:  # formulas use a tensor several times
+            self._tensors[place] = self._tensor(place)
+        return self._tensors[place]
 
     def _tensor(self, place: int) -> Tensor | None:
         dims, word = _at(self.dims, place), _at(self.types, place)
         if dims is None or word == _LIST or (not dims and str(word) not in DTYPES):
-            return None  # a number has no dims, as a tensor of one number has none: types tell
+            return None  # numbers and 0-d tensors both have no dims: types tell
         return Tensor(_shape(dims), DTYPES.get(str(word)), _maybe_shape(_at(self.strides, place)))
 
     def tensors(self, place: int) -> tuple[Tensor, ...]:
-        """The tensors of the list that is passed there; Unknown if none is.
+        """The tensors of the list at a place; raises Unknown without one.
 
-        Of a list with no shapes nothing is known: until 2022 torch wrote none of any list.
+        Lists without shapes are unknown: until 2022 torch recorded none of any list.
         """
         dims, strides = _at(self.dims, place), _at(self.strides, place)
         if not isinstance(dims, list) or not dims or _at(self.types, place) not in {_LIST, None}:
@@ -137,7 +137,7 @@ class Op:
         )
 
     def value(self, place: int) -> Any:
-        """The number, truth value or list of them that is passed there; Unknown if none is."""
+        """The number, boolean or list of them at a place; raises Unknown without one."""
         text = _at(self.values, place)
         if not isinstance(text, str):
             if text is None or text == []:
@@ -148,7 +148,7 @@ class Op:
         return _parsed(text)
 
     def ints(self, place: int, count: int) -> Shape:
-        """The list of so many whole numbers that is passed there; one number stands for all."""
+        """The list of ``count`` integers at a place; a single number stands for all."""
         value = self.value(place)
         numbers = tuple(value) if isinstance(value, list) else (value,)
         if not all(type(number) is int for number in numbers):
@@ -160,7 +160,7 @@ class Op:
         return numbers
 
     def dtype(self, place: int, default: Dtype | None) -> Dtype | None:
-        """The ``dtype`` argument that is passed there, or the default if it is None."""
+        """The ``dtype`` argument at a place, or the default if it is None."""
         try:
             return SCALAR_TYPES.get(self.value(place))
         except (Unknown, TypeError):
@@ -168,15 +168,15 @@ class Op:
 
     @property
     def work_dtype(self) -> Dtype | None:
-        """Type of the first tensor of floating-point numbers, else of the first tensor.
+        """Type of the first floating-point tensor, else of the first tensor.
 
-        One that is a single number counts only where there is no other.
+        0-d tensors count only if there is no other.
         """
-        best, grade = None, -1
+        best, best_rank = None, -1
         for word, dims in zip(self.types, self.dims, strict=False):
             dtype = DTYPES.get(word) if isinstance(word, str) else None
-            if dtype is not None and (of := 2 * dtype.floats + bool(dims)) > grade:
-                best, grade = dtype, of
+            if dtype is not None and (rank := 2 * dtype.floats + bool(dims)) > best_rank:
+                best, best_rank = dtype, rank
         if best is None and _LIST in self.types:
             return self.list_dtype
         return best
@@ -199,13 +199,13 @@ def _maybe_shape(strides: object) -> Shape | None:
 
 
 def _parsed(text: str) -> Any:
-    """A value of Python, as a profiler writes it: ``[1, 1]``, ``True``, ``0.``, ``same``."""
-    if text in _TRUTHS:
-        return _TRUTHS[text]
+    """A Python value, as a profiler writes it: ``[1, 1]``, ``True``, ``0.``, ``same``."""
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
     if len(text) > _LONGEST:
         raise Unknown
     try:
-        return json.loads(text)  # most are numbers and lists of them, as JSON has them
+        return json.loads(text)  # most are numbers and lists of them, as in JSON
     except (ValueError, RecursionError):
         pass
     try:
@@ -215,7 +215,7 @@ def _parsed(text: str) -> Any:
 
 
 def parsed(text: str | None) -> list[Any]:
-    """Entries of a column of inputs; none where nothing was recorded.
+    """Entries of a column of inputs; none if nothing was recorded.
 
     Examples
     --------
@@ -225,16 +225,16 @@ def parsed(text: str | None) -> list[Any]:
     if not text:
         return []
     try:
-        found = json.loads(text) if text[0] in '["' else text
+        value = json.loads(text) if text[0] in '["' else text
     except (ValueError, RecursionError):
         return []
-    if isinstance(found, str):  # one text for all arguments
-        return [_numbers(part.strip()) for part in found.split(";")]
-    return found if isinstance(found, list) else []
+    if isinstance(value, str):  # one text for all arguments
+        return [_numbers(part.strip()) for part in value.split(";")]
+    return value if isinstance(value, list) else []
 
 
 def _numbers(part: str) -> Any:
-    """Sizes between commas as a list; a word stays one."""
+    """Sizes between commas as a list; other text stays as it is."""
     if not part:
         return []
     sizes = part.split(",")

@@ -1,6 +1,6 @@
 """Sums, extremes and norms over dimensions, normalisation, softmax, pooling and losses.
 
-A reduction counts one operation for each element that goes in, or as many as its terms need
+A reduction counts one operation for each input element, or as many as its terms need
 (a norm 2: square and add; a variance 4: mean, difference, square, add).
 """
 
@@ -16,22 +16,21 @@ from profframe.facts.formulas.formula import Formula, elements, like, moved, pro
 from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
-def _left(shape: Shape, dims: Any) -> int:
-    """Elements that are left when these dimensions are gone; without any, all are."""
+def _remaining(shape: Shape, dims: Any) -> int:
+    """Elements after these dimensions are reduced; without any, all dimensions are."""
     if dims is None or dims == []:
         return 1
-    gone = dims if isinstance(dims, (list, tuple)) else [dims]
-    if not all(type(dim) is int and -len(shape) <= dim < len(shape) for dim in gone):
+    reduced = dims if isinstance(dims, (list, tuple)) else [dims]
+    if not all(type(dim) is int and -len(shape) <= dim < len(shape) for dim in reduced):
         raise Unknown
-    places = {dim % len(shape) for dim in gone}
+    places = {dim % len(shape) for dim in reduced}
     return math.prod(n for i, n in enumerate(shape) if i not in places)
 
 
 def _dims(op: Op, place: int) -> object:
-    """Dimensions to reduce, as they were passed; None is all of them.
+    """Dimensions to reduce, as recorded; None is all of them.
 
-    An op of this name may have none at that place: then a number that is no list is something
-    else, and it reduces everything.
+    An overload may have no dimensions at that place; then it reduces everything.
     """
     if place >= len(op.dims):
         return None
@@ -40,7 +39,7 @@ def _dims(op: Op, place: int) -> object:
     return op.value(place)
 
 
-def _reduced(
+def _reduction(
     each: int,
     *,
     dims: int = 1,
@@ -48,45 +47,45 @@ def _reduced(
     result: Dtype | str = "sum",
     outputs: int = 1,
 ) -> Formula:
-    """One result for each place that is left; ``result`` is its type.
+    """One result for each remaining place; ``result`` is its type.
 
-    ``"sum"``: whole numbers add up to the longest ones; ``"same"``: that of the input.
+    ``"sum"``: integers add up to int64; ``"same"``: the type of the input.
     """
 
     def bytes_(op: Op) -> int:
         source = op.tensor(0)
-        of = source.dtype if isinstance(result, str) else result
-        if result == "sum" and of is not None and not of.floats:
-            of = INT64
-        along, asked = _dims(op, dims), dtype
-        if result == "sum" and len(op.dims) == dims + 1:  # of everything, in another type
-            along, asked = None, dims
-        if asked is not None:
-            of = op.dtype(asked, of)
-        return source.bytes + _left(source.shape, along) * size(of) * outputs
+        output_type = source.dtype if isinstance(result, str) else result
+        if result == "sum" and output_type is not None and not output_type.floats:
+            output_type = INT64
+        dims_, dtype_place = _dims(op, dims), dtype
+        if result == "sum" and len(op.dims) == dims + 1:  # a sum over everything, in another type
+            dims_, dtype_place = None, dims
+        if dtype_place is not None:
+            output_type = op.dtype(dtype_place, output_type)
+        return source.bytes + _remaining(source.shape, dims_) * size(output_type) * outputs
 
     return Formula(elements(0, each), bytes_)
 
 
 def _extreme(larger: str) -> Formula:
-    """``max`` and ``min``: of everything, along a dimension with places, or of two tensors."""
-    whole, pair = _reduced(1, result="same"), ELEMENTS[f"aten::{larger}imum"]
+    """``max`` and ``min``: of everything, along a dimension with indices, or of two tensors."""
+    reduction, pair = _reduction(1, result="same"), ELEMENTS[f"aten::{larger}imum"]
 
     def flops(op: Op) -> int:
-        return (pair if op.optional(1) else whole).flops(op)  # type: ignore[misc]
+        return (pair if op.optional(1) else reduction).flops(op)  # type: ignore[misc]
 
     def bytes_(op: Op) -> int:
         if op.optional(1):
             return pair.bytes(op)  # type: ignore[misc]
         dim = _dims(op, 1)
-        places = 0 if dim is None else _left(op.tensor(0).shape, dim) * INT64.size
-        return whole.bytes(op) + places  # type: ignore[misc]
+        places = 0 if dim is None else _remaining(op.tensor(0).shape, dim) * INT64.size
+        return reduction.bytes(op) + places  # type: ignore[misc]
 
     return Formula(flops, bytes_)
 
 
 def _norm(each: int, per_channel: tuple[int, ...], *others: int) -> Formula:
-    """So many for each element, and one more for each of weight and bias that is there."""
+    """``each`` operations per element, and one more for weight and bias each."""
 
     def flops(op: Op) -> int:
         affine = sum(op.optional(place) is not None for place in per_channel)
@@ -96,7 +95,7 @@ def _norm(each: int, per_channel: tuple[int, ...], *others: int) -> Formula:
 
 
 def _batch_norm(training: int | bool, *running: int) -> Formula:
-    """In training statistics are found (3); they are applied (2), then weight and bias (1 each)."""
+    """Statistics in training (3 operations), normalisation (2), weight and bias (1 each)."""
 
     def flops(op: Op) -> int:
         trains = training if isinstance(training, bool) else op.value(training)
@@ -107,24 +106,24 @@ def _batch_norm(training: int | bool, *running: int) -> Formula:
 
 
 def _norm_backward(each: int, image: int, weight: int, mask: int | None, *reads: int) -> Formula:
-    """So many for the gradient of the input, 2 for that of the weight, 1 for that of the bias."""
+    """``each`` for the gradient of the input, 2 for that of the weight, 1 for that of the bias."""
 
-    def wanted(op: Op) -> list[bool]:
-        given = op.value(mask) if mask is not None else [True] * 3
-        if not isinstance(given, list) or len(given) not in {2, 3}:
+    def gradients(op: Op) -> list[bool]:
+        mask_value = op.value(mask) if mask is not None else [True] * 3
+        if not isinstance(mask_value, list) or len(mask_value) not in {2, 3}:
             raise Unknown
-        return [*map(bool, given), False][:3]
+        return [*map(bool, mask_value), False][:3]
 
     def flops(op: Op) -> int:
-        of_input, of_weight, of_bias = wanted(op)
+        of_input, of_weight, of_bias = gradients(op)
         return (each * of_input + 2 * of_weight + of_bias) * op.tensor(image).count
 
     def bytes_(op: Op) -> int:
-        of_input, of_weight, of_bias = wanted(op)
-        written = of_input * like(image)(op)
+        of_input, of_weight, of_bias = gradients(op)
+        output_bytes = of_input * like(image)(op)
         if op.optional(weight) is not None:
-            written += (of_weight + of_bias) * like(weight)(op)
-        return read(op, *reads) + written
+            output_bytes += (of_weight + of_bias) * like(weight)(op)
+        return read(op, *reads) + output_bytes
 
     return Formula(flops, bytes_)
 
@@ -144,22 +143,22 @@ def _softmax_backward_bytes(op: Op) -> int:
     return read(op, 0, 1) + output.count * size(op.dtype(3, output.dtype))
 
 
-def _pooled(op: Op, ndim: int) -> tuple[int, int]:
-    """Elements that come out, and those of a window."""
+def _pool_sizes(op: Op, ndim: int) -> tuple[int, int]:
+    """Output elements, and elements of a window."""
     source = op.tensor(0).shape
     window = op.ints(1, ndim)
     try:
         stride = op.ints(2, ndim)
-    except Unknown:  # none given: windows side by side
+    except Unknown:  # no stride: windows side by side
         stride = window
-    around = op.ints(3, ndim)
+    padding = op.ints(3, ndim)
     max_pool = "max" in op.name
-    spread = op.ints(4, ndim) if max_pool else (1,) * ndim
+    dilation = op.ints(4, ndim) if max_pool else (1,) * ndim
     ceil = op.value(5 if max_pool else 4) is True
     sizes = []
-    for n, k, s, p, d in zip(source[-ndim:], window, stride, around, spread, strict=True):
-        room = n + 2 * p - d * (k - 1) - 1
-        count = (room + (s - 1 if ceil else 0)) // s + 1
+    for n, k, s, p, d in zip(source[-ndim:], window, stride, padding, dilation, strict=True):
+        positions = n + 2 * p - d * (k - 1) - 1
+        count = (positions + (s - 1 if ceil else 0)) // s + 1
         sizes.append(count - (ceil and (count - 1) * s >= n + p))
     if len(source) < ndim + 1 or min(sizes) < 0:
         raise Unknown
@@ -167,15 +166,15 @@ def _pooled(op: Op, ndim: int) -> tuple[int, int]:
 
 
 def _pool(ndim: int, place_bytes: int) -> Formula:
-    """Each window is looked at once; with places, those are written as well."""
+    """Each window is read once; indices of maxima are written as well."""
 
     def flops(op: Op) -> int:
-        count, window = _pooled(op, ndim)
+        count, window = _pool_sizes(op, ndim)
         return count * window
 
     def bytes_(op: Op) -> int:
         source = op.tensor(0)
-        return source.bytes + _pooled(op, ndim)[0] * (source.size + place_bytes)
+        return source.bytes + _pool_sizes(op, ndim)[0] * (source.size + place_bytes)
 
     return Formula(flops, bytes_)
 
@@ -185,14 +184,14 @@ def _pool_backward_flops(op: Op) -> int:
     return op.tensor(0).count * product(op.ints(2, len(op.tensor(1).shape[-2:])))
 
 
-def _averaged_bytes(op: Op) -> int:
+def _average_bytes(op: Op) -> int:
     source = op.tensor(0)
     out = product(op.ints(1, 2)) * math.prod(source.shape[:-2])
     return source.bytes + out * source.size
 
 
-def _resized(each: int) -> Formula:
-    """So many operations for each element of an image that becomes larger or smaller."""
+def _resize(each: int) -> Formula:
+    """``each`` operations per element of the resized image."""
 
     def count(op: Op) -> int:
         source = op.tensor(0).shape
@@ -205,14 +204,14 @@ def _resized(each: int) -> Formula:
 
 
 def _nll_bytes(op: Op) -> int:
-    """One number of each row is read; the result is their mean, or as many as rows."""
+    """One number of each row is read; the result is their mean, or one per row."""
     rows = op.tensor(1).count
     results = 1 if op.value(3) else rows
     return read(op, 1, 2) + (rows + results) * op.tensor(0).size
 
 
 def _nll_backward_bytes(op: Op) -> int:
-    """The gradient is written whole, though only one number of each row is not zero."""
+    """The whole gradient is written, though only one number of each row is not zero."""
     return read(op, 0, 2, 3) + like(1)(op)
 
 
@@ -225,20 +224,20 @@ _NLL_BACKWARD: Final = Formula(elements(2), _nll_backward_bytes)
 REDUCTIONS: Final = MappingProxyType(
     {
         **dict.fromkeys(
-            ("aten::sum", "aten::nansum", "aten::mean", "aten::prod"), _reduced(1, dtype=3)
+            ("aten::sum", "aten::nansum", "aten::mean", "aten::prod"), _reduction(1, dtype=3)
         ),
-        **dict.fromkeys(("aten::amax", "aten::amin"), _reduced(1, result="same")),
-        "aten::logsumexp": _reduced(3, result="same"),
-        **dict.fromkeys(("aten::any", "aten::all"), _reduced(1, result=BOOL)),
-        **dict.fromkeys(("aten::argmax", "aten::argmin"), _reduced(1, result=INT64)),
+        **dict.fromkeys(("aten::amax", "aten::amin"), _reduction(1, result="same")),
+        "aten::logsumexp": _reduction(3, result="same"),
+        **dict.fromkeys(("aten::any", "aten::all"), _reduction(1, result=BOOL)),
+        **dict.fromkeys(("aten::argmax", "aten::argmin"), _reduction(1, result=INT64)),
         **{f"aten::{name}": _extreme(name) for name in ("max", "min")},
-        **dict.fromkeys(("aten::std", "aten::var"), _reduced(4, result="same")),
+        **dict.fromkeys(("aten::std", "aten::var"), _reduction(4, result="same")),
         **dict.fromkeys(
-            ("aten::std_mean", "aten::var_mean"), _reduced(4, result="same", outputs=2)
+            ("aten::std_mean", "aten::var_mean"), _reduction(4, result="same", outputs=2)
         ),
         **dict.fromkeys(
             ("aten::linalg_vector_norm", "aten::norm"),
-            _reduced(2, dims=2, dtype=4, result="same"),
+            _reduction(2, dims=2, dtype=4, result="same"),
         ),
         **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _SOFTMAX),
         **dict.fromkeys(
@@ -270,11 +269,11 @@ REDUCTIONS: Final = MappingProxyType(
         "aten::avg_pool2d": _pool(2, 0),
         "aten::avg_pool3d": _pool(3, 0),
         "aten::avg_pool2d_backward": Formula(_pool_backward_flops, moved((0,), like(1))),
-        "aten::_adaptive_avg_pool2d": Formula(elements(0), _averaged_bytes),
+        "aten::_adaptive_avg_pool2d": Formula(elements(0), _average_bytes),
         "aten::_adaptive_avg_pool2d_backward": Formula(elements(1), moved((0,), like(1))),
         **{f"aten::max_pool{n}d_with_indices_backward": _MAX_POOL_BACKWARD for n in (2, 3)},
-        **dict.fromkeys((f"aten::upsample_nearest{n}d" for n in (1, 2, 3)), _resized(0)),
-        "aten::upsample_bilinear2d": _resized(7),
+        **dict.fromkeys((f"aten::upsample_nearest{n}d" for n in (1, 2, 3)), _resize(0)),
+        "aten::upsample_bilinear2d": _resize(7),
         **{f"aten::nll_loss{n}_forward": _NLL for n in ("", "2d")},
         **{f"aten::nll_loss{n}_backward": _NLL_BACKWARD for n in ("", "2d")},
     }
@@ -282,7 +281,6 @@ REDUCTIONS: Final = MappingProxyType(
 """Name of the op -> its formula.
 
 Softmax: maximum, difference, exponential, sum, quotient. Layer norm: mean, difference, square,
-sum, product, and one for each of weight and bias. RMS norm: square, sum, product. Bilinear: four
-products, three sums. Their statistics
-of rows are not counted among the bytes that are written.
+sum, product, and one each for weight and bias. RMS norm: square, sum, product. Bilinear: four
+products, three sums. Bytes written for statistics of rows are not counted.
 """

@@ -1,1 +1,1 @@
-"""Facts as torch computes them, where torch has a way of its own."""
+"""Facts as torch computes them, where torch differs."""

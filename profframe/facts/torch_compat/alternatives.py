@@ -1,4 +1,4 @@
-"""The facts that torch finds in another way, as it finds them."""
+"""The facts that torch computes differently, as torch does."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ import numpy as np
 
 from profframe import schema
 from profframe.facts.columns import is_kind, numbers, present
-from profframe.facts.device_time import device_time, summed
+from profframe.facts.device_time import device_time, time_columns
 from profframe.facts.fact import Fact, Output, Tables, columns, fact
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.convolutions import UNPADDED
-from profframe.facts.launches import device_calls, launched, launches, ops_by_external_id
-from profframe.facts.nesting import nested, nesting
+from profframe.facts.launches import device_calls, launch_columns, launches, ops_by_external_id
+from profframe.facts.nesting import nesting, nesting_columns
 from profframe.facts.op_work import NO_FORMULAS, work
-from profframe.facts.stacks import shown, stacks
+from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
 from profframe.intervals import Ints
 
 _NO_OPS: Final = ("MTIA", "HPU")
-"""Devices whose work torch gives to no op."""
+"""Devices whose work torch assigns to no op."""
 
 
 @fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs)
 def torch_nesting(tables: Tables) -> Output:
     """Nest each call on the thread of the op that it is linked to."""
     events = tables["events"]
-    return nested(events, torch_threads(events))
+    return nesting_columns(events, torch_threads(events))
 
 
 @fact(inputs=launches.inputs | LINKS, outputs=launches.outputs)
 def torch_launches(tables: Tables) -> Output:
-    """Take the op of the External id, whoever made the call."""
+    """Use the op of the External id, whichever op made the call."""
     events = tables["events"]
     if not has_numbers(events):
         return launches.compute(tables)
     device, launch = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
     op[device] = ops_by_external_id(events, device, torch_links(events).linked[device])
-    return launched(events, launch, op)
+    return launch_columns(events, launch, op)
 
 
 @fact(
@@ -49,36 +49,36 @@ def torch_launches(tables: Tables) -> Output:
     outputs=device_time.outputs,
 )
 def torch_device_time(tables: Tables) -> Output:
-    """Count a slice on a device, a sync too, at everything with the number that it is linked to.
+    """Count a device slice or sync at every slice with the number that it is linked to.
 
-    A slice that takes over the time of duplicates has only what the innermost of them launched.
+    A slice that absorbs duplicates has only the time of the innermost of them.
     """
     events = tables["events"]
     if not has_numbers(events):
         return device_time.compute(tables)
     own = _times(tables)
-    return summed(events, own, own, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
+    return time_columns(events, own, own, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
 
 
 def _times(tables: Tables) -> Ints:
-    """Device time of each host slice that is its own."""
+    """Own device time of each host slice."""
     events = tables["events"]
     links = torch_links(events)
     own = np.zeros(events.num_rows, np.int64)
     if tables["traces"]["device_type"][0].as_py() not in _NO_OPS:
         kinds = is_kind(events, (*schema.DEVICE_KINDS, "sync")) & present(events, "dur_ns")
         device = np.flatnonzero(kinds & (links.linked > 0))
-        number, which = np.unique(links.linked[device], return_inverse=True)
+        number, place = np.unique(links.linked[device], return_inverse=True)
         total = np.zeros(number.size + 1, np.int64)
-        np.add.at(total, which, numbers(events, "dur_ns")[device])
-        named = np.flatnonzero((links.own > 0) & np.isin(links.own, number))
-        own[named] = total[np.searchsorted(number, links.own[named])]
+        np.add.at(total, place, numbers(events, "dur_ns")[device])
+        numbered = np.flatnonzero((links.own > 0) & np.isin(links.own, number))
+        own[numbered] = total[np.searchsorted(number, links.own[numbered])]
     merged = numbers(events, "merged_into", missing=-1)
     rows = np.flatnonzero(merged >= 0)
     rows = rows[np.argsort(numbers(events, "preorder")[rows])]
-    of_rows = own[rows]
+    times = own[rows]
     own[rows] = 0
-    own[merged[rows]] = of_rows  # of several the last one counts: the innermost
+    own[merged[rows]] = times  # of several the last one wins: the innermost
     return own
 
 
@@ -86,9 +86,9 @@ def _times(tables: Tables) -> Ints:
 def torch_stacks(tables: Tables) -> Output:
     """Give a backward function without a sequence number the first stack without one.
 
-    torch takes the missing number for a number.
+    torch treats the missing number as a number.
     """
-    return shown(tables, lambda _, functions: functions)
+    return stack_column(tables, lambda _, functions: functions)
 
 
 @fact(inputs=work.inputs, outputs=work.outputs, options=work.options)
@@ -106,4 +106,4 @@ ALTERNATIVES: Final[Mapping[Fact, Fact]] = MappingProxyType(
         work: torch_work,
     }
 )
-"""A fact, and what torch has in its place."""
+"""Facts, and torch's replacements for them."""

@@ -1,4 +1,4 @@
-"""Floating-point operations, by torch's own formulas (``with_flops``).
+"""Floating-point operations by torch's own formulas (``with_flops``).
 
 Examples
 --------
@@ -31,34 +31,34 @@ Formula: TypeAlias = Callable[[Sequence[Shape], Sequence[str]], int]
     outputs=columns(events="torch_flops"),
 )
 def flops(tables: Tables) -> Output:
-    """Add ``torch_flops``: what torch gives where the profile was taken with ``with_flops``."""
+    """Add ``torch_flops``: torch's values in profiles recorded with ``with_flops``."""
     events = tables["events"]
     names, name_texts = words(events, "name")
     formula = np.array([text in FORMULAS for text in name_texts] + [False], np.bool_)
     has_formula = formula[names] & is_kind(events, ("host_op",))
-    if "torch_flops" in events.column_names:  # the source has counted them itself
-        given = numbers(events, "torch_flops")
-        known = present(events, "torch_flops") & (has_formula | (given > 0))
-        return of_events(torch_flops=column("torch_flops", given, known))
-    counted = np.full(events.num_rows, -1, np.int64)
-    if _recorded(tables):
+    if "torch_flops" in events.column_names:  # the source has counted them
+        recorded = numbers(events, "torch_flops")
+        valid = present(events, "torch_flops") & (has_formula | (recorded > 0))
+        return of_events(torch_flops=column("torch_flops", recorded, valid))
+    torch_flops = np.full(events.num_rows, -1, np.int64)
+    if _has_flops(tables):
         rows = np.flatnonzero(has_formula)
         dims, dim_texts = words(events, "input_dims")
         values, value_texts = words(events, "concrete_inputs")
-        of_rows = np.stack([names[rows], dims[rows], values[rows]], axis=1)
-        distinct, which = np.unique(of_rows, axis=0, return_inverse=True)
-        found = [
+        calls = np.stack([names[rows], dims[rows], values[rows]], axis=1)
+        distinct, place = np.unique(calls, axis=0, return_inverse=True)
+        counts = [
             _count(name_texts[name], _text(dim_texts, dim), _text(value_texts, value))
             for name, dim, value in distinct.tolist()
         ]
-        counted[rows] = np.array(found, np.int64)[which] if rows.size else -1
-    return of_events(torch_flops=column("torch_flops", counted, counted >= 0))
+        torch_flops[rows] = np.array(counts, np.int64)[place] if rows.size else -1
+    return of_events(torch_flops=column("torch_flops", torch_flops, torch_flops >= 0))
 
 
 _MOST: Final = (1 << 63) - 1
 
 
-def _recorded(tables: Tables) -> bool:
+def _has_flops(tables: Tables) -> bool:
     flags = tables["traces"]["profiler_flags"].to_pylist()
     return any(json.loads(text).get("with_flops") for text in flags if text)
 
@@ -68,12 +68,12 @@ def _text(texts: Sequence[str], code: int) -> str:
 
 
 def _count(name: str, dims: str, values: str) -> int:
-    """Torch's number; 0, as torch has it, where the inputs do not fit the formula; -1: less."""
+    """Torch's number: 0, as in torch, where the inputs do not fit the formula; -1 if negative."""
     try:
-        found = FORMULAS[name](json.loads(dims), json.loads(values))
+        count = FORMULAS[name](json.loads(dims), json.loads(values))
     except (ValueError, IndexError, TypeError, ZeroDivisionError, RecursionError):
         return 0
-    return max(found, -1) if found <= _MOST else 0
+    return max(count, -1) if count <= _MOST else 0
 
 
 def _matmul(first: Shape, second: Shape) -> int:
@@ -103,7 +103,7 @@ def _conv2d(shapes: Sequence[Shape], values: Sequence[str]) -> int:
 
 
 def _pair(text: str) -> Shape:
-    """A list of two; torch counts nothing for ``padding="same"``."""
+    """A list of two numbers; torch counts nothing for ``padding="same"``."""
     first, second = json.loads(text)
     return first, second
 

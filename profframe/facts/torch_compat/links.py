@@ -1,8 +1,8 @@
-"""What torch takes for the op of a device slice: the one with its External id.
+"""The op of a device slice as torch finds it: the one with its External id.
 
 Only ``compat="torch"`` needs this. The number is that of an op in half of the traces; in others it
-is something else that may by chance be an op's. A call that is linked to no op is known by the
-number that it shares with what it launched, and torch looks for that among the External ids, too.
+is something else that may equal an op's by chance. A call without a link to an op has the number
+that it shares with what it launched, and torch searches for that among the External ids, too.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from profframe.facts.torch_compat.torch_names import is_dropped
 from profframe.intervals import Ints
 
 LINKS: Final = columns(events="kind name external_id correlation is_async start_ns dur_ns")
-"""What is read to find them."""
+"""Columns for finding links."""
 _OPS: Final = ("host_op", "annotation")
 _CALLS: Final = ("runtime", "driver", "overhead", "other")
 
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """For each event the number that it is linked to, and the number that it has; 0 is none."""
+    """For each event the number that it links to, and its own number; 0 is none."""
 
     linked: Ints
     own: Ints
@@ -46,9 +46,9 @@ def has_numbers(events: pa.Table) -> bool:
 
 
 def torch_links(events: pa.Table) -> Links:
-    """The numbers of all events; what torch drops, and what is asynchronous, has none.
+    """The numbers of all events; dropped and asynchronous slices have none.
 
-    A sync without a link has its own correlation for an External id.
+    A sync without a link has its own correlation as External id.
     """
     external, correlation = numbers(events, "external_id"), numbers(events, "correlation")
     linked = np.where(is_kind(events, (*schema.DEVICE_KINDS, *_CALLS)), external, 0)
@@ -63,13 +63,13 @@ def torch_links(events: pa.Table) -> Links:
 
 
 def torch_threads(events: pa.Table) -> Ints:
-    """The thread of each event, of a linked call that of the last event with its number."""
+    """The thread of each event; that of a linked call is the last event's with its number."""
     links, thread = torch_links(events), numbers(events, "thread")
-    named = np.flatnonzero(links.own)
-    start = numbers(events, "start_ns")[named]
-    named = named[np.lexsort((source_order(events)[named], start))]
+    numbered = np.flatnonzero(links.own)
+    start = numbers(events, "start_ns")[numbered]
+    numbered = numbered[np.lexsort((source_order(events)[numbered], start))]
     calls = np.flatnonzero(is_kind(events, _CALLS) & (links.linked > 0))
-    of_call = last_equal(links.own[named], named, links.linked[calls])
-    moved = thread.copy()
-    moved[calls] = np.where(of_call < 0, thread[calls], thread[of_call])
-    return moved
+    op_of_call = last_equal(links.own[numbered], numbered, links.linked[calls])
+    torch_thread = thread.copy()
+    torch_thread[calls] = np.where(op_of_call < 0, thread[calls], thread[op_of_call])
+    return torch_thread

@@ -1,4 +1,4 @@
-"""Operators that were exported under the name of their overload."""
+"""Operators that were exported with the name of their overload."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from profframe.facts.columns import encoded, is_kind, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 
 _WITH_OVERLOAD: Final = re.compile(r"(\w+::\w+)\.(\w+)", re.ASCII)
-"""All of torch's operators have names of this form; functions and regions with dots have not."""
+"""Form of the names of torch's operators; functions and regions with dots differ."""
 
 
 @fact(
@@ -19,10 +19,10 @@ _WITH_OVERLOAD: Final = re.compile(r"(\w+::\w+)\.(\w+)", re.ASCII)
     outputs=columns(events="name overload_name"),
 )
 def overloads(tables: Tables) -> Output:
-    """Take the overload off the name: ``aten::add.Tensor`` is ``Tensor`` of ``aten::add``.
+    """Split the overload from the name: ``aten::add.Tensor`` is ``Tensor`` of ``aten::add``.
 
-    Kineto writes one name where ``capture_overload_names`` was on; torch's own ``events()`` has
-    two. Only operators are split, at the first dot behind the namespace.
+    Kineto writes one name if ``capture_overload_names`` was on; torch's own ``events()`` has two.
+    Only operators are split, at the first dot after the namespace.
     """
     events = tables["events"]
     names, texts = words(events, "name")
@@ -36,18 +36,18 @@ def overloads(tables: Tables) -> Output:
     splits = np.zeros(len(texts) + 1, np.bool_)
     splits[list(matches)] = True
     rows = np.flatnonzero(splits[names] & is_kind(events, ("host_op",)))
-    found, given = words(events, "overload_name")
-    rows = rows[found[rows] < 0]
+    overload_codes, overload_texts = words(events, "overload_name")
+    rows = rows[overload_codes[rows] < 0]
 
     name_numbers = {text: code for code, text in enumerate(texts)}
-    numbers = {text: code for code, text in enumerate(given)}
+    numbers = {text: code for code, text in enumerate(overload_texts)}
     short, overload = np.full((2, len(texts)), -1, np.int64)
     for code, match in matches.items():
         short[code] = name_numbers.setdefault(match[1], len(name_numbers))
         overload[code] = numbers.setdefault(match[2], len(numbers))
-    found[rows] = overload[names[rows]]
+    overload_codes[rows] = overload[names[rows]]
     names[rows] = short[names[rows]]
     return of_events(
         name=encoded(names, list(name_numbers)),
-        overload_name=encoded(found, list(numbers)),
+        overload_name=encoded(overload_codes, list(numbers)),
     )

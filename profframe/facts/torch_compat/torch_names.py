@@ -1,4 +1,4 @@
-"""Names as torch's ``events()`` has them."""
+"""Names as in torch's ``events()``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ DROPPED_NAMES: Final = (
     "profiler::_record_function_enter", "profiler::_record_function_enter_new",
     "profiler::_record_function_exit",
 )  # fmt: skip
-"""Slices of these names torch drops before it nests; ``sql/lib/key_events.sql`` has them too."""
+"""Names of slices that torch drops before nesting; ``sql/lib/key_events.sql`` has them too."""
 
 
-def rewritten(name: str) -> str:
-    """The name that slices are compared and grouped by: all profiler steps have one."""
+def grouping_name(name: str) -> str:
+    """The name by which slices are compared and grouped: all profiler steps share one."""
     return "ProfilerStep*" if name.startswith("ProfilerStep#") else name
 
 
 def is_dropped(events: pa.Table) -> Mask:
     """Slices that torch drops by their name."""
     codes, texts = words(events, "name")
-    found = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)
-    mask: Mask = found[codes]
+    dropped = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)
+    mask: Mask = dropped[codes]
     return mask

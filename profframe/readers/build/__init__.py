@@ -1,1 +1,1 @@
-"""From what a source says to the tables of the schema."""
+"""From rows of a source to the tables of the schema."""

@@ -1,4 +1,4 @@
-"""From all rows of a source to the tables of its trace, with every source event accounted for."""
+"""Turn all rows of a source into the tables of its trace, with every source event accounted for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from profframe.readers.build.begin_end import pair
 from profframe.readers.build.devices import devices
 from profframe.readers.build.rows import (
     DEVICE_ARGS,
-    GIVEN,
+    SOURCE_VALUES,
     Header,
     Quality,
     RawTrace,
@@ -31,10 +31,10 @@ from profframe.readers.build.rows import (
 )
 from profframe.readers.json import exact
 from profframe.schema import INT32, INT64
-from profframe.system.disk_tables import Spooled
+from profframe.system.disk_tables import SpooledTable
 
 LONGEST_NS: Final = 1 << 62
-"""146 years: no time since the epoch and no duration is that long, but a writer's overflow is."""
+"""146 years: no time since the epoch and no duration is that long, except for overflows."""
 
 _LABELS: Final = {
     "process_name": "name",
@@ -43,7 +43,7 @@ _LABELS: Final = {
     "thread_name": "name",
     "thread_sort_index": "sort_index",
 }
-"""Columns of `threads`, and the argument that a label of that name has its value in."""
+"""Columns of `threads`, and the argument with the value in a label of that name."""
 
 _COUNTER_VALUES: Final = """
     WITH entries AS (
@@ -65,7 +65,7 @@ def assemble(
     dropped: int,
     connection: duckdb.DuckDBPyConnection,
     *,
-    elsewhere: Mapping[str, int] = MappingProxyType({}),
+    unread: Mapping[str, int] = MappingProxyType({}),
 ) -> RawTrace:
     """The tables of the trace.
 
@@ -76,14 +76,13 @@ def assemble(
     header
         What the source says about itself; its base is added to the times.
     quality
-        What the reader found; more is added.
+        Notes of the reader; more are added.
     dropped
-        Events of the source that are in no row; `quality` says why.
+        Events of the source that are in no row; `quality` has the reasons.
     connection
-        For what is best said in SQL.
-    elsewhere
-        Source events that are in no row for another reason, by what they are to be called in
-        the account.
+        For SQL on the rows.
+    unread
+        Other source events that are in no row, by their names in the account.
     """
     rows = dict(source)
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
@@ -99,7 +98,7 @@ def assemble(
         "metadata": accounted.pop("threads"),
         "dropped": dropped,
     }
-    for name, count in elsewhere.items():
+    for name, count in unread.items():
         accounted[name] = accounted.get(name, 0) + count
     tables = {
         "events": _events(slices, quality),
@@ -108,7 +107,7 @@ def assemble(
         "counters": _counters(rows[Table.COUNTERS], connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
-        "devices": devices(header.device_properties, _used(slices)),
+        "devices": devices(header.device_properties, _used_devices(slices)),
     }
     if not sum(accounted.values()):
         quality.note("no_events", 0)
@@ -131,16 +130,16 @@ def _note_rounded(rows: Mapping[Table, pa.Table], quality: Quality) -> None:
 
 
 def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> pa.Table:
-    """Times since the base; one that is absurd is unknown, and said to be."""
+    """Times since the base; absurd ones become NULL and are noted."""
     name = time_column(table)
     times = rows[name]
     earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
     sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
     bad = pc.or_(rows["bad_time"], pc.fill_null(pc.invert(sane), fill_value=False))
     missing = pc.and_(pc.is_null(times), pc.invert(bad))
-    for check, found in (("impossible_time", bad), ("missing_time", missing)):
-        if count := _count(found):
-            example = _first(found) if table is Table.EVENTS else None
+    for check, mask in (("impossible_time", bad), ("missing_time", missing)):
+        if count := _count(mask):
+            example = _first(mask) if table is Table.EVENTS else None
             quality.note(check, count, f"in table {table.name.lower()}", example)
     if _count(bad):
         times = pc.if_else(sane, times, None)
@@ -158,7 +157,7 @@ def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str | N
 def _number_threads(
     rows: Mapping[Table, pa.Table],
 ) -> tuple[dict[Table, pa.Table], dict[_Thread, int]]:
-    """Every row with the number of its (pid, tid), and these numbers, in order of appearance."""
+    """Rows with the number of their (pid, tid), and these numbers, in order of appearance."""
     numbers: dict[_Thread, int] = {}
     numbered: dict[Table, pa.Table] = {}
     for table, part in rows.items():
@@ -176,14 +175,14 @@ def _number_threads(
     return numbered, numbers
 
 
-def _used(slices: pa.Table) -> list[int]:
+def _used_devices(slices: pa.Table) -> list[int]:
     """Devices that slices ran on."""
-    found: list[int] = slices["device"].unique().drop_null().to_pylist()
-    return found
+    devices: list[int] = slices["device"].unique().drop_null().to_pylist()
+    return devices
 
 
 def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
-    """Each (pid, tid) with what the source calls it; of two labels, the later one counts."""
+    """Each (pid, tid) with its labels from the source; of two labels the later one counts."""
     processes: dict[str | None, dict[str, object]] = {}
     threads: dict[_Thread, dict[str, object]] = {}
     columns = (labels[column].to_pylist() for column in ("name", "pid", "tid", "args"))
@@ -191,20 +190,20 @@ def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
         values = _loads(args) if args else None
         value = values.get(_LABELS[name]) if isinstance(values, dict) else None
         if value is not None:
-            labelled = (
+            thread_labels = (
                 processes.setdefault(pid, {})
                 if name.startswith("process")
                 else threads.setdefault((pid, tid), {})
             )
-            labelled[name] = value
-    known = list(dict.fromkeys((*numbers, *threads)))
-    pids = {pid for pid, _ in known}
-    known += [(pid, None) for pid in processes if pid not in pids]
+            thread_labels[name] = value
+    all_threads = list(dict.fromkeys((*numbers, *threads)))
+    pids = {pid for pid, _ in all_threads}
+    all_threads += [(pid, None) for pid in processes if pid not in pids]
     rows = [
         {"thread": number, "pid": pid, "tid": tid}
         | processes.get(pid, {})
         | threads.get((pid, tid), {})
-        for number, (pid, tid) in enumerate(known)
+        for number, (pid, tid) in enumerate(all_threads)
     ]
     return pa.table(
         {
@@ -215,7 +214,7 @@ def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
 
 
 def _loads(args: str) -> Any:
-    """The arguments of a label; None where they are nested too deep for any."""
+    """The arguments of a label; None if they are nested too deep."""
     try:
         return exact.loads(args)
     except RecursionError:
@@ -232,7 +231,7 @@ def _label_column(values: list[object], column: schema.Column) -> pa.Array:
 
 
 def _label(value: object) -> str | None:
-    """A label as text; none of what is nested too deep to be written."""
+    """A label as text; None if it is nested too deep."""
     try:
         return value if value is None or isinstance(value, str) else exact.dumps(value)
     except RecursionError:
@@ -240,39 +239,39 @@ def _label(value: object) -> str | None:
 
 
 def _events(rows: pa.Table, quality: Quality) -> pa.Table:
-    """Slices whose durations can be; each has its number."""
+    """Slices with event ids; impossible durations become NULL."""
     duration = rows["dur_ns"]
     bad = rows["bad_dur"]
     impossible = pc.or_(bad, pc.fill_null(pc.greater_equal(duration, LONGEST_NS), fill_value=False))
     negative = pc.fill_null(pc.less(duration, 0), fill_value=False)
     missing = pc.and_(pc.and_(pc.is_null(duration), pc.invert(bad)), pc.equal(rows["phase"], "X"))
-    for check, found in (
+    for check, mask in (
         ("impossible_duration", impossible),
         ("negative_duration", negative),
         ("missing_duration", missing),
     ):
-        if count := _count(found):
-            at = _first(found)
-            value = duration[at].as_py()
-            detail = f"event {at}" + (f": {value} ns" if value is not None else "")
-            quality.note(check, count, detail, at)
+        if count := _count(mask):
+            row = _first(mask)
+            value = duration[row].as_py()
+            detail = f"event {row}" + (f": {value} ns" if value is not None else "")
+            quality.note(check, count, detail, row)
     if _count(impossible) + _count(negative):
         rows = replaced(rows, "dur_ns", pc.if_else(pc.or_(impossible, negative), None, duration))
     event_id = np.arange(rows.num_rows, dtype=np.int64)
-    unknown = nulls(rows.num_rows)
+    nulls_of = nulls(rows.num_rows)
     for name in DEVICE_ARGS:
         if name not in rows.column_names:
-            rows = rows.append_column(name, unknown(GIVEN[name]))
+            rows = rows.append_column(name, nulls_of(SOURCE_VALUES[name]))
     return rows.drop_columns(["phase", "bad_dur"]).append_column("event_id", pa.array(event_id))
 
 
 def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
-    """Marks, and the end events that belong to no begin event."""
+    """Instants, and the end events without a begin event."""
     if not lone_ends.num_rows:
         return marks
     ends = lone_ends.rename_columns({"start_ns": "time_ns"})
     shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
-    if isinstance(marks, Spooled):
+    if isinstance(marks, SpooledTable):
         return marks.spool.table(itertools.chain(marks.parts(), [ends.select(shared)]))
     return pa.concat_tables(
         [marks, ends.select(shared)], promote_options="default"
@@ -280,8 +279,8 @@ def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
 
 
 def _counters(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """One row per value; an event without values keeps a row."""
-    if not rows.num_rows:  # most traces: the question takes longer than their other rows
+    """One row per value, or one for an event without values."""
+    if not rows.num_rows:  # most traces: the query takes longer than the rest
         return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
             "value", nulls(0)(pa.float64())
         )
@@ -297,7 +296,7 @@ def _counters(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table
 def _traces(
     tables: Mapping[str, pa.Table], header: Header, accounted: Mapping[str, int]
 ) -> pa.Table:
-    """The one row of `traces`, but for what names the trace."""
+    """The row of `traces`, without the name of the trace."""
     start_ns, end_ns = _span(tables)
     row: dict[str, object] = {
         "format": header.format,
@@ -320,7 +319,7 @@ def _traces(
 
 
 def _span(tables: Mapping[str, pa.Table]) -> tuple[int | None, int | None]:
-    """Earliest and latest time of anything in the trace."""
+    """Earliest and latest time in the trace."""
     events = tables["events"]
     ends = pc.add(events["start_ns"], pc.fill_null(events["dur_ns"], 0))
     marks = [tables[name]["time_ns"] for name in ("memory", "flows", "counters", "instants")]

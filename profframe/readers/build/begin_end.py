@@ -1,4 +1,4 @@
-"""Begin and end events become slices."""
+"""Pair begin and end events into slices."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _JOINED_ARGS: Final = """
 def pair(
     rows: pa.Table, quality: Quality, connection: duckdb.DuckDBPyConnection
 ) -> tuple[pa.Table, pa.Table]:
-    """Slices, and the end events that no begin event belongs to.
+    """Slices, and the end events without a begin event.
 
-    A begin event takes the duration up to its end event, and that one's arguments behind its own.
+    A begin event gets the duration up to its end event, and that event's arguments after its own.
     One without an end stays, without a duration.
     """
     phase = rows["phase"]
@@ -36,9 +36,9 @@ def pair(
     is_begin = pc.equal(phase, "B").to_numpy()
     is_end = pc.equal(phase, "E").to_numpy()
     time = _ints(rows["start_ns"])
-    timed = pc.is_valid(rows["start_ns"]).to_numpy()
+    has_time = pc.is_valid(rows["start_ns"]).to_numpy()
     thread = rows["thread"].to_numpy()
-    begin, end = match_begin_end(thread, time, is_begin & timed, is_end & timed)
+    begin, end = match_begin_end(thread, time, is_begin & has_time, is_end & has_time)
     lone_begin, lone_end = is_begin.copy(), is_end.copy()
     lone_begin[begin] = lone_end[end] = False
     if count := int(lone_begin.sum()):
@@ -46,25 +46,25 @@ def pair(
     if count := int(lone_end.sum()):
         quality.note("unmatched_end", count)
     duration = _ints(rows["dur_ns"])
-    known = pc.is_valid(rows["dur_ns"]).to_numpy() & ~is_begin
+    has_duration = pc.is_valid(rows["dur_ns"]).to_numpy() & ~is_begin
     duration[begin] = time[end] - time[begin]
-    known[begin] = True
+    has_duration[begin] = True
     lone = rows.take(np.flatnonzero(lone_end))
     last = rows.select(["args"]).take(end)["args"]
     says = pc.fill_null(pc.not_equal(last, "{}"), fill_value=False)
     if pc.any(says).as_py():  # few do, so that seldom are the arguments of all rows looked at
         args = _with_end_args(rows["args"], begin[says.to_numpy()], last.filter(says), connection)
         rows = replaced(rows, "args", args)
-    rows = replaced(rows, "dur_ns", pa.array(duration, mask=~known))
+    rows = replaced(rows, "dur_ns", pa.array(duration, mask=~has_duration))
     return rows.filter(pa.array(~is_end)), lone
 
 
 def match_begin_end(
     thread: npt.NDArray[np.int32], time: Ints, is_begin: Flags, is_end: Flags
 ) -> tuple[Ints, Ints]:
-    """Row numbers of the begin and end events that belong together, in the order of the ends.
+    """Row numbers of matching begin and end events, in the order of the ends.
 
-    An end closes the last open begin of its thread; events of one time are taken in their order.
+    An end closes the last open begin of its thread; events at one time keep their order.
 
     Examples
     --------
@@ -82,16 +82,16 @@ def match_begin_end(
     before = np.where(_is_first(group), 0, np.roll(floor, 1))
     is_lone = (step < 0) & (level < before)
     depth = level - floor + (step < 0)
-    kept = np.flatnonzero(~is_lone)
-    kept = kept[np.lexsort((kept, depth[kept], group[kept]))]
-    first, second = kept[:-1], kept[1:]
-    together = (
+    paired = np.flatnonzero(~is_lone)
+    paired = paired[np.lexsort((paired, depth[paired], group[paired]))]
+    first, second = paired[:-1], paired[1:]
+    matches = (
         (step[first] > 0)
         & (step[second] < 0)
         & (group[first] == group[second])
         & (depth[first] == depth[second])
     )
-    begin, end = first[together], second[together]
+    begin, end = first[matches], second[matches]
     by_end = np.argsort(end)
     return order[begin[by_end]], order[end[by_end]]
 
@@ -102,13 +102,13 @@ def _is_first(group: Ints) -> Flags:
 
 
 def _within_groups(total: Ints, step: Ints, group: Ints) -> Ints:
-    """A running total, begun anew with each group."""
+    """A running total that restarts with each group."""
     first = np.flatnonzero(_is_first(group))
     return total - (total[first] - step[first])[group]
 
 
 def _running_minimum(values: Ints, group: Ints) -> Ints:
-    """Least value so far in the group: what is in a later group is made smaller than all before."""
+    """Least value so far in the group: values of later groups are shifted below all before."""
     if not len(values):
         return values
     shift = group * (int(values.max()) - int(values.min()) + 1)
@@ -128,5 +128,5 @@ def _with_end_args(
     connection.unregister("both_args")
     source = np.full(len(args), -1)
     source[begin] = np.arange(len(begin))
-    taken = joined.take(pa.array(source, mask=source < 0))
-    return pc.if_else(pa.array(source >= 0), taken, args)
+    joined_args = joined.take(pa.array(source, mask=source < 0))
+    return pc.if_else(pa.array(source >= 0), joined_args, args)

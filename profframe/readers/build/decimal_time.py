@@ -1,4 +1,4 @@
-"""Microseconds as 128-bit decimals to nanoseconds as int64, without a double in between."""
+"""Convert microseconds as 128-bit decimals to nanoseconds as int64, without doubles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The devices of a trace, out of what its header says of them."""
+"""The devices of a trace, from its header."""
 
 from __future__ import annotations
 
@@ -11,29 +11,28 @@ import pyarrow as pa
 from profframe import schema
 
 _BANDWIDTHS: Final = {"memoryBandwidth": 1.0, "globalMemoryBandwidth": 1000.0}
-"""Rates of the memory, as databases have them, and their unit in bytes per second."""
+"""Fields of memory bandwidth in databases, and their units in bytes per second."""
 _ALIKE: Final = ("name", "multiprocessors", "compute_capability")
-"""What devices of one kind have in common; their memory differs by a little."""
+"""Columns that are equal for devices of one model; their memory differs slightly."""
 
 
 def devices(properties: str | None, used: Iterable[int]) -> pa.Table:
     """Devices that the header names, and those that slices ran on.
 
-    ROCm numbers the devices of slices with the host's processors among them, so that a slice may
-    have run on a device that the header does not name. It is taken for one like those that it does,
-    if they are all alike.
+    ROCm also numbers the host's processors, so that a slice may have run on a device that the
+    header does not name. It is assumed to be like the others, if those are all alike.
 
     Parameters
     ----------
     properties
-        JSON text of a list of objects by Kineto's names; what is of another form says nothing.
+        JSON text of a list of objects with Kineto's names; anything else is ignored.
     used
         Devices that slices ran on.
 
     Returns
     -------
     pyarrow.Table
-        The columns of `devices` that a reader gives, by device.
+        The columns of `devices` that a reader fills, by device.
 
     Examples
     --------
@@ -41,43 +40,43 @@ def devices(properties: str | None, used: Iterable[int]) -> pa.Table:
     [{'device': 0, 'name': 'Tesla T4'}, {'device': 2, 'name': 'Tesla T4'}]
     """
     rows: dict[int, dict[str, object]] = {}
-    for place, said in enumerate(_objects(properties)):
-        number = said.get("id", place)
+    for index, device in enumerate(_objects(properties)):
+        number = device.get("id", index)
         if _is_index(number):
-            rows.setdefault(number, _row(said))
+            rows.setdefault(number, _row(device))
     kinds = {tuple(row[key] for key in _ALIKE) for row in rows.values()}
-    like = next(iter(rows.values())) if len(kinds) == 1 else {}
+    template = next(iter(rows.values())) if len(kinds) == 1 else {}
     for number in used:
-        rows.setdefault(number, like)
+        rows.setdefault(number, template)
     names = schema.READER_COLUMNS["devices"]
     fields = [schema.DEVICES.arrow.field(name) for name in names]
-    listed = [{"device": number} | rows[number] for number in sorted(rows)]
-    return pa.Table.from_pylist(listed, pa.schema(fields))
+    records = [{"device": number} | rows[number] for number in sorted(rows)]
+    return pa.Table.from_pylist(records, pa.schema(fields))
 
 
 def _objects(properties: str | None) -> list[dict[str, object]]:
     try:
-        listed = json.loads(properties or "[]")
+        items = json.loads(properties or "[]")
     except (ValueError, RecursionError):
         return []
-    return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
-def _row(said: Mapping[str, object]) -> dict[str, object]:
-    name, units = said.get("name"), said.get("numSms")
-    version = [said.get("computeMajor"), said.get("computeMinor")]
+def _row(device: Mapping[str, object]) -> dict[str, object]:
+    name, units = device.get("name"), device.get("numSms")
+    version = [device.get("computeMajor"), device.get("computeMinor")]
     return {
         "name": name if isinstance(name, str) and name else None,
-        "memory_bytes": _size(said.get("totalGlobalMem")),
+        "memory_bytes": _size(device.get("totalGlobalMem")),
         "multiprocessors": units if _is_index(units) else None,
         "compute_capability": ".".join(map(str, version)) if all(map(_is_index, version)) else None,
-        "cache_bytes": _size(said.get("l2CacheSize")),
-        "bandwidth_bytes_per_s": _bandwidth(said),
+        "cache_bytes": _size(device.get("l2CacheSize")),
+        "bandwidth_bytes_per_s": _bandwidth(device),
     }
 
 
-def _bandwidth(said: Mapping[str, object]) -> float | None:
-    rates = [(said.get(key), unit) for key, unit in _BANDWIDTHS.items()]
+def _bandwidth(device: Mapping[str, object]) -> float | None:
+    rates = [(device.get(key), unit) for key, unit in _BANDWIDTHS.items()]
     return next((size * unit for rate, unit in rates if (size := _size(rate))), None)
 
 

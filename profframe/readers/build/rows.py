@@ -1,6 +1,6 @@
-"""Rows as a reader makes them: columns in the schema's types, sorted by the table that they go to.
+"""Rows from a reader: columns in the schema's types, by the table that they go to.
 
-No word of a source format is known here: where a row goes, its reader says by its `Table`.
+This module knows no source format: a reader names the `Table` of its rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Table(enum.IntEnum):
 
 _KEY_TEXTS: Final = {"pid": NAME, "tid": NAME}
 _TIMED: Final = {"bad_time": BOOL, "rounded": BOOL}
-"""Of a time: that it was no number or beyond reach, and that it was finer than a nanosecond."""
+"""Whether a time was invalid or out of range, and whether it was finer than a nanosecond."""
 
 
 def _columns(table: Table) -> dict[str, pa.DataType]:
@@ -59,7 +59,7 @@ DEVICE_ARGS: Final = (
     "collective_id", "element_type", "in_elements", "out_elements", "in_splits", "out_splits",
     "peer_rank", "wait_on_stream", "wait_on_correlation",
 )  # fmt: skip
-"""What few slices have, so it is looked for when all rows are there."""
+"""Columns that few slices have, added after the others."""
 READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(
     {
         table: frozenset(schema.READER_COLUMNS[table.name.lower()])
@@ -72,51 +72,51 @@ READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(
 COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
     {table: MappingProxyType(_columns(table)) for table in Table}
 )
-"""Columns of a batch, and their types: the schema's, and what `assembly` needs to make the rest."""
-GIVEN: Final[Mapping[str, pa.DataType]] = MappingProxyType(
+"""Columns of a batch, and their types: the schema's, and those that `assembly` needs."""
+SOURCE_VALUES: Final[Mapping[str, pa.DataType]] = MappingProxyType(
     dict.fromkeys(
         ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "given_flops", "given_bytes"),
         INT64,
     )
     | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}
 )
-"""What some sources know of their events and others leave to the facts; kept where it is given.
+"""Columns that some sources have and others leave to the facts.
 
-``kernel_ns`` is device time of a host slice that no device slice stands for; ``given_flops`` and
+``kernel_ns`` is device time of a host slice without device slices; ``given_flops`` and
 ``given_bytes`` are the work of an op or a kernel.
 """
 
 
 def time_column(table: Table) -> str:
-    """Name of the column that has the time of a row."""
+    """Name of the column with the time of a row."""
     return "start_ns" if table is Table.EVENTS else "time_ns"
 
 
 def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of one table; a column that is not given is NULL.
+    """Rows of one table; missing columns are NULL.
 
-    Repeated text may come plain, and is dictionary-encoded; indices may come as any integer, and
-    those that are negative or too large are unknown.
+    Repeated text is dictionary-encoded here if it is plain; indices may be any integers, and those
+    that are negative or too large become NULL.
     """
-    unknown = nulls(len(next(iter(columns.values()))))
-    given = {name: type_ for name, type_ in GIVEN.items() if name in columns}
+    nulls_of = nulls(len(next(iter(columns.values()))))
+    source_types = {name: type_ for name, type_ in SOURCE_VALUES.items() if name in columns}
     return pa.table(
         {
-            name: typed(columns[name], type_) if is_known(columns.get(name)) else unknown(type_)
-            for name, type_ in {**COLUMNS[table], **given}.items()
+            name: typed(columns[name], type_) if has_values(columns.get(name)) else nulls_of(type_)
+            for name, type_ in {**COLUMNS[table], **source_types}.items()
         }
     )
 
 
-def is_known(values: pa.Array | None) -> bool:
-    """Whether any of the values is."""
+def has_values(values: pa.Array | None) -> bool:
+    """Whether any of the values is not NULL."""
     return values is not None and values.null_count < len(values)
 
 
 def nulls(count: int) -> Callable[[pa.DataType], pa.Array]:
-    """Give a function from a type to so many NULLs, which all columns of that type share.
+    """A function from a type to an array of NULLs, which all columns of that type share.
 
-    Many columns say nothing of a trace, and each would take as much memory as one that does.
+    Many columns of a trace are empty, and would take as much memory as the others.
     """
     return cache(partial(pa.nulls, count))
 
@@ -127,7 +127,7 @@ def replaced(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> p
 
 
 def typed(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """An array in a type of the schema; an index that is negative or too large is unknown."""
+    """An array in a type of the schema; indices that are negative or too large become NULL."""
     if array.type == type_:
         return array
     if type_ == NAME:
@@ -141,8 +141,8 @@ _BEYOND: Final = pa.scalar(1 << 31, INT64)
 
 
 def _index(array: pa.Array) -> pa.Array:
-    usable = pc.and_(pc.greater_equal(array, _LOWEST), pc.less(array, _BEYOND))
-    return pc.if_else(usable, array, pa.scalar(None, array.type)).cast(INT32)
+    is_valid = pc.and_(pc.greater_equal(array, _LOWEST), pc.less(array, _BEYOND))
+    return pc.if_else(is_valid, array, pa.scalar(None, array.type)).cast(INT32)
 
 
 Rows = Mapping[Table, pa.Table]
@@ -152,19 +152,19 @@ Rows = Mapping[Table, pa.Table]
 def gather(batches: Iterable[Batch], spool: Spool | None = None) -> Rows:
     """All rows of each table, in order, with one dictionary for each column.
 
-    With a spool they go there as they come; what there are few of is in memory all the same.
+    With a spool the large tables are written to disk as they come.
     """
     if spool is not None:
         return _spooled(batches, spool)
     parts: dict[Table, list[pa.Table]] = {
         table: [pa.schema(COLUMNS[table].items()).empty_table()] for table in Table
     }
-    held = 0
+    size = 0
     for batch in batches:
         for table, rows in batch.items():
             parts[table].append(rows)
-            held += rows.nbytes
-        memory_limit.check(held)
+            size += rows.nbytes
+        memory_limit.check(size)
     return {
         table: pa.concat_tables(rows, promote_options="default").unify_dictionaries()
         for table, rows in parts.items()
@@ -178,10 +178,10 @@ def _spooled(batches: Iterable[Batch], spool: Spool) -> Rows:
             builders[table].add(rows)
         memory_limit.check()
     tables = {table: builder.table() for table, builder in builders.items()}
-    return {table: rows if table in _MANY else rows.read() for table, rows in tables.items()}
+    return {table: rows if table in _LARGE else rows.read() for table, rows in tables.items()}
 
 
-_MANY: Final = (Table.EVENTS, Table.MEMORY, Table.FLOWS, Table.INSTANTS)
+_LARGE: Final = (Table.EVENTS, Table.MEMORY, Table.FLOWS, Table.INSTANTS)
 
 
 def earliest(rows: Rows) -> int | None:
@@ -196,7 +196,7 @@ def earliest(rows: Rows) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a source says about itself; the columns of `traces` that a reader knows."""
+    """What a source says about itself: the columns of `traces` from a reader."""
 
     format: str
     clock: str
@@ -213,24 +213,24 @@ class Header:
 
 @dataclass(slots=True)
 class Quality:
-    """Rows of the quality table, as they are found."""
+    """Notes for the quality table."""
 
-    found: list[tuple[str, int, str | None, int | None]] = field(default_factory=list)
+    rows: list[tuple[str, int, str | None, int | None]] = field(default_factory=list)
 
     def note(
         self, check: str, events: int, detail: str | None = None, example: int | None = None
     ) -> None:
         """Add a row for one of `schema.CHECKS`; `example` is the event_id of one of the events."""
-        self.found.append((check, events, detail, example))
+        self.rows.append((check, events, detail, example))
 
     def table(self) -> pa.Table:
         """The quality table, without run and rank."""
-        return schema.quality_rows(*self.found)
+        return schema.quality_rows(*self.rows)
 
 
 @dataclass(frozen=True, slots=True)
 class RawTrace:
-    """The tables of one trace, without run, rank and facts; `header` has what names it."""
+    """The tables of one trace, without run, rank and facts."""
 
     tables: dict[str, pa.Table]
     header: Header

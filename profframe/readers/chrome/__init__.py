@@ -1,8 +1,8 @@
-"""Chrome trace JSON, as Kineto and others write it, straight into the tables.
+"""Read Chrome trace JSON, as Kineto and others write it, into tables.
 
-The words of the format (``ph``, ``cat``, ``args`` and what is in it) are written in this folder
-alone. DuckDB parses the events, a few megabytes at a time and on all cores; no event becomes a
-Python object.
+The words of the format (``ph``, ``cat``, ``args`` and its members) occur only in this folder.
+DuckDB parses the events, a few megabytes at a time and on all cores; no event becomes a Python
+object.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"privateuse1_"), "PRIVATEUSEONE"),
     (re.compile("(?:" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
-"""The first that is found names the devices of the trace; ROCm calls itself CUDA, as torch does."""
+"""The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _UTC_US: Final = 1_200_000_000_000_000
-"""A time from here on, in microseconds, is since the epoch (it is the year 2008)."""
+"""Times from here on, in microseconds, are since the epoch (the year 2008)."""
 
 
 def read(source: ByteSource, spool: Spool | None = None, threads: int | None = None) -> RawTrace:
@@ -71,16 +71,16 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     spool
         Where its tables go; None for memory.
     threads
-        Threads that parse; None for as many as there are processors, up to 8.
+        Threads that parse; None for one per processor, up to 8.
 
     Raises
     ------
     NotATraceError
-        When the source is no JSON, or JSON without trace events; the message names file and place.
+        The source is not JSON, or JSON without trace events; the message names file and place.
     SourceError
-        When the file cannot be read.
+        The file cannot be read.
     """
-    parsing_database.open_beside()
+    parsing_database.open_in_background()
     parser = Parser()
     threads = threads or min(8, os.cpu_count() or 1)
     reader = ArrayReader(
@@ -94,19 +94,19 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     if document.is_array and not _has_phase(rows):
         raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
     quality = _quality(document, source)
-    dropped = sum(document.found[check] for check in DROPS)
+    dropped = sum(document.repairs[check] for check in DROPS)
     header = _header(document, rows)
-    own = _own(document)
-    if own is not None:
-        header = _as_exported(header, own)
+    exported = _exported(document)
+    if exported is not None:
+        header = _exported_header(header, exported)
     with parsing_database.connect() as connection:
         raw = assemble(rows, header, quality, dropped, connection)
-    raw = _of_ascend(_of_kineto(raw))
-    return raw if own is None else _counted_as_exported(raw, own)
+    raw = _with_ascend_streams(_with_kineto_flags(raw))
+    return raw if exported is None else _with_exported_counts(raw, exported)
 
 
-def _of_kineto(raw: RawTrace) -> RawTrace:
-    """What is true of whatever Kineto has written: it is of this node, and not from before it."""
+def _with_kineto_flags(raw: RawTrace) -> RawTrace:
+    """Events that Kineto wrote are of this node, and not legacy."""
     events = raw.tables["events"]
     if raw.header.format != _KINETO:
         return raw
@@ -116,14 +116,14 @@ def _of_kineto(raw: RawTrace) -> RawTrace:
     return replace(raw, tables={**raw.tables, "events": events})
 
 
-def _of_ascend(raw: RawTrace) -> RawTrace:
-    """What ran on an Ascend device says by its line alone on which stream that was."""
+def _with_ascend_streams(raw: RawTrace) -> RawTrace:
+    """On Ascend devices only the thread's name tells the stream of an event."""
     threads, events = raw.tables["threads"], raw.tables["events"]
     lines = zip(threads["thread"], threads["process_name"], threads["thread_name"], strict=True)
     stream_of = {
-        thread.as_py(): int(found[1])
+        thread.as_py(): int(match[1])
         for thread, process, name in lines
-        if str(process).startswith(_ASCEND) and (found := _STREAM.fullmatch(str(name)))
+        if str(process).startswith(_ASCEND) and (match := _STREAM.fullmatch(str(name)))
     }
     if not stream_of:
         return raw
@@ -133,10 +133,10 @@ def _of_ascend(raw: RawTrace) -> RawTrace:
     return replace(raw, tables={**raw.tables, "events": events})
 
 
-def _not_a_trace(source: ByteSource, why: str) -> NotATraceError:
+def _not_a_trace(source: ByteSource, reason: str) -> NotATraceError:
     damage = f"; {source.damage}" if source.damage else ""
     return NotATraceError(
-        f"{source.path}: not a trace: {why}{damage} (expected Chrome trace JSON: an object with "
+        f"{source.path}: not a trace: {reason}{damage} (expected Chrome trace JSON: an object with "
         f"{_EVENTS_KEY!r}, or an array of events)"
     )
 
@@ -149,29 +149,29 @@ def _has_phase(rows: Rows) -> bool:
 
 
 def _quality(document: Document, source: ByteSource) -> Quality:
-    """What reading the text has found."""
+    """Notes from reading the text."""
     quality = Quality()
-    for check, count in document.found.items():
+    for check, count in document.repairs.items():
         place = document.first.get(check)
         details = [f"first at byte {place:,}" if place is not None else "outside the events"]
         if check == "truncated" and source.damage:
             details.append(source.damage)
         quality.note(check, count, "; ".join(details))
-    if source.damage and "truncated" not in document.found:
+    if source.damage and "truncated" not in document.repairs:
         quality.note("damaged_stream", 0, source.damage)
     return quality
 
 
 def _header(document: Document, rows: Rows) -> Header:
-    """What the members around the events say."""
-    rest = dict(document.header)
-    if _own(document) is not None:
-        del rest[OWN_KEY]
-    base_ns = _integer(rest.pop("baseTimeNanoseconds", None))
-    distributed = _distributed(rest.get("distributedInfo"))
-    flags = {flag: rest.pop(flag) for flag in _FLAGS if flag in rest}
-    devices = rest.pop("deviceProperties", None)
-    is_kineto = "schemaVersion" in rest or devices is not None
+    """Header from the members around the events."""
+    members = dict(document.header)
+    if _exported(document) is not None:
+        del members[OWN_KEY]
+    base_ns = _integer(members.pop("baseTimeNanoseconds", None))
+    distributed = _distributed(members.get("distributedInfo"))
+    flags = {flag: members.pop(flag) for flag in _FLAGS if flag in members}
+    devices = members.pop("deviceProperties", None)
+    is_kineto = "schemaVersion" in members or devices is not None
     return Header(
         format=_KINETO if is_kineto else "chrome",
         clock=_clock(base_ns, rows, is_kineto),
@@ -182,40 +182,42 @@ def _header(document: Document, rows: Rows) -> Header:
         device_type=device_type_of([rows]),
         device_properties=dumps(devices) if devices else None,
         profiler_flags=dumps(flags) if flags else None,
-        metadata=dumps(rest) if rest else None,
+        metadata=dumps(members) if members else None,
     )
 
 
-def _own(document: Document) -> dict[str, Any] | None:
-    """What an exported trace says of its source; None where the file is another one's."""
-    own = document.header.get(OWN_KEY)
-    return own if isinstance(own, dict) and {"format", "clock"} <= own.keys() else None
+def _exported(document: Document) -> dict[str, Any] | None:
+    """What an exported trace says of its source; None if profframe did not write the file."""
+    exported = document.header.get(OWN_KEY)
+    return (
+        exported if isinstance(exported, dict) and {"format", "clock"} <= exported.keys() else None
+    )
 
 
-def _as_exported(header: Header, own: Mapping[str, Any]) -> Header:
-    """The header of an exported trace: what its source was is written in the file."""
-    clock = own.get("clock")
+def _exported_header(header: Header, exported: Mapping[str, Any]) -> Header:
+    """The header of an exported trace, with what the file says of its source."""
+    clock = exported.get("clock")
     header = replace(
         header,
-        format=_text(own.get("format")) or header.format,
+        format=_text(exported.get("format")) or header.format,
         clock=clock if clock in ("utc", "relative", "unknown") else header.clock,
-        backend=_text(own.get("backend")) or header.backend,
-        device_type=_text(own.get("device_type")) or header.device_type,
+        backend=_text(exported.get("backend")) or header.backend,
+        device_type=_text(exported.get("device_type")) or header.device_type,
     )
     if header.world_size is None:
-        header = replace(header, world_size=_index(own.get("world_size")))
-    rank, rank_source = _index(own.get("rank")), own.get("rank_source")
+        header = replace(header, world_size=_index(exported.get("world_size")))
+    rank, rank_source = _index(exported.get("rank")), exported.get("rank_source")
     if header.rank is None and rank is not None and rank_source in ("argument", "path"):
         header = replace(header, rank=rank, rank_source=rank_source)
     return header
 
 
-def _counted_as_exported(raw: RawTrace, own: Mapping[str, Any]) -> RawTrace:
-    """The events of the trace that was exported, if the file still has as many as were written."""
+def _with_exported_counts(raw: RawTrace, exported: Mapping[str, Any]) -> RawTrace:
+    """Event counts of the exported trace, if the file still has all its events."""
     traces = raw.tables["traces"]
-    accounted = own.get("accounted")
+    accounted = exported.get("accounted")
     if (
-        traces["source_events"][0].as_py() != own.get("events")
+        traces["source_events"][0].as_py() != exported.get("events")
         or not isinstance(accounted, dict)
         or not all(type(count) is int and 0 <= count < 1 << 48 for count in accounted.values())
     ):
@@ -228,7 +230,7 @@ def _counted_as_exported(raw: RawTrace, own: Mapping[str, Any]) -> RawTrace:
 
 
 def _clock(base_ns: int | None, rows: Rows, is_kineto: bool) -> str:
-    """Which clock the times are on; Kineto lost the origin between 2024-04-22 and 2024-05-10."""
+    """Clock of the times; Kineto lost the origin between 2024-04-22 and 2024-05-10."""
     if base_ns is not None:
         return "utc"
     first = earliest(rows)
@@ -239,7 +241,7 @@ def _clock(base_ns: int | None, rows: Rows, is_kineto: bool) -> str:
 
 
 def _distributed(value: object) -> dict[str, Any]:
-    """The distributed job, in any shape that was written: an object, a list of them, JSON text."""
+    """The distributed job, from an object, a list of objects, or JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -268,7 +270,7 @@ def _index(value: object) -> int | None:
 
 
 def device_type_of(batches: Iterable[Batch]) -> str | None:
-    """Type of the devices that something ran on, by the categories of all rows."""
+    """Type of the devices in use, by the categories of all rows."""
     categories: set[str] = set()
     for batch in batches:
         for table in (Table.EVENTS, Table.FLOWS):

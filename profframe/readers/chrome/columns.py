@@ -1,4 +1,4 @@
-"""What the members of an event mean: the table that it goes to, and its columns there."""
+"""Table that an event goes to by its members, and its columns there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.decimal_time import nanoseconds
-from profframe.readers.build.rows import Batch, Table, conform, is_known, nulls
+from profframe.readers.build.rows import Batch, Table, conform, has_values, nulls
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
@@ -28,7 +28,7 @@ ALLOCATOR_DEVICES: Final = (
 _TABLES: Final = {"X": Table.EVENTS, "B": Table.EVENTS, "E": Table.EVENTS, "C": Table.COUNTERS} | (
     dict.fromkeys("stf", Table.FLOWS)
 )
-"""Where a phase goes; any other one is an instant."""
+"""Table of each phase; any other phase is an instant."""
 MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
 _MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
@@ -52,10 +52,10 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         "kernel_ns": "BIGINT",
     }
 )
-"""Columns that Kineto has no word for, or not everywhere, and their SQL types."""
-_LISTED: Final = "CPU functions"
-"""Process of all that `EventList.export_chrome_trace` writes."""
-_LISTED_DEVICES: Final = "CUDA functions"
+"""Columns that Kineto does not write, or not always, and their SQL types."""
+_LIST_PROCESS: Final = "CPU functions"
+"""Process of the events that `EventList.export_chrome_trace` writes."""
+_LIST_DEVICES: Final = "CUDA functions"
 """Process of the kernels that it wrote until 2021; their threads are devices."""
 _ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
@@ -90,39 +90,40 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     Parameters
     ----------
     members
-        One array for each member of the events and of their arguments, by its name; what is in
-        ``old.`` has an old spelling, and ``time_text.`` is there where a time was not read. In
-        place of the decimals ``ts`` and ``dur`` may be whole nanoseconds, ``time_ns`` and
-        ``dur_ns``.
+        Arrays of the members of events and of their arguments, by name; those in ``old.`` have an
+        old spelling, and ``time_text.`` is there if a time could not be read. Instead of the
+        decimals ``ts`` and ``dur`` there may be whole nanoseconds, ``time_ns`` and ``dur_ns``.
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = pc.dictionary_encode(members[name])
-    members |= _exact(members) if "time_ns" in members else _times(members)
-    where = _destinations(members)
-    found = np.flatnonzero(np.bincount(where, minlength=len(Table)))
+    members |= _no_flags(members) if "time_ns" in members else _times(members)
+    destinations = _destinations(members)
+    tables = np.flatnonzero(np.bincount(destinations, minlength=len(Table)))
     batch: dict[Table, pa.Table] = {}
-    for table in map(Table, found.tolist()):
+    for table in map(Table, tables.tolist()):
         make = _COLUMNS_OF[table]
-        batch[table] = conform(table, make(_Chosen(members, pa.array(where == table))))
+        batch[table] = conform(
+            table, make(_FilteredMembers(members, pa.array(destinations == table)))
+        )
     return batch
 
 
-class _Chosen:
-    """Members of some of the rows; only what is asked for is taken.
+class _FilteredMembers:
+    """Members of some rows, copied as they are read.
 
-    What is taken is always a copy: a column of DuckDB's would keep its whole result in memory.
+    They have to be copies: a column of DuckDB's would keep its whole result in memory.
     """
 
     def __init__(self, members: Mapping[str, pa.Array], mask: pa.Array) -> None:
         self._members = members
         self._mask = mask
-        self._unknown = nulls(mask.true_count)
+        self._nulls_of = nulls(mask.true_count)
 
     def __getitem__(self, name: str) -> pa.Array:
         values = self._members[name]
-        if not is_known(values):
-            return self._unknown(values.type)
+        if not has_values(values):
+            return self._nulls_of(values.type)
         return pc.filter(values, self._mask)
 
     def __contains__(self, name: str) -> bool:
@@ -134,7 +135,7 @@ class _Chosen:
 
 
 def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Times in nanoseconds, and what is to be said of them."""
+    """Times in nanoseconds, and flags of those that are bad or rounded."""
     start, duration = nanoseconds(members["ts"]), nanoseconds(members["dur"])
     bad_start, bad_duration = start.bad, duration.bad
     if "time_text.ts" in members:
@@ -149,10 +150,10 @@ def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     }
 
 
-def _exact(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """What is to be said of times that were whole numbers to begin with: nothing."""
-    no = pa.array(np.zeros(len(members["time_ns"]), np.bool_))
-    return dict.fromkeys(("bad_time", "bad_dur", "rounded"), no)
+def _no_flags(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Flags of times that are whole nanoseconds already: none is bad or rounded."""
+    false = pa.array(np.zeros(len(members["time_ns"]), np.bool_))
+    return dict.fromkeys(("bad_time", "bad_dur", "rounded"), false)
 
 
 def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:
@@ -162,16 +163,16 @@ def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _destinations(members: Mapping[str, pa.Array]) -> npt.NDArray[np.int8]:
-    """The table of each row: by its phase, but for memory, labels, and slices that we added."""
+    """The table of each row: by its phase, except for memory, labels, and slices that we added."""
     phases = members["ph"].dictionary.to_pylist()
-    where = _by_code(
+    tables = _by_code(
         members["ph"], [_TABLES.get(p, Table.INSTANTS) for p in phases], Table.INSTANTS
     )
     is_memory = _is(members["name"], (MEMORY_NAME,)) & _is(members["cat"], _MEMORY_CATEGORIES)
-    where[is_memory & _is(members["ph"], ("i", "I", "X"))] = Table.MEMORY
-    where[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = Table.THREADS
-    where[_is(members["cat"], (OWN_KEY,)) & _is(members["ph"], ("X",))] = Table.INSTANTS
-    return where
+    tables[is_memory & _is(members["ph"], ("i", "I", "X"))] = Table.MEMORY
+    tables[_is(members["ph"], ("M",)) & _is(members["name"], _LABELS)] = Table.THREADS
+    tables[_is(members["cat"], (OWN_KEY,)) & _is(members["ph"], ("X",))] = Table.INSTANTS
+    return tables
 
 
 def _by_code(
@@ -185,15 +186,15 @@ def _by_code(
 
 def _is(encoded: pa.DictionaryArray, texts: Sequence[str | None]) -> npt.NDArray[np.bool_]:
     """Rows whose text is one of these."""
-    found = [text in texts for text in encoded.dictionary.to_pylist()]
-    return _by_code(encoded, found, None in texts) > 0
+    values = [text in texts for text in encoded.dictionary.to_pylist()]
+    return _by_code(encoded, values, None in texts) > 0
 
 
-def _key_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _key_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     return rows.all({"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"})
 
 
-def _event_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _event_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     names = {"phase": "ph", "category": "cat", "name": "name", "start_ns": "time_ns"}
     columns = _key_columns(rows) | rows.all(names | _EVENT_ARGS)
     columns |= rows.all({"dur_ns": "dur_ns", "bad_dur": "bad_dur"})
@@ -212,48 +213,50 @@ def _event_columns(rows: _Chosen) -> dict[str, pa.Array]:
         **_device_columns(rows),
         **_node_columns(rows),
     }
-    return columns | _own_columns(rows, columns)
+    return columns | _exported_columns(rows, columns)
 
 
-def _own_columns(rows: _Chosen, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """What an exported trace says itself: it goes before what is concluded."""
+def _exported_columns(
+    rows: _FilteredMembers, columns: Mapping[str, pa.Array]
+) -> dict[str, pa.Array]:
+    """Columns in an exported trace, which go before derived ones."""
     if f"{OWN_KEY}.{next(iter(OWN_COLUMNS))}" not in rows:
         return {}
-    own = rows.all({column: f"{OWN_KEY}.{column}" for column in OWN_COLUMNS})
+    exported = rows.all({column: f"{OWN_KEY}.{column}" for column in OWN_COLUMNS})
     return {
-        column: pc.coalesce(given, columns[column]) if column in columns else given
-        for column, given in own.items()
-        if given.null_count < len(given)
+        column: pc.coalesce(values, columns[column]) if column in columns else values
+        for column, values in exported.items()
+        if values.null_count < len(values)
     }
 
 
-def _device_columns(rows: _Chosen) -> dict[str, pa.Array]:
-    """Device and stream of what ran on one: its arguments, else what its line is called."""
-    named = _is(rows["cat"], DEVICE_CATEGORIES)
-    on_device = named | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
-    listed = _is(rows["pid"], (_LISTED_DEVICES,))
-    if not (on_device | listed).any():
+def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+    """Device and stream of device events: from the arguments, else from process and thread."""
+    is_device = _is(rows["cat"], DEVICE_CATEGORIES)
+    on_device = is_device | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
+    in_list = _is(rows["pid"], (_LIST_DEVICES,))
+    if not (on_device | in_list).any():
         return {}
     line = _numbers(rows["tid"])
-    by_process = pc.if_else(pa.array(named), _numbers(rows["pid"]), None)
+    by_process = pc.if_else(pa.array(is_device), _numbers(rows["pid"]), None)
     device = pc.coalesce(rows["device"], by_process)
     stream = pc.coalesce(rows["stream"], rows["Stream Id"], line)
     mask = pa.array(on_device)
     return {
-        "device": pc.if_else(mask, device, pc.if_else(pa.array(listed), line, None)),
+        "device": pc.if_else(mask, device, pc.if_else(pa.array(in_list), line, None)),
         "stream": pc.if_else(mask, stream, None),
     }
 
 
-def _node_columns(rows: _Chosen) -> dict[str, pa.Array]:
-    """Node of what ran on another one, as torch's lists of events name its thread."""
-    listed = _is(rows["pid"], (_LISTED,))
-    if not listed.any():
+def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+    """Node of remote events, from the names of threads in torch's lists of events."""
+    in_list = _is(rows["pid"], (_LIST_PROCESS,))
+    if not in_list.any():
         return {}
     tid = rows["tid"]
-    found = [_ON_NODE.fullmatch(text) for text in tid.dictionary.to_pylist()]
-    node = pa.array([int(m[1]) if m else None for m in found], pa.int64()).take(tid.indices)
-    mask = pa.array(listed)
+    matches = [_ON_NODE.fullmatch(text) for text in tid.dictionary.to_pylist()]
+    node = pa.array([int(m[1]) if m else None for m in matches], pa.int64()).take(tid.indices)
+    mask = pa.array(in_list)
     return {
         "node_id": pc.if_else(mask, node, None),
         "is_remote": pc.if_else(mask, node.is_valid(), None),
@@ -261,62 +264,62 @@ def _node_columns(rows: _Chosen) -> dict[str, pa.Array]:
 
 
 def _numbers(encoded: pa.DictionaryArray) -> pa.Array:
-    """The number that a line's name is or ends in, as in "stream 7"."""
-    found = (re.search(r"(?:\A|\s)(\d{1,9})\Z", t) for t in encoded.dictionary.to_pylist())
-    numbers = [int(match.group(1)) if match else None for match in found]
+    """The number that a name is or ends in, as in "stream 7"."""
+    matches = (re.search(r"(?:\A|\s)(\d{1,9})\Z", t) for t in encoded.dictionary.to_pylist())
+    numbers = [int(match.group(1)) if match else None for match in matches]
     return pa.array(numbers, pa.int64()).take(encoded.indices)
 
 
-def _on_texts(texts: pa.Array, change: Callable[[pa.Array], pa.Array]) -> pa.Array:
+def _on_texts(texts: pa.Array, function: Callable[[pa.Array], pa.Array]) -> pa.Array:
     """A function applied to each distinct text."""
     encoded = pc.dictionary_encode(texts)
-    changed = change(encoded.dictionary)
-    if changed.equals(encoded.dictionary):
+    results = function(encoded.dictionary)
+    if results.equals(encoded.dictionary):
         return encoded
-    return pa.DictionaryArray.from_arrays(encoded.indices, changed).cast(pa.string())
+    return pa.DictionaryArray.from_arrays(encoded.indices, results).cast(pa.string())
 
 
 def _without_spaces(texts: pa.Array) -> pa.Array:
-    """JSON text in its one form; what is no JSON stays as it is."""
+    """JSON lists without spaces; other text stays as it is."""
     is_list = pc.starts_with(texts, "[")
     return pc.if_else(is_list, pc.replace_substring(texts, " ", ""), texts)
 
 
-def _memory_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _memory_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     type_ = rows["Device Type"]
-    is_known = pc.and_(pc.greater_equal(type_, _ZERO), pc.less(type_, _DEVICE_TYPES))
-    known = pc.if_else(is_known, type_, _NO_NUMBER)
+    is_valid = pc.and_(pc.greater_equal(type_, _ZERO), pc.less(type_, _DEVICE_TYPES))
+    index = pc.if_else(is_valid, type_, _NO_NUMBER)
     return (
         _key_columns(rows)
         | rows.all(_MEMORY_ARGS | {"time_ns": "time_ns"})
         | {
-            "device_type": pa.array(ALLOCATOR_DEVICES).take(known),
+            "device_type": pa.array(ALLOCATOR_DEVICES).take(index),
             "device": pc.if_else(pc.greater(type_, _ZERO), rows["Device Id"], _NO_NUMBER),
         }
     )
 
 
-def _flow_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _flow_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     names = {"flow_id": "id", "category": "cat", "name": "name", "phase": "ph", "args": "args"}
     return _key_columns(rows) | rows.all(names | {"time_ns": "time_ns", "binding_point": "bp"})
 
 
-def _counter_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _counter_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     names = {"counter_id": "id", "category": "cat", "name": "name", "args": "args"}
     return _key_columns(rows) | rows.all(names | {"time_ns": "time_ns"})
 
 
-def _label_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _label_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     return rows.all({"name": "name", "pid": "pid", "tid": "tid", "args": "args"})
 
 
-def _instant_columns(rows: _Chosen) -> dict[str, pa.Array]:
+def _instant_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     names = {"instant_id": "id", "category": "cat", "name": "name", "phase": "ph", "args": "args"}
     times = {"time_ns": "time_ns", "dur_ns": "dur_ns"}
     return _key_columns(rows) | rows.all(names | times | {"scope": "s"})
 
 
-_COLUMNS_OF: Final[Mapping[Table, Callable[[_Chosen], dict[str, pa.Array]]]] = {
+_COLUMNS_OF: Final[Mapping[Table, Callable[[_FilteredMembers], dict[str, pa.Array]]]] = {
     Table.EVENTS: _event_columns,
     Table.MEMORY: _memory_columns,
     Table.FLOWS: _flow_columns,

@@ -1,4 +1,4 @@
-"""What few slices say among their arguments: bytes, collectives, waits, how much work it is."""
+"""Columns from arguments that few slices have: bytes, collectives, waits, and work."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import GIVEN, Batch, Table, replaced, typed
+from profframe.readers.build.rows import SOURCE_VALUES, Batch, Table, replaced, typed
 from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
-"""Host op that says which collective is called."""
+"""Host op that describes the collective that is called."""
 _TYPES: Final = {
     "bytes": "BIGINT",
     "Collective name": "VARCHAR",
@@ -42,12 +42,12 @@ _TYPES: Final = {
     "wait_on_cuda_event_record_corr_id": "BIGINT",
 }
 _ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
-"""Kernel of Ascend's library: collective, end of the group's name, and two numbers."""
+"""Name of a kernel of Ascend's library: collective, end of the group's name, and two numbers."""
 _LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"
-"""A list as the schema has it; one that is cut short, or empty, says nothing."""
+"""A list in the schema's form; a truncated or empty one is ignored."""
 _MOST_RANKS: Final = 65536
-_SAID: Final = f"""
-    SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS said
+_COLLECTIVES: Final = f"""
+    SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
     FROM device_args WHERE json_valid(args)"""  # noqa: S608
 _WORK: Final = """
     SELECT row,
@@ -58,84 +58,90 @@ _WORK: Final = """
                  try_cast(args->>'$.kernel_num_gb' AS DECIMAL(28, 9)) AS gb
           FROM device_args WHERE json_valid(args))"""
 _WORK_MARKS: Final = '"kernel_(?:flop|num_gb)"'
-"""Members that ops and kernels of compiled code have; 0 is what nobody has counted."""
+"""Members that ops and kernels of compiled code have; 0 means not counted."""
 _MARKS: Final = (
     "bytes", "Collective name", "Process Group Name", "Seq", "alg_type", "wait_on_stream",
 )  # fmt: skip
-"""Members that only such arguments have."""
+"""Members that only arguments with these columns have."""
 
 
 def with_device_args(batch: Batch, session: Session) -> Batch:
-    """Add what is found; few slices have any of it, so only their arguments are parsed again."""
+    """Add the columns; few slices have any, so only their arguments are parsed again."""
     if Table.EVENTS not in batch:
         return batch
     events = batch[Table.EVENTS]
-    wanted = pc.or_(pc.is_valid(events["device"]), _speaks(events["name"]))
-    args = events["args"].filter(wanted)
-    says = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
-    rows = pa.chunked_array([pc.indices_nonzero(wanted)]).cast(pa.int64())
-    events = _with_said(events, rows.filter(says), _SAID, _of_collectives, session)
-    of_work = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
-    events = _with_said(events, of_work.to_arrow(), _WORK, pl.DataFrame, session)
+    is_candidate = pc.or_(pc.is_valid(events["device"]), _names_collective(events["name"]))
+    args = events["args"].filter(is_candidate)
+    has_member = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
+    rows = pa.chunked_array([pc.indices_nonzero(is_candidate)]).cast(pa.int64())
+    events = _with_results(
+        events, rows.filter(has_member), _COLLECTIVES, _collective_results, session
+    )
+    work_rows = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
+    events = _with_results(events, work_rows.to_arrow(), _WORK, pl.DataFrame, session)
     return {**batch, Table.EVENTS: events}
 
 
-def _with_said(
+def _with_results(
     events: pa.Table,
     rows: pa.Array | pa.ChunkedArray,
     query: str,
     columns: Callable[[pa.Table], pl.DataFrame],
     session: Session,
 ) -> pa.Table:
-    """Events with the columns of what a query finds in the arguments of some of them."""
+    """Events with columns from a query on the arguments of some rows."""
     if not len(rows):
         return events
-    asked = pa.table({"row": rows, **{n: events[n].take(rows) for n in ("name", "args")}})
-    with session.about("device_args", asked):
-        found = columns(session.ask(query))
+    arguments = pa.table({"row": rows, **{n: events[n].take(rows) for n in ("name", "args")}})
+    with session.registered("device_args", arguments):
+        results = columns(session.rows_of(query))
     place = np.full(events.num_rows, -1, np.int64)
-    place[found["row"].to_numpy()] = np.arange(found.height)
-    at = pa.array(place, mask=place < 0)
-    for name in found.columns[1:]:
-        values = typed(found[name].to_arrow(), GIVEN[name])
+    place[results["row"].to_numpy()] = np.arange(results.height)
+    index = pa.array(place, mask=place < 0)
+    for name in results.columns[1:]:
+        values = typed(results[name].to_arrow(), SOURCE_VALUES[name])
         if values.null_count < len(values):
-            given = values.take(at)
-            known = name in events.column_names
-            events = replaced(events, name, given) if known else events.append_column(name, given)
+            values = values.take(index)
+            exists = name in events.column_names
+            events = (
+                replaced(events, name, values) if exists else events.append_column(name, values)
+            )
     return events
 
 
-def _of_collectives(found: pa.Table) -> pl.DataFrame:
+def _collective_results(results: pa.Table) -> pl.DataFrame:
     """Columns of the schema; polars plans them in a tenth of the time that DuckDB takes."""
-    said = pl.DataFrame(found.flatten())
-    told = {column.name for column in said if column.null_count() < said.height}
+    members = pl.DataFrame(results.flatten())
+    non_null = {column.name for column in members if column.null_count() < members.height}
     columns = _collective_columns().items()
-    return said.select("row", **{name: of for name, (of, roots) in columns if roots & told})
+    return members.select(
+        "row", **{name: expression for name, (expression, roots) in columns if roots & non_null}
+    )
 
 
 @cache
 def _collective_columns() -> dict[str, tuple[pl.Expr, frozenset[str]]]:
-    """What each is made of, and the columns that it needs one of."""
-    of = {name: pl.col(f"said.{name}") for name in _TYPES}
+    """Expression of each column, and the columns of which it needs at least one."""
+    of = {name: pl.col(f"members.{name}") for name in _TYPES}
     size, first, stride = of["Group size"], of["Global rank start"], of["Global rank stride"]
-    named = pl.col("name").str.extract_groups(f"^{_ASCEND}$").struct
-    sent = pl.coalesce(of["In msg nelems"], of["count"])
+    kernel_name = pl.col("name").str.extract_groups(f"^{_ASCEND}$").struct
+    in_elements = pl.coalesce(of["In msg nelems"], of["count"])
     event = of["wait_on_cuda_event_record_corr_id"]
     columns = {
         "bytes": _where(of["bytes"] >= 0, of["bytes"]),
-        "collective": pl.coalesce(_text(of["Collective name"]), named.field("1")),
+        "collective": pl.coalesce(_text(of["Collective name"]), kernel_name.field("1")),
         "process_group": pl.coalesce(
             _text(of["Process Group Name"]),
             of["Process Group ID"],
             _text(of["Process Group Description"]),
-            named.field("2"),
+            kernel_name.field("2"),
         ),
         "group_size": _where(size > 0, size),
-        "group_ranks": pl.coalesce(_list(of["Process Group Ranks"]), _even(size, first, stride)),
+        "group_ranks": pl.coalesce(_list(of["Process Group Ranks"]), _strided(size, first, stride)),
         "collective_seq": _where(of["Seq"] >= 0, of["Seq"]),
         "collective_id": _text(of["Comms Id"]),
         "element_type": pl.coalesce(_text(of["dtype"]), _text(of["data_type"])),
-        "in_elements": _where(sent >= 0, sent),
+        "in_elements": _where(in_elements >= 0, in_elements),
         "out_elements": _where(of["Out msg nelems"] >= 0, of["Out msg nelems"]),
         "in_splits": _list(of["In split size"]),
         "out_splits": _list(of["Out split size"]),
@@ -158,17 +164,17 @@ def _list(value: pl.Expr) -> pl.Expr:
     return _where(value.str.contains(_LIST), value.str.replace_all(" ", "", literal=True))
 
 
-def _even(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
-    """The list of so many ranks, each so far from the one before it."""
-    sound = size.is_between(1, _MOST_RANKS) & (first >= 0) & ((size == 1) | (stride > 0))
-    size, first = _where(sound, size), _where(sound, first)
+def _strided(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
+    """A list of `size` ranks, `stride` apart."""
+    is_valid = size.is_between(1, _MOST_RANKS) & (first >= 0) & ((size == 1) | (stride > 0))
+    size, first = _where(is_valid, size), _where(is_valid, first)
     stride = _where(size > 1, stride).fill_null(1)
     ranks = pl.int_ranges(0, size) * stride + first
     return pl.concat_str(pl.lit("["), ranks.cast(pl.List(pl.String)).list.join(","), pl.lit("]"))
 
 
-def _speaks(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows that tell of a collective by their name; every distinct name is looked at once."""
+def _names_collective(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Rows whose names are of collectives; each distinct name is matched once."""
     pattern = f"^({_RECORD}|{_ASCEND})$"
     chunks = [
         pc.take(pc.match_substring_regex(chunk.dictionary, pattern), chunk.indices)

@@ -1,4 +1,4 @@
-"""Text of events to arrays of their members, by DuckDB."""
+"""Parse text of events into arrays of their members, by DuckDB."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from profframe.readers.json.stream import Parsed, Wave
 from profframe.readers.json.strict import has_doubled
 
 _KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
-"""Keys of an event that have a column; any other is put among its arguments."""
+"""Keys of an event that have a column; others go to its arguments."""
 _INTEGER_ARGS: Final = (
     "External id", "correlation", "device", "stream", "Stream Id", "Sequence number",
     "Fwd thread id", "Ev Idx", "Python id", "Python parent id", "Python module id", "Addr",
@@ -41,37 +41,37 @@ _EVENT_TYPE: Final = json.dumps(
         | {"args": "JSON"}
     ]
 )
-"""The decimals make DuckDB keep the text of every number; else all would go through a double."""
+"""The decimals make DuckDB keep the text of every number; otherwise all would become doubles."""
 _TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(("ts", "dur"), "VARCHAR")])
 ARGS_TYPE: Final = json.dumps(
     dict.fromkeys(_INTEGER_ARGS, "BIGINT")
     | dict.fromkeys(_TEXT_ARGS, "VARCHAR")
     | {"finished": "BOOLEAN"}
 )
-"""What is read of an event's arguments."""
+"""Members of an event's arguments that are read."""
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})
-"""Spellings until 2021; DuckDB folds case: one structure cannot hold them beside the new ones."""
+"""Spellings until 2021; DuckDB folds case, so they need a structure of their own."""
 _MEMBERS_TYPE: Final = json.dumps({"m": ["MAP(VARCHAR, JSON)"], "text": "DECIMAL(28, 6)"})
-"""Again a decimal, which nothing has, for the text of numbers."""
+"""An unused decimal again, for the text of numbers."""
 _OWN_TYPE: Final = json.dumps({OWN_ARGS_KEY: {**OWN_COLUMNS, "args": "JSON"}})
 
 _OWN: Final = f'"{OWN_ARGS_KEY}"'
 _SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
-"""Words that a piece seldom holds: what has none of them needs no closer look."""
+"""Words that a piece seldom has: without them the other patterns need no search."""
 _NON_FINITE: Final = r"[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]"
 _TEXT: Final = r'(?s)"(?:[^"\\]|\\.)*"'
 _OLD_SPELLING: Final = r"external id|Input dims"
 _ESCAPED_COLON: Final = r"\\u003[aA]"
 _CACHED: Final = 256 << 10
-"""Bytes that stay in a processor's cache while they are looked at twice."""
+"""Bytes that stay in a processor's cache while they are read twice."""
 
 _KEYS_OF_EVENTS: Final = "SELECT DISTINCT unnest(json_keys(t, '$[*]')) FROM pieces"
 _KEYS_OF_ARGS: Final = "keys_of_args"
-"""Column with a number for each list of keys: there are few lists, and each is looked at once."""
+"""Column with a hash of each list of keys: there are few lists, and each is checked once."""
 _ALL: Final = 256 << 10
-"""Bytes of which all arguments are looked at, as of a piece alone: of more it costs too much."""
+"""Bytes up to which all arguments are checked, as in a single piece: more would cost too much."""
 _SOME: Final = 64
-"""Arguments that are looked at of more: a writer that doubles a member does so all along."""
+"""Arguments sampled from more bytes: a writer that doubles a member does so throughout."""
 _ANY_DOUBLED: Final = """
     SELECT bool_or(len(keys) > list_unique(keys))
     FROM (SELECT json_keys(args) AS keys FROM listed)"""
@@ -95,8 +95,8 @@ _ROWS_WITH_OTHER_KEYS: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What a first look at the text of a wave's pieces found."""
+class _Patterns:
+    """Which patterns occur in the text of a wave's pieces."""
 
     non_finite: bool
     old_args: bool
@@ -104,39 +104,41 @@ class _Look:
     own_args: bool
 
 
-_NOTHING: Final = _Look(non_finite=False, old_args=False, escaped_colon=False, own_args=False)
+_NO_PATTERNS: Final = _Patterns(
+    non_finite=False, old_args=False, escaped_colon=False, own_args=False
+)
 
 
-def _look(pieces: pa.LargeStringArray) -> _Look:
+def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     texts = pl.Series(pieces)
     is_suspect = texts.str.contains(_SUSPECT)
     if not is_suspect.any():
-        return _NOTHING
+        return _NO_PATTERNS
     suspects = texts.filter(is_suspect)
-    patterns = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
+    regexes = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
     non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
-    return _Look(
+    return _Patterns(
         non_finite.str.contains(_NON_FINITE).any(),
-        *(suspects.str.contains(pattern).any() for pattern in patterns),
+        *(suspects.str.contains(regex).any() for regex in regexes),
     )
 
 
-def _query(look: _Look, *, other_keys: bool, all_args: bool) -> str:
-    """One row per event: its members, those of its arguments, and its arguments with others."""
-    rows, args, kept = _EVENTS, "event.args", "event"
+def _query(patterns: _Patterns, *, other_keys: bool, all_args: bool) -> str:
+    """SQL: one row per event with its members, those of its arguments, and all arguments."""
+    rows, args, columns = _EVENTS, "event.args", "event"
     if other_keys:
-        rows, args, kept = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
-    old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if look.old_args else ""
-    own = ""
-    if look.own_args:
-        kept, own = "event", _own(args)
+        rows, args, columns = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
+    old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if patterns.old_args else ""
+    exported = ""
+    if patterns.own_args:
+        columns, exported = "event", _exported_columns(args)
     keys = f", hash(json_keys(event.args)) AS {_KEYS_OF_ARGS}" if all_args else ""
-    given = f"from_json({args}, '{ARGS_TYPE}') AS given"
-    return f"SELECT {kept}, {given}{old}{own}{keys} FROM ({rows})"
+    members = f"from_json({args}, '{ARGS_TYPE}') AS members"
+    return f"SELECT {columns}, {members}{old}{exported}{keys} FROM ({rows})"
 
 
-def _own(args: str) -> str:
-    """SQL: what an exported trace says itself, and the arguments without it and what follows it."""
+def _exported_columns(args: str) -> str:
+    """SQL: the columns in an exported trace, and the arguments without them and what follows."""
     mark = f"""strpos({args}, '"{OWN_ARGS_KEY}":{{')"""
     return f""",
         from_json({args}, '{_OWN_TYPE}')."{OWN_ARGS_KEY}" AS {OWN_KEY},
@@ -148,16 +150,16 @@ def _own(args: str) -> str:
 
 
 class _DoubledError(Exception):
-    """An object has a member twice, of which DuckDB takes the first or none."""
+    """An object has a member twice; DuckDB would take the first or none."""
 
 
 class Parser:
-    """Makes rows of text; calls may run in parallel."""
+    """Turns text into rows; calls may run in parallel."""
 
     def __init__(self) -> None:
         self._expects_other_keys = False
         self._sound_keys: set[int] = set()
-        """Lists of keys of arguments of which none is twice."""
+        """Hashes of lists of keys without duplicates."""
         self._session = Session()
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
@@ -172,74 +174,74 @@ class Parser:
         )
 
     def array(self, text: bytes) -> Batch | None:
-        """Rows of one array of mended events, or None where it does not parse."""
+        """Rows of one array of repaired events, or None if it does not parse."""
         return self._rows(_pieces(text, [0, len(text)]), strict=False)
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
         session = self._session
-        with session.about("pieces", pa.table({"t": _one_by_one(pieces)})):
+        with session.registered("pieces", pa.table({"t": _single_chunks(pieces)})):
             try:
                 pieces.validate(full=True)
-                look = _look(pieces)
-                if strict and look.non_finite:
+                patterns = _patterns(pieces)
+                if strict and patterns.non_finite:
                     return None
-                members = self._parse(session, pieces, look)
+                members = self._parse(session, pieces, patterns)
                 if strict and members["ph"].null_count and _no_objects(session.cursor):
                     return None
                 if _lacks_times(members):
-                    members |= _members(session.ask(_TIME_TEXTS))
+                    members |= _members(session.rows_of(_TIME_TEXTS))
             except duckdb.OutOfMemoryException:
                 raise
             except (duckdb.Error, pa.ArrowInvalid, _DoubledError):
                 return None
-            except UnicodeDecodeError:  # DuckDB's message quotes half a letter of the text
+            except UnicodeDecodeError:  # DuckDB's message quotes half a character of the text
                 return None
             return with_device_args(batch_of(members), session)
 
     def _parse(
-        self, session: Session, pieces: pa.LargeStringArray, look: _Look
+        self, session: Session, pieces: pa.LargeStringArray, patterns: _Patterns
     ) -> dict[str, pa.Array]:
-        """Members of the events. Keys without a column are rare, and looked for afterwards."""
-        query = partial(_query, look, all_args=_bytes(pieces) <= _ALL)
-        if not (self._expects_other_keys or look.escaped_colon):
-            rows = session.ask(query(other_keys=False))
+        """Members of the events. Keys without a column are rare, and searched afterwards."""
+        query = partial(_query, patterns, all_args=_bytes(pieces) <= _ALL)
+        if not (self._expects_other_keys or patterns.escaped_colon):
+            rows = session.rows_of(query(other_keys=False))
             self._check_args(session, rows)
-            if _all_colons_known(pieces, _whole(rows["event"])):
+            if _has_all_keys(pieces, _combined(rows["event"])):
                 return _members(rows)
-        keys = [keys for (keys,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
-        if any(len(set(each)) < len(each) for each in keys):
+        keys = [names for (names,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
+        if any(len(set(names)) < len(names) for names in keys):
             raise _DoubledError
-        self._expects_other_keys |= not {key for each in keys for key in each}.issubset(_KEYS)
-        rows = session.ask(query(other_keys=self._expects_other_keys))
+        self._expects_other_keys |= not {key for names in keys for key in names}.issubset(_KEYS)
+        rows = session.rows_of(query(other_keys=self._expects_other_keys))
         self._check_args(session, rows)
         return _members(rows)
 
     def _check_args(self, session: Session, rows: pa.Table) -> None:
-        """Refuse arguments that have a member twice."""
+        """Raise an error for arguments that have a member twice."""
         args = pc.struct_field(rows["event"], "args")
         if _KEYS_OF_ARGS not in rows.column_names:
-            chosen = np.linspace(0, len(args) - 1, min(_SOME, len(args)), dtype=np.int64)
-            if any(map(has_doubled, args.take(pa.array(chosen)).drop_null().to_pylist())):
+            sample = np.linspace(0, len(args) - 1, min(_SOME, len(args)), dtype=np.int64)
+            if any(map(has_doubled, args.take(pa.array(sample)).drop_null().to_pylist())):
                 raise _DoubledError
         elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - self._sound_keys:
             numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
-            with session.about("listed", pa.table({"args": args.take(pa.array(first))})):
+            with session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
                 ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
             if is_doubled:
                 raise _DoubledError
             self._sound_keys.update(numbers.tolist())
 
 
-def _all_colons_known(pieces: pa.LargeStringArray, events: pa.StructArray) -> bool:
+def _has_all_keys(pieces: pa.LargeStringArray, events: pa.StructArray) -> bool:
     """Whether the events have no other keys than those with a column.
 
-    Each key has a colon, and any other colon is inside of a text. So the colons of the text are
-    those of the keys that were found and of their values, or there are more keys (or one twice).
+    Each key has a colon, and any other colon is inside a string. So the text has as many colons as
+    the parsed keys and their values, or there are more keys (or one twice).
     """
     members = events.flatten()
     keys = sum(len(values) - values.null_count for values in members)
-    inside = sum(_colons(values) for values in members if pa.types.is_string(values.type))
-    return _colons(pieces) == int(keys) + inside
+    in_strings = sum(_colons(values) for values in members if pa.types.is_string(values.type))
+    return _colons(pieces) == int(keys) + in_strings
 
 
 def _colons(texts: pa.Array) -> int:
@@ -263,21 +265,21 @@ def _bytes(texts: pa.LargeStringArray) -> int:
 
 
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
-    """The members of the structures in the rows, each as one array; a later one replaces one."""
+    """Members of the structures in the rows, each as one array; later ones win."""
     flat = rows.flatten()
     return {
-        name.removeprefix("event.").removeprefix("given."): _whole(column)
+        name.removeprefix("event.").removeprefix("members."): _combined(column)
         for name, column in zip(flat.column_names, flat.columns, strict=True)
     }
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combined(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def _no_objects(cursor: duckdb.DuckDBPyConnection) -> bool:
-    ((found,),) = cursor.execute(_NO_OBJECTS).fetchall()  # fetchone leaves the cursor in use
-    return bool(found)
+    ((has_none,),) = cursor.execute(_NO_OBJECTS).fetchall()  # fetchone leaves the cursor in use
+    return bool(has_none)
 
 
 _METADATA: Final = pa.scalar("M", pa.string())
@@ -285,7 +287,7 @@ _SLICE: Final = pa.scalar("X", pa.string())
 
 
 def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
-    """Whether a time is missing that should be there: it was missing, or was no number."""
+    """Whether a required time is NULL: it was missing, or not a number."""
     marks = pc.fill_null(pc.not_equal(members["ph"], _METADATA), fill_value=True)
     slices = pc.fill_null(pc.equal(members["ph"], _SLICE), fill_value=False)
     return bool(
@@ -299,16 +301,16 @@ def _pieces(text: bytes | memoryview, offsets: list[int]) -> pa.LargeStringArray
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
 
 
-def _one_by_one(pieces: pa.LargeStringArray) -> pa.ChunkedArray:
-    """The same in chunks of one.
+def _single_chunks(pieces: pa.LargeStringArray) -> pa.ChunkedArray:
+    """The pieces in chunks of one.
 
-    DuckDB takes a chunk at once, and what it makes of a piece stays in a processor's cache.
+    DuckDB works by chunks, and the result of one piece stays in a processor's cache.
     """
     return pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
 
 
 def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:
-    """Neighbouring pieces that need repair become one run; sound ones stay apart."""
+    """Runs of pieces: neighbours that need repair become one run, sound ones are separate."""
     runs: list[tuple[int, int, Batch | None]] = []
     for i, rows in enumerate(pieces):
         if rows is None and runs and runs[-1][2] is None:

@@ -1,4 +1,4 @@
-"""Questions about rows in memory, which each thread asks over and over."""
+"""Queries on rows in memory that each thread runs again and again."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from profframe.readers import parsing_database
 
 
 class Session(threading.local):
-    """What each thread has for itself and uses again: what it costs is more than a small wave."""
+    """A thread's own cursor and prepared queries, as making them costs more than a small wave."""
 
     def __init__(self) -> None:
         self._bound: dict[str, duckdb.DuckDBPyRelation] = {}
 
     @cached_property
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """The one of this thread."""
+        """The cursor of the calling thread."""
         return parsing_database.connect()
 
     @contextmanager
-    def about(self, name: str, rows: pa.Table) -> Iterator[None]:
-        """Ask about these rows by a name."""
+    def registered(self, name: str, rows: pa.Table) -> Iterator[None]:
+        """Register rows under a name."""
         self.cursor.register(name, rows)
         try:
             yield
         finally:
             self.cursor.unregister(name)
 
-    def ask(self, query: str) -> pa.Table:
-        """Rows of a query; that it can be run is looked at once."""
+    def rows_of(self, query: str) -> pa.Table:
+        """Rows of a query, which is bound only once."""
         if query not in self._bound:
             self._bound[query] = self.cursor.sql(query)
         return self._bound[query].to_arrow_table()

@@ -13,47 +13,47 @@ Pairs = list[tuple[str, Any]]
 _PLAIN: Final = frozenset((bool, float, int, str, type(None)))
 
 
-class Written(float):
-    """A number that Python would write in another way, or not at all, as 1e5, 1.10 or 1e400."""
+class ExactNumber(float):
+    """A number that Python would write differently, or not at all, as 1e5, 1.10 or 1e400."""
 
     text: str
 
 
-def _written(text: str) -> Written:
-    number = Written(text)
+def _exact_number(text: str) -> ExactNumber:
+    number = ExactNumber(text)
     number.text = text
     return number
 
 
 def _float(text: str) -> float:
     number = float(text)
-    return number if repr(number) == text else _written(text)
+    return number if repr(number) == text else _exact_number(text)
 
 
 def _int(text: str) -> float:
     try:
         number = int(text)
     except ValueError:  # more digits than Python reads: as a float it does
-        return _written(f"{text}e0")
-    return number if number or text == "0" else _written(text)
+        return _exact_number(f"{text}e0")
+    return number if number or text == "0" else _exact_number(text)
 
 
 def refuse(word: str) -> float:
-    """For a decoder that is to refuse NaN and Infinity."""
+    """Refuse NaN and Infinity in a decoder."""
     raise ValueError(f"{word} is not JSON")
 
 
 def decoder(
     members: Callable[[Pairs], Any] | None = None, constant: Callable[[str], Any] = refuse
 ) -> json.JSONDecoder:
-    """Reads strict JSON, but for half surrogate pairs.
+    """A decoder of strict JSON that also accepts half surrogate pairs.
 
     Parameters
     ----------
     members
-        Makes an object of its members; without it the last of two with one name counts.
+        Makes an object from its members; by default the last of several with one name counts.
     constant
-        Makes a value of NaN, Infinity and -Infinity.
+        Makes a value from NaN, Infinity and -Infinity.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def loads(text: str) -> Any:
 
 
 def dumps(value: object) -> str:
-    """JSON text as `json.dumps` writes it, but for numbers: they are as they were written.
+    """JSON text as `json.dumps` writes it, except that numbers keep their text.
 
     Examples
     --------
@@ -89,37 +89,39 @@ def dumps(value: object) -> str:
     '[1e400, 123456789.123456789123456789]'
     """
     out: list[str] = []
-    opened = [(iter((("", value),)), "")]
-    """Members that are not yet written, with what is before each, and what is behind them all."""
-    while opened:
-        members, end = opened[-1]
-        for before, item in members:
-            out.append(before)
-            if isinstance(item, Written):
+    stack = [(iter((("", value),)), "")]
+    """Members not yet written, with the text before each, and the text after them all."""
+    while stack:
+        members, end = stack[-1]
+        for separator, item in members:
+            out.append(separator)
+            if isinstance(item, ExactNumber):
                 out.append(item.text)
             elif _is_plain(item):
                 out.append(json.dumps(item))
-            else:  # not by recursion: no depth is too deep
+            else:  # no recursion, so that any depth works
                 out.append("{" if isinstance(item, dict) else "[")
-                opened.append((_members(item), "}" if isinstance(item, dict) else "]"))
+                stack.append((_members(item), "}" if isinstance(item, dict) else "]"))
                 break
         else:
             out.append(end)
-            opened.pop()
+            stack.pop()
     return "".join(out)
 
 
 def _is_plain(item: object) -> bool:
-    """Whether there is nothing in it that Python would write in another way."""
+    """Whether `json.dumps` keeps the text of all its numbers."""
     if isinstance(item, dict):
         return _PLAIN.issuperset(map(type, item.values()))
     return not isinstance(item, list) or _PLAIN.issuperset(map(type, item))
 
 
-def _members(item: Any) -> Iterator[tuple[str, object]]:
-    """Members of an object or an array, with what is before each."""
+def _members(container: Any) -> Iterator[tuple[str, object]]:
+    """Members of an object or an array, with the text before each."""
     commas = chain(("",), repeat(", "))
-    if isinstance(item, dict):
-        keys = (f"{comma}{json.dumps(key)}: " for comma, key in zip(commas, item, strict=False))
-        return zip(keys, item.values(), strict=True)
-    return zip(commas, item, strict=False)
+    if isinstance(container, dict):
+        keys = (
+            f"{comma}{json.dumps(key)}: " for comma, key in zip(commas, container, strict=False)
+        )
+        return zip(keys, container.values(), strict=True)
+    return zip(commas, container, strict=False)

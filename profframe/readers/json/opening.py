@@ -1,4 +1,4 @@
-"""Where an array opens in a document, found while its text comes, and why none does."""
+"""Find where an array opens in a document while its text comes, or why there is none."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import numpy as np
 from profframe.readers.json.structure import Structure
 
 MOST_AROUND: Final = 32 << 20
-"""Bytes before the array in which it is looked for, and bytes around it that are read at most."""
+"""Bytes in which the array must open, and most bytes around it that are read."""
 MOST_VALUES: Final = 2 << 20
-"""Values that text around the array may have: each takes some hundred bytes when it is read."""
+"""Most values around the array: each takes some hundred bytes when it is read."""
 MOST_DEPTH: Final = 256
-"""Brackets in each other that text around the array may have; Python refuses a thousand."""
+"""Most nested brackets around the array; Python refuses a thousand."""
 
 _SPACE: Final = b" \t\r\n"
 _PART: Final = 1 << 20
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")
-"""What gzip and zstd begin with, which no JSON does."""
+"""Magic numbers of gzip and zstd, with which no JSON begins."""
 
 
 class NoArrayError(ValueError):
-    """The text is no JSON, or holds no such array; str() says which."""
+    """The text is not JSON, or holds no such array; str() says which."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ def opening(blocks: Iterator[bytes], key: str) -> Opening:
             if not first:
                 spaces += len(block)
                 continue
-        inside = member.inside(block, structure)
+        array_start = member.array_start(block, structure)
         before += block
-        if inside is not None:
-            return _split(before, len(before) - len(block) + inside, spaces)
+        if array_start is not None:
+            return _split(before, len(before) - len(block) + array_start, spaces)
         if len(before) > MOST_AROUND:
             break
     else:
@@ -78,30 +78,30 @@ def opening(blocks: Iterator[bytes], key: str) -> Opening:
     return _split(before, misplaced.end(), spaces)
 
 
-class Behind:
-    """Text behind the array, kept if there is no more of it than can be read."""
+class Tail:
+    """Text behind the array, kept unless it is too much to read."""
 
     def __init__(self) -> None:
-        self.is_begun = False
+        self.is_started = False
         self.size = 0
-        self._parts: list[bytes] = []
+        self._blocks: list[bytes] = []
 
     def append(self, text: bytes) -> None:
-        """Go on with some text."""
-        self.is_begun = True
+        """Add some text."""
+        self.is_started = True
         self.size += len(text)
         if self.size <= MOST_AROUND:
-            self._parts.append(text)
+            self._blocks.append(text)
         else:
-            self._parts.clear()
+            self._blocks.clear()
 
     def text(self) -> bytes | None:
-        """All of it, or None if that is too much."""
-        return b"".join(self._parts) if self.size <= MOST_AROUND else None
+        """All of it, or None if it is too much."""
+        return b"".join(self._blocks) if self.size <= MOST_AROUND else None
 
 
-def _split(before: bytearray, inside: int, spaces: int) -> Opening:
-    return Opening(bytes(before[:inside]), bytes(before[inside:]), spaces + inside)
+def _split(before: bytearray, end: int, spaces: int) -> Opening:
+    return Opening(bytes(before[:end]), bytes(before[end:]), spaces + end)
 
 
 class _Member:
@@ -110,24 +110,24 @@ class _Member:
     def __init__(self, key: str) -> None:
         self._name = f'"{key}"'.encode()
         self._pattern = _member(key)
-        self._begun = re.compile(rb"(?<!\\)" + re.escape(self._name) + rb"\s*(:?)\s*\Z")
-        self._held = b""
-        """What the member may have begun with in the blocks before."""
+        self._partial = re.compile(rb"(?<!\\)" + re.escape(self._name) + rb"\s*(:?)\s*\Z")
+        self._carry = b""
+        """Beginning of the member at the end of the blocks before."""
 
-    def inside(self, text: bytes, structure: Structure) -> int | None:
-        """Offset behind the bracket that opens its array, or None: that is not in this block."""
-        whole, offset = self._held + text, len(self._held)
-        ends = np.fromiter(self._ends(whole), np.intp) - offset
+    def array_start(self, text: bytes, structure: Structure) -> int | None:
+        """Offset behind the bracket that opens its array, or None if it is not in this block."""
+        window, offset = self._carry + text, len(self._carry)
+        ends = np.fromiter(self._ends(window), np.intp) - offset
         read = int(ends[-1]) if ends.size else 0
         at_top = ends[structure.depths(text[:read])[ends - 1] == 1]
         if at_top.size:
             return int(at_top[0])
         structure.skip(text[read:])
-        self._held = self._beginning(whole)
+        self._carry = self._beginning(window)
         return None
 
     def _ends(self, text: bytes) -> Iterator[int]:
-        """Offsets behind what could be the bracket; to find the name first is fast."""
+        """Offsets behind what could be the bracket; searching the name first is fast."""
         name = text.find(self._name)
         while name >= 0:
             if match := self._pattern.match(text, name):
@@ -135,8 +135,8 @@ class _Member:
             name = text.find(self._name, name + len(self._name))
 
     def _beginning(self, text: bytes) -> bytes:
-        begun = self._begun.match(text, max(0, text.rfind(self._name)))
-        return self._name + begun[1] if begun else text[-len(self._name) :]
+        match = self._partial.match(text, max(0, text.rfind(self._name)))
+        return self._name + match[1] if match else text[-len(self._name) :]
 
 
 def _member(key: str) -> re.Pattern[bytes]:
@@ -144,11 +144,13 @@ def _member(key: str) -> re.Pattern[bytes]:
 
 
 def is_readable(text: bytes | bytearray) -> bool:
-    """Whether JSON text can be read with little memory, and without many calls in each other."""
+    """Whether JSON text can be read with little memory and shallow recursion."""
     if not _is_small(text):
         return False
-    structure, parts = Structure(), range(0, len(text), _PART)
-    return all(structure.depths(text[at : at + _PART]).max() <= MOST_DEPTH for at in parts)
+    structure, starts = Structure(), range(0, len(text), _PART)
+    return all(
+        structure.depths(text[start : start + _PART]).max() <= MOST_DEPTH for start in starts
+    )
 
 
 def _is_small(text: bytes | bytearray) -> bool:
@@ -156,7 +158,7 @@ def _is_small(text: bytes | bytearray) -> bool:
 
 
 def _is_json(text: bytearray, structure: Structure) -> bool:
-    """Whether it is sound; of text that is too much to be read, whether its brackets add up."""
+    """Whether it is sound; of too much text, whether its brackets add up."""
     if structure.depth or structure.in_string:
         return False
     if not _is_small(text):
@@ -171,7 +173,7 @@ def _is_json(text: bytearray, structure: Structure) -> bool:
 
 
 def _loaded(text: bytearray) -> object:
-    """The value, but for that of integers: Python refuses some that are long."""
+    """The value, with lengths for integers: Python refuses some long ones."""
     return json.loads(text.decode(), parse_int=len)
 
 
@@ -192,7 +194,7 @@ def _why_no_array(text: bytearray, key: str) -> str:
 
 
 def _fault(error: Exception) -> str:
-    """What the parser did not like, and where."""
+    """What is wrong, and where."""
     if isinstance(error, UnicodeDecodeError):
         return f"{error.reason} at byte {error.start:,} (not UTF-8)"
     if isinstance(error, json.JSONDecodeError):

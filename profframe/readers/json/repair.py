@@ -1,8 +1,8 @@
-"""Broken JSON made whole: every repair named and counted.
+"""Repair broken JSON; every repair is named and counted.
 
 Profilers wrote all of these; the names are those of `schema.CHECKS`. The text of a sound element is
-passed on as it is; only an element that does not parse is taken apart, and of that only what does
-not parse is mended. A comma before a closing bracket loses nothing and is not counted.
+passed on as it is; only an element that does not parse is taken apart, and only its parts that do
+not parse are repaired. A comma before a closing bracket loses nothing and is not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from profframe.readers.json import exact
-from profframe.readers.json.patience import Patience
+from profframe.readers.json.budget import RepairBudget
 from profframe.readers.json.strict import DECODER, holds_doubled
 from profframe.readers.json.strings import WHOLE, NoEndError, content_of, end_of, is_unicode
 
@@ -29,33 +29,33 @@ _LIST_OF_OBJECTS: Final = re.compile(r"\[[\s,]*\{\s*\"")
 _OPENING: Final = re.compile(r'\{\s*"(?:[^"\\]|\\.)*+"\s*:')
 _NEXT: Final = re.compile(r'\}\s*,\s*(\{\s*"(?:[^"\\]|\\.)*+"\s*:)')
 _MORE: Final = re.compile(r"\](?:\s*[\]}])*+\s*,?\s*\{")
-"""A bracket that cannot be the array's own: what is behind that is a member, not an element."""
+"""A bracket that cannot be the array's own, since an element follows."""
 _BARE: Final = re.compile(r"[^\s,\[\]{}\":]+(?:/[^\s,\[\]{}\":]+)?")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _HEX: Final = re.compile(r"0[xX]([0-9a-fA-F]+)\Z")
 _LONGEST_HEX: Final = 1000
-"""Digits; more are kept as text, for Python would take long to make a number of them, or refuse."""
+"""Digits; longer ones are kept as text, as Python takes long to read them, or refuses."""
 _ODD: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z", re.ASCII)
 _NON_FINITE: Final = re.compile(r"[+-]?(?:nan(?:\(\w*\))?|inf(?:inity)?)\Z", re.IGNORECASE)
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _WORDS: Final = re.compile(
     r'(?:[\s,:\[\]{}]|"(?:[^"\\\x00-\x1f]|\\.)*"|-?\d[\d.eE+-]*|true|false|null)*+'
 )
-"""Text that holds nothing but the words of JSON, in whatever order."""
+"""Text of nothing but JSON tokens, in any order."""
 _JUNK_END: Final = re.compile(r"[{\[\]\"]")
 _DEEPEST: Final = 100
-"""Objects and arrays in one another that are taken apart."""
+"""Depth to which objects and arrays are taken apart."""
 _MOST_ALIKE: Final = 16
-"""Objects in one another that begin as the element does, until they seem to be elements."""
+"""Nested objects that begin as the element does, until they seem to be elements."""
 _LONGEST_DEEP: Final = 1 << 20
-"""Characters of an element that is nested deeper; after each that does not end in so many, less."""
+"""Characters of an element that is nested deeper; halved after each that does not end in them."""
 _SHORTEST_DEEP: Final = 16 << 10
 _MOST_REPAIRS: Final = 1 << 17
-"""Repairs of one element: one that needs more is given up."""
+"""Repairs of one element before it is given up."""
 
 
 class _Text(str):
-    """Text in which errors of `json` have no line: to count lines takes as long as all before."""
+    """Text in which errors of `json` have no line, as counting lines takes as long as parsing."""
 
     __slots__ = ()
 
@@ -79,11 +79,11 @@ class _IncompleteError(Exception):
 
 
 class _TooDeepError(Exception):
-    """An element is nested deeper than it is taken apart."""
+    """An element is nested too deep to be taken apart."""
 
 
 class _AlikeError(Exception):
-    """An element seems to hold those behind it."""
+    """An element seems to contain those that follow it."""
 
 
 @dataclass(slots=True)
@@ -91,43 +91,43 @@ class Repaired:
     """Elements of a JSON array, each as sound JSON text.
 
     ``end`` is where reading stopped: behind the closing bracket if ``closed``, at the start of an
-    element that the text does not hold whole if ``incomplete``, else at the text's end.
+    unfinished element if ``incomplete``, else at the text's end.
     """
 
     elements: list[str]
     end: int
     closed: bool
     incomplete: bool
-    found: Counter[str] = field(default_factory=Counter)
+    repairs: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)
 
 
-def repair(text: str, longest: int | None = None, patience: Patience | None = None) -> Repaired:
-    """Read the inside of a JSON array (without its opening bracket) and mend what is broken.
+def repair(text: str, longest: int | None = None, budget: RepairBudget | None = None) -> Repaired:
+    """Read the inside of a JSON array (without its opening bracket) and repair what is broken.
 
     Parameters
     ----------
     text
-        Decoded with ``surrogateescape``, so that bytes that are no UTF-8 are still there.
+        Decoded with ``surrogateescape``, which keeps bytes that are not UTF-8.
     longest
         Characters after which an element that does not end is given up where the next one seems to
-        begin; None for never.
-    patience
-        What may be mended in vain, in this text and others.
+        begin; None for no limit.
+    budget
+        Repairs that may be spent in vain, in this text and others.
 
     Examples
     --------
     >>> fixed = repair('{"stream": 0x10}, {"busy": NaN}]')
-    >>> fixed.elements, dict(fixed.found), fixed.closed
+    >>> fixed.elements, dict(fixed.repairs), fixed.closed
     (['{"stream":16}', '{"busy":null}'], {'hex_number': 1, 'non_finite_number': 1}, True)
     """
     return _Repairer(text).elements(
-        len(text) if longest is None else longest, patience or Patience()
+        len(text) if longest is None else longest, budget or RepairBudget()
     )
 
 
 def read_document(text: str) -> tuple[object, Counter[str]]:
-    """One whole JSON value, mended where it must be; `exact.dumps` writes its numbers.
+    """One whole JSON value, repaired where needed; `exact.dumps` writes its numbers.
 
     Examples
     --------
@@ -141,57 +141,57 @@ def read_document(text: str) -> tuple[object, Counter[str]]:
         fixed = text[start:end]
         if end is None:
             fixed, end = repairer.value(start)
-        value = exact.decoder(repairer.counted).decode(fixed)
+        value = exact.decoder(repairer.object_from).decode(fixed)
     except (_IncompleteError, _TooDeepError, NoEndError, RecursionError):
         repairer.note("unreadable_header", start)
-        return {}, repairer.found
+        return {}, repairer.repairs
     if text[end:].strip():
         repairer.note("trailing_text", end)
-    return value, repairer.found
+    return value, repairer.repairs
 
 
 class _Repairer:
-    """A tolerant reader of one text; it writes sound JSON and counts what it mended."""
+    """A tolerant reader of one text; it writes sound JSON and counts its repairs."""
 
     def __init__(self, text: str) -> None:
         self.text = _Text(text)
         self.is_unicode = is_unicode(text)
-        self.found: Counter[str] = Counter()
+        self.repairs: Counter[str] = Counter()
         self.first: dict[str, int] = {}
-        self.repairs = 0
-        """All repairs, those of elements that were given up as well."""
-        self.most_repairs = _MOST_REPAIRS
+        self.attempts = 0
+        """All repairs, including those of elements that were given up."""
+        self.most_attempts = _MOST_REPAIRS
         self.arrays = 0
-        """Arrays that are open in the element."""
+        """Open arrays in the element."""
         self.depth = 0
-        """Objects and arrays that are."""
+        """Open objects and arrays."""
         self.opening = ""
         """How the element begins."""
         self.alike = 0
-        """Objects in it that begin so, too."""
+        """Objects in it that begin alike."""
         self.splits = False
-        """Whether they are elements, and not in it."""
+        """Whether those are elements, not members."""
         self.seam = -1
-        """Place behind what was mended last: no comma is missed there."""
+        """Place behind the last repair: no comma is missing there."""
         self.junk_end = -1
-        """Place behind brackets that are known to be junk."""
+        """Place behind brackets that are certainly junk."""
         self.longest_deep = _LONGEST_DEEP
 
-    def counted(self, pairs: exact.Pairs) -> dict[str, Any]:
-        """An object of its members, of which those that are doubled are counted."""
+    def object_from(self, pairs: exact.Pairs) -> dict[str, Any]:
+        """An object from its members; counts doubled ones."""
         members = dict(pairs)
         if doubled := len(pairs) - len(members):
-            self.found["doubled_member"] += doubled
+            self.repairs["doubled_member"] += doubled
         return members
 
     def note(self, check: str, position: int) -> None:
-        self.repairs += 1
-        if self.repairs == self.most_repairs:
+        self.attempts += 1
+        if self.attempts == self.most_attempts:
             raise NoEndError
-        self.found[check] += 1
+        self.repairs[check] += 1
         self.first.setdefault(check, position)
 
-    def elements(self, longest: int, patience: Patience) -> Repaired:
+    def elements(self, longest: int, budget: RepairBudget) -> Repaired:
         out: list[str] = []
         text, position = self.text, 0
         closed = incomplete = False
@@ -199,38 +199,38 @@ class _Repairer:
             start, position = position, _separators_end(text, position)
             if position >= len(text):
                 break
-            before = self.repairs
-            self.most_repairs = before + _MOST_REPAIRS
-            if patience.is_over and (likely := patience.likely(text, position)) > position:
-                position = self._drop_junk(position, likely)
+            attempts = self.attempts
+            self.most_attempts = attempts + _MOST_REPAIRS
+            if budget.is_spent and (target := budget.next_marked(text, position)) > position:
+                position = self._drop_junk(position, target)
                 continue
             self._check_commas(start, position, after_one=bool(out))
             if text[position] == "]":
                 if self._is_junk(position):
                     position = self._drop_junk(position)
-                    patience.weigh(None, 0)
+                    budget.charge(None, 0)
                     continue
                 position, closed = position + 1, True
                 break
             try:
                 fixed, position = self._element(position)
             except (_IncompleteError, NoEndError) as error:
-                patience.miss(self.repairs - before)
-                is_over = isinstance(error, NoEndError) or len(text) - position > longest
-                following = _NEXT.search(text, position) if is_over else None
+                budget.charge_endless(self.attempts - attempts)
+                gives_up = isinstance(error, NoEndError) or len(text) - position > longest
+                following = _NEXT.search(text, position) if gives_up else None
                 if following is None:
                     incomplete = True
                     break
                 self.note("unreadable_event", position)
                 position = self.seam = following.start(1)
                 continue
-            patience.weigh(fixed, self.repairs - before)
+            budget.charge(fixed, self.attempts - attempts)
             if fixed is not None:
                 out.append(fixed)
-        return Repaired(out, position, closed, incomplete, self.found, self.first)
+        return Repaired(out, position, closed, incomplete, self.repairs, self.first)
 
     def sound_end(self, position: int) -> int | None:
-        """Where the value there ends, or None where it needs mending."""
+        """Where the value there ends, or None if it needs a repair."""
         try:
             value, end = DECODER.raw_decode(self.text, position)
         except ValueError:
@@ -240,36 +240,36 @@ class _Repairer:
         return end if self.is_unicode or is_unicode(self.text[position:end]) else None
 
     def _element(self, position: int) -> tuple[str | None, int]:
-        """The sound text of the element there, or None for one that is dropped, and its end."""
+        """Sound text of the element there, or None if it is dropped, and its end."""
         text = self.text
         if text[position] == "{":
             try:
                 end = self.sound_end(position)
             except RecursionError:
                 return self._too_deep(position)
-            return self._mended(position) if end is None else (text[position:end], end)
+            return self._repaired(position) if end is None else (text[position:end], end)
         if _KEY.match(text, position):
-            return self._mended(position, is_open=True)
+            return self._repaired(position, is_open=True)
         if _LIST_OF_OBJECTS.match(text, position):
             return None, self._bracket(position) + 1
         return None, self._not_an_object(position)
 
-    def _mended(
+    def _repaired(
         self, position: int, *, is_open: bool = False, splits: bool = False
     ) -> tuple[str | None, int]:
-        """The object there; one that is open lacks its bracket."""
-        before = (self.found.copy(), dict(self.first))
+        """Repaired text of the object there; one that is open lacks its bracket."""
+        state = (self.repairs.copy(), dict(self.first))
         self.opening = _opening(self.text, position)
         self.splits, self.alike = splits, 0
         try:
             return self._object(self._bracket(position) - 1 if is_open else position)
         except (_AlikeError, _TooDeepError, RecursionError) as error:
-            self.found, self.first = before
+            self.repairs, self.first = state
             if isinstance(error, _AlikeError):
-                return self._mended(position, is_open=is_open, splits=True)
+                return self._repaired(position, is_open=is_open, splits=True)
             return self._too_deep(position)
         except (_IncompleteError, NoEndError):
-            self.found, self.first = before
+            self.repairs, self.first = state
             raise
         finally:
             self.depth, self.arrays, self.splits = 0, 0, False
@@ -277,8 +277,8 @@ class _Repairer:
     def _not_an_object(self, position: int) -> int:
         if self.text[position] in "}:":
             self.note("dropped_junk", position)
-            found = _JUNK_END.search(self.text, position + 1)
-            self.seam = found.start() if found else len(self.text)
+            match = _JUNK_END.search(self.text, position + 1)
+            self.seam = match.start() if match else len(self.text)
             return self.seam
         try:
             _, end = self.value(position, "item")
@@ -291,7 +291,7 @@ class _Repairer:
         return end
 
     def _too_deep(self, position: int) -> tuple[str | None, int]:
-        """An element nested too deep to mend, as it is: it may be sound. Its brackets end it."""
+        """An element nested too deep to repair, unchanged if it may be sound."""
         depth, limit = 0, position + self.longest_deep
         for token in _BRACKETS.finditer(self.text, position, limit):
             if token.group() in "{[":
@@ -309,13 +309,13 @@ class _Repairer:
         self.note("unreadable_event", position)
         return None, token.end()
 
-    def value(self, position: int, where: str = "member") -> tuple[str, int]:
+    def value(self, position: int, role: str = "member") -> tuple[str, int]:
         """Sound text of the value there, and where it ends."""
         if position >= len(self.text):
             raise _IncompleteError
         first = self.text[position]
         if first == '"':
-            return self._string(position, where)
+            return self._string(position, role)
         if first not in "{[":
             return self._bare(position)
         end = self.sound_end(position)
@@ -356,7 +356,7 @@ class _Repairer:
         return "{" + ",".join(members) + "}", end
 
     def _members(self, position: int) -> tuple[Iterable[str], int]:
-        """Members of an object by name, in the order of their first; the last of each."""
+        """Members of an object, the last of each name, in the order of the names."""
         members: dict[str, str] = {}
         while True:
             position = self._separators(position, after_one=bool(members))
@@ -439,9 +439,9 @@ class _Repairer:
         if _NON_FINITE.match(word):
             self.note("non_finite_number", position)
             return "null"
-        if found := _HEX.match(word):
+        if match := _HEX.match(word):
             self.note("hex_number", position)
-            digits = found.group(1)
+            digits = match.group(1)
             return str(int(digits, 16)) if len(digits) <= _LONGEST_HEX else f'"{word}"'
         if _ODD.match(word):
             self.note("odd_number", position)
@@ -455,18 +455,18 @@ class _Repairer:
             raise _IncompleteError
         return '"' + self._content(position + 1, match.end() - 1) + '"', match.end()
 
-    def _string(self, position: int, where: str) -> tuple[str, int]:
-        found = end_of(self.text, position, where)
-        if found is None:
+    def _string(self, position: int, role: str) -> tuple[str, int]:
+        ends = end_of(self.text, position, role)
+        if ends is None:
             raise _IncompleteError
-        end, behind = found
-        if end == behind:
+        end, following = ends
+        if end == following:
             self.note("missing_quote", end)
-        return '"' + self._content(position + 1, end) + '"', behind
+        return '"' + self._content(position + 1, end) + '"', following
 
     def _content(self, start: int, end: int) -> str:
         content = content_of(self.text[start:end])
-        for check in content.found:
+        for check in content.repairs:
             self.note(check, start)
         return content.text
 
@@ -478,9 +478,9 @@ def _opening(text: str, position: int) -> str:
 
 
 def _plain_number(word: str) -> str:
-    """A number that JSON does not allow (+1, 007, 5., .5), as one that it does."""
+    """A number that JSON does not allow (+1, 007, 5., .5), in valid JSON."""
     sign = "-" if word.startswith("-") else ""
     mantissa, exponent, power = word.lstrip("+-").lower().partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    number = sign + (whole.lstrip("0") or "0") + ("." + fraction if fraction else "")
+    integer, _, fraction = mantissa.partition(".")
+    number = sign + (integer.lstrip("0") or "0") + ("." + fraction if fraction else "")
     return number + exponent + power

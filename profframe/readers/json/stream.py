@@ -1,7 +1,7 @@
-"""One long array of objects in a stream of JSON text, as pieces that parse in parallel.
+"""Cut one long array of objects in a stream of JSON text into pieces that parse in parallel.
 
 The document is an array, or an object with the array as one of its members. Nothing here knows what
-the objects mean. A cut falls only where text could go from one element to the next, and a wrong cut
+the objects mean. A cut falls only where one element could end and the next begin, and a wrong cut
 does no harm: the piece before it does not parse, and what does not parse is read again, element by
 element.
 """
@@ -18,60 +18,60 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
-from profframe.readers.json.opening import Behind, is_readable, opening
-from profframe.readers.json.patience import Patience
+from profframe.readers.json.budget import RepairBudget
+from profframe.readers.json.opening import Tail, is_readable, opening
 from profframe.readers.json.repair import Repaired, read_document, repair
 from profframe.readers.json.structure import Structure, element_ends
 
 Rows = TypeVar("Rows")
 
 PIECE: Final = 128 << 10
-"""Bytes of a piece: it parses inside a processor's cache, and damage costs one piece."""
+"""Bytes of a piece: it parses in a processor's cache, and damage costs one piece."""
 WAVE: Final = 8 << 20
-"""Bytes of the pieces that are parsed as one table, which takes some milliseconds of its own."""
+"""Bytes of the pieces that are parsed as one table: each table costs some milliseconds."""
 
 _CUT: Final = re.compile(rb"\}\s*(,)\s*(?=\{\s*\")")
 _END: Final = re.compile(rb"\](?!(?:\s*[\]}])*\s*,?\s*\{)")
-"""The bracket that ends the array: no more elements follow."""
+"""The bracket that ends the array: no element follows."""
 _PLAIN_END: Final = re.compile(
     rb'\](?:\s*+,\s*+"[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[\w.+-]++))*+\s*+\}?\s*+'
 )
-"""The same, where only numbers and simple texts are behind it."""
+"""The same, where only numbers and simple strings follow."""
 _LONGEST: Final = 4 << 20
 """Bytes after which an element that does not end is given up."""
 _PATIENCE: Final = 512 << 10
-"""Bytes that may wait for what follows them."""
+"""Bytes that may wait for the next wave."""
 _LONG: Final = 1 << 20
-"""Bytes without a cut after which brackets say where an element ends."""
+"""Bytes without a cut after which brackets are counted to find where an element ends."""
 MOST: Final = 32 << 20
-"""Bytes of the longest element that is read: to parse it takes twenty times as much."""
+"""Bytes of the longest element that is read: parsing takes twenty times the memory."""
 
 
 class Wave:
     """Consecutive pieces of the text, each written as an array of its own.
 
-    Between each two there was a comma; the first began at byte ``start`` of the stream.
+    A comma separated each two; the first began at byte ``start`` of the stream.
 
     Attributes
     ----------
     text
-        The arrays, one behind the other; more bytes may follow.
+        The arrays, one after another; more bytes may follow.
     bounds
         Where each of them begins, and where the last one ends.
-    behind
-        What follows the last piece in the stream: a comma, but for the piece that ends it.
-        There it is what is left of the text where the array seems to end.
+    tail
+        What follows the last piece in the stream: a comma, or for the last piece of all the
+        text from where the array seems to end.
     lost
-        Bytes of an element that is too long to be read; a wave with one has no pieces.
+        Bytes of an element that is too long to read; its wave has no pieces.
     is_barren
-        Whether it is found that there is no element in it that is worth to be read.
+        Whether it has no element with the mark.
     """
 
-    def __init__(self, text: memoryview, start: int, behind: bytes = b",", lost: int = 0) -> None:
+    def __init__(self, text: memoryview, start: int, tail: bytes = b",", lost: int = 0) -> None:
         self.text = text
         self.bounds = [0]
         self.start = start
-        self.behind = behind
+        self.tail = tail
         self.lost = lost
         self.is_barren = False
         self._written = 1
@@ -81,7 +81,7 @@ class Wave:
 
     @property
     def end(self) -> int:
-        """Byte of the stream behind the last piece."""
+        """Offset in the stream behind the last piece."""
         return self._begin(len(self)) - 1
 
     @property
@@ -91,16 +91,16 @@ class Wave:
 
     @property
     def open(self) -> int:
-        """Bytes of the piece that has not ended."""
+        """Bytes of the unfinished piece."""
         return self._written - self.bounds[-1] - 1
 
     def has(self, mark: bytes) -> bool:
         """Whether some text is in a piece."""
-        parts = range(0, self.bounds[-1], PIECE)
-        return any(mark in bytes(self.text[at : at + PIECE + len(mark)]) for at in parts)
+        starts = range(0, self.bounds[-1], PIECE)
+        return any(mark in bytes(self.text[start : start + PIECE + len(mark)]) for start in starts)
 
     def write(self, part: bytes | memoryview) -> None:
-        """Add to the piece that has not ended."""
+        """Add to the unfinished piece."""
         end = self._written + len(part)
         if end >= len(self.text):
             longer = blank(end + len(self.text))
@@ -110,58 +110,58 @@ class Wave:
         self._written = end
 
     def close(self) -> None:
-        """End this piece; what is written now belongs to the next."""
+        """Finish this piece; later text belongs to the next."""
         self.text[self.bounds[-1]] = ord("[")
         self.text[self._written] = ord("]")
         self.bounds.append(self._written + 1)
         self._written += 2
 
     def take_open(self) -> bytes:
-        """What is written of the piece that has not ended; here it is no more."""
+        """Remove the text of the unfinished piece, and return it."""
         begin = self.bounds[-1] + 1
         part = bytes(self.text[begin : self._written])
         self._written = begin
         return part
 
-    def span(self, first: int, behind: int) -> tuple[bytes, int]:
-        """Text of the pieces from `first` up to `behind`, commas and all, and its first byte."""
-        bounds = self.bounds[first : behind + 1]
+    def span(self, first: int, stop: int) -> tuple[bytes, int]:
+        """Text of the pieces from `first` to before `stop`, with commas, and its offset."""
+        bounds = self.bounds[first : stop + 1]
         pieces = (self.text[begin + 1 : end - 1] for begin, end in itertools.pairwise(bounds))
-        last = self.behind if behind == len(self) else b","
-        return b",".join(pieces) + last, self._begin(first)
+        separator = self.tail if stop == len(self) else b","
+        return b",".join(pieces) + separator, self._begin(first)
 
     def _begin(self, piece: int) -> int:
-        """Byte of the stream where a piece begins: each has two brackets for one comma."""
+        """Offset in the stream where a piece begins: each has two brackets for one comma."""
         return self.start + self.bounds[piece] - piece
 
 
 def blank(size: int) -> memoryview:
-    """So many bytes to write to, which take memory when they are written."""
+    """A buffer, which takes memory only as it is written."""
     return np.empty(size, np.uint8).data
 
 
 @dataclass(slots=True)
 class Parsed(Generic[Rows]):
-    """What the parser made of one wave: rows, or None for a piece that needs repair."""
+    """Parsed pieces of one wave: rows, or None for pieces that need repair."""
 
     wave: Wave
     runs: list[tuple[int, int, Rows | None]]
-    """(first piece, one behind the last, rows): in order, without gaps."""
+    """(first piece, stop, rows): in order, without gaps."""
 
 
 @dataclass(slots=True)
 class Document:
-    """What is around the array, known when its elements are read."""
+    """What is around the array, complete after its elements are read."""
 
     header: dict[str, object] = field(default_factory=dict)
-    found: Counter[str] = field(default_factory=Counter)
+    repairs: Counter[str] = field(default_factory=Counter)
     first: dict[str, int] = field(default_factory=dict)
-    """Repairs: how many of each, and the byte of the first."""
+    """Offset of the first of each repair."""
     is_array: bool = False
 
-    def note(self, found: Counter[str], first: dict[str, int], start: int) -> None:
-        """Take over the repairs of one piece that began at byte `start`."""
-        self.found.update(found)
+    def note(self, repairs: Counter[str], first: dict[str, int], start: int) -> None:
+        """Add the repairs of one piece that began at offset `start`."""
+        self.repairs.update(repairs)
         for check, position in first.items():
             self.first.setdefault(check, start + position)
 
@@ -180,13 +180,13 @@ class ArrayReader(Generic[Rows]):
     key
         Member that holds the array, where the document is an object.
     parse
-        Makes rows of a wave's sound pieces; runs on the pool's threads, if there are several.
+        Makes rows from a wave's sound pieces; runs on the pool's threads, if there are several.
     parse_array
-        Makes rows of one array's text, or None where it does not parse.
+        Makes rows from one array's text, or None where it does not parse.
     threads
         Size of the pool.
     mark
-        Text that each element has, but for some: long text without it is passed over.
+        Text that useful elements have: long text without it is skipped.
     """
 
     def __init__(
@@ -205,34 +205,34 @@ class ArrayReader(Generic[Rows]):
         self._parse = parse
         self._parse_array = parse_array
         self._threads = threads
-        self._patience = Patience(mark.decode().strip('"'))
-        self._tried = 0
-        """Bytes that waited when they were mended last; twice as many are worth another try."""
+        self._budget = RepairBudget(mark.decode().strip('"'))
+        self._unrepaired = 0
+        """Bytes left over by the last repair; another try comes at twice as many."""
         self._free: list[memoryview] = []
-        """Texts of waves that are done with: to fill them again costs less than fresh memory."""
+        """Buffers for reuse, which costs less than fresh memory."""
         self.document = Document()
 
     def rows(self) -> Iterator[Rows]:
-        """The elements, wave by wave; `document` is complete behind the last.
+        """The elements, wave by wave; `document` is complete after the last.
 
         Raises
         ------
         NoArrayError
-            When the text holds no such array.
+            The text holds no such array.
         """
-        found = opening(self._blocks, self._key)
-        self.document.is_array = found.before == b"["
-        tail = Behind()
-        waves = self._readable(self._parsed(found.text, found.start), tail)
+        array = opening(self._blocks, self._key)
+        self.document.is_array = array.before == b"["
+        tail = Tail()
+        waves = self._readable(self._parsed(array.text, array.start), tail)
         yield from self._in_order(waves, tail)
         for block in self._blocks:
             tail.append(block)
-        self._read_header(found.before, tail.text())
+        self._read_header(array.before, tail.text())
 
     def _parsed(self, text: bytes, start: int) -> Iterator[Parsed[Rows]]:
-        """Parsed waves in order, one for each thread at a time; one thread alone does it all.
+        """Parsed waves in order, one for each thread at a time; a single thread needs no pool.
 
-        A long element is parsed alone, for the memory that this takes.
+        A long element is parsed alone, as this takes much memory.
         """
         if self._threads == 1:
             yield from map(self._parse_pieces, self._waves(text, start))
@@ -249,7 +249,7 @@ class ArrayReader(Generic[Rows]):
                 yield future.result()
 
     def _parse_pieces(self, wave: Wave) -> Parsed[Rows]:
-        """Rows of a wave, if there are any."""
+        """Rows of a wave, if any."""
         if wave.lost:
             return Parsed(wave, [])
         if wave.bounds[-1] > _LONG and not wave.has(self._mark):
@@ -258,24 +258,24 @@ class ArrayReader(Generic[Rows]):
         return self._parse(wave)
 
     def _waves(self, text: bytes, start: int) -> Iterator[Wave]:
-        """Pieces of each block, one behind the other; the last has a wave of its own."""
+        """Pieces of all blocks; the last piece has a wave of its own."""
         wave = self._wave(start)
         for block in itertools.chain((text,), self._blocks):
             wave = yield from self._cut(wave, block, _commas(block, PIECE - wave.open))
             if wave.open > _LONG:
-                wave, behind = yield from self._long(wave)
-                if behind:
+                wave, tail = yield from self._long(wave)
+                if tail:
                     if len(wave):
                         yield wave
-                    yield self._last(wave.end + 1, b"", behind)
+                    yield self._last(wave.end + 1, b"", tail)
                     return
-        text, behind = _split_end(wave.take_open())
+        text, tail = _split_end(wave.take_open())
         if len(wave):
             yield wave
-        yield self._last(wave.end + 1, text, behind)
+        yield self._last(wave.end + 1, text, tail)
 
     def _cut(self, wave: Wave, text: bytes, commas: Iterable[int]) -> Generator[Wave, None, Wave]:
-        """Write text to a wave; gives the wave that has what is behind the last comma."""
+        """Write text to a wave; returns the wave with the text behind the last comma."""
         view, begin = memoryview(text), 0
         for comma in commas:
             wave.write(view[begin:comma])
@@ -288,26 +288,26 @@ class ArrayReader(Generic[Rows]):
         return wave
 
     def _long(self, wave: Wave) -> Generator[Wave, None, tuple[Wave, bytes]]:
-        """Read on behind text in which no element seems to end, up to where its brackets say.
+        """Read on where no element seems to end, to where brackets say that it does.
 
-        Gives the wave that goes on, and the text from the bracket on that ends the array.
+        Returns the wave to continue with, and the text from the bracket that ends the array.
         """
         start, text, structure = wave.end + 1, wave.take_open(), Structure()
         if len(wave):
             yield wave
-        held: list[bytes] = []
+        parts: list[bytes] = []
         size = 0
         while True:
             commas, end = _ends(structure, text)
             if commas or end is not None:
                 break
             if size or not text.isspace():
-                held.append(text)
+                parts.append(text)
                 size += len(text)
             else:
                 start += len(text)
             if size > MOST:
-                held.clear()
+                parts.clear()
             text = next(self._blocks, b"")
             if not text:
                 break
@@ -318,27 +318,27 @@ class ArrayReader(Generic[Rows]):
             start, text = start + size + lost, text[lost:]
             ends = [place - lost for place in ends]
         else:
-            text = b"".join([*held, text])
+            text = b"".join([*parts, text])
             ends = [place + size for place in ends]
         wave = yield from self._cut(self._wave(start), text, ends)
         return wave, b"" if end is None else b"]" + wave.take_open()
 
-    def _last(self, start: int, text: bytes, behind: bytes) -> Wave:
-        last = self._wave(start, behind)
+    def _last(self, start: int, text: bytes, tail: bytes) -> Wave:
+        last = self._wave(start, tail)
         last.write(text)
         last.close()
         return last
 
-    def _wave(self, start: int, behind: bytes = b",") -> Wave:
+    def _wave(self, start: int, tail: bytes = b",") -> Wave:
         size = WAVE + 2 * PIECE
         text = self._free.pop() if self._free else blank(size)
-        return Wave(text if size <= len(text) <= 2 * size else blank(size), start, behind)
+        return Wave(text if size <= len(text) <= 2 * size else blank(size), start, tail)
 
-    def _readable(self, waves: Iterator[Parsed[Rows]], tail: Behind) -> Iterator[Parsed[Rows]]:
-        """Waves but for elements of the array that are too long to be read, or to be mended."""
+    def _readable(self, waves: Iterator[Parsed[Rows]], tail: Tail) -> Iterator[Parsed[Rows]]:
+        """Waves without elements that are too long to read or to repair."""
         for parsed in waves:
             wave = parsed.wave
-            if tail.is_begun:
+            if tail.is_started:
                 tail.size += wave.lost
                 yield parsed
             elif wave.lost:
@@ -354,74 +354,78 @@ class ArrayReader(Generic[Rows]):
         self.document.note(Counter({check: 1}), {check: 0}, wave.start)
         self._free.append(wave.text)
 
-    def _in_order(self, waves: Iterator[Parsed[Rows]], tail: Behind) -> Iterator[Rows]:
-        """Rows in the order of the text; what did not parse is repaired first.
+    def _in_order(self, waves: Iterator[Parsed[Rows]], tail: Tail) -> Iterator[Rows]:
+        """Rows in the order of the text; what did not parse is repaired.
 
         What did not parse at the end of a wave waits for the next: if that begins with text that
-        did not parse either, the cut between them was no cut between elements.
+        did not parse either, the cut between them was inside an element.
         """
-        held, start, closed, end, waits = b"", 0, False, 0, False
+        pending, start, closed, end, waits = b"", 0, False, 0, False
         for parsed in waves:
             wave = parsed.wave
             end = wave.end
-            for first, behind, rows in parsed.runs:
+            for first, stop, rows in parsed.runs:
                 if waits and rows is not None:
-                    held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
+                    pending, start, closed = yield from self._repaired(
+                        pending, start, _LONGEST, tail
+                    )
                 waits = False
-                if rows is not None and not held and not closed:
+                if rows is not None and not pending and not closed:
                     yield rows
-                    if behind == len(wave) and wave.behind.startswith(b"]"):
+                    if stop == len(wave) and wave.tail.startswith(b"]"):
                         closed = True
-                        tail.append(wave.behind[1:])
+                        tail.append(wave.tail[1:])
                     continue
-                text, begin = wave.span(first, behind)
+                text, begin = wave.span(first, stop)
                 if closed:
                     tail.append(text)
                     continue
-                held, start = held + text, start if held else begin
-                goes_on = behind == len(wave) and wave.behind == b","
-                waits = rows is None and goes_on and len(held) <= _PATIENCE
+                pending, start = pending + text, start if pending else begin
+                continues = stop == len(wave) and wave.tail == b","
+                waits = rows is None and continues and len(pending) <= _PATIENCE
                 if not waits:
-                    held, start, closed = yield from self._mended(held, start, _LONGEST, tail)
+                    pending, start, closed = yield from self._repaired(
+                        pending, start, _LONGEST, tail
+                    )
             self._free.append(wave.text)
-        if held and not closed:
-            held, start, closed = yield from self._mended(held, start, 0, tail)
+        if pending and not closed:
+            pending, start, closed = yield from self._repaired(pending, start, 0, tail)
         if not closed:
-            self.document.found["truncated"] = 1 if held.strip() else 0
-            self.document.first["truncated"] = start if held.strip() else end
+            self.document.repairs["truncated"] = 1 if pending.strip() else 0
+            self.document.first["truncated"] = start if pending.strip() else end
 
-    def _mended(
-        self, text: bytes, start: int, longest: int, tail: Behind
+    def _repaired(
+        self, text: bytes, start: int, longest: int, tail: Tail
     ) -> Generator[Rows, None, tuple[bytes, int, bool]]:
-        """Rows of the text; gives what is left of it, its first byte, and whether the array ended.
+        """Rows of the text; returns its rest, the offset of the rest, and whether the array ended.
 
         What follows the array's end goes to `tail`.
         """
-        if longest and len(text) < 2 * self._tried:
+        if longest and len(text) < 2 * self._unrepaired:
             return text, start, False
-        fixed, used = self._repair(text, start, longest)
-        yield from self._rows_of(fixed.elements, start)
+        repaired, used = self._repair(text, start, longest)
+        yield from self._rows_of(repaired.elements, start)
         rest, begin = text[used:], start + used
-        if fixed.closed:
+        if repaired.closed:
             tail.append(rest)
             return b"", begin, True
-        if longest and fixed.incomplete and len(rest) > longest:
+        if longest and repaired.incomplete and len(rest) > longest:
             self.document.note(Counter(unreadable_event=1), {"unreadable_event": 0}, begin)
-        if longest and (not fixed.incomplete or len(rest) > longest):
+        if longest and (not repaired.incomplete or len(rest) > longest):
             rest = b""
-        self._tried = len(rest)
+        self._unrepaired = len(rest)
         return rest, begin, False
 
     def _repair(self, text: bytes, start: int, longest: int) -> tuple[Repaired, int]:
-        """The sound elements of the text, and how many of its bytes were used."""
+        """Sound elements of the text, and the number of bytes used."""
         decoded = text.decode("utf-8", "surrogateescape")
-        fixed = repair(decoded, longest, self._patience)
-        first = {check: _bytes(decoded[:place]) for check, place in fixed.first.items()}
-        self.document.note(fixed.found, first, start)
-        return fixed, _bytes(decoded[: fixed.end])
+        repaired = repair(decoded, longest, self._budget)
+        first = {check: _bytes(decoded[:place]) for check, place in repaired.first.items()}
+        self.document.note(repaired.repairs, first, start)
+        return repaired, _bytes(decoded[: repaired.end])
 
     def _rows_of(self, elements: list[str], start: int) -> Iterator[Rows]:
-        """Rows of mended elements; one that does not parse even so is found by halving."""
+        """Rows of repaired elements; one that still does not parse is found by bisection."""
         if not elements:
             return
         rows = self._parse_array(("[" + ",".join(elements) + "]").encode())
@@ -435,65 +439,65 @@ class ArrayReader(Generic[Rows]):
             yield from self._rows_of(elements[middle:], start)
 
     def _read_header(self, head: bytes, tail: bytes | None) -> None:
-        """What is before the array counts even where what is behind it cannot be read."""
-        whole = head + b"null]"
-        alone = whole + (b"" if self.document.is_array else b"}")
-        if "truncated" in self.document.found:
-            header, found = _read_around(alone)
+        """Read the header; what is before the array counts even if the rest is unreadable."""
+        before = head + b"null]"
+        without_tail = before + (b"" if self.document.is_array else b"}")
+        if "truncated" in self.document.repairs:
+            header, repairs = _read_around(without_tail)
         else:
-            header, found = _read_around(None if tail is None else whole + tail)
-            if "unreadable_header" in found:
-                header, found = _read_around(alone)
-                found["unreadable_trailer"] = 1
+            header, repairs = _read_around(None if tail is None else before + tail)
+            if "unreadable_header" in repairs:
+                header, repairs = _read_around(without_tail)
+                repairs["unreadable_trailer"] = 1
         if isinstance(header, dict):
             array = header.pop(self._key, None)
             if isinstance(array, list) and array not in ([], [None]):
-                found["doubled_member"] -= 1  # the array: of these, the first counts
-                found["second_array"] = len(array)
+                repairs["doubled_member"] -= 1  # of several arrays the first counts
+                repairs["second_array"] = len(array)
             self.document.header = header
-        self.document.found.update(+found)
+        self.document.repairs.update(+repairs)
 
 
 def _read_around(text: bytes | None) -> tuple[object, Counter[str]]:
-    """The document without its array; None for what is too much."""
+    """The document without its array; None is too much text."""
     if text is None or not is_readable(text):
         return {}, Counter(unreadable_header=1)
     return read_document(text.decode("utf-8", "surrogateescape"))
 
 
-def _commas(text: bytes, searched: int) -> Iterator[int]:
-    """Offsets of commas between elements, about `PIECE` apart, from a place on."""
-    searched, end = max(0, searched), text.rfind(b'"') + 1
-    while match := _CUT.search(text, searched, end):
+def _commas(text: bytes, start: int) -> Iterator[int]:
+    """Offsets of commas between elements, about `PIECE` apart, from an offset on."""
+    start, end = max(0, start), text.rfind(b'"') + 1
+    while match := _CUT.search(text, start, end):
         yield match.start(1)
-        searched = match.end(1) + PIECE
+        start = match.end(1) + PIECE
 
 
 def _split_end(text: bytes) -> tuple[bytes, bytes]:
-    """The last elements, and what is left where the array seems to end; if it does, they parse."""
+    """The last elements, and the text from where the array seems to end."""
     last = text.rfind(b"]")
-    seems_so = text[: max(0, last)].rstrip().endswith(b"}")
-    if seems_so and _PLAIN_END.fullmatch(text, last):
+    seems_closed = text[: max(0, last)].rstrip().endswith(b"}")
+    if seems_closed and _PLAIN_END.fullmatch(text, last):
         return text[:last], text[last:]
     _, end = _ends(Structure(), text)
-    end = (last if seems_so else len(text)) if end is None else end
+    end = (last if seems_closed else len(text)) if end is None else end
     return text[:end], text[end:]
 
 
 def _ends(structure: Structure, text: bytes) -> tuple[list[int], int | None]:
-    """Commas between elements, some `PIECE` apart, and the bracket that ends the array."""
+    """Commas between elements, about `PIECE` apart, and the bracket that ends the array."""
     likely = [match.start(1) for match in _CUT.finditer(text)] if b'"' in text else []
     commas, end = element_ends(structure, text, likely)
     if end is not None and not _END.match(text, end):
         end = None
-    some: list[int] = []
-    at = 0
-    while at < commas.size:
-        some.append(int(commas[at]))
-        at = int(np.searchsorted(commas, some[-1] + PIECE))
-    return some, end
+    chosen: list[int] = []
+    place = 0
+    while place < commas.size:
+        chosen.append(int(commas[place]))
+        place = int(np.searchsorted(commas, chosen[-1] + PIECE))
+    return chosen, end
 
 
 def _bytes(text: str) -> int:
-    """Bytes that decoded text took."""
+    """Bytes of decoded text."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))

@@ -1,4 +1,4 @@
-"""Strict JSON, of which an object that has a member twice is known."""
+"""Strict JSON that tells objects which have a member twice."""
 
 from __future__ import annotations
 

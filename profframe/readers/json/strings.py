@@ -1,7 +1,7 @@
-"""Text in quotes that JSON does not allow: where it ends, and what it says.
+"""Strings that JSON does not allow: where they end, and what they hold.
 
-Strict JSON goes first: text that ends where it says, before something that may follow, is taken as
-it is. Only what that leads nowhere is guessed at.
+Strict JSON goes first: a string that ends before something that may follow is taken as it is. The
+end is guessed only where that fails.
 """
 
 from __future__ import annotations
@@ -22,33 +22,34 @@ _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _BAD_BYTE: Final = re.compile("[\udc80-\udcff]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _ODD: Final = re.compile('[\\\\"\x00-\x1f\udc80-\udcff]')
-"""What text has that may need mending."""
+"""Characters that may need a repair."""
 _MARK: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\|"')
-"""An escape, a backslash that begins none, or a quote."""
+"""An escape, a backslash that begins no escape, or a quote."""
 _FARTHEST: Final = 64 << 10
-"""Letters in which the end of a text is guessed at."""
+"""Characters in which the end of a string is searched."""
 
 _KEY: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*:'
 _CUT: Final = r'\Z|,\s*\Z|,\s*"[^"]*+\Z'
-"""The text goes on elsewhere: anything may follow."""
+"""The text is cut here: anything may follow."""
 _AFTER: Final = {
     "member": re.compile(rf"\s*(?:\}}|,\s*\}}|,\s*{_KEY}|{_CUT})"),
     "item": re.compile(r'\s*(?:\]|,\s*[\[{"\d\-\]tfnNI]|\Z|,\s*\Z)'),
 }
-"""What may stand behind the quote that ends a text, by where the text is."""
+"""What may follow the quote that ends a string, by where the string is."""
 _AFTER_ESCAPED: Final = re.compile(
     r'\s*(?:,\s*"[^"\\]*+"\s*:|[}\]](?:\s*[}\]])*+\s*(?:,\s*(?:\{\s*)?"[^"\\]*+"\s*:|\Z))'
 )
-"""What may stand behind an escaped quote that is none: JSON inside of the text escapes the next."""
+"""What may follow an escaped quote that ends a string; in JSON inside a string the next quote is
+escaped, too."""
 _REST_OF_KEY: Final = re.compile(r'[^"\\\n]*+"\s*:\s*["\d\-\[{tfn]')
 _AFTER_BROKEN: Final = re.compile(
     rf'\s*(?:[}}\]{{]|{_KEY}|,\s*[,{{}}\]]|,\s*\w+\s*:|,\s*"[^"\\]*+"\s*[,}}\]\[{{"\d\-])'
 )
-"""What may stand behind text that is as it should be, beside something that is not."""
+"""What may follow a sound string next to something broken."""
 
 
 def is_unicode(text: str) -> bool:
-    r"""Whether text that Python's lenient decoder takes is Unicode throughout.
+    r"""Whether text that Python's lenient decoder accepts is Unicode throughout.
 
     Parameters
     ----------
@@ -66,13 +67,13 @@ def is_unicode(text: str) -> bool:
 
 
 class NoEndError(Exception):
-    """A quote opens text that nothing seems to end."""
+    """A quote opens a string that nothing seems to end."""
 
 
-def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
-    """Where text in quotes ends, and where what follows it begins; None if it is not there.
+def end_of(text: str, start: int, role: str) -> tuple[int, int] | None:
+    """Where a string ends, and where what follows it begins; None if it has no end in the text.
 
-    Between the two is a quote, or nothing: the text is not closed.
+    Between the two is a quote, or nothing where the quote is missing.
 
     Parameters
     ----------
@@ -80,13 +81,13 @@ def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
         The JSON.
     start
         Place of the opening quote.
-    where
-        The text is the value of a ``member``, or an ``item`` of an array.
+    role
+        The string is the value of a ``member``, or an ``item`` of an array.
 
     Raises
     ------
     NoEndError
-        When no quote ends it as far as can be told.
+        When no quote seems to end it.
 
     Examples
     --------
@@ -97,29 +98,29 @@ def end_of(text: str, start: int, where: str) -> tuple[int, int] | None:
     """
     strict = WHOLE.match(text, start)
     if strict is not None:
-        behind = strict.end()
-        if _AFTER[where].match(text, behind) or _AFTER_BROKEN.match(text, behind):
-            return behind - 1, behind
-        if where == "member" and _REST_OF_KEY.match(text, behind):
-            end = _end_before_key(text, start + 1, behind - 1)
+        stop = strict.end()
+        if _AFTER[role].match(text, stop) or _AFTER_BROKEN.match(text, stop):
+            return stop - 1, stop
+        if role == "member" and _REST_OF_KEY.match(text, stop):
+            end = _end_before_key(text, start + 1, stop - 1)
             if end is not None:
                 return end, end
     is_raw = False
-    for mark in _MARK.finditer(text, start + 1, start + _FARTHEST):
-        word, behind = mark.group(), mark.end()
-        if word == "\\":
+    for match in _MARK.finditer(text, start + 1, start + _FARTHEST):
+        mark, stop = match.group(), match.end()
+        if mark == "\\":
             is_raw = True
-        elif word.endswith('"'):
-            after = _AFTER[where] if is_raw or word == '"' else _AFTER_ESCAPED
-            if after.match(text, behind):
-                return behind - 1, behind
+        elif mark.endswith('"'):
+            after = _AFTER[role] if is_raw or mark == '"' else _AFTER_ESCAPED
+            if after.match(text, stop):
+                return stop - 1, stop
     if len(text) > start + _FARTHEST:
         raise NoEndError
     return None
 
 
 def _end_before_key(text: str, start: int, quote: int) -> int | None:
-    """Where text ends whose next quote opens a key, of the same object or of the next one."""
+    """Where a string ends whose next quote opens a key, of the same object or of the next one."""
     before = text[start:quote].rstrip()
     is_next = before.endswith("{")
     if is_next:
@@ -127,22 +128,22 @@ def _end_before_key(text: str, start: int, quote: int) -> int | None:
     if not before.endswith(","):
         return None
     before = before[:-1].rstrip()
-    inside = before.rstrip("}] \t\r\n")
-    if inside.endswith('\\"'):  # a raw backslash, and this was the quote
+    content = before.rstrip("}] \t\r\n")
+    if content.endswith('\\"'):  # a raw backslash, and this was the quote
         return None
-    return start + len(inside if is_next else before)
+    return start + len(content if is_next else before)
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is between two quotes, as JSON writes it, and the checks that found something."""
+    """What is between two quotes, as JSON writes it, and the names of its repairs."""
 
     text: str
-    found: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()
 
 
 def content_of(text: str) -> Content:
-    r"""What is between two quotes, mended.
+    r"""What is between two quotes, repaired.
 
     Parameters
     ----------
@@ -152,26 +153,26 @@ def content_of(text: str) -> Content:
     Examples
     --------
     >>> content_of('say "hi"')
-    Content(text='say \\"hi\\"', found=('raw_quote',))
+    Content(text='say \\"hi\\"', repairs=('raw_quote',))
     """
     if not _ODD.search(text):
         return Content(text)
-    found: list[str] = []
+    repairs: list[str] = []
     marks = {mark.group() for mark in _MARK.finditer(text)}
     if '"' in marks:
-        found.append("raw_quote")
+        repairs.append("raw_quote")
     if "\\" in marks:
-        found.append("raw_backslash")
+        repairs.append("raw_backslash")
         text = text.replace("\\", "\\\\").replace('"', '\\"')
     elif '"' in marks:
         text = _MARK.sub(lambda m: '\\"' if m.group() == '"' else m.group(), text)
     if _CONTROL.search(text):
-        found.append("control_byte")
+        repairs.append("control_byte")
         text = _CONTROL.sub(lambda m: f"\\u{ord(m.group()):04x}", text)
     if _BAD_BYTE.search(text):
-        found.append("invalid_utf8")
+        repairs.append("invalid_utf8")
         text = _BAD_BYTE.sub("\ufffd", text)
     if _HALF.search(text) and not is_unicode(text):
-        found.append("lone_surrogate")
+        repairs.append("lone_surrogate")
         text = _SURROGATE.sub(lambda m: r"\ufffd" if m.group(1) else m.group(), text)
-    return Content(text, tuple(found))
+    return Content(text, tuple(repairs))

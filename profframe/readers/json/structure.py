@@ -1,8 +1,8 @@
-"""Brackets and commas of JSON text that comes block by block, strings left aside.
+"""Brackets and commas outside strings, in JSON text that comes block by block.
 
-A block is looked at as a whole, as in "Parsing Gigabytes of JSON per Second" (Langdale and Lemire,
+A block is scanned as a whole, as in "Parsing Gigabytes of JSON per Second" (Langdale and Lemire,
 2019): one bit for each byte, all bits of a block in one long integer. So the time does not depend
-on what the text holds.
+on the content of the text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 IN_STRING: Final = -1
-"""Depth of what is inside of a string."""
+"""Depth inside a string."""
 
 _QUOTE: Final = ord('"')
 _BACKSLASH: Final = ord("\\")
@@ -27,7 +27,7 @@ _CLOSING: Final = ord("}")
 
 
 class Structure:
-    """Where the text is after what was read of it.
+    """Brackets and quotes that are open at the end of the text so far.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Structure:
         """Brackets that are open."""
         self.in_string = False
         self._is_escaped = False
-        """Whether a backslash at the end says that the next byte is text."""
+        """Whether a backslash at the end escapes the next byte."""
 
     def skip(self, text: bytes) -> None:
         """Read a block."""
@@ -52,9 +52,9 @@ class Structure:
         self.depth += opening.bit_count() - closing.bit_count()
 
     def depths(self, text: bytes | bytearray) -> NDArray[np.int32]:
-        """Read a block; gives the brackets that are open before each byte.
+        """Read a block; gives the number of open brackets before each byte.
 
-        Behind the quote that opens a string, up to the one that ends it, it is `IN_STRING`.
+        From behind the quote that opens a string to the one that ends it, it is `IN_STRING`.
         """
         before, was_in_string = self.depth, self.in_string
         opening, closing, inside = self._brackets(text)
@@ -68,7 +68,7 @@ class Structure:
         return depths
 
     def _brackets(self, text: bytes | bytearray) -> tuple[int, int, int]:
-        """Bits of the brackets that open and close, and of strings (without the quote behind)."""
+        """Bits of the opening and closing brackets, and of strings (without the closing quote)."""
         size = len(text)
         letters = np.frombuffer(text, np.uint8)
         quotes = _bits(letters == _QUOTE) & ~self._escaped(letters, text)
@@ -90,7 +90,7 @@ class Structure:
             backslashes &= ~1
         even = int.from_bytes(b"\x55" * (size // 8 + 1), "little")
         starts = backslashes & ~(backslashes << 1)
-        # A carry runs through all backslashes of a row to the byte behind them.
+        # A carry runs through a row of backslashes to the byte behind them.
         behind_even = (backslashes + (starts & even)) & ~backslashes
         behind_odd = (backslashes + (starts & ~even)) & ~backslashes
         escaped = (behind_even & ~even) | (behind_odd & even)
@@ -101,17 +101,17 @@ class Structure:
 def element_ends(
     structure: Structure, text: bytes, likely: Sequence[int] = ()
 ) -> tuple[NDArray[np.intp], int | None]:
-    """Where elements of an array end in a block of what is inside of it.
+    """Where elements of an array end in a block of its text.
 
     Parameters
     ----------
     structure
-        Where the text is.
+        State before the block.
     text
         The block.
     likely
-        Offsets of commas with what stands between elements around them: one in a string says that
-        a quote is missing.
+        Offsets of commas that look like those between elements; one inside a string means that a
+        quote is missing.
 
     Returns
     -------
@@ -126,8 +126,8 @@ def element_ends(
     letters, depths = np.frombuffer(text, np.uint8), structure.depths(text)
     commas = np.flatnonzero((depths == 0) & (letters == _COMMA))
     if likely:
-        looks = np.asarray(likely, np.intp)
-        commas = np.union1d(commas, looks[depths[looks] == IN_STRING])
+        offsets = np.asarray(likely, np.intp)
+        commas = np.union1d(commas, offsets[depths[offsets] == IN_STRING])
     ends = np.flatnonzero((depths == 0) & (letters == _END))
     if not ends.size:
         return commas, None
@@ -145,7 +145,7 @@ def _bytes(bits: int, size: int) -> NDArray[np.uint8]:
 
 
 def _parity(bits: int, size: int) -> int:
-    """For each bit, whether the ones up to it are an odd number."""
+    """For each bit, whether the number of ones up to it is odd."""
     step = 1
     while bits and step < size:
         bits ^= bits << step

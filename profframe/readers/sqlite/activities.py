@@ -1,6 +1,6 @@
 """What nvprof and Nsight Systems share: a table for each kind of activity, each read in batches.
 
-A reader describes its tables, `Activity`, and says what only its source has; the rest is here.
+A reader describes its tables as `Activity` and adds what only its source has.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from profframe.readers.build.rows import (
     conform,
     earliest,
     gather,
-    is_known,
+    has_values,
 )
 from profframe.readers.sqlite import nvtx
-from profframe.readers.sqlite.cupti import device_lines, named
+from profframe.readers.sqlite.cupti import device_lines, names_by_code
 from profframe.readers.sqlite.database import Database, SourceTable
 from profframe.readers.sqlite.demangle import demangled
 from profframe.schema import INT64, TEXT
@@ -41,11 +41,11 @@ _LONGEST: Final = pa.scalar(LONGEST_NS, INT64)
 _SHORTEST: Final = pa.scalar(-LONGEST_NS, INT64)
 _UNKNOWN: Final = pa.scalar(None, INT64)
 _UTC_NS: Final = 1_200_000_000_000_000_000
-"""A time from here on, in nanoseconds, is since the epoch (it is the year 2008)."""
+"""Times from here on, in nanoseconds, are since the epoch (the year 2008)."""
 
 Columns = dict[str, pa.Array]
-Described = Mapping[str, str]
-"""SQL by names of our own; ``{column}`` is a column of the table, NULL where there is none."""
+Expressions = Mapping[str, str]
+"""SQL by our names; ``{column}`` is a column of the table, or NULL if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +55,39 @@ class Activity:
     Attributes
     ----------
     table, category
-        What it is called here, and there.
+        Name in the database, and category in the trace.
     names
-        Columns with ids of a name; the first that is known counts.
+        Columns with ids of a name; the first that is not NULL counts.
     codes, title
-        Numbers by which a slice is named that has no name of its own, and the function.
-    more
+        Numbers that give a slice without a name its title, and the function for it.
+    extra
         Other columns.
     """
 
     table: str
     category: str
     names: tuple[str, ...] = ()
-    codes: Described = field(default_factory=dict)
+    codes: Expressions = field(default_factory=dict)
     title: Callable[..., str | None] | None = None
-    more: Described = field(default_factory=dict)
+    extra: Expressions = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class Activities(ABC):
-    """A database of activities as rows: its description, and what is known while it is read.
+    """A database of activities as rows: its description, and the state of its reading.
 
-    ``loaded`` are the tables that were read; ``accounted`` counts the rows that are in none of
-    ours, by what they are to be called in the account.
+    ``loaded`` are the tables that were read; ``accounted`` counts rows that are in none of our
+    tables, by their names in the account.
     """
 
     STRINGS: ClassVar[str]
     """Table of texts."""
-    STRING: ClassVar[Described]
+    STRING: ClassVar[Expressions]
     """Its columns: ``id`` and ``text``."""
-    SHARED: ClassVar[Described]
+    SHARED: ClassVar[Expressions]
     """Columns of every activity on a device."""
-    LEFT_OUT: ClassVar[tuple[str, ...]]
-    """Columns of these that are no arguments."""
+    EXCLUDED: ClassVar[tuple[str, ...]]
+    """Columns of activities that are not arguments."""
     ACTIVITIES: ClassVar[tuple[Activity, ...]]
     DESCRIBE: ClassVar[re.Pattern[str]]
     """Tables that hold no events."""
@@ -108,24 +108,24 @@ class Activities(ABC):
             source.note_leftovers()
             first_ns = earliest(rows)
             header = source.header(is_utc=first_ns is not None and first_ns >= _UTC_NS)
-            if is_known(rows[Table.EVENTS]["device"]):
+            if has_values(rows[Table.EVENTS]["device"]):
                 header = replace(header, device_type="CUDA")
-            return assemble(rows, header, source.quality, 0, connection, elsewhere=source.accounted)
+            return assemble(rows, header, source.quality, 0, connection, unread=source.accounted)
 
     @abstractmethod
     def batches(self) -> Iterator[Batch]:
-        """Every row; where two begin and end together, what is outside comes first."""
+        """All rows; of two with equal times the outer one comes first."""
 
     @abstractmethod
-    def placed(self, raw: Columns) -> Columns:
-        """Process of slices on devices, and what else follows from their columns."""
+    def location(self, raw: Columns) -> Columns:
+        """Process and device of slices on devices."""
 
     @abstractmethod
     def header(self, *, is_utc: bool) -> Header:
-        """What the database says about itself; ``is_utc`` tells of its times."""
+        """What the database says about itself; ``is_utc`` is about its times."""
 
     def open(self, name: str) -> SourceTable:
-        """A table that is read, by its name."""
+        """Look up a table by name, and mark it as loaded."""
         self.loaded.add(name)
         return self.database.table(name)
 
@@ -133,56 +133,58 @@ class Activities(ABC):
         """Slices of a table on devices."""
         table = self.open(activity.table)
         names = {name: f"{{{name}}}" for name in activity.names}
-        columns = {**self.SHARED, **activity.codes, **activity.more, **names}
-        args = table.json(*self.LEFT_OUT, *names)
-        asked = integers(table, columns) | {"args": (args, TEXT)}
-        for raw in self.database.batches(table, asked):
+        columns = {**self.SHARED, **activity.codes, **activity.extra, **names}
+        args = table.json(*self.EXCLUDED, *names)
+        selection = integers(table, columns) | {"args": (args, TEXT)}
+        for raw in self.database.batches(table, selection):
             texts = [self.text(raw.pop(name)) for name in names]
-            rows = raw | self.placed(raw)
+            rows = raw | self.location(raw)
             rows["tid"] = device_lines(rows["device"], rows["stream"])
             if activity.title is None:
-                rows["name"] = readable(pc.coalesce(*texts))
+                rows["name"] = demangled_names(pc.coalesce(*texts))
             else:
-                rows["name"] = named(activity.title, *(raw[code] for code in activity.codes))
+                rows["name"] = names_by_code(
+                    activity.title, *(raw[code] for code in activity.codes)
+                )
             yield events(rows, activity.category)
 
     def text(self, ids: pa.Array) -> pa.Array:
-        """Text of an id; the texts are read when the first one is asked for."""
+        """Texts of ids; the table of texts is read at the first use."""
         if ids.null_count == len(ids):
             return pa.nulls(len(ids), TEXT)
         if self._strings is None:
             table = self.database.table(self.STRINGS)
-            asked = {
+            selection = {
                 "id": (self.STRING["id"].format_map(table), INT64),
                 "text": (self.STRING["text"].format_map(table), TEXT),
             }
-            self._strings = self.database.whole(table, asked)
+            self._strings = self.database.read_all(table, selection)
         return lookup(ids, self._strings)
 
     def note_leftovers(self) -> None:
-        """What is in no row: tables that only describe, as ``metadata``, each other one by name."""
+        """Account for unread tables: descriptive ones as ``metadata``, others by name."""
         unread = {
             name: table.rows
             for name, table in self.database.tables.items()
             if name not in self.loaded and table.rows
         }
-        left = {name: rows for name, rows in unread.items() if not self.DESCRIBE.fullmatch(name)}
-        self.accounted["metadata"] += sum(unread.values()) - sum(left.values())
-        self.accounted.update(left)
-        if left:
-            detail = ", ".join(f"{name} {rows:,}" for name, rows in sorted(left.items()))
-            self.quality.note("rows_not_loaded", sum(left.values()), detail)
-        for check, count in self.database.odd.items():
+        by_name = {name: rows for name, rows in unread.items() if not self.DESCRIBE.fullmatch(name)}
+        self.accounted["metadata"] += sum(unread.values()) - sum(by_name.values())
+        self.accounted.update(by_name)
+        if by_name:
+            detail = ", ".join(f"{name} {rows:,}" for name, rows in sorted(by_name.items()))
+            self.quality.note("rows_not_loaded", sum(by_name.values()), detail)
+        for check, count in self.database.anomalies.items():
             self.quality.note(check, count)
 
 
-def integers(table: SourceTable, columns: Described) -> dict[str, tuple[str, pa.DataType]]:
+def integers(table: SourceTable, columns: Expressions) -> dict[str, tuple[str, pa.DataType]]:
     """Columns of integers, to be read from a table."""
     return {name: (sql.format_map(table), INT64) for name, sql in columns.items()}
 
 
 def events(columns: Mapping[str, pa.Array], category: str | pa.Array) -> Batch:
-    """A batch of slices: between ``start`` and ``end``, in nanoseconds, and their other columns."""
+    """A batch of slices, from ``start`` to ``end`` in nanoseconds, with their other columns."""
     if isinstance(category, str):
         category = constant(category, len(columns["start"]))
     rows = {**columns, "category": category}
@@ -190,7 +192,7 @@ def events(columns: Mapping[str, pa.Array], category: str | pa.Array) -> Batch:
 
 
 def ranges(columns: Mapping[str, pa.Array], category: str, is_async: pa.Array) -> Batch:
-    """A batch of NVTX ranges; what PyTorch put into their names is in columns of its own."""
+    """A batch of NVTX ranges, with the parts of names by PyTorch in columns of their own."""
     parts = nvtx.split(columns["name"])
     rows = {
         **{name: columns[name] for name in ("start", "end", "pid", "tid")},
@@ -206,7 +208,7 @@ def ranges(columns: Mapping[str, pa.Array], category: str, is_async: pa.Array) -
 
 
 def labels(label: pa.Array, columns: Mapping[str, pa.Array]) -> Batch:
-    """A batch of names of processes and threads, their text in ``text``."""
+    """A batch of names of processes and threads, from ``text``."""
     texts = columns["text"].to_pylist()
     args = [None if text is None else json.dumps({"name": text}) for text in texts]
     rows = {"name": label, "pid": columns["pid"], "tid": columns["tid"]}
@@ -214,8 +216,8 @@ def labels(label: pa.Array, columns: Mapping[str, pa.Array]) -> Batch:
 
 
 def device_properties(row: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
-    """Properties of a device by Kineto's names, then the others by the source's."""
-    kineto = {key: row[own] for own, key in keys.items() if own in row}
+    """Properties of a device by Kineto's names, the others by the source's."""
+    kineto = {key: row[name] for name, key in keys.items() if name in row}
     return kineto | {k: v for k, v in row.items() if k not in keys and k != "_id_"}
 
 
@@ -225,10 +227,10 @@ def constant(value: object, count: int, type_: pa.DataType = TEXT) -> pa.Array:
 
 
 def slices(start: pa.Array, end: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of events: between two times in nanoseconds, and their other columns."""
+    """Rows of events: start and end in nanoseconds, and their other columns."""
     count = len(start)
-    no = constant(value=False, count=count, type_=pa.bool_())
-    beyond = no if _is_sound(start) and _is_sound(end) else pc.or_(_beyond(start), _beyond(end))
+    false = constant(value=False, count=count, type_=pa.bool_())
+    beyond = false if _is_sound(start) and _is_sound(end) else pc.or_(_beyond(start), _beyond(end))
     return conform(
         Table.EVENTS,
         {
@@ -236,54 +238,54 @@ def slices(start: pa.Array, end: pa.Array, columns: Mapping[str, pa.Array]) -> p
             "start_ns": start,
             "dur_ns": pc.if_else(beyond, _UNKNOWN, pc.subtract(end, start)),
             "bad_dur": beyond,
-            "bad_time": no,
-            "rounded": no,
+            "bad_time": false,
+            "rounded": false,
             **columns,
         },
     )
 
 
 def _is_sound(times: pa.Array) -> bool:
-    """Whether the difference of any two is a number of 64 bits."""
+    """Whether the difference of any two fits into 64 bits."""
     bounds = pc.min_max(times).as_py()
     return all(bound is None or abs(bound) < LONGEST_NS for bound in bounds.values())
 
 
 def _beyond(times: pa.Array) -> pa.Array:
-    sound = pc.and_(pc.less(times, _LONGEST), pc.greater(times, _SHORTEST))
-    return pc.fill_null(pc.invert(sound), fill_value=False)
+    in_range = pc.and_(pc.less(times, _LONGEST), pc.greater(times, _SHORTEST))
+    return pc.fill_null(pc.invert(in_range), fill_value=False)
 
 
 def marks(time: pa.Array, phase: str, columns: Mapping[str, pa.Array]) -> pa.Table:
     """Rows of instants: a time in nanoseconds, and their other columns."""
     count = len(time)
-    no = constant(value=False, count=count, type_=pa.bool_())
+    false = constant(value=False, count=count, type_=pa.bool_())
     return conform(
         Table.INSTANTS,
         {
             "phase": constant(phase, count),
             "time_ns": time,
-            "bad_time": no,
-            "rounded": no,
+            "bad_time": false,
+            "rounded": false,
             **columns,
         },
     )
 
 
 def filtered(columns: Mapping[str, pa.Array], mask: pa.Array) -> dict[str, pa.Array]:
-    """Some rows of every column."""
+    """The rows in a mask, of every column."""
     return {name: array.filter(mask) for name, array in columns.items()}
 
 
-def lookup(ids: pa.Array, known: Mapping[str, pa.Array]) -> pa.Array:
-    """Text of each id, by columns ``id`` and ``text``; NULL where it has none."""
+def lookup(ids: pa.Array, texts: Mapping[str, pa.Array]) -> pa.Array:
+    """Text of each id from columns ``id`` and ``text``; NULL if it has none."""
     encoded = ids.dictionary_encode()
-    place = pc.index_in(encoded.dictionary, value_set=known["id"])
-    return known["text"].take(place).take(encoded.indices)
+    place = pc.index_in(encoded.dictionary, value_set=texts["id"])
+    return texts["text"].take(place).take(encoded.indices)
 
 
-def readable(names: pa.Array) -> pa.Array:
-    """Names of kernels, without C++'s mangling."""
+def demangled_names(names: pa.Array) -> pa.Array:
+    """Names of kernels, demangled."""
     encoded = names.dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     plain = demangled(texts)

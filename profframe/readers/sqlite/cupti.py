@@ -1,4 +1,4 @@
-"""CUPTI's enumerations, and the names that Kineto makes of them."""
+"""CUPTI's enumerations, and Kineto's names for them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ RUNTIME_CALLS: Final = MappingProxyType(
     }
 )
 DRIVER_CALLS: Final = MappingProxyType({307: "cuLaunchKernel"})
-"""Calls of CUDA by their number: those that launch, copy, wait, or are many."""
+"""CUDA calls by number: those that launch, copy or wait, and frequent ones."""
 
 _COPY_KINDS: Final = (
     None, "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP",
@@ -101,25 +101,25 @@ _SYNCS: Final = ("Sync", "Event Sync", "Stream Wait Event", "Stream Sync", "Cont
 
 
 def copy_name(kind: int, source: int, target: int) -> str:
-    """Name of a copy, as Kineto has it.
+    """Kineto's name of a copy.
 
     Examples
     --------
     >>> copy_name(1, 1, 3)
     'Memcpy HtoD (Pageable -> Device)'
     """
-    what = _at(_COPY_KINDS, kind) or "unknown"
+    direction = _at(_COPY_KINDS, kind) or "unknown"
     ends = f"{_at(_MEMORY_KINDS, source) or 'Unknown'} -> {_at(_MEMORY_KINDS, target) or 'Unknown'}"
-    return f"Memcpy {what} ({ends})"
+    return f"Memcpy {direction} ({ends})"
 
 
 def set_name(kind: int) -> str:
-    """Name of a memset, as Kineto has it."""
+    """Kineto's name of a memset."""
     return f"Memset ({_at(_MEMORY_KINDS, kind) or 'Unknown'})"
 
 
 def sync_name(kind: int) -> str:
-    """Name of a synchronisation, as Kineto has it."""
+    """Kineto's name of a synchronisation."""
     return _at(_SYNCS, kind) or _SYNCS[0]
 
 
@@ -127,10 +127,10 @@ def _at(texts: tuple[str | None, ...], number: int) -> str | None:
     return texts[number] if 0 <= number < len(texts) else None
 
 
-def named(name: Callable[..., str | None], *codes: pa.Array) -> pa.Array:
-    """A text for each row, made once for each distinct combination of small numbers.
+def names_by_code(name: Callable[..., str | None], *codes: pa.Array) -> pa.Array:
+    """Name of each row, computed once for each distinct combination of codes.
 
-    A number that is NULL is -1 for the function.
+    NULL is passed to the function as -1.
     """
     distinct = [pc.fill_null(code, -1).dictionary_encode() for code in codes]
     combined = np.zeros(len(codes[0]), np.int64)
@@ -149,8 +149,8 @@ def named(name: Callable[..., str | None], *codes: pa.Array) -> pa.Array:
 
 
 def device_lines(device: pa.Array, stream: pa.Array) -> pa.Array:
-    """What the line of a stream is called."""
-    return named(
+    """Thread names of streams."""
+    return names_by_code(
         lambda d, s: (f"device {d}" if d >= 0 else "device") + (f" stream {s}" if s >= 0 else ""),
         device,
         stream,

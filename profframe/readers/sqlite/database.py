@@ -1,4 +1,4 @@
-"""SQLite databases as columns: opened read-only, read in batches, never changed."""
+"""Read SQLite databases as columns: read-only and in batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from profframe.readers.bytes import Progress
 from profframe.schema import INT64, TEXT
 
 MAGIC: Final = b"SQLite format 3\0"
-"""What every SQLite database begins with."""
+"""The first bytes of every SQLite database."""
 ROWS: Final = 1 << 16
 """Rows that are Python objects at once."""
 
@@ -31,28 +31,28 @@ _NAMES: Final = (
     "SELECT name FROM sqlite_master"
     " WHERE type = 'table' AND rootpage > 0 AND name NOT GLOB 'sqlite_*'"
 )
-"""Tables that have rows of their own: no views, and none that a module makes up."""
+"""Tables with stored rows: no views or virtual tables."""
 _ARGUMENTS: Final = 50
-"""Columns that one function of SQLite takes, with their names."""
+"""Columns that one SQLite function takes, with their names."""
 _UNCOMMITTED: Final = ("-wal", "-journal")
-"""Endings of the files beside a database that hold what was not yet written into it."""
-_JOURNAL_OF_SEVERAL: Final = bytes.fromhex("d9d505f920a163d7")
-"""How a journal ends that names a file for SQLite to delete when it is done."""
-_LEAST_ROW: Final = 4
-"""Bytes that a row takes at least, wherever it is."""
+"""Suffixes of the files with changes that are not yet in the database."""
+_MULTI_DATABASE_JOURNAL: Final = bytes.fromhex("d9d505f920a163d7")
+"""End of a journal that names a file for SQLite to delete."""
+_MIN_ROW_BYTES: Final = 4
+"""Least bytes of a row."""
 _EXACT: Final = 1 << 53
-"""Integers up to this are what they are as real numbers, too."""
+"""Integers up to this are exact as real numbers."""
 _STEPS: Final = 10_000
-"""Steps of SQLite's machine from one look at how many there were to the next."""
+"""Steps of SQLite's virtual machine between two checks of their number."""
 
 
-Asked: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
-"""Columns to read: what they are called, their SQL, and their type."""
+Selection: TypeAlias = Mapping[str, tuple[str, pa.DataType]]
+"""Columns to read: SQL and type, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A table of the database; what it does not have reads as an empty table."""
+    """A table of the database; missing columns are NULL, and a missing table is empty."""
 
     name: str
     columns: Mapping[str, str]
@@ -62,78 +62,82 @@ class SourceTable:
         return column in self.columns
 
     def __getitem__(self, column: str) -> str:
-        """SQL for a column; one that the table lacks is NULL."""
+        """SQL for a column; NULL for one that the table lacks."""
         return quoted(column) if column in self.columns else "NULL"
 
     def text(self, column: str) -> str:
-        """SQL for a column whose blobs become hexadecimal text."""
+        """SQL for a column, with blobs as hexadecimal text."""
         value = self[column]
         return f"CASE typeof({value}) WHEN 'blob' THEN hex({value}) ELSE {value} END"
 
-    def json(self, *left_out: str, **more: str) -> str:
-        """SQL for the other columns as JSON text, without those that are NULL."""
-        parts = {name: self.text(name) for name in self.columns if name not in left_out} | more
-        if not parts:
+    def json(self, *excluded: str, **replacements: str) -> str:
+        """SQL for the columns that are not excluded, as JSON text without NULLs."""
+        columns = {
+            name: self.text(name) for name in self.columns if name not in excluded
+        } | replacements
+        if not columns:
             return "NULL"
-        names = list(parts)
-        json, some = "'{}'", "NULL"
-        for first in range(0, len(names), _ARGUMENTS):
-            part = names[first : first + _ARGUMENTS]
-            members = ", ".join(f"{_literal(name)}, {parts[name]}" for name in part)
+        names = list(columns)
+        json, any_value = "'{}'", "NULL"
+        for start in range(0, len(names), _ARGUMENTS):
+            block = names[start : start + _ARGUMENTS]
+            members = ", ".join(f"{_literal(name)}, {columns[name]}" for name in block)
             json = f"json_patch({json}, json_object({members}))"
-            some = f"coalesce({some}, {', '.join(parts[name] for name in part)})"
-        return f"CASE WHEN {some} IS NOT NULL THEN {json} END"
+            any_value = f"coalesce({any_value}, {', '.join(columns[name] for name in block)})"
+        return f"CASE WHEN {any_value} IS NOT NULL THEN {json} END"
 
 
 @dataclass(slots=True)
 class Database:
     """An open database.
 
-    ``odd`` counts, by check, the values that could not be taken as they are.
+    ``anomalies`` counts, by check, values that could not be read unchanged.
     """
 
     path: Path
     tables: Mapping[str, SourceTable]
     _connection: sqlite3.Connection
     _progress: Progress | None = None
-    odd: Counter[str] = field(default_factory=Counter)
-    _done: int = 0
+    anomalies: Counter[str] = field(default_factory=Counter)
+    _rows_read: int = 0
 
     def table(self, name: str) -> SourceTable:
         """A table by its name; an empty one if there is none."""
         return self.tables.get(name, SourceTable(name, MappingProxyType({}), 0))
 
     def batches(
-        self, table: SourceTable, columns: Asked, where: str = ""
+        self, table: SourceTable, columns: Selection, where: str = ""
     ) -> Iterator[dict[str, pa.Array]]:
         """Columns of some thousand rows at a time, in the order of the table.
 
         Parameters
         ----------
         table
-            What is read.
+            The table to read.
         columns
-            Expression in SQL, and type: int64, text, or that of 8 bytes, which come as int64.
+            SQL and type by name: int64, text, or 8 bytes, which are returned as int64.
         where
-            SQL behind FROM.
+            SQL after FROM.
 
         Raises
         ------
         SourceError
-            When the database is damaged; the message names the file and the table.
+            The database is damaged; the message names the file and the table.
         """
         if not table.rows:
             return
-        listed = ", ".join(expression for expression, _ in columns.values())
+        select_list = ", ".join(expression for expression, _ in columns.values())
         types = [type_ for _, type_ in columns.values()]
-        query = f"SELECT {listed} FROM {quoted(table.name)} {where}"
-        for rows in _fetched(self._connection, query, self.path, table.name):
+        query = f"SELECT {select_list} FROM {quoted(table.name)} {where}"
+        for rows in _fetch(self._connection, query, self.path, table.name):
             values = zip(*rows, strict=True)
             arrays = (self._array(v, t) for v, t in zip(values, types, strict=True))
             yield dict(zip(columns, arrays, strict=True))
             self._report(len(rows))
 
-    def whole(self, table: SourceTable, columns: Asked, where: str = "") -> dict[str, pa.Array]:
+    def read_all(
+        self, table: SourceTable, columns: Selection, where: str = ""
+    ) -> dict[str, pa.Array]:
         """All rows at once; the parameters are those of `batches`."""
         parts = [
             {name: self._array([], type_) for name, (_, type_) in columns.items()},
@@ -142,14 +146,14 @@ class Database:
         return {name: pa.concat_arrays([part[name] for part in parts]) for name in columns}
 
     def records(self, table: SourceTable) -> list[dict[str, Any]]:
-        """Rows of a table that describes something, as they are; blobs in hexadecimal."""
+        """Rows of a small table, unchanged; blobs in hexadecimal."""
         if not table.rows:
             return []
-        listed = ", ".join(table.text(name) for name in table.columns)
-        query = f"SELECT {listed} FROM {quoted(table.name)}"
+        select_list = ", ".join(table.text(name) for name in table.columns)
+        query = f"SELECT {select_list} FROM {quoted(table.name)}"
         return [
             {name: _plain(value) for name, value in zip(table.columns, row, strict=True)}
-            for rows in _fetched(self._connection, query, self.path, table.name)
+            for rows in _fetch(self._connection, query, self.path, table.name)
             for row in rows
         ]
 
@@ -160,34 +164,34 @@ class Database:
             bytes_ = pa.array(values, type_)
             return pa.Array.from_buffers(INT64, len(bytes_), bytes_.buffers())
         try:
-            if not pa.types.is_floating(pa.infer_type(values)):  # Arrow would cut its digits off
+            if not pa.types.is_floating(pa.infer_type(values)):  # Arrow would truncate them
                 return pa.array(values, type_)
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             pass
-        kept = [_integer(value) for value in values]
-        self.odd["odd_value"] += kept.count(None) - values.count(None)
-        return pa.array(kept, type_)
+        integers = [_integer(value) for value in values]
+        self.anomalies["odd_value"] += integers.count(None) - values.count(None)
+        return pa.array(integers, type_)
 
     def _text(self, values: Sequence[object]) -> pa.Array:
         try:
             return pa.array(values, pa.binary()).cast(TEXT)
         except (pa.ArrowException, TypeError):
             texts = [_plain(value) for value in values]
-            broken = sum(isinstance(v, bytes) and not _is_utf8(v) for v in values)
-            if broken:
-                self.odd["invalid_utf8"] += broken
+            undecodable = sum(isinstance(v, bytes) and not _is_utf8(v) for v in values)
+            if undecodable:
+                self.anomalies["invalid_utf8"] += undecodable
             return pa.array([None if t is None else str(t) for t in texts], TEXT)
 
     def finish(self) -> None:
-        """Say that all is read: what nobody asked for, too."""
+        """Report all rows as read, including those of unused tables."""
         self._report(sum(table.rows for table in self.tables.values()))
 
     def _report(self, rows: int) -> None:
-        self._done += rows
+        self._rows_read += rows
         if self._progress is not None:
             size = self.path.stat().st_size
-            everything = sum(table.rows for table in self.tables.values())
-            self._progress(min(size, size * self._done // max(1, everything)), size)
+            total = sum(table.rows for table in self.tables.values())
+            self._progress(min(size, size * self._rows_read // max(1, total)), size)
 
 
 def quoted(name: str) -> str:
@@ -200,7 +204,7 @@ def _literal(text: str) -> str:
 
 
 def _plain(value: object) -> object:
-    """Text for what SQLite gave as bytes."""
+    """Decode bytes to text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
@@ -220,16 +224,16 @@ def _is_utf8(value: bytes) -> bool:
 
 
 @contextmanager
-def opened(path: Path, progress: Progress | None = None) -> Iterator[Database]:
+def open_database(path: Path, progress: Progress | None = None) -> Iterator[Database]:
     """Open a database for reading.
 
-    It is read as a file that nobody changes, so locks do not matter and nothing is created beside
-    it. Where a writer left changes beside it, a copy of both is read.
+    It is opened as immutable, so locks do not matter and no file is created next to it. If there
+    are uncommitted changes in other files, a copy of them all is read.
 
     Raises
     ------
     SourceError
-        When it cannot be read, or is damaged.
+        It cannot be read, or is damaged.
     """
     with ExitStack() as stack:
         try:
@@ -247,15 +251,15 @@ def opened(path: Path, progress: Progress | None = None) -> Iterator[Database]:
 
 
 def _address(path: Path, stack: ExitStack) -> str:
-    """Address of the database, or of a copy into which what is beside it can go."""
+    """URI of the database, or of a copy to which pending changes can be applied."""
     with path.open("rb"):
-        pending = _pending(path)
-    if not pending:
+        files = _pending(path)
+    if not files:
         return f"{path.absolute().as_uri()}?mode=ro&immutable=1"
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="profframe-")))
-    for file in (path, *pending):
+    for file in (path, *files):
         copy = shutil.copyfile(file, scratch / file.name)
-        if file != path and _ends_with(copy, _JOURNAL_OF_SEVERAL):
+        if file != path and _ends_with(copy, _MULTI_DATABASE_JOURNAL):
             raise SourceError(
                 f"{file}: belongs to a change of several databases, and names a file that SQLite "
                 "would delete; move it away, or let the program that wrote it finish"
@@ -264,68 +268,68 @@ def _address(path: Path, stack: ExitStack) -> str:
 
 
 def _pending(path: Path) -> list[Path]:
-    """Files beside a database that have something for it."""
-    beside = [path.with_name(path.name + ending) for ending in _UNCOMMITTED]
-    return [file for file in beside if file.is_file() and file.stat().st_size]
+    """Files with changes that are not yet in the database."""
+    candidates = [path.with_name(path.name + ending) for ending in _UNCOMMITTED]
+    return [file for file in candidates if file.is_file() and file.stat().st_size]
 
 
 def _ends_with(file: Path, ending: bytes) -> bool:
-    with file.open("rb") as opened_:
-        opened_.seek(max(0, file.stat().st_size - len(ending)))
-        return opened_.read() == ending
+    with file.open("rb") as stream:
+        stream.seek(max(0, file.stat().st_size - len(ending)))
+        return stream.read() == ending
 
 
 def _check_size(connection: sqlite3.Connection, path: Path) -> None:
-    """A last page that is not whole reads as zeros, so rows would be missing without an error."""
-    ((pages,),) = _all(connection, "PRAGMA page_count", path, "sqlite_master")
-    ((page,),) = _all(connection, "PRAGMA page_size", path, "sqlite_master")
+    """Refuse a truncated last page: it reads as zeros, so rows would be missing without error."""
+    ((pages,),) = _fetch_all(connection, "PRAGMA page_count", path, "sqlite_master")
+    ((page_size,),) = _fetch_all(connection, "PRAGMA page_size", path, "sqlite_master")
     size = path.stat().st_size
-    if size % page and size < pages * page:
+    if size % page_size and size < pages * page_size:
         raise SourceError(
             f"{path}: the last table of the database cannot be read: the file ends after {size:,} "
-            f"of {pages * page:,} bytes, so export or copy it again"
+            f"of {pages * page_size:,} bytes, so export or copy it again"
         )
 
 
 def _tables(connection: sqlite3.Connection, path: Path) -> dict[str, SourceTable]:
-    """Tables with their columns and how many rows they have.
+    """Tables with their columns and numbers of rows.
 
-    Pages that name each other again and again make rows without end out of a small file. So they
-    are counted as far as the file can have them, and so are the steps that it takes.
+    Pages with cyclic links give endless rows from a small file. So both the rows that are counted
+    and the steps are limited by its size.
     """
     tables: dict[str, SourceTable] = {}
     for statement in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"):
         connection.execute(statement)
     size = sum(file.stat().st_size for file in (path, *_pending(path)))
-    looks = iter(range(1000 + 10 * size // _STEPS))
-    connection.set_progress_handler(lambda: next(looks, None) is None, _STEPS)
-    room = 1 + size // _LEAST_ROW
-    for (name,) in _all(connection, _NAMES, path, "sqlite_master"):
-        text = str(_plain(name))
-        info = _all(connection, f"PRAGMA table_info({quoted(text)})", path, text)
+    checks = iter(range(1000 + 10 * size // _STEPS))
+    connection.set_progress_handler(lambda: next(checks, None) is None, _STEPS)
+    most_rows = 1 + size // _MIN_ROW_BYTES
+    for (name,) in _fetch_all(connection, _NAMES, path, "sqlite_master"):
+        table = str(_plain(name))
+        info = _fetch_all(connection, f"PRAGMA table_info({quoted(table)})", path, table)
         columns = {str(_plain(row[1])): str(_plain(row[2])) for row in info}
-        some = f"SELECT 1 FROM {quoted(text)} LIMIT {room}"
-        ((rows,),) = _all(connection, f"SELECT count(*) FROM ({some})", path, text)
-        room -= rows
-        if not room:
-            raise _damaged(path, text, ValueError("it has more rows than there is room for"))
-        tables[text] = SourceTable(text, MappingProxyType(columns), rows)
+        query = f"SELECT 1 FROM {quoted(table)} LIMIT {most_rows}"
+        ((rows,),) = _fetch_all(connection, f"SELECT count(*) FROM ({query})", path, table)
+        most_rows -= rows
+        if not most_rows:
+            raise _damaged(path, table, ValueError("it has more rows than there is room for"))
+        tables[table] = SourceTable(table, MappingProxyType(columns), rows)
     connection.set_progress_handler(None, 0)
     return tables
 
 
-def _all(connection: sqlite3.Connection, query: str, path: Path, table: str) -> list[Any]:
-    return [row for rows in _fetched(connection, query, path, table) for row in rows]
+def _fetch_all(connection: sqlite3.Connection, query: str, path: Path, table: str) -> list[Any]:
+    return [row for rows in _fetch(connection, query, path, table) for row in rows]
 
 
-def _fetched(
+def _fetch(
     connection: sqlite3.Connection, query: str, path: Path, table: str
 ) -> Iterator[list[Any]]:
     try:
         cursor = connection.execute(query)
         while rows := cursor.fetchmany(ROWS):
             yield rows
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter is about SQLite's own message
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter is from SQLite's own message
         raise _damaged(path, table, error) from error
 
 

@@ -1,4 +1,4 @@
-"""C++ names as people write them."""
+"""Demangle C++ names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 _MANGLED: Final = "_Z"
-"""What a mangled name begins with, by the Itanium C++ ABI."""
+"""Prefix of mangled names in the Itanium C++ ABI."""
 _LIBRARIES: Final = ("libstdc++.so.6", "libc++.so.1", "libc++.1.dylib")
-"""What the C++ runtime is called on Linux and on macOS."""
+"""The C++ runtime on Linux and on macOS."""
 
 
 def demangled(names: Sequence[str | None]) -> Mapping[str, str]:
-    """What the mangled ones among these names mean; names that nobody can read are left out.
+    """Demangled text of the mangled names; names that cannot be demangled are left out.
 
     The text is the C++ runtime's own, as PyTorch and Kineto write it.
 
@@ -31,7 +31,7 @@ def demangled(names: Sequence[str | None]) -> Mapping[str, str]:
 
 
 def _runtime() -> Callable[[str], str | None]:
-    """The demangler of the C++ runtime; where there is none, nothing can be read."""
+    """The demangler of the C++ runtime; without one no name can be demangled."""
     for library in _LIBRARIES:
         try:
             function = ctypes.CDLL(library)["__cxa_demangle"]
@@ -48,7 +48,7 @@ def _runtime() -> Callable[[str], str | None]:
 def _text(
     function: Callable[..., int | None], free: Callable[[int], None], name: str
 ) -> str | None:
-    """What the runtime makes of a name; its text is in memory that the caller has to free."""
+    """Demangled name; the runtime leaves it to the caller to free its memory."""
     try:
         address = function(name.encode(), None, None, None)
         if address is None:

@@ -1,6 +1,6 @@
 """Nsight Systems exports in SQLite, of 2020 and later.
 
-Every table is optional and has other columns in other versions. A serialised id holds machine,
+Every table is optional, and its columns depend on the version. A serialised id holds machine,
 process (bits 24 to 47) and thread (bits 0 to 23); text is in ``StringIds``. Correlation ids are
 unique in a process, so a slice on a device keeps the process that it belongs to.
 """
@@ -23,7 +23,7 @@ from profframe.readers.sqlite.activities import (
     Activities,
     Activity,
     Columns,
-    Described,
+    Expressions,
     constant,
     device_properties,
     events,
@@ -45,31 +45,31 @@ OVERHEAD: Final = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 PROCESSES: Final = "PROCESSES"
 THREADS: Final = "ThreadNames"
 
-_ITS_OWN: Final = (
+_OWN_TABLES: Final = (
     "META_DATA_EXPORT",
     "EXPORT_META_DATA",
     "ThreadNames",
     "ProcessStreams",
     "OSRT_API",
 )
-_ITS_KINDS: Final = ("NVTX_", "TARGET_INFO_")
-"""Tables that only Nsight Systems writes, and how others of them begin."""
+_OWN_PREFIXES: Final = ("NVTX_", "TARGET_INFO_")
+"""Tables that only Nsight Systems writes, and prefixes of others."""
 _ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
-_OF_CALLS: Final = ("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
-"""Columns of calls that are no arguments."""
+_CALL_COLUMNS: Final = ("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
+"""Columns of calls that are not arguments."""
 _MARKS: Final = (34, 65)
 _NAMES: Final = (33, 39, 64, 72, 73, 74, 75, 76, 97, 98, 99)
-"""NVTX event types that give a name to something."""
+"""NVTX event types that name something."""
 _THREAD_NAME: Final = 39
 _DOMAIN: Final = 75
-_STARTED: Final = (37, 60, 68, 71)
+_ASYNC: Final = (37, 60, 68, 71)
 """NVTX event types of ranges that may end on another thread."""
 _DRIVER: Final = (1, 13)
-"""Event classes of driver calls, EGL included; the others are of the runtime."""
+"""Event classes of driver calls, including EGL; others are runtime calls."""
 _MACHINE: Final = 48
 _PID: Final = 24
 _ID: Final = 0xFFFFFF
-"""Where machine, process and thread are in a serialised id."""
+"""Bits of machine, process and thread in a serialised id."""
 _DEVICE_KEYS: Final = {
     "id": "id",
     "cuDevice": "id",
@@ -86,14 +86,14 @@ _DEVICE_KEYS: Final = {
     "maxShmemPerBlockOptin": "sharedMemPerBlockOptin",
     "maxShmemPerSm": "sharedMemPerMultiprocessor",
 }
-"""What Kineto calls the properties of a device."""
+"""Kineto's names of device properties."""
 
 
 def knows(database: Database) -> bool:
     """Whether Nsight Systems wrote the database: by its tables, or by its serialised ids."""
     activities = [t for name, t in database.tables.items() if name.startswith(_ACTIVITY)]
     return (
-        any(name in _ITS_OWN or name.startswith(_ITS_KINDS) for name in database.tables)
+        any(name in _OWN_TABLES or name.startswith(_OWN_PREFIXES) for name in database.tables)
         or (_Export.STRINGS in database.tables and bool(activities))
         or any("globalTid" in table or "globalPid" in table for table in activities)
     )
@@ -105,7 +105,7 @@ def read(database: Database, spool: Spool | None = None) -> RawTrace:
     Raises
     ------
     SourceError
-        When the database is damaged; the message names the file and the table.
+        The database is damaged; the message names the file and the table.
     """
     return _Export.read(database, spool)
 
@@ -119,8 +119,8 @@ class _Export(Activities):
     """An export of Nsight Systems, table by table."""
 
     STRINGS: ClassVar = "StringIds"
-    STRING: ClassVar[Described] = {"id": "{id}", "text": "{value}"}
-    SHARED: ClassVar[Described] = {
+    STRING: ClassVar[Expressions] = {"id": "{id}", "text": "{value}"}
+    SHARED: ClassVar[Expressions] = {
         "start": "{start}",
         "end": "{end}",
         "owner": "{globalPid}",
@@ -128,7 +128,7 @@ class _Export(Activities):
         "stream": "{streamId}",
         "correlation": "{correlationId}",
     }
-    LEFT_OUT: ClassVar = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
+    EXCLUDED: ClassVar = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
         Activity(
             f"{_ACTIVITY}KERNEL", "KERNEL", names=("demangledName", "mangledName", "shortName")
@@ -138,14 +138,14 @@ class _Export(Activities):
             "MEMCPY",
             codes={"kind": "{copyKind}", "source": "{srcKind} + 1", "target": "{dstKind} + 1"},
             title=copy_name,
-            more={"bytes": "{bytes}"},
+            extra={"bytes": "{bytes}"},
         ),
         Activity(
             f"{_ACTIVITY}MEMSET",
             "MEMSET",
             codes={"kind": "{memKind} + 1"},
             title=set_name,
-            more={"bytes": "{bytes}"},
+            extra={"bytes": "{bytes}"},
         ),
         Activity(
             f"{_ACTIVITY}SYNCHRONIZATION",
@@ -169,32 +169,32 @@ class _Export(Activities):
     _several_machines: bool = False
 
     def __post_init__(self) -> None:
-        """Whether the ids are of several machines."""
+        """Find out whether there are several machines."""
         machines: set[int] = set()
         for name, column in ((PROCESSES, "globalPid"), (THREADS, "globalTid")):
             table = self.database.table(name)
-            asked = integers(table, {"machine": f"DISTINCT {{{column}}} >> {_MACHINE}"})
-            for raw in self.database.batches(table, asked):
+            selection = integers(table, {"machine": f"DISTINCT {{{column}}} >> {_MACHINE}"})
+            for raw in self.database.batches(table, selection):
                 machines.update(raw["machine"].drop_null().to_pylist())
         self._several_machines = len(machines) > 1
 
     def batches(self) -> Iterator[Batch]:
-        """Every row, table by table."""
+        """All rows, table by table."""
         on_devices = itertools.chain.from_iterable(map(self.slices, self.ACTIVITIES))
         return itertools.chain(
             self._nvtx(), self._calls(), self._overhead(), on_devices, self._labels()
         )
 
-    def placed(self, raw: Columns) -> Columns:
-        """The process, by its serialised id."""
+    def location(self, raw: Columns) -> Columns:
+        """The process, from its serialised id."""
         return {"pid": self._owners(raw["owner"])["pid"]}
 
     def _nvtx(self) -> Iterator[Batch]:
         """Ranges, marks, and names of threads."""
         table = self.open(NVTX)
         domains = self._domains(table)
-        own = ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid")
-        args = table.json(*own, **_zero_is_none(table, "domainId", "category"))
+        excluded = ("start", "end", "eventType", "text", "textId", "globalTid", "endGlobalTid")
+        args = table.json(*excluded, **_zero_as_null(table, "domainId", "category"))
         numbers = {
             "start": "{start}",
             "end": "{end}",
@@ -224,16 +224,16 @@ class _Export(Activities):
     def _calls(self) -> Iterator[Batch]:
         """Calls of the runtime and the driver."""
         table = self.open(RUNTIME)
-        args = table.json(*_OF_CALLS, **_zero_is_none(table, "returnValue"))
+        args = table.json(*_CALL_COLUMNS, **_zero_as_null(table, "returnValue"))
         for rows in self._on_host(table, args):
             is_driver = _is_in(rows["event_class"], _DRIVER)
             yield events(rows, pc.if_else(is_driver, "DRIVER", "RUNTIME"))
 
     def _overhead(self) -> Iterator[Batch]:
-        """What the profiler and the driver cost besides."""
+        """Overhead of the profiler and the driver."""
         for name in OVERHEAD:
             table = self.open(name)
-            for rows in self._on_host(table, table.json(*_OF_CALLS)):
+            for rows in self._on_host(table, table.json(*_CALL_COLUMNS)):
                 yield events(rows, "OVERHEAD")
 
     def _on_host(self, table: SourceTable, args: str) -> Iterator[Columns]:
@@ -246,25 +246,25 @@ class _Export(Activities):
             "correlation": "{correlationId}",
             "event_class": "{eventClass}",
         }
-        asked = integers(table, numbers) | {"args": (args, TEXT)}
-        for raw in self.database.batches(table, asked):
+        selection = integers(table, numbers) | {"args": (args, TEXT)}
+        for raw in self.database.batches(table, selection):
             yield raw | self._owners(raw["owner"]) | {"name": self.text(raw["name"])}
 
     def _labels(self) -> Iterator[Batch]:
         """Names of processes and threads."""
         table = self.open(PROCESSES)
-        asked = integers(table, {"owner": "{globalPid}"}) | {"text": (table["name"], TEXT)}
-        for raw in self.database.batches(table, asked):
+        selection = integers(table, {"owner": "{globalPid}"}) | {"text": (table["name"], TEXT)}
+        for raw in self.database.batches(table, selection):
             owners = self._owners(raw["owner"]) | {"tid": constant(None, len(raw["text"]))}
             yield _labels("process_name", raw | owners)
         table = self.open(THREADS)
-        asked = integers(table, {"owner": "{globalTid}", "id": "{nameId}"})
-        for raw in self.database.batches(table, asked):
+        selection = integers(table, {"owner": "{globalTid}", "id": "{nameId}"})
+        for raw in self.database.batches(table, selection):
             text = {"text": self.text(raw["id"])}
             yield _labels("thread_name", self._owners(raw["owner"]) | text)
 
     def _owners(self, owner: pa.Array) -> Columns:
-        """Process and thread of a serialised id; the machine too, where there are several."""
+        """Process and thread of a serialised id, with the machine if there are several."""
         encoded = owner.dictionary_encode()
         distinct: list[int] = encoded.dictionary.to_pylist()
         machine = [f"{v >> _MACHINE}:" if self._several_machines else "" for v in distinct]
@@ -276,14 +276,14 @@ class _Export(Activities):
         }
 
     def _domains(self, table: SourceTable) -> Columns:
-        """Names of NVTX domains, by their number."""
+        """Names of NVTX domains by number."""
         columns = {
             "id": (table["domainId"], INT64),
             "text": (table["text"], TEXT),
             "text_id": (table["textId"], INT64),
         }
         where = f"WHERE {table['eventType']} = {_DOMAIN}"
-        rows = self.database.whole(table, columns, where)
+        rows = self.database.read_all(table, columns, where)
         return {"id": rows["id"], "text": pc.coalesce(rows["text"], self.text(rows["text_id"]))}
 
     def header(self, *, is_utc: bool) -> Header:
@@ -318,8 +318,8 @@ class _Export(Activities):
         return {str(row.get("name")): row.get("value") for row in self._records(name)}
 
 
-def _zero_is_none(table: SourceTable, *columns: str) -> dict[str, str]:
-    """Members of the arguments that say nothing where they are 0."""
+def _zero_as_null(table: SourceTable, *columns: str) -> dict[str, str]:
+    """Members of the arguments for which 0 means none."""
     return {name: f"nullif({table[name]}, 0)" for name in columns if name in table}
 
 
@@ -335,28 +335,30 @@ def _with_domain(args: pa.Array, domain: pa.Array, domains: Columns) -> pa.Array
     name = lookup(domain, {"id": domains["id"], "text": pa.array(texts, TEXT)})
     member = pc.binary_join_element_wise('{"domain":', name, "")
     rest = pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(args, 1), "")
-    whole = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
-    return pc.if_else(pc.is_valid(name), whole, args)
+    joined = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
+    return pc.if_else(pc.is_valid(name), joined, args)
 
 
 def _ranges(columns: Columns) -> Batch:
-    """Ranges; one that another thread ends, or nobody, is asynchronous."""
-    moves = pc.not_equal(columns["ended_by"], columns["owner"])
-    moves = pc.if_else(_is_in(columns["type"], _STARTED), moves, pa.scalar(value=False, type=BOOL))
+    """Ranges; those that end on another thread, or never, are asynchronous."""
+    changes_thread = pc.not_equal(columns["ended_by"], columns["owner"])
+    changes_thread = pc.if_else(
+        _is_in(columns["type"], _ASYNC), changes_thread, pa.scalar(value=False, type=BOOL)
+    )
     unfinished = pc.is_null(columns["end"])
-    is_async = pc.if_else(unfinished, pa.scalar(value=True, type=BOOL), moves)
+    is_async = pc.if_else(unfinished, pa.scalar(value=True, type=BOOL), changes_thread)
     return ranges(columns | {"name": columns["text"]}, "NVTX", is_async)
 
 
 def _mark_rows(columns: Columns) -> pa.Table:
     shared = {name: columns[name] for name in ("pid", "tid", "args")}
     count = len(columns["start"])
-    more = {
+    rest = {
         "category": constant("NVTX", count),
         "name": columns["text"],
         "scope": constant("t", count),
     }
-    return marks(columns["start"], "i", shared | more)
+    return marks(columns["start"], "i", shared | rest)
 
 
 def _labels(label: str, columns: Columns) -> Batch:

@@ -1,8 +1,8 @@
 """Databases that ``nvprof -o`` writes (CUPTI's activities), of schema versions 8 to 26.
 
-A table for each kind of activity; every one may be missing or empty. A marker is two rows that
-share their ``id``; its thread is in a binary ``objectId``. Names are in ``StringTable``, mangled.
-Which call of CUDA it was is a number; those that matter most have their names here.
+There is a table for each kind of activity; each may be missing or empty. A marker is two rows with
+the same ``id``; its thread is in a binary ``objectId``. Names are in ``StringTable``, mangled. CUDA
+calls have numbers; the most important ones are named here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from profframe.readers.sqlite.activities import (
     Activities,
     Activity,
     Columns,
-    Described,
+    Expressions,
     constant,
     device_properties,
     events,
@@ -40,7 +40,7 @@ from profframe.readers.sqlite.cupti import (
     DRIVER_CALLS,
     RUNTIME_CALLS,
     copy_name,
-    named,
+    names_by_code,
     set_name,
     sync_name,
 )
@@ -57,13 +57,13 @@ NAME: Final = "CUPTI_ACTIVITY_KIND_NAME"
 _ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 _STARTS: Final = 2
 _ENDS: Final = 4
-"""Flags of a marker; one with neither is an instant."""
+"""Flags of a marker; without both it is an instant."""
 _PROCESS: Final = 1
 _THREAD: Final = 2
-"""Kinds of object that a marker, a name or overhead belongs to."""
+"""Kinds of objects that markers, names and overhead belong to."""
 _LABELS: Final = MappingProxyType({_PROCESS: "process_name", _THREAD: "thread_name"})
 _BYTES: Final = 8
-"""Bytes of an object's id that tell process and thread."""
+"""Bytes of an object's id with process and thread."""
 _OVERHEADS: Final = (
     "Unknown", "Buffer Flush", "Instrumentation", "Resource", "Runtime Triggered Module Loading",
     "Lazy Function Loading", "Command Buffer Full",
@@ -83,7 +83,7 @@ _DEVICE_KEYS: Final = {
     "maxRegistersPerMultiprocessor": "regsPerMultiprocessor",
     "maxSharedMemoryPerMultiprocessor": "sharedMemPerMultiprocessor",
 }
-"""What Kineto calls the properties of a device."""
+"""Kineto's names of device properties."""
 
 _TIMES: Final = MappingProxyType(
     {
@@ -91,7 +91,7 @@ _TIMES: Final = MappingProxyType(
         for name in ("start", "end")
     }
 )
-"""Start and end; two zeros say that nobody measured them."""
+"""Start and end; two zeros mean not measured."""
 _PAIRS: Final = """
     WITH first AS (
         SELECT row, pid, id, row_number() OVER (PARTITION BY pid, id ORDER BY time, row) AS turn
@@ -112,7 +112,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 def knows(database: Database) -> bool:
-    """Whether nvprof wrote the database, if Nsight Systems did not: it has activities of CUDA."""
+    """Whether the database has activities of CUDA; ask the reader of Nsight Systems first."""
     return any(name.startswith(_ACTIVITY) for name in database.tables)
 
 
@@ -122,7 +122,7 @@ def read(database: Database, spool: Spool | None = None) -> RawTrace:
     Raises
     ------
     SourceError
-        When the database is damaged; the message names the file and the table.
+        The database is damaged; the message names the file and the table.
     """
     return _Profile.read(database, spool)
 
@@ -132,15 +132,15 @@ class _Profile(Activities):
     """A database of nvprof, table by table."""
 
     STRINGS: ClassVar = "StringTable"
-    STRING: ClassVar[Described] = {"id": "{_id_}", "text": "nullif({value}, '-- null --')"}
-    SHARED: ClassVar[Described] = {
+    STRING: ClassVar[Expressions] = {"id": "{_id_}", "text": "nullif({value}, '-- null --')"}
+    SHARED: ClassVar[Expressions] = {
         **_TIMES,
         "device": "{deviceId}",
         "context": "{contextId}",
         "stream": "{streamId}",
         "correlation": "coalesce({correlationId}, {runtimeCorrelationId})",
     }
-    LEFT_OUT: ClassVar = ("_id_", "start", "end", "deviceId", "streamId", "correlationId")
+    EXCLUDED: ClassVar = ("_id_", "start", "end", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
         *(
             Activity(f"{_ACTIVITY}{kernel}", kernel, names=("name",))
@@ -152,7 +152,7 @@ class _Profile(Activities):
                 copy,
                 codes={"kind": "{copyKind}", "source": "{srcKind}", "target": "{dstKind}"},
                 title=copy_name,
-                more={"bytes": "{bytes}"},
+                extra={"bytes": "{bytes}"},
             )
             for copy in ("MEMCPY", "MEMCPY2")
         ),
@@ -161,7 +161,7 @@ class _Profile(Activities):
             "MEMSET",
             codes={"kind": "{memoryKind}"},
             title=set_name,
-            more={"bytes": "{bytes}"},
+            extra={"bytes": "{bytes}"},
         ),
         Activity(
             f"{_ACTIVITY}SYNCHRONIZATION",
@@ -179,7 +179,7 @@ class _Profile(Activities):
     _devices: dict[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """The process, if there is only one, and the device of each context."""
+        """Find the process, if there is only one, and the device of each context."""
         pids: set[int] = set()
         for name in (RUNTIME, DRIVER):
             table = self.database.table(name)
@@ -193,7 +193,7 @@ class _Profile(Activities):
                 self._devices[context] = device
 
     def batches(self) -> Iterator[Batch]:
-        """Every row; where two begin and end together, what is outside comes first."""
+        """All rows; of two with equal times the outer one comes first."""
         on_devices = itertools.chain.from_iterable(map(self.slices, self.ACTIVITIES))
         return itertools.chain(
             self._markers(),
@@ -204,8 +204,8 @@ class _Profile(Activities):
             self._labels(),
         )
 
-    def placed(self, raw: Columns) -> Columns:
-        """The one process, and the device, by the context where it is not given."""
+    def location(self, raw: Columns) -> Columns:
+        """The only process, and the device, from the context if it is NULL."""
         device = pc.coalesce(raw["device"], self._device_of(raw["context"]))
         return {"device": device, "pid": constant(self._process, len(device))}
 
@@ -232,8 +232,8 @@ class _Profile(Activities):
         marker = integers(table, {"time": "{timestamp}", "id": "{id}", "kind": kind})
         marker |= _object(table)
         named_marker = marker | integers(table, {"name": "{name}", "domain": "nullif({domain}, 0)"})
-        starts = self.database.whole(table, named_marker, f"WHERE {is_start}")
-        ends = self.database.whole(table, marker, f"WHERE {is_end} AND NOT {is_start}")
+        starts = self.database.read_all(table, named_marker, f"WHERE {is_start}")
+        ends = self.database.read_all(table, marker, f"WHERE {is_end} AND NOT {is_start}")
         yield from self._paired(starts, ends)
         instant = f"WHERE coalesce(NOT {is_start} AND NOT {is_end}, TRUE)"
         for raw in self.database.batches(table, named_marker, instant):
@@ -242,24 +242,26 @@ class _Profile(Activities):
             yield {Table.INSTANTS: marks(raw["time"], "i", columns | category)}
 
     def _paired(self, starts: Columns, ends: Columns) -> Iterator[Batch]:
-        """Each start with the end that shares its id; the n-th of an id belongs to the n-th."""
+        """Pair each start with the end of its id, the n-th with the n-th."""
         start, end = _match(starts, ends, self.connection)
         self.accounted["events"] += len(start)
         lone = np.ones(len(ends["time"]), np.bool_)
         lone[end] = False
-        place = np.full(len(starts["time"]), -1, np.int64)
-        place[start] = end
-        at = pa.array(place, mask=place < 0)
-        columns = {"start": starts["time"], "end": ends["time"].take(at)} | self._marker(starts)
-        moves = pc.not_equal(_owner(starts), _owner(ends).take(at))
-        is_async = pc.or_(pc.is_null(at), pc.fill_null(moves, fill_value=False))
+        ends_by_start = np.full(len(starts["time"]), -1, np.int64)
+        ends_by_start[start] = end
+        end_row = pa.array(ends_by_start, mask=ends_by_start < 0)
+        columns = {"start": starts["time"], "end": ends["time"].take(end_row)} | self._marker(
+            starts
+        )
+        changes_thread = pc.not_equal(_owner(starts), _owner(ends).take(end_row))
+        is_async = pc.or_(pc.is_null(end_row), pc.fill_null(changes_thread, fill_value=False))
         yield ranges(columns, "MARKER", is_async)
         if lone.any():
             self.quality.note("unmatched_end", int(lone.sum()))
-            rest = filtered(ends, pa.array(lone))
-            owners = self._owners(rest["kind"], rest["object"])
-            category = {"category": constant("MARKER", len(rest["time"]))}
-            yield {Table.INSTANTS: marks(rest["time"], "E", owners | category)}
+            lone_ends = filtered(ends, pa.array(lone))
+            owners = self._owners(lone_ends["kind"], lone_ends["object"])
+            category = {"category": constant("MARKER", len(lone_ends["time"]))}
+            yield {Table.INSTANTS: marks(lone_ends["time"], "E", owners | category)}
 
     def _marker(self, raw: Columns) -> Columns:
         """Name, owner and arguments of markers."""
@@ -272,15 +274,15 @@ class _Profile(Activities):
             "args": args,
         }
 
-    def _calls(self, name: str, category: str, known: Mapping[int, str]) -> Iterator[Batch]:
-        """Calls of the runtime or the driver, whatever their number is."""
+    def _calls(self, name: str, category: str, names: Mapping[int, str]) -> Iterator[Batch]:
+        """Calls of the runtime or the driver, including unknown ones."""
 
         def title(call: int) -> str | None:
-            return known.get(call, f"{category.lower()} call {call}") if call >= 0 else None
+            return names.get(call, f"{category.lower()} call {call}") if call >= 0 else None
 
         table = self.open(name)
-        own = ("_id_", "start", "end", "processId", "threadId", "correlationId", "returnValue")
-        returned = {"returnValue": f"nullif({table['returnValue']}, 0)"}
+        excluded = ("_id_", "start", "end", "processId", "threadId", "correlationId", "returnValue")
+        replacements = {"returnValue": f"nullif({table['returnValue']}, 0)"}
         numbers = {
             **_TIMES,
             "pid": "{processId}",
@@ -288,32 +290,34 @@ class _Profile(Activities):
             "correlation": "{correlationId}",
             "call": "{cbid}",
         }
-        asked = integers(table, numbers) | {"args": (table.json(*own, **returned), TEXT)}
-        for raw in self.database.batches(table, asked):
+        selection = integers(table, numbers) | {
+            "args": (table.json(*excluded, **replacements), TEXT)
+        }
+        for raw in self.database.batches(table, selection):
             owners = {"pid": raw["pid"].cast(TEXT), "tid": raw["tid"].cast(TEXT)}
-            yield events(raw | owners | {"name": named(title, raw["call"])}, category)
+            yield events(raw | owners | {"name": names_by_code(title, raw["call"])}, category)
 
     def _overhead(self) -> Iterator[Batch]:
-        """What the profiler and the compiler of the driver cost."""
+        """Overhead of the profiler and of the driver's compiler."""
         table = self.open(OVERHEAD)
         numbers = {**_TIMES, "kind": "{objectKind}", "overhead": "{overheadKind}"}
-        asked = integers(table, numbers) | _object(table)
-        for raw in self.database.batches(table, asked):
-            name = {"name": named(_overhead_name, raw["overhead"])}
+        selection = integers(table, numbers) | _object(table)
+        for raw in self.database.batches(table, selection):
+            name = {"name": names_by_code(_overhead_name, raw["overhead"])}
             times = {"start": raw["start"], "end": raw["end"]}
             yield events(times | self._owners(raw["kind"], raw["object"]) | name, "OVERHEAD")
 
     def _labels(self) -> Iterator[Batch]:
-        """Names of processes and threads; those of other things only describe."""
+        """Names of processes and threads; names of other objects are metadata."""
         table = self.open(NAME)
-        asked = integers(table, {"kind": "{objectKind}", "name": "{name}"}) | _object(table)
-        for raw in self.database.batches(table, asked):
-            label = named(_LABELS.get, raw["kind"])
+        selection = integers(table, {"kind": "{objectKind}", "name": "{name}"}) | _object(table)
+        for raw in self.database.batches(table, selection):
+            label = names_by_code(_LABELS.get, raw["kind"])
             owners = self._owners(raw["kind"], raw["object"])
-            known = pc.is_valid(label)
-            self.accounted["metadata"] += int(pc.sum(pc.invert(known)).as_py() or 0)
-            columns = filtered(owners | {"text": self.text(raw["name"])}, known)
-            yield labels(label.filter(known), columns)
+            is_label = pc.is_valid(label)
+            self.accounted["metadata"] += int(pc.sum(pc.invert(is_label)).as_py() or 0)
+            columns = filtered(owners | {"text": self.text(raw["name"])}, is_label)
+            yield labels(label.filter(is_label), columns)
 
     def _device_of(self, context: pa.Array) -> pa.Array:
         encoded = context.dictionary_encode()
@@ -328,15 +332,15 @@ class _Profile(Activities):
 
 
 def _object(table: SourceTable) -> dict[str, tuple[str, pa.DataType]]:
-    """Process and thread of a row, from the first bytes of the id of its object."""
+    """Process and thread of a row, from the first bytes of its object's id."""
     id_ = table["objectId"]
-    whole = f"CASE WHEN typeof({id_}) = 'blob' AND length({id_}) >= {_BYTES} THEN {id_} END"
-    first = f"substr({whole}, 1, {_BYTES})"
-    return {"object": (first, LITTLE_ENDIAN)}
+    blob = f"CASE WHEN typeof({id_}) = 'blob' AND length({id_}) >= {_BYTES} THEN {id_} END"
+    prefix = f"substr({blob}, 1, {_BYTES})"
+    return {"object": (prefix, LITTLE_ENDIAN)}
 
 
 def _owner(rows: Columns) -> pa.Array:
-    """Thread of a row in one number; the process alone where it belongs to that."""
+    """Thread of a row as one number, or the process if it belongs to that."""
     process = pc.bit_wise_and(rows["object"], 0xFFFFFFFF)
     return pc.if_else(pc.equal(rows["kind"], _THREAD), rows["object"], process)
 
@@ -351,11 +355,11 @@ def _overhead_name(kind: int) -> str:
 def _match(
     starts: Columns, ends: Columns, connection: duckdb.DuckDBPyConnection
 ) -> tuple[_Ints, _Ints]:
-    """Rows of starts and of ends that belong together, by process and id, in order of time."""
+    """Rows of matching starts and ends, by process and id, in order of time."""
     for name, rows in (("starts", starts), ("ends", ends)):
         connection.register(name, pa.table({key: rows[key] for key in ("object", "id", "time")}))
-    found = connection.sql(_PAIRS).fetchnumpy()
+    pairs = connection.sql(_PAIRS).fetchnumpy()
     for name in ("starts", "ends"):
         connection.unregister(name)
-    first, second = (np.asarray(found[name], np.int64) for name in ("first", "second"))
+    first, second = (np.asarray(pairs[name], np.int64) for name in ("first", "second"))
     return first, second

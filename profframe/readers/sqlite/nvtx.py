@@ -1,8 +1,8 @@
-"""What PyTorch's ``emit_nvtx`` puts into the names of ranges.
+"""Parse the names that PyTorch's ``emit_nvtx`` gives to ranges.
 
-A range is called ``aten::add, seq = 7, op_id = 12, sizes = [[2, 3], []], input_op_ids = [(9,0)]``;
-each part but the name may be missing. Until 2020 a backward function had ``stashed seq = 7``: the
-number that its forward op had.
+A name is ``aten::add, seq = 7, op_id = 12, sizes = [[2, 3], []], input_op_ids = [(9,0)]``; parts
+after the first are optional. Until 2020 a backward function had ``stashed seq = 7``, the number of
+its forward op.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _PARTS: Final = (
 class Ranges:
     """Names of ranges in parts.
 
-    ``is_op`` says that PyTorch named the range after an operator: a region of the user has no
-    sequence number, no shapes and, as a rule, no namespace. ``inputs`` are the ops that made its
+    ``is_op`` means that PyTorch named the range after an operator: a region of the user has no
+    sequence number, no shapes and usually no namespace. ``inputs`` are the ops that made its
     inputs.
     """
 
@@ -46,7 +46,7 @@ class Ranges:
 
 
 def split(texts: pa.Array) -> Ranges:
-    """The parts of each name; what PyTorch did not write is a name as a whole.
+    """The parts of each name; a name that PyTorch did not write has one part.
 
     Examples
     --------
@@ -60,10 +60,10 @@ def split(texts: pa.Array) -> Ranges:
 
 
 def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
-    found = pc.extract_regex(texts, _PARTS)
+    parts = pc.extract_regex(texts, _PARTS)
     name, numbered, stashed, seq, op, sizes, inputs = (
-        _not_empty(found.field(part))
-        for part in ("name", "numbered", "stashed", "seq", "op", "sizes", "inputs")
+        _not_empty(parts.field(group))
+        for group in ("name", "numbered", "stashed", "seq", "op", "sizes", "inputs")
     )
     in_namespace = pc.and_(pc.is_valid(op), pc.match_substring(pc.fill_null(name, ""), "::"))
     is_op = pc.or_(pc.or_(pc.is_valid(numbered), pc.is_valid(sizes)), in_namespace)
@@ -82,7 +82,7 @@ def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
 
 
 def _not_empty(texts: pa.Array) -> pa.Array:
-    """Text of a part; one that was not there is NULL."""
+    """Text of a part; NULL if it is missing."""
     return pc.if_else(pc.not_equal(texts, ""), texts, pa.scalar(None, TEXT))
 
 
@@ -92,5 +92,5 @@ def with_inputs(args: pa.Array, inputs: pa.Array) -> pa.Array:
         return args
     member = pc.binary_join_element_wise('{"input_op_ids":"', inputs, '"', "")
     rest = pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(args, 1), "")
-    whole = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
-    return pc.if_else(pc.is_valid(inputs), whole, args)
+    joined = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
+    return pc.if_else(pc.is_valid(inputs), joined, args)

@@ -1,7 +1,7 @@
-"""Live objects of torch's profilers, straight into the tables.
+"""Read live objects of torch's profilers into tables.
 
-Nothing here imports torch: what an object is, the names of its classes say. Nothing is changed or
-used up: the user's own export still works, and an object may be loaded any number of times.
+Nothing here imports torch: objects are recognised by the names of their classes. Nothing is changed
+or used up: the user's own export still works, and an object may be loaded any number of times.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _EVENTS: Final = "torch.autograd.profiler_util.EventList"
 _EVENT: Final = "torch.autograd.profiler_util.FunctionEvent"
 _AVERAGE: Final = "torch.autograd.profiler_util.FunctionEventAvg"
 _ELEMENTS: Final = (_EVENT, _AVERAGE)
-_KNOWN: Final = (_PROFILER, _AUTOGRAD, _BEFORE_KINETO, _RESULTS, _EVENTS, _EVENT, _AVERAGE)
+_CLASSES: Final = (_PROFILER, _AUTOGRAD, _BEFORE_KINETO, _RESULTS, _EVENTS, _EVENT, _AVERAGE)
 
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _ELAPSED: Final = {None: None, "cuda": "cuda_elapsed_us", "xpu": None, "mtia": None, "hpu": None}
-"""Where torch has measured device time itself, if it has; any other device is a backend's own."""
+"""Getter of device times that torch measured itself, by device; others are custom backends."""
 _DEVICES: Final = {
     "name": "name",
     "totalGlobalMem": "total_memory",
@@ -50,7 +50,7 @@ def knows(source: object) -> bool:
     >>> knows("trace.json"), knows([]), knows(["trace.json"])
     (False, False, False)
     """
-    return _what(source) is not None
+    return _source_class(source) is not None
 
 
 def read(source: object) -> RawTrace:
@@ -67,62 +67,64 @@ def read(source: object) -> RawTrace:
     SourceError
         The profile is still running or never ran.
     ParameterError
-        What was given are averages, or not all are events.
+        The source holds averages, or not all of it are events.
     """
     with uncollected():
         return _read(source)
 
 
 def _read(source: Any) -> RawTrace:
-    match _what(source):
-        case what if what == _RESULTS:
-            return kineto.read(source, kineto.Told(_header({})))
-        case what if what == _PROFILER:
+    match _source_class(source):
+        case name if name == _RESULTS:
+            return kineto.read(source, kineto.Settings(_header({})))
+        case name if name == _PROFILER:
             return _profiler(source)
-        case what if what == _AUTOGRAD:
+        case name if name == _AUTOGRAD:
             return _autograd(source, {}, {})
-        case what if what == _BEFORE_KINETO:
+        case name if name == _BEFORE_KINETO:
             events = getattr(source, "function_events", None)
-            return _list(_finished(source, events))
+            return _event_list(_finished(source, events))
         case _:
-            return _list(source)
+            return _event_list(source)
 
 
 def fx_metadata() -> Mapping[str, Mapping[str, object]] | None:
-    """What torch knows of the nodes of graphs in this process; None where it knows of none."""
+    """What torch recorded about nodes of graphs in this process; None without any."""
     traceback = sys.modules.get("torch.fx.traceback")
-    known = getattr(traceback, "_FX_METADATA_REGISTRY", None)
-    return known if isinstance(known, Mapping) and known else None
+    registry = getattr(traceback, "_FX_METADATA_REGISTRY", None)
+    return registry if isinstance(registry, Mapping) and registry else None
 
 
 def describe(source: object) -> str:
-    """What is written in ``traces.source`` of a live object."""
-    what = _what(source)
+    """Text of ``traces.source`` for a live object."""
+    class_name = _source_class(source)
     names = {_PROFILER: "torch.profiler.profile", _RESULTS: "kineto_results"}
-    name = names.get(what or "", (what or "").removeprefix("torch.autograd.profiler_util."))
-    return f"live {name if what != _EVENT else 'list of FunctionEvent'}"
+    name = names.get(
+        class_name or "", (class_name or "").removeprefix("torch.autograd.profiler_util.")
+    )
+    return f"live {name if class_name != _EVENT else 'list of FunctionEvent'}"
 
 
-def _what(source: object) -> str | None:
-    """Which of the known classes an object is of; of a list, what its first element is."""
-    if (known := _class_of(type(source))) is not None:
-        return None if known in _ELEMENTS else known
+def _source_class(source: object) -> str | None:
+    """Name of the supported class of an object; of a list, that of its first element."""
+    if (class_name := _class_of(type(source))) is not None:
+        return None if class_name in _ELEMENTS else class_name
     if isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
-        found = map(_class_of, dict.fromkeys(map(type, source)))
-        return next((name for name in found if name in _ELEMENTS), None)
+        class_names = map(_class_of, dict.fromkeys(map(type, source)))
+        return next((name for name in class_names if name in _ELEMENTS), None)
     return None
 
 
 def _class_of(type_: type) -> str | None:
-    names = (f"{one.__module__}.{one.__qualname__}" for one in type_.__mro__)
-    return next((name for name in names if name in _KNOWN), None)
+    names = (f"{base.__module__}.{base.__qualname__}" for base in type_.__mro__)
+    return next((name for name in names if name in _CLASSES), None)
 
 
 def _profiler(source: Any) -> RawTrace:
     """A ``torch.profiler.profile``: its flags are those that its own export names."""
     flags = {flag: 1 for flag in _FLAGS if getattr(source, flag, False)}
     metadata = {
-        name: _plain(text)
+        name: _parsed_metadata(text)
         for name, text in (getattr(source, "preset_metadata", None) or {}).items()
     }
     return _autograd(_finished(source, getattr(source, "profiler", None)), flags, metadata)
@@ -131,23 +133,23 @@ def _profiler(source: Any) -> RawTrace:
 def _autograd(source: Any, flags: Mapping[str, int], metadata: Mapping[str, object]) -> RawTrace:
     results = _finished(source, getattr(source, "kineto_results", None))
     if not hasattr(results, "trace_activities"):  # before torch 2.13
-        return _list(source.function_events)
+        return _event_list(source.function_events)
     flags = flags or {flag: 1 for flag in _FLAGS if getattr(source, flag, False)}
     if trace_id := getattr(source, "trace_id", ""):
         metadata = {"trace_id": trace_id, **metadata}
-    told = kineto.Told(
+    settings = kineto.Settings(
         _header(flags, metadata),
         _ELAPSED.get(getattr(source, "use_device", None), "privateuse1_elapsed_us"),
         with_flops=bool(getattr(source, "with_flops", False)),
         on_host=_on_host(source),
     )
-    return kineto.read(results, told)
+    return kineto.read(results, settings)
 
 
 def _on_host(source: Any) -> bool:
-    """Whether the profiler was told to record the host alone."""
-    recorded = getattr(source, "kineto_activities", None) or ()
-    return {getattr(one, "name", "") for one in recorded} == {"CPU"}
+    """Whether only the host was to be recorded."""
+    activities = getattr(source, "kineto_activities", None) or ()
+    return {getattr(activity, "name", "") for activity in activities} == {"CPU"}
 
 
 def _finished(source: object, results: Any) -> Any:
@@ -160,27 +162,27 @@ def _finished(source: object, results: Any) -> Any:
     return results
 
 
-def _list(source: Any) -> RawTrace:
+def _event_list(source: Any) -> RawTrace:
     events = list(source)
     types = list(map(type, events))
     for type_ in set(types):
-        if (what := _class_of(type_)) != _EVENT:
-            given = "an average" if what == _AVERAGE else f"a {type_.__qualname__}"
+        if (class_name := _class_of(type_)) != _EVENT:
+            element = "an average" if class_name == _AVERAGE else f"a {type_.__qualname__}"
             raise ParameterError(
-                f"element {types.index(type_)} is {given}, not a FunctionEvent; averages hold no "
+                f"element {types.index(type_)} is {element}, not a FunctionEvent; averages hold no "
                 "single events: load the profile, or its .events()"
             )
-    told = function_events.Told(
+    settings = function_events.Settings(
         _header({}),
         use_device=getattr(source, "_use_device", None),
         profile_memory=getattr(source, "_profile_memory", None),
         with_flops=getattr(source, "_with_flops", None),
     )
-    return function_events.read(events, told)
+    return function_events.read(events, settings)
 
 
 def _header(flags: Mapping[str, int], metadata: Mapping[str, object] | None = None) -> Header:
-    """What torch itself says of the job and its devices, where it has been asked to look."""
+    """What this process knows of the job and its devices."""
     rank, world_size, backend = _job()
     devices = _devices()
     return Header(
@@ -208,20 +210,22 @@ def _job() -> tuple[int | None, int | None, str | None]:
 
 
 def _devices() -> list[dict[str, object]]:
-    """Properties of the devices; a process that has used none is not made to."""
+    """Properties of the devices; CUDA is not initialised for this."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     if cuda is None or not cuda.is_initialized():
         return []
-    found = []
+    devices = []
     for index in range(cuda.device_count()):
         properties = cuda.get_device_properties(index)
-        said = {name: getattr(properties, theirs, None) for name, theirs in _DEVICES.items()}
-        found.append({"id": index} | {name: v for name, v in said.items() if v is not None})
-    return found
+        values = {
+            name: getattr(properties, attribute, None) for name, attribute in _DEVICES.items()
+        }
+        devices.append({"id": index} | {name: v for name, v in values.items() if v is not None})
+    return devices
 
 
-def _plain(text: object) -> object:
-    """Metadata is JSON text."""
+def _parsed_metadata(text: object) -> object:
+    """Metadata values are JSON text."""
     try:
         return json.loads(text) if isinstance(text, str) else str(text)
     except ValueError:

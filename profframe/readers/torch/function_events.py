@@ -1,7 +1,7 @@
-"""Lists of torch's own events: what its `events()` returns, and what anyone has made by hand.
+"""Read lists of torch's own events: what its `events()` returns, or lists made by hand.
 
-Their times are in microseconds since the profiler started. Threads are numbers of torch's own; the
-system's are there where Kineto recorded the event.
+Their times are in microseconds since the profiler started. Thread numbers are torch's own, and the
+system's where Kineto recorded the event.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
-from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
+from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, read_fields
 
 Flags = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
@@ -52,11 +52,11 @@ _OPTIONAL: Final[Mapping[str, object]] = {
     **dict.fromkeys(("is_user_annotation", "is_python_function", "flow_start"), False),
     **dict.fromkeys(("python_id", "python_parent_id", "python_module_id"), -1),
 }
-"""Attributes that not every release has, and what they are there."""
+"""Attributes that not every release has, and their defaults."""
 
 _MEMORY: Final = "[memory]"
 _RECORDS: Final = (_MEMORY, "[OutOfMemory]")
-"""Names that torch gives to no slice, only to records that are in none."""
+"""Names that torch gives only to records outside all slices."""
 _HOST: Final = "CPU"
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
@@ -70,8 +70,8 @@ _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What an ``EventList`` says besides its events; None where a plain list says nothing."""
+class Settings:
+    """What an ``EventList`` says besides its events; None for a plain list."""
 
     header: Header
     use_device: str | None = None
@@ -79,128 +79,128 @@ class Told:
     with_flops: bool | None = None
 
 
-def read(events: Sequence[Any], told: Told) -> RawTrace:
-    """Tables of a list of ``FunctionEvent``.
+def read(events: Sequence[Any], settings: Settings) -> RawTrace:
+    """Read a list of ``FunctionEvent``.
 
     Parameters
     ----------
     events
         In any order.
-    told
-        What their list says.
+    settings
+        What their list says besides the events.
 
     Raises
     ------
     ParameterError
-        A field of an event is of another type than torch's own.
+        A field of an event has another type than torch's own.
     """
     quality = Quality()
-    found = _fields(events)
-    found["start"], found["bad_start"] = _nanoseconds(found.pop("time_range.start"))
-    found["end"], found["bad_end"] = _nanoseconds(found.pop("time_range.end"))
-    found["on_host"] = _mask(found, "device_type.name", lambda text: text == _HOST)
-    is_record = _mask(found, "name", lambda text: text in _RECORDS) & found["on_host"]
-    is_memory = is_record & _mask(found, "name", lambda text: text == _MEMORY)
-    slices = _chosen(found, ~is_record)
+    fields = _event_fields(events)
+    fields["start"], fields["bad_start"] = _nanoseconds(fields.pop("time_range.start"))
+    fields["end"], fields["bad_end"] = _nanoseconds(fields.pop("time_range.end"))
+    fields["on_host"] = _mask(fields, "device_type.name", lambda text: text == _HOST)
+    is_record = _mask(fields, "name", lambda text: text in _RECORDS) & fields["on_host"]
+    is_memory = is_record & _mask(fields, "name", lambda text: text == _MEMORY)
+    slices = _filtered(fields, ~is_record)
     batch: dict[Table, pa.Table] = {}
     if slices["name"]:
-        batch[Table.EVENTS] = conform(Table.EVENTS, _event_columns(slices, told))
+        batch[Table.EVENTS] = conform(Table.EVENTS, _event_columns(slices, settings))
         batch[Table.FLOWS] = conform(Table.FLOWS, _flow_columns(slices))
     if is_memory.any():
-        records = _chosen(found, is_memory)
-        batch[Table.MEMORY] = conform(Table.MEMORY, _memory_columns(records, told))
+        records = _filtered(fields, is_memory)
+        batch[Table.MEMORY] = conform(Table.MEMORY, _memory_columns(records, settings))
     if (is_record & ~is_memory).any():
-        marks = _chosen(found, is_record & ~is_memory)
+        marks = _filtered(fields, is_record & ~is_memory)
         batch[Table.INSTANTS] = conform(Table.INSTANTS, _mark_columns(marks))
-    types = dict.fromkeys(t.upper() for t in found["device_type.name"] if t != _HOST)
-    header = replace(told.header, clock="relative", device_type=next(iter(types), None))
+    types = dict.fromkeys(t.upper() for t in fields["device_type.name"] if t != _HOST)
+    header = replace(settings.header, clock="relative", device_type=next(iter(types), None))
     with parsing_database.connect() as connection:
         rows = gather([with_device_args(batch, Session())])
         return assemble(rows, header, quality, 0, connection)
 
 
-def _fields(events: Sequence[Any]) -> Fields:
-    """All attributes; one that the release has not is filled in."""
+def _event_fields(events: Sequence[Any]) -> Fields:
+    """All attributes; defaults for those that the release lacks."""
     missing = {n: v for n, v in _OPTIONAL.items() if events and not hasattr(events[0], n)}
-    wanted = {**_FIELDS, **{n: object for n in _OPTIONAL if n not in missing}}
+    types = {**_FIELDS, **{n: object for n in _OPTIONAL if n not in missing}}
     try:
-        found = fields(events, wanted, lambda _, name: attrgetter(name))
+        fields = read_fields(events, types, lambda _, name: attrgetter(name))
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise ParameterError(f"a FunctionEvent has what torch's own never have: {error}") from error
-    del found[UNDECODABLE]
-    return found | {name: [value] * len(events) for name, value in missing.items()}
+    del fields[UNDECODABLE]
+    return fields | {name: [value] * len(events) for name, value in missing.items()}
 
 
 def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
-    """Whole nanoseconds, and which times were none."""
+    """Whole nanoseconds, and which times were invalid."""
     bad = ~(np.abs(microseconds) < 2.0**62 / 1000)
     return np.rint(np.where(bad, 0, microseconds) * 1000).astype(np.int64), bad
 
 
-def _mask(found: Fields, name: str, test: Callable[[Any], bool]) -> Flags:
+def _mask(fields: Fields, name: str, test: Callable[[Any], bool]) -> Flags:
     """Rows whose value passes a test; each distinct value is tested once."""
-    values = found[name]
-    passed = {value: test(value) for value in dict.fromkeys(values)}
-    return np.fromiter(map(passed.__getitem__, values), np.bool_, len(values))
+    values = fields[name]
+    passes = {value: test(value) for value in dict.fromkeys(values)}
+    return np.fromiter(map(passes.__getitem__, values), np.bool_, len(values))
 
 
-def _chosen(found: Fields, mask: Flags) -> Fields:
+def _filtered(fields: Fields, mask: Flags) -> Fields:
     rows = np.flatnonzero(mask).tolist()
     return {
         name: list(map(values.__getitem__, rows)) if isinstance(values, list) else values[mask]
-        for name, values in found.items()
+        for name, values in fields.items()
     }
 
 
-def _event_columns(found: Fields, told: Told) -> dict[str, pa.Array]:
-    """Columns of slices, under the rules by which a trace file is read."""
-    category = _categories(found)
+def _event_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
+    """Columns of slices, by the rules for trace files."""
+    category = _categories(fields)
     is_operation = _is(pc.is_in(category, pa.array(_OPERATIONS)))
-    by_correlation = ~found["on_host"] | _is(pc.match_substring_regex(category, _LAUNCHES))
-    number, sequence = found["id"], found["sequence_nr"]
-    external = np.where(is_operation, number, _ints(found["linked_correlation_id"]))
-    bad_end = found["bad_start"] | found["bad_end"]
-    columns = _line_columns(found) | {
+    by_correlation = ~fields["on_host"] | _is(pc.match_substring_regex(category, _LAUNCHES))
+    number, sequence = fields["id"], fields["sequence_nr"]
+    external = np.where(is_operation, number, _ints(fields["linked_correlation_id"]))
+    bad_end = fields["bad_start"] | fields["bad_end"]
+    columns = _line_columns(fields) | {
         "phase": pa.array(["X"] * number.size),
         "category": category,
-        "name": pc.coalesce(_words(found["trace_name"]), _words(found["name"])),
-        "start_ns": pa.array(found["start"], mask=found["bad_start"]),
-        "dur_ns": pa.array(found["end"] - found["start"], mask=bad_end),
-        "bad_time": pa.array(found["bad_start"]),
+        "name": pc.coalesce(_texts(fields["trace_name"]), _texts(fields["name"])),
+        "start_ns": pa.array(fields["start"], mask=fields["bad_start"]),
+        "dur_ns": pa.array(fields["end"] - fields["start"], mask=bad_end),
+        "bad_time": pa.array(fields["bad_start"]),
         "bad_dur": pa.array(bad_end),
         "rounded": pa.array(np.zeros(number.size, np.bool_)),
         "correlation": pa.array(number, mask=~by_correlation),
         "external_id": pa.array(external, mask=external <= 0),
         "sequence_nr": pa.array(sequence, mask=sequence < 0),
-        "fwd_thread": pc.if_else(pa.array(sequence >= 0), _whole(found["fwd_thread"]), None),
-        "scope": pa.array(found["scope"].astype(np.int32), mask=~is_operation),
-        "overload_name": _words([text or None for text in found["overload_name"]]),
-        "node_id": pa.array(found["node_id"], mask=found["node_id"] < 0),
-        "input_dims": _lists(_first_of(found["structured_input_shapes"], found["input_shapes"])),
-        "input_strides": _lists(found["structured_input_strides"]),
-        "input_types": _lists(found["input_dtypes"]),
-        "concrete_inputs": _lists(found["concrete_inputs"], _shown),
-        "stack": _words([";".join(frames) if frames else None for frames in found["stack"]]),
-        "args": _words([f"{{{text}}}" if text else None for text in found["_metadata_json"]]),
+        "fwd_thread": pc.if_else(pa.array(sequence >= 0), _int64s(fields["fwd_thread"]), None),
+        "scope": pa.array(fields["scope"].astype(np.int32), mask=~is_operation),
+        "overload_name": _texts([text or None for text in fields["overload_name"]]),
+        "node_id": pa.array(fields["node_id"], mask=fields["node_id"] < 0),
+        "input_dims": _lists(_first_of(fields["structured_input_shapes"], fields["input_shapes"])),
+        "input_strides": _lists(fields["structured_input_strides"]),
+        "input_types": _lists(fields["input_dtypes"]),
+        "concrete_inputs": _lists(fields["concrete_inputs"], _printed),
+        "stack": _texts([";".join(frames) if frames else None for frames in fields["stack"]]),
+        "args": _texts([f"{{{text}}}" if text else None for text in fields["_metadata_json"]]),
     }
-    columns |= {name: pa.array(found[name]) for name in ("is_async", "is_remote", "is_legacy")}
+    columns |= {name: pa.array(fields[name]) for name in ("is_async", "is_remote", "is_legacy")}
     for name in _PYTHON_IDS:
-        ids = _ints(found[name])
+        ids = _ints(fields[name])
         columns[name] = pa.array(ids, mask=ids < 0)
-    return columns | _given_columns(found, told)
+    return columns | _torch_columns(fields, settings)
 
 
 def _is(flags: pa.Array) -> Flags:
-    found: Flags = pc.fill_null(flags, fill_value=False).to_numpy(zero_copy_only=False)
-    return found
+    mask: Flags = pc.fill_null(flags, fill_value=False).to_numpy(zero_copy_only=False)
+    return mask
 
 
-def _words(texts: Sequence[str | None]) -> pa.Array:
+def _texts(texts: Sequence[str | None]) -> pa.Array:
     return pa.array(texts, pa.string())
 
 
-def _whole(values: Sequence[int | None]) -> pa.Array:
-    """Numbers; torch's own for a thread that it does not know is beyond int64."""
+def _int64s(values: Sequence[int | None]) -> pa.Array:
+    """Integers; torch's number of an unknown thread is beyond int64."""
     return pa.array([v if v is None or abs(v) < 1 << 63 else None for v in values], pa.int64())
 
 
@@ -208,17 +208,17 @@ def _ints(values: Sequence[int | None]) -> Ints:
     return np.array([value or 0 for value in values], np.int64)
 
 
-def _categories(found: Fields) -> pa.Array:
-    """Kineto's own words; where there are none, those that it has for such an event."""
+def _categories(fields: Fields) -> pa.Array:
+    """Kineto's categories, or those that it has for such events."""
     kinds = zip(
-        found["on_host"].tolist(),
-        found["is_user_annotation"],
-        found["is_python_function"],
-        found["name"],
+        fields["on_host"].tolist(),
+        fields["is_user_annotation"],
+        fields["is_python_function"],
+        fields["name"],
         strict=True,
     )
-    said = [_category(*kind) for kind in kinds]
-    return pc.coalesce(_words(found["activity_type"]), _words(said))
+    defaults = [_category(*kind) for kind in kinds]
+    return pc.coalesce(_texts(fields["activity_type"]), _texts(defaults))
 
 
 def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: str | None) -> str:
@@ -231,48 +231,48 @@ def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: 
     return "user_annotation" if is_annotation else "cpu_op"
 
 
-def _line_columns(found: Fields) -> dict[str, pa.Array]:
+def _line_columns(fields: Fields) -> dict[str, pa.Array]:
     """Process and thread, device and stream.
 
     The system's numbers where Kineto recorded the event, else torch's own. Threads of another node
-    are called as in torch's own export.
+    are named as in torch's own export.
     """
     system = [
-        resource if known is not None and resource is not None else thread
-        for known, resource, thread in zip(
-            found["activity_type"], found["device_resource_id"], found["thread"], strict=True
+        resource if activity is not None and resource is not None else thread
+        for activity, resource, thread in zip(
+            fields["activity_type"], fields["device_resource_id"], fields["thread"], strict=True
         )
     ]
-    node = found["node_id"].tolist()
+    node = fields["node_id"].tolist()
     tid = [
         str(number) if n < 0 else f"node_id:{n}, thread_id:{thread}"
-        for number, n, thread in zip(system, node, found["thread"], strict=True)
+        for number, n, thread in zip(system, node, fields["thread"], strict=True)
     ]
-    on_host = found["on_host"]
+    on_host = fields["on_host"]
     return {
-        "pid": as_texts(_ints(found["device_index"])),
-        "tid": _words(tid),
-        "device": pa.array(_ints(found["device_index"]), mask=on_host),
-        "stream": pc.if_else(pa.array(on_host), None, _whole(system)),
+        "pid": as_texts(_ints(fields["device_index"])),
+        "tid": _texts(tid),
+        "device": pa.array(_ints(fields["device_index"]), mask=on_host),
+        "stream": pc.if_else(pa.array(on_host), None, _int64s(system)),
     }
 
 
-def _first_of(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
-    return [one or other for one, other in zip(first, second, strict=True)]
+def _first_of(values: Sequence[Any], fallbacks: Sequence[Any]) -> list[Any]:
+    return [value or fallback for value, fallback in zip(values, fallbacks, strict=True)]
 
 
-def _lists(values: Sequence[Any], shown: Callable[[Any], Any] = lambda one: one) -> pa.Array:
-    """JSON text without spaces, made once for each distinct value; nothing for no inputs."""
-    written = list(map(str, values))
+def _lists(values: Sequence[Any], convert: Callable[[Any], Any] = lambda value: value) -> pa.Array:
+    """JSON text without spaces, encoded once per distinct value; null for no inputs."""
+    keys = list(map(str, values))
     texts = {
-        text: json.dumps(shown(value), separators=(",", ":"), default=str) if value else None
-        for text, value in dict(zip(written, values, strict=True)).items()
+        text: json.dumps(convert(value), separators=(",", ":"), default=str) if value else None
+        for text, value in dict(zip(keys, values, strict=True)).items()
     }
-    return _words(list(map(texts.__getitem__, written)))
+    return _texts(list(map(texts.__getitem__, keys)))
 
 
-def _shown(values: Sequence[Any]) -> list[str]:
-    """Values of inputs as Kineto writes them: each as text, and nothing for a tensor."""
+def _printed(values: Sequence[Any]) -> list[str]:
+    """Values of inputs as Kineto writes them: as text, and empty for a tensor."""
     return ["" if value is None else _ivalue(value) for value in values]
 
 
@@ -286,37 +286,37 @@ def _ivalue(value: Any) -> str:
     return str(value)
 
 
-def _given_columns(found: Fields, told: Told) -> dict[str, pa.Array]:
-    """Memory, flops and device times: torch has added them up already."""
+def _torch_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
+    """Memory, flops and device times, which torch has already added up."""
     columns: dict[str, pa.Array] = {}
-    on_host, count = found["on_host"], found["id"].size
-    host, device = found["cpu_memory_usage"], found["device_memory_usage"]
-    if told.profile_memory or host.any() or device.any():
+    on_host, count = fields["on_host"], fields["id"].size
+    host, device = fields["cpu_memory_usage"], fields["device_memory_usage"]
+    if settings.profile_memory or host.any() or device.any():
         columns["cpu_bytes"] = pa.array(host, mask=~on_host)
         columns["device_bytes"] = pa.array(device, mask=~on_host)
-    if told.with_flops or any(found["flops"]):
-        columns["torch_flops"] = _whole(found["flops"])
-    with_kernels = [row for row, kernels in enumerate(found["kernels"]) if kernels]
+    if settings.with_flops or any(fields["flops"]):
+        columns["torch_flops"] = _int64s(fields["flops"])
+    with_kernels = [row for row, kernels in enumerate(fields["kernels"]) if kernels]
     if with_kernels:
         has_slices = not on_host.all()
         elapsed = np.full(count, -1, np.int64)
         for row in with_kernels:
-            if found["is_legacy"][row] or not has_slices:
-                us = sum(kernel.duration for kernel in found["kernels"][row])
+            if fields["is_legacy"][row] or not has_slices:
+                us = sum(kernel.duration for kernel in fields["kernels"][row])
                 elapsed[row] = round(us * 1000)
         columns["kernel_ns"] = pa.array(elapsed, mask=elapsed < 0)
     return columns
 
 
-def _flow_columns(found: Fields) -> dict[str, pa.Array]:
-    """Both ends of each arrow, at the slices that they join."""
-    rows = np.flatnonzero(_ints(found["flow_id"]) > 0)
-    ends = _chosen(found, np.isin(np.arange(found["id"].size), rows))
+def _flow_columns(fields: Fields) -> dict[str, pa.Array]:
+    """Both ends of each flow, at the slices that it connects."""
+    rows = np.flatnonzero(_ints(fields["flow_id"]) > 0)
+    ends = _filtered(fields, np.isin(np.arange(fields["id"].size), rows))
     is_forward = pa.array([int(type_ == _FORWARD) for type_ in ends["flow_type"]], pa.int8())
     is_end = pa.array([int(not start) for start in ends["flow_start"]], pa.int8())
     category = pa.array(_FLOW_NAMES).take(is_forward)
     lines = _line_columns(ends)
-    no = pa.array(np.zeros(rows.size, np.bool_))
+    false = pa.array(np.zeros(rows.size, np.bool_))
     return {
         "flow_id": pa.array(ends["flow_id"], pa.int64()).cast(pa.string()),
         "category": category,
@@ -327,37 +327,37 @@ def _flow_columns(found: Fields) -> dict[str, pa.Array]:
         "pid": lines["pid"],
         "tid": lines["tid"],
         "bad_time": pa.array(ends["bad_start"]),
-        "rounded": no,
+        "rounded": false,
     }
 
 
-def _record_columns(found: Fields) -> dict[str, pa.Array]:
-    lines = _line_columns(found)
+def _record_columns(fields: Fields) -> dict[str, pa.Array]:
+    lines = _line_columns(fields)
     return {
-        "time_ns": pa.array(found["start"], mask=found["bad_start"]),
+        "time_ns": pa.array(fields["start"], mask=fields["bad_start"]),
         "pid": lines["pid"],
         "tid": lines["tid"],
-        "bad_time": pa.array(found["bad_start"]),
-        "rounded": pa.array(np.zeros(found["id"].size, np.bool_)),
+        "bad_time": pa.array(fields["bad_start"]),
+        "rounded": pa.array(np.zeros(fields["id"].size, np.bool_)),
     }
 
 
-def _memory_columns(found: Fields, told: Told) -> dict[str, pa.Array]:
-    """A record is of a device where it has bytes there."""
-    on_device = found["device_memory_usage"] != 0
-    size = np.where(on_device, found["device_memory_usage"], found["cpu_memory_usage"])
-    type_ = _MEMORY_TYPES.get(told.use_device or "cuda", _OTHER_MEMORY)
-    return _record_columns(found) | {
+def _memory_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
+    """A record belongs to a device where it has bytes there."""
+    on_device = fields["device_memory_usage"] != 0
+    size = np.where(on_device, fields["device_memory_usage"], fields["cpu_memory_usage"])
+    type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", _OTHER_MEMORY)
+    return _record_columns(fields) | {
         "bytes": pa.array(size),
         "device_type": pa.array([_HOST, type_]).take(pa.array(on_device.astype(np.int8))),
     }
 
 
-def _mark_columns(found: Fields) -> dict[str, pa.Array]:
-    count = found["id"].size
-    return _record_columns(found) | {
+def _mark_columns(fields: Fields) -> dict[str, pa.Array]:
+    count = fields["id"].size
+    return _record_columns(fields) | {
         "phase": pa.array(["i"] * count),
         "scope": pa.array(["t"] * count),
         "category": pa.array(["cpu_instant_event"] * count),
-        "name": _words(found["name"]),
+        "name": _texts(fields["name"]),
     }

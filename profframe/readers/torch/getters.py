@@ -1,4 +1,4 @@
-"""Fields of many objects at once, by their own getters; no object is looked at in a Python loop."""
+"""Fields of many objects at once, by their own getters, without a Python loop over the objects."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Fields: TypeAlias = dict[str, Any]
 """By name: an array of numbers, or a list of anything else."""
 
 UNDECODABLE: Final = "(undecodable)"
-"""Where `fields` says how many texts were no UTF-8; these have U+FFFD for what was none."""
-_PART: Final = 2048
-"""So many objects stay in the processor's cache while all their fields are asked for."""
+"""Key for the number of texts that were not UTF-8; these have U+FFFD for the bad bytes."""
+_BLOCK: Final = 2048
+"""So many objects stay in the processor's cache while all their fields are read."""
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Let no garbage be collected meanwhile.
+    """Disable the garbage collector.
 
-    There is none while fields are asked for, and to look for it among all those objects again and
-    again takes a third of the time.
+    Reading fields makes no garbage, and looking for it among all those objects takes a third of the
+    time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -37,9 +37,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def fields(
+def read_fields(
     objects: Sequence[Any],
-    wanted: Mapping[str, npt.DTypeLike],
+    types: Mapping[str, npt.DTypeLike],
     getter: Callable[[type, str], Getter] = getattr,
 ) -> Fields:
     """Fields of objects of one type.
@@ -48,11 +48,11 @@ def fields(
     ----------
     objects
         Of one type.
-    wanted
+    types
         Name of each field, and the type of its numbers; ``object`` gives a list.
     getter
-        From the objects' type and the name of a field to what gives it; by default the method of
-        that name.
+        Gives the getter for the objects' type and the name of a field; by default the
+        method of that name.
 
     Returns
     -------
@@ -61,41 +61,41 @@ def fields(
 
     Examples
     --------
-    >>> fields([3 + 4j, 5j], {"conjugate": object})["conjugate"]
+    >>> read_fields([3 + 4j, 5j], {"conjugate": object})["conjugate"]
     [(3-4j), -5j]
     """
-    found: Fields = {
+    fields: Fields = {
         name: [] if type_ is object else np.empty(len(objects), type_)
-        for name, type_ in wanted.items()
+        for name, type_ in types.items()
     }
     undecodable = 0
-    getters = {name: getter(type(objects[0]), name) for name in wanted} if objects else {}
-    for start in range(0, len(objects), _PART):
-        part = objects[start : start + _PART]
+    getters = {name: getter(type(objects[0]), name) for name in types} if objects else {}
+    for start in range(0, len(objects), _BLOCK):
+        block = objects[start : start + _BLOCK]
         for name, get in getters.items():
-            values = found[name]
+            values = fields[name]
             if isinstance(values, list):
-                got, failed = _all(get, part)
-                values += got
+                decoded, failed = _all(get, block)
+                values += decoded
                 undecodable += failed
             else:
-                values[start : start + len(part)] = np.fromiter(
-                    map(get, part), values.dtype, len(part)
+                values[start : start + len(block)] = np.fromiter(
+                    map(get, block), values.dtype, len(block)
                 )
-    return found | {UNDECODABLE: undecodable}
+    return fields | {UNDECODABLE: undecodable}
 
 
 def _all(get: Getter, objects: Sequence[Any]) -> tuple[list[Any], int]:
     try:
         return list(map(get, objects)), 0
     except UnicodeDecodeError:
-        found = [_decoded(get, one) for one in objects]
-        return [value for value, _ in found], sum(failed for _, failed in found)
+        decoded = [_decoded(get, obj) for obj in objects]
+        return [value for value, _ in decoded], sum(failed for _, failed in decoded)
 
 
-def _decoded(get: Getter, one: Any) -> tuple[Any, bool]:
+def _decoded(get: Getter, obj: Any) -> tuple[Any, bool]:
     try:
-        return get(one), False
+        return get(obj), False
     except UnicodeDecodeError as error:
         return error.object.decode("utf-8", "replace"), True
 

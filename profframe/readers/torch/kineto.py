@@ -1,8 +1,8 @@
-"""What Kineto recorded, out of the live object: its activities, and torch's own view of them.
+"""Read what Kineto recorded from the live object: its activities, and torch's events for them.
 
-An activity carries its arguments in the words of the Chrome trace that the exporter would write, so
-they are read by the same code. Torch's events say what no file holds: where an operation ended, its
-scope, its overload, its flops. Both can be asked for any number of times; the exporter works once.
+An activity has its arguments as the exporter would write them to a Chrome trace, so the same code
+reads them. Torch's events have what no file holds: where an operation ended, its scope, its
+overload, its flops. Both can be read any number of times; the exporter works once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
 from profframe.readers.json import repair
-from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, fields
+from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, read_fields
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
@@ -61,64 +61,64 @@ _EVENT: Final[Mapping[str, npt.DTypeLike]] = {
     "scope": np.int32,
 }
 _SAMPLE: Final = 97
-"""Of so many events one is compared with its activity."""
+"""One event in so many is compared with its activity."""
 _WITH_OVERLOAD: Final = r"::.*\."
-"""In the name of an activity where overloads were captured."""
+"""Pattern in the names of activities where overloads were captured."""
 _FLOW: Final[Mapping[str, npt.DTypeLike]] = {"flow_type": np.int64, "flow_start": np.bool_}
 _FORWARD, _FLOW_NAMES = 1, ("ac2g", "fwdbwd")
 
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
-"""Categories of what torch records itself."""
+"""Categories of events that torch records itself."""
 _ON_HOST: Final = (*_OPERATIONS, "python_function", "cpu_instant_event")
 _INSTANT: Final = "cpu_instant_event"
 _WITH_CORRELATION: Final = (
     "gpu_memcpy", "gpu_memset", "kernel", "cuda_runtime", "cuda_driver", "privateuse1_runtime",
     "privateuse1_driver",
 )  # fmt: skip
-"""Categories whose own number is no External id."""
+"""Categories whose correlation id is no External id."""
 _KERNEL: Final = "kernel"
 _COLLECTIVE: Final = "record_param_comms"
-"""Op whose arguments the kernels that it launched have, too."""
+"""Op whose arguments its kernels repeat."""
 _GPU_ORDER, _OVERHEAD_ORDER, _SPANS_ORDER = 5_000_000, 0x1000000, 0x20000000
-"""Where a viewer shows processes: as the exporter has it."""
+"""Sort indices of processes, as the exporter writes them."""
 
 _PARSED: Final = f"""
-    SELECT json_extract(args, '$')::VARCHAR AS args, from_json(args, '{ARGS_TYPE}') AS given
+    SELECT json_extract(args, '$')::VARCHAR AS args, from_json(args, '{ARGS_TYPE}') AS members
     FROM arguments"""
 _BROKEN: Final = r"""
     SELECT row, args FROM arguments
     WHERE NOT json_valid(args)
        OR regexp_matches(args, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')"""
-_NOTHING: Final[Mapping[str, npt.NDArray[Any]]] = {
+_NO_NUMBERS: Final[Mapping[str, npt.NDArray[Any]]] = {
     **dict.fromkeys(
         ("timestamp", "end", "device", "line", "flow_id", "order"), np.empty(0, np.int64)
     ),
     **dict.fromkeys(("is_slice", "is_host", "names_overload"), np.empty(0, np.bool_)),
 }
-"""Numbers of no activities."""
+"""Numbers of an empty profile."""
 _EMPTY, _COMMA, _ID, _OPEN, _CLOSE = (
     pa.scalar(text, pa.string()) for text in ("", ",", '"External id":', "{", "}")
 )
-"""With a type, as all constants here: without one, Arrow tries an import each time."""
+"""Typed, as all constants here: without a type Arrow tries an import each time."""
 _NON_FINITE: Final = """
     SELECT bool_or(contains(args, 'nan') OR contains(args, 'NaN') OR contains(args, 'NAN')
                    OR contains(args, 'inf') OR contains(args, 'Inf') OR contains(args, 'INF'))
     FROM arguments"""
-"""Whether there may be numbers that are not of JSON; DuckDB would take them."""
+"""Whether there may be numbers that are not JSON; DuckDB would accept them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Settings:
     """What the profiler says besides its results.
 
     Attributes
     ----------
     header : Header
-        What is known without the events.
+        What the profiler knows without the events.
     elapsed : str, optional
-        Getter of the device time that torch may have measured itself, in microseconds.
+        Getter of the device time that torch measured itself, in microseconds.
     with_flops : bool, optional
-        Flops were asked for; None where that is not known.
+        Flops were to be recorded; None if unknown.
     on_host : bool
         No device was recorded.
     """
@@ -139,38 +139,38 @@ class _Part:
         Their rows.
     numbers : Fields
         Numbers of each activity, and flags: ``is_slice``, ``is_host``, ``names_overload``.
-    mended : Counter
-        What was wrong with arguments.
+    repairs : Counter
+        Repairs of malformed arguments, by check.
     """
 
     batch: Batch
     numbers: Fields
-    mended: Counter[str]
+    repairs: Counter[str]
 
 
-def read(results: Any, told: Told) -> RawTrace:
-    """Tables of one finished profile; nothing of it is used up.
+def read(results: Any, settings: Settings) -> RawTrace:
+    """Read one finished profile, without using it up.
 
     Parameters
     ----------
     results
         A ``_ProfilerResult``.
-    told
-        What its profiler says.
+    settings
+        What its profiler says besides the results.
     """
     quality = Quality()
     activities = results.trace_activities()
     with parsing_database.connect() as connection:
-        parts = [_part(connection, found) for found in _asked(activities, told)]
-        recorded = _Recorded(results.events())
+        parts = [_part(connection, fields) for fields in _activity_fields(activities, settings)]
+        events = _TorchEvents(results.events())
         batches = [part.batch for part in parts]
         numbers = {
-            name: np.concatenate([_NOTHING[name], *(part.numbers[name] for part in parts)])
-            for name in _NOTHING
+            name: np.concatenate([_NO_NUMBERS[name], *(part.numbers[name] for part in parts)])
+            for name in _NO_NUMBERS
         }
         slices = _rows(batches, Table.EVENTS)
-        if slices is not None and recorded.events:
-            slices = _with_recorded(slices, numbers, recorded, told, quality)
+        if slices is not None and events.objects:
+            slices = _with_torch_fields(slices, numbers, events, settings, quality)
         batch = {
             Table.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
             Table.FLOWS: _flows(activities, numbers),
@@ -179,10 +179,10 @@ def read(results: Any, told: Told) -> RawTrace:
         for table in (Table.MEMORY, Table.INSTANTS):
             if (rows := _rows(batches, table)) is not None:
                 batch[table] = rows
-        for check, count in sum((part.mended for part in parts), Counter[str]()).items():
+        for check, count in sum((part.repairs for part in parts), Counter[str]()).items():
             quality.note(check, count, "in the arguments of a live event")
         flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
-        header = replace(told.header, device_type=device_type_of([*batches, flows]))
+        header = replace(settings.header, device_type=device_type_of([*batches, flows]))
         rows = gather([with_device_args(batch, Session())])
         return assemble(rows, header, quality, 0, connection)
 
@@ -192,57 +192,57 @@ def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
     return pa.concat_tables(parts) if parts else None
 
 
-def _asked(activities: Sequence[Any], told: Told) -> Iterator[Fields]:
-    """Fields of the activities, some at a time.
+def _activity_fields(activities: Sequence[Any], settings: Settings) -> Iterator[Fields]:
+    """Fields of the activities, batch by batch.
 
-    Kernels of a collective have the arguments of the op that describes it, which comes before.
+    Kernels of a collective get the arguments of the op that describes it, which comes before.
     """
     collectives: dict[int, str] = {}
-    skipped = {"linked_correlation_id"} if told.on_host else set()
-    wanted = {name: type_ for name, type_ in _ACTIVITY.items() if name not in skipped}
-    for at in range(0, len(activities), _ROWS):
-        found = fields(activities[at : at + _ROWS], wanted)
-        if told.on_host:
-            found |= {"linked_correlation_id": np.zeros_like(found["correlation_id"])}
+    excluded = {"linked_correlation_id"} if settings.on_host else set()
+    types = {name: type_ for name, type_ in _ACTIVITY.items() if name not in excluded}
+    for start in range(0, len(activities), _ROWS):
+        fields = read_fields(activities[start : start + _ROWS], types)
+        if settings.on_host:
+            fields |= {"linked_correlation_id": np.zeros_like(fields["correlation_id"])}
         else:
-            collectives |= _collectives(found)
-        yield _with_collectives(found, collectives) if collectives else found
+            collectives |= _collectives(fields)
+        yield _with_collectives(fields, collectives) if collectives else fields
 
 
-def _collectives(found: Fields) -> dict[int, str]:
-    """Arguments of the ops that describe collectives, by the ops' numbers."""
-    if _COLLECTIVE not in found["name"]:
+def _collectives(fields: Fields) -> dict[int, str]:
+    """Arguments of the ops that describe collectives, by correlation id."""
+    if _COLLECTIVE not in fields["name"]:
         return {}
-    rows = np.flatnonzero(np.array(found["name"], object) == _COLLECTIVE).tolist()
-    return {int(found["correlation_id"][row]): found["metadata_json"][row] for row in rows}
+    rows = np.flatnonzero(np.array(fields["name"], object) == _COLLECTIVE).tolist()
+    return {int(fields["correlation_id"][row]): fields["metadata_json"][row] for row in rows}
 
 
-def _with_collectives(found: Fields, collectives: Mapping[int, str]) -> Fields:
-    linked = found["linked_correlation_id"]
-    is_kernel = np.array(found["type"], object) == _KERNEL
-    said = list(found["metadata_json"])
-    for row in np.flatnonzero(is_kernel & np.isin(linked, list(collectives))).tolist():
-        said[row] = ",".join(filter(None, (said[row], collectives[int(linked[row])])))
-    return found | {"metadata_json": said}
+def _with_collectives(fields: Fields, collectives: Mapping[int, str]) -> Fields:
+    op = fields["linked_correlation_id"]
+    is_kernel = np.array(fields["type"], object) == _KERNEL
+    arguments = list(fields["metadata_json"])
+    for row in np.flatnonzero(is_kernel & np.isin(op, list(collectives))).tolist():
+        arguments[row] = ",".join(filter(None, (arguments[row], collectives[int(op[row])])))
+    return fields | {"metadata_json": arguments}
 
 
-def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
-    """Rows of some activities."""
-    count = len(found["name"])
-    categories = pa.array(found["type"], pa.string()).dictionary_encode()
-    names = pa.array(found["name"], pa.string()).dictionary_encode()
+def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
+    """Rows of a batch of activities."""
+    count = len(fields["name"])
+    categories = pa.array(fields["type"], pa.string()).dictionary_encode()
+    names = pa.array(fields["name"], pa.string()).dictionary_encode()
     with connection.cursor() as cursor:
-        members, mended = _parsed(cursor, _arguments(found, categories))
-    if found[UNDECODABLE]:
-        mended += Counter(invalid_utf8=found[UNDECODABLE])
+        members, repairs = _parsed(cursor, _arguments(fields, categories))
+    if fields[UNDECODABLE]:
+        repairs += Counter(invalid_utf8=fields[UNDECODABLE])
     is_instant = _is(categories, (_INSTANT,))
-    line = found["resource_id"]
+    line = fields["resource_id"]
     numbers = {
-        "timestamp": found["timestamp"],
-        "end": found["timestamp"] + found["duration"],
-        "device": found["device_id"],
+        "timestamp": fields["timestamp"],
+        "end": fields["timestamp"] + fields["duration"],
+        "device": fields["device_id"],
         "line": np.where(line == _NO_LINE, 0, np.abs(line)),
-        "flow_id": found["flow_id"],
+        "flow_id": fields["flow_id"],
         "order": members["Ev Idx"].fill_null(_LAST).to_numpy(),
         "is_slice": ~is_instant,
         "is_host": _is(categories, _ON_HOST),
@@ -252,156 +252,162 @@ def _part(connection: duckdb.DuckDBPyConnection, found: Fields) -> _Part:
     }
     phase = pa.array(is_instant.astype(np.int8))
     members |= {
-        "ph": _of_two("X", "i").take(phase),
-        "s": _of_two(None, "t").take(phase),
+        "ph": _pair("X", "i").take(phase),
+        "s": _pair(None, "t").take(phase),
         "cat": categories,
         "name": names,
         "pid": as_texts(numbers["device"]),
         "tid": as_texts(numbers["line"]),
-        "time_ns": pa.array(found["timestamp"]),
-        "dur_ns": pa.array(found["duration"], mask=is_instant),
+        "time_ns": pa.array(fields["timestamp"]),
+        "dur_ns": pa.array(fields["duration"], mask=is_instant),
         **dict.fromkeys(("id", "bp"), pa.nulls(count, pa.string())),
     }
-    return _Part(batch_of(members), numbers, mended)
+    return _Part(batch_of(members), numbers, repairs)
 
 
 def _is(categories: pa.Array, texts: Sequence[str]) -> Flags:
     values = pa.array(texts, pa.string())
-    found: Flags = pc.is_in(categories, values).to_numpy(zero_copy_only=False)
-    return found
+    mask: Flags = pc.is_in(categories, values).to_numpy(zero_copy_only=False)
+    return mask
 
 
-def _of_two(first: str | None, second: str | None) -> pa.Array:
+def _pair(first: str | None, second: str | None) -> pa.Array:
     return pa.array([first, second], pa.string())
 
 
-def _arguments(found: Fields, categories: pa.DictionaryArray) -> pa.Array:
-    """Arguments as the exporter writes them, but for spaces."""
-    linked = found["linked_correlation_id"]
-    own = np.where(_is(categories, _WITH_CORRELATION), 0, found["correlation_id"])
-    external = np.where(linked != 0, linked, own)
+def _arguments(fields: Fields, categories: pa.DictionaryArray) -> pa.Array:
+    """Arguments as the exporter writes them, apart from spaces."""
+    linked = fields["linked_correlation_id"]
+    number = np.where(_is(categories, _WITH_CORRELATION), 0, fields["correlation_id"])
+    external = np.where(linked != 0, linked, number)
     texts = pc.binary_join_element_wise(_ID, pa.array(external).cast(pa.string()), _EMPTY)
     texts = pc.if_else(pa.array(external != 0), texts, _EMPTY)
-    said = pa.array(found["metadata_json"], pa.string())
-    both = pc.and_(pc.not_equal(texts, _EMPTY), pc.not_equal(said, _EMPTY))
-    inside = pc.binary_join_element_wise(texts, pc.if_else(both, _COMMA, _EMPTY), said, _EMPTY)
-    whole = pc.binary_join_element_wise(_OPEN, inside, _CLOSE, _EMPTY)
-    return pc.if_else(pc.equal(inside, _EMPTY), pa.scalar(None, pa.string()), whole)
+    metadata = pa.array(fields["metadata_json"], pa.string())
+    has_both = pc.and_(pc.not_equal(texts, _EMPTY), pc.not_equal(metadata, _EMPTY))
+    members = pc.binary_join_element_wise(
+        texts, pc.if_else(has_both, _COMMA, _EMPTY), metadata, _EMPTY
+    )
+    objects = pc.binary_join_element_wise(_OPEN, members, _CLOSE, _EMPTY)
+    return pc.if_else(pc.equal(members, _EMPTY), pa.scalar(None, pa.string()), objects)
 
 
 def _parsed(
     cursor: duckdb.DuckDBPyConnection, args: pa.Array
 ) -> tuple[dict[str, pa.Array], Counter[str]]:
-    """The arguments and what is read of them; those that are no JSON are mended."""
-    mended: Counter[str] = Counter()
+    """The arguments and their parsed members; those that are not JSON are repaired."""
+    repairs: Counter[str] = Counter()
     numbered = pa.table({"row": np.arange(len(args)), "args": args})
     cursor.register("arguments", numbered)
     try:
-        suspicious = cursor.execute(_NON_FINITE).fetchall()[0][0]
-        parsed = None if suspicious else cursor.sql(_PARSED).to_arrow_table()
+        non_finite = cursor.execute(_NON_FINITE).fetchall()[0][0]
+        parsed = None if non_finite else cursor.sql(_PARSED).to_arrow_table()
     except duckdb.Error:
         parsed = None
     if parsed is None:
-        rows, mended = _mended(cursor.execute(_BROKEN).fetchall())
+        rows, repairs = _repaired(cursor.execute(_BROKEN).fetchall())
         texts = [rows.get(i, text) for i, text in enumerate(args.to_pylist())]
         cursor.register("arguments", pa.table({"args": pa.array(texts, pa.string())}))
         parsed = cursor.sql(_PARSED).to_arrow_table()
     flat = parsed.flatten()
     return {
-        name.removeprefix("given."): column.combine_chunks()
+        name.removeprefix("members."): column.combine_chunks()
         for name, column in zip(flat.column_names, flat.columns, strict=True)
-    }, mended
+    }, repairs
 
 
-def _mended(broken: Iterable[tuple[int, str]]) -> tuple[dict[int, str], Counter[str]]:
-    """Sound arguments by row; what cannot be mended is kept as text."""
+def _repaired(broken: Iterable[tuple[int, str]]) -> tuple[dict[int, str], Counter[str]]:
+    """Repaired arguments by row; what cannot be repaired is kept as text."""
     rows: dict[int, str] = {}
-    found: Counter[str] = Counter()
+    repairs: Counter[str] = Counter()
     for row, text in broken:
-        repaired = repair.repair(text + "]")
-        is_whole = len(repaired.elements) == 1
-        found += repaired.found if is_whole else Counter(unreadable_arguments=1)
-        rows[row] = repaired.elements[0] if is_whole else json.dumps({"args": text})
-    return rows, found
+        repair_ = repair.repair(text + "]")
+        is_one = len(repair_.elements) == 1
+        repairs += repair_.repairs if is_one else Counter(unreadable_arguments=1)
+        rows[row] = repair_.elements[0] if is_one else json.dumps({"args": text})
+    return rows, repairs
 
 
-class _Recorded:
-    """Torch's own events, and fields of them."""
+class _TorchEvents:
+    """Torch's own events, and their fields."""
 
-    def __init__(self, events: Sequence[Any]) -> None:
-        self.events = events
-        self.found = fields(events, _EVENT)
+    def __init__(self, objects: Sequence[Any]) -> None:
+        self.objects = objects
+        self.fields = read_fields(objects, _EVENT)
 
-    def ask(self, name: str, type_: npt.DTypeLike, rows: Ints) -> Any:
-        """One more field of some events."""
-        return fields(list(map(self.events.__getitem__, rows.tolist())), {name: type_})[name]
+    def read(self, name: str, type_: npt.DTypeLike, rows: Ints) -> Any:
+        """Another field of some events."""
+        return read_fields(list(map(self.objects.__getitem__, rows.tolist())), {name: type_})[name]
 
 
-def _with_recorded(
-    slices: pa.Table, numbers: Fields, recorded: _Recorded, told: Told, quality: Quality
+def _with_torch_fields(
+    slices: pa.Table,
+    numbers: Fields,
+    events: _TorchEvents,
+    settings: Settings,
+    quality: Quality,
 ) -> pa.Table:
-    """Slices with what only the live object knows.
+    """Slices with the fields that only the live object has.
 
-    Torch's events are the activities by time, those of one time in the profiler's own order.
+    Torch's events are the activities sorted by time, ties in the profiler's own order.
     """
     place = np.lexsort((numbers["order"], numbers["timestamp"]))
     event_of = np.empty_like(place)
     event_of[place] = np.arange(place.size)
     row = event_of[numbers["is_slice"]]
     sample = np.arange(0, place.size, _SAMPLE)
-    if place.size != len(recorded.events) or not np.array_equal(
-        recorded.ask("start_ns", np.int64, sample), numbers["timestamp"][place[sample]]
+    if place.size != len(events.objects) or not np.array_equal(
+        events.read("start_ns", np.int64, sample), numbers["timestamp"][place[sample]]
     ):
         quality.note("unmatched_live_events", slices.num_rows)
         return slices
-    found = recorded.found
-    is_async = found["is_async"] | (found["start_thread_id"] != found["end_thread_id"])
+    fields = events.fields
+    is_async = fields["is_async"] | (fields["start_thread_id"] != fields["end_thread_id"])
     is_async = is_async[row]
     is_operation = _is(slices["category"].combine_chunks(), _OPERATIONS)
     columns = {
         "is_async": pa.array(is_async),
         "is_remote": pa.array(np.zeros(row.size, np.bool_)),
         "is_legacy": pa.array(np.zeros(row.size, np.bool_)),
-        "scope": pa.array(found["scope"][row], mask=~is_operation),
-        "dur_ns": _durations(slices, is_async, row, recorded),
+        "scope": pa.array(fields["scope"][row], mask=~is_operation),
+        "dur_ns": _durations(slices, is_async, row, events),
     }
     if numbers["names_overload"].any():
-        columns |= _names(recorded, row)
-    if told.with_flops is not False:
-        flops = recorded.ask("flops", np.uint64, row).astype(np.int64)
-        if told.with_flops or flops.any():
+        columns |= _names(events, row)
+    if settings.with_flops is not False:
+        flops = events.read("flops", np.uint64, row).astype(np.int64)
+        if settings.with_flops or flops.any():
             columns["torch_flops"] = pa.array(flops)
-    if told.elapsed:
-        elapsed = recorded.ask(told.elapsed, np.int64, row)
+    if settings.elapsed:
+        elapsed = events.read(settings.elapsed, np.int64, row)
         is_legacy = is_operation & ~is_async & (elapsed > 0)
         columns["is_legacy"] = pa.array(is_legacy)
         columns["kernel_ns"] = pa.array(elapsed * 1000, mask=~is_legacy)
     for name, values in columns.items():
-        known = name in slices.column_names
-        slices = replaced(slices, name, values) if known else slices.append_column(name, values)
+        exists = name in slices.column_names
+        slices = replaced(slices, name, values) if exists else slices.append_column(name, values)
     return slices
 
 
-def _names(recorded: _Recorded, row: Ints) -> dict[str, pa.Array]:
-    """Names of operators and of their overloads, where the activity's name is of both."""
-    overloads = pa.array(recorded.ask("overload_name", object, row), pa.string())
-    names = pa.array(recorded.ask("name", object, row), pa.string())
-    known = pc.if_else(pc.equal(overloads, _EMPTY), pa.scalar(None, pa.string()), overloads)
-    return {"overload_name": known.dictionary_encode(), "name": names.dictionary_encode()}
+def _names(events: _TorchEvents, row: Ints) -> dict[str, pa.Array]:
+    """Names of operators and of their overloads, where the activity's name has both."""
+    overloads = pa.array(events.read("overload_name", object, row), pa.string())
+    names = pa.array(events.read("name", object, row), pa.string())
+    overloads = pc.if_else(pc.equal(overloads, _EMPTY), pa.scalar(None, pa.string()), overloads)
+    return {"overload_name": overloads.dictionary_encode(), "name": names.dictionary_encode()}
 
 
-def _durations(slices: pa.Table, is_async: Flags, row: Ints, recorded: _Recorded) -> pa.Array:
-    """Durations; what was still open at the end has another end in torch's own view."""
+def _durations(slices: pa.Table, is_async: Flags, row: Ints, events: _TorchEvents) -> pa.Array:
+    """Durations; what was open at the end of the profile has another end in torch's events."""
     duration = slices["dur_ns"].to_numpy().copy()
-    some = np.flatnonzero(is_async)
-    duration[some] = recorded.ask("duration_ns", np.int64, row[some])
+    rows = np.flatnonzero(is_async)
+    duration[rows] = events.read("duration_ns", np.int64, row[rows])
     return pa.array(duration)
 
 
 def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Table:
-    """The slices, and that of the profiler itself: from its start to the last end of anything."""
+    """The slices, and that of the profiler itself: from its start to the last end."""
     end_ns = int(np.max(numbers["end"], initial=start_ns))
-    no = pa.array([False], pa.bool_())
+    false = pa.array([False], pa.bool_())
     texts = {
         "phase": "X",
         "category": "Trace",
@@ -415,7 +421,7 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
         {
             "start_ns": pa.array([start_ns], pa.int64()),
             "dur_ns": pa.array([end_ns - start_ns], pa.int64()),
-            **dict.fromkeys(("bad_time", "bad_dur", "rounded", "is_remote", "is_legacy"), no),
+            **dict.fromkeys(("bad_time", "bad_dur", "rounded", "is_remote", "is_legacy"), false),
             **{name: pa.array([text], pa.string()) for name, text in texts.items()},
         },
     )
@@ -425,53 +431,53 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
 
 
 def _flows(activities: Sequence[Any], numbers: Fields) -> pa.Table:
-    """Both ends of each arrow, at the activities that they join."""
+    """Both ends of each flow, at the activities that it connects."""
     rows = np.flatnonzero(numbers["flow_id"] > 0)
-    ends = fields(list(map(activities.__getitem__, rows.tolist())), _FLOW)
+    ends = read_fields(list(map(activities.__getitem__, rows.tolist())), _FLOW)
     is_forward = pa.array((ends["flow_type"] == _FORWARD).astype(np.int8))
     is_end = pa.array((~ends["flow_start"]).astype(np.int8))
-    category = _of_two(*_FLOW_NAMES).take(is_forward)
-    no = pa.array(np.zeros(rows.size, np.bool_))
+    category = _pair(*_FLOW_NAMES).take(is_forward)
+    false = pa.array(np.zeros(rows.size, np.bool_))
     return conform(
         Table.FLOWS,
         {
             "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
             "category": category,
             "name": category,
-            "phase": _of_two("s", "f").take(is_end),
-            "binding_point": _of_two(None, "e").take(is_end),
+            "phase": _pair("s", "f").take(is_end),
+            "binding_point": _pair(None, "e").take(is_end),
             "time_ns": pa.array(numbers["timestamp"][rows]),
             "pid": as_texts(numbers["device"][rows]),
             "tid": as_texts(numbers["line"][rows]),
-            "bad_time": no,
-            "rounded": no,
+            "bad_time": false,
+            "rounded": false,
         },
     )
 
 
 def _labels(numbers: Fields) -> pa.Table:
-    """What the exporter calls the lines of a viewer."""
-    device, line = numbers["device"], numbers["line"]
-    on_host = set(_distinct(device[numbers["is_host"]]))
+    """Names and sort indices of processes and threads, as the exporter writes them."""
+    devices, lines = numbers["device"], numbers["line"]
+    on_host = set(_distinct(devices[numbers["is_host"]]))
     rows: list[tuple[str, str, str, dict[str, object]]] = []
-    for number in _distinct(device):
-        label, order, thread = f"GPU {number}", _GPU_ORDER + number, "stream {} "
-        if number in on_host:
-            label, order, thread = "CPU", number, "thread {}"
-        elif number < 0:
+    for device in _distinct(devices):
+        label, order, thread = f"GPU {device}", _GPU_ORDER + device, "stream {} "
+        if device in on_host:
+            label, order, thread = "CPU", device, "thread {}"
+        elif device < 0:
             label, order, thread = "Overhead", _OVERHEAD_ORDER, "thread {}"
-        pid = str(number)
+        pid = str(device)
         rows += [
             ("process_name", pid, "0", {"name": "python"}),
             ("process_labels", pid, "0", {"labels": label}),
             ("process_sort_index", pid, "0", {"sort_index": order}),
         ]
-        for one in _distinct(line[device == number]):
-            if number in on_host and not one:
-                continue  # Python ran on a thread that torch knows nothing of
+        for line in _distinct(lines[devices == device]):
+            if device in on_host and not line:
+                continue  # Python ran on a thread unknown to torch
             rows += [
-                ("thread_name", pid, str(one), {"name": thread.format(one)}),
-                ("thread_sort_index", pid, str(one), {"sort_index": one}),
+                ("thread_name", pid, str(line), {"name": thread.format(line)}),
+                ("thread_sort_index", pid, str(line), {"sort_index": line}),
             ]
     rows.append(("process_sort_index", "Spans", "0", {"sort_index": _SPANS_ORDER}))
     names, pids, tids, args = zip(*rows, strict=True)

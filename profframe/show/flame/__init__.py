@@ -1,8 +1,8 @@
 """A flame graph: the rows of the answer `flame`, drawn on a canvas by a script of its own.
 
-The script (``flame.js``) and its style (``flame.css``) need nothing else and ask for nothing. In a
-page that has several graphs both stand once, and ``flameGraph(element, columns, options)`` is
-called for each: ``columns`` has an array for each of `COLUMNS`, `options()` gives the options.
+The script (``flame.js``) and its style (``flame.css``) load nothing else. A page holds both once,
+and calls ``flameGraph(element, columns, options)`` for each graph: ``columns`` has an array for
+each of `COLUMNS`, `options()` gives the options.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.plots import palette
-from profframe.system.drafts import drafted
+from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,14 +29,14 @@ COLUMNS: Final = (
     "run", "rank", "node_id", "parent_id", "name", "kind", "direction", "calls", "self_ns",
     "self_device_ns",
 )  # fmt: skip
-"""What is drawn of the answer's columns; all else follows from them."""
+"""Columns of the answer that are drawn."""
 _HERE: Final = Path(__file__).parent
 _PAGE: Final = (
     ":root { color-scheme: light dark; } "
     "body { margin: 0; background: light-dark(#ffffff, #18191b); }"
 )
 _LONGEST: Final = 500
-"""Characters of a name that the script is given: it shows 300."""
+"""Characters of a name that are passed to the script, which shows 300."""
 _GREY: Final = palette.CLASSES["others"]
 _COLOURS: Final[Mapping[str, palette.Colour]] = {
     **{kind: palette.CLASSES.get(kind, _GREY) for kind in KINDS},
@@ -65,7 +65,7 @@ class FlameGraph:
     data: pl.DataFrame
 
     def to_html(self) -> str:
-        """The graph as a page of its own, which asks for no other file."""
+        """The graph as a page that loads no other file."""
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -87,7 +87,7 @@ class FlameGraph:
         ExportError
             It cannot be written.
         """
-        with drafted(path) as draft:
+        with atomic_write(path) as draft:
             draft.write_text(self.to_html(), encoding="utf-8")
 
     def _repr_html_(self) -> str:
@@ -115,7 +115,7 @@ def options() -> dict[str, Any]:
     >>> len(options()["colours"]["python"])
     2
     """
-    return {"colours": {kind: [of.light, of.dark] for kind, of in _COLOURS.items()}}
+    return {"colours": {kind: [colour.light, colour.dark] for kind, colour in _COLOURS.items()}}
 
 
 @cache
@@ -131,29 +131,29 @@ def style() -> str:
 
 
 def _columns(frame: pl.DataFrame) -> str:
-    """JavaScript that makes the columns; each text is there once."""
+    """JavaScript that defines the columns; each text is stored once."""
     import polars as pl
 
-    drawn = frame.select(COLUMNS).with_columns(pl.col(pl.String).str.slice(0, _LONGEST))
-    is_text = {column.name: column.dtype == pl.String for column in drawn}
-    texts = pl.concat([drawn[name] for name in COLUMNS if is_text[name]]).drop_nulls().unique()
+    columns = frame.select(COLUMNS).with_columns(pl.col(pl.String).str.slice(0, _LONGEST))
+    is_text = {column.name: column.dtype == pl.String for column in columns}
+    texts = pl.concat([columns[name] for name in COLUMNS if is_text[name]]).drop_nulls().unique()
     ids = pl.Enum(texts)
-    numbers = {name: drawn[name].to_list() for name in COLUMNS if not is_text[name]}
-    numbered = {
-        name: drawn[name].cast(ids).to_physical().to_list() for name in COLUMNS if is_text[name]
+    numbers = {name: columns[name].to_list() for name in COLUMNS if not is_text[name]}
+    ids_by_column = {
+        name: columns[name].cast(ids).to_physical().to_list() for name in COLUMNS if is_text[name]
     }
     return (
         f"const texts = {_json(texts.to_list())};\n"
         f"const columns = {_json(numbers)};\n"
-        f"for (const [name, ids] of Object.entries({_json(numbered)})) {{\n"
+        f"for (const [name, ids] of Object.entries({_json(ids_by_column)})) {{\n"
         "  columns[name] = ids.map((id) => (id === null ? null : texts[id]));\n"
         "}"
     )
 
 
 def _json(value: object) -> str:
-    """JSON that can stand inside a script element."""
-    written = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    """JSON that is safe inside a script element."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     for character in "<>&\u2028\u2029":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return written
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text

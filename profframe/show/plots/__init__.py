@@ -12,15 +12,15 @@ from profframe.show.plots import palette
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["drawing", "palette", "taken_apart"]
+__all__ = ["drawing", "palette", "split_chart"]
 
 
-def taken_apart(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
-    """Separate what a chart draws from its rows; see `profframe.show.plots.apart`."""
+def split_chart(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
+    """Split a chart into its specification and its frames."""
     with drawing():
-        from profframe.show.plots import apart
+        from profframe.show.plots import spec
 
-        return apart.taken_apart(chart)
+        return spec.split(chart)
 
 
 @contextmanager

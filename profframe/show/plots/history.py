@@ -1,4 +1,4 @@
-"""Charts of many runs: how metrics went, and what got slower."""
+"""Charts of many runs: trends of metrics, and regressions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _COUNT: Final = (parts.Unit("", 1),)
 
 
 def trend(rows: pl.DataFrame) -> parts.AnyChart:
-    """How metrics went from run to run, and where they changed for good."""
-    found = rows["metric"].n_unique()
+    """Metrics from run to run, and where they changed for good."""
+    total = rows["metric"].n_unique()
     latest = rows.group_by("metric", maintain_order=True).tail(parts.MOST_ROWS)
-    of_metrics = latest.partition_by("metric", maintain_order=True)
-    runs = of_metrics[0].height
+    frames = latest.partition_by("metric", maintain_order=True)
+    runs = frames[0].height
     most = min(parts.MOST_PANELS, max(parts.MOST_ROWS // runs, 1))
-    frame = pl.concat(map(_in_unit, of_metrics[:most]))
-    panels = parts.Labelled(frame, tuple(frame["panel"].unique(maintain_order=True)), found)
+    frame = pl.concat(map(_in_unit, frames[:most]))
+    panels = parts.LabelledRows(frame, tuple(frame["panel"].unique(maintain_order=True)), total)
     fewer = f"the last {runs:,} runs" if latest.height < rows.height else ""
     x = alt.X(
         "label:N",
@@ -56,20 +56,20 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
     chart = alt.layer(level, line, points, changes, data=frame).properties(
         width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
     )
-    above = parts.title("From run to run", panels.cut("metric"), fewer)
-    return parts.in_panels(chart, panels, above, own_y=True)
+    heading = parts.title("From run to run", panels.cut("metric"), fewer)
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     """What takes longer than before, by how much, and how sure that is."""
-    few = parts.named(rows.head(top))
-    both = pl.format("{} ({})", "label", "what")
-    few = few.with_columns(
-        pl.when(pl.col("label").is_duplicated()).then(both).otherwise("label").alias("label")
+    largest = parts.with_labels(rows.head(top))
+    qualified = pl.format("{} ({})", "label", "what")
+    largest = largest.with_columns(
+        pl.when(pl.col("label").is_duplicated()).then(qualified).otherwise("label").alias("label")
     )
-    unit = parts.fitting(parts.TIME, few, "change_ns", "change_high_ns")
-    frame = parts.shown(
-        few,
+    unit = parts.fitting_unit(parts.TIME, largest, "change_ns", "change_high_ns")
+    frame = parts.in_unit(
+        largest,
         unit,
         change="change_ns",
         low="change_low_ns",
@@ -105,12 +105,12 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
 
 
 def _in_unit(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of one metric in a unit that fits them, which their panel names."""
+    """Rows of one metric in a unit that fits them; it is part of their panel's label."""
     metric = str(rows["metric"][0])
-    known, name = _units(metric)
-    unit = parts.fitting(known, rows, "value", "level")
+    choices, name = _units(metric)
+    unit = parts.fitting_unit(choices, rows, "value", "level")
     panel = f"{name} ({unit.name})" if unit.name else name
-    return parts.named(rows, "run").with_columns(
+    return parts.with_labels(rows, "run").with_columns(
         (pl.col("value") / unit.size).alias("shown"),
         (pl.col("level") / unit.size).alias("typical"),
         pl.lit(panel).alias("panel"),
@@ -118,10 +118,10 @@ def _in_unit(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _units(metric: str) -> tuple[tuple[parts.Unit, ...], str]:
-    """Units that a metric may be shown in, and its name without the answer's own."""
+    """Units that fit a metric, and its name without a unit."""
     if ":" in metric:
         return parts.TIME, parts.text(metric)
-    for ending, known in (("_ns", parts.TIME), ("_bytes", parts.BYTES), ("_share", _PERCENT)):
+    for ending, choices in (("_ns", parts.TIME), ("_bytes", parts.BYTES), ("_share", _PERCENT)):
         if metric.endswith(ending):
-            return known, metric.removesuffix(ending).replace("_", " ")
+            return choices, metric.removesuffix(ending).replace("_", " ")
     return _COUNT, metric.replace("_", " ")

@@ -13,7 +13,7 @@ from profframe.show import units
 from profframe.show.plots import parts, times
 
 _WAITS: Final = ("held up others", "waited")
-_SPENT: Final = ("communication", "waited")
+_TIMES: Final = ("communication", "waited")
 
 
 def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
@@ -23,16 +23,16 @@ def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
         charts.append(times.breakdown_of_traces(breakdown))
     if stragglers.height:
         charts.append(_waits(stragglers))
-    return charts[0] if len(charts) == 1 else _below(*charts)
+    return charts[0] if len(charts) == 1 else _stack(*charts)
 
 
 def _waits(rows: pl.DataFrame) -> parts.AnyChart:
     held_up, waited = _WAITS
-    unit = parts.fitting(parts.TIME, rows, "held_up_ns", "wait_ns")
-    before = parts.named(rows.sort("run", "rank"), "before_op", "op", missing=None)
-    before = parts.named(before, "before_kernel", "kernel", missing=None)
-    frame = parts.shown(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
-    bars = parts.labelled(frame, parts.TRACE, parts.MOST_BARS)
+    unit = parts.fitting_unit(parts.TIME, rows, "held_up_ns", "wait_ns")
+    before = parts.with_labels(rows.sort("run", "rank"), "before_op", "op", missing=None)
+    before = parts.with_labels(before, "before_kernel", "kernel", missing=None)
+    frame = parts.in_unit(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
+    bars = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS)
     clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
     return (
         parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
@@ -54,31 +54,31 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
 
 
 def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
-    """The time that collectives take and wait, and the bandwidth that they reach by their size."""
-    unit = parts.fitting(parts.TIME, rows, "total_ns", "skew_ns")
-    transfer, waited = _SPENT
-    frame = parts.shown(rows, unit, **{transfer: "total_ns", waited: "skew_ns"})
-    frame = parts.named(frame, "process_group", "group", missing=None).with_columns(
+    """Time and waits of collectives, and their bandwidth by size."""
+    unit = parts.fitting_unit(parts.TIME, rows, "total_ns", "skew_ns")
+    transfer, waited = _TIMES
+    frame = parts.in_unit(rows, unit, **{transfer: "total_ns", waited: "skew_ns"})
+    frame = parts.with_labels(frame, "process_group", "group", missing=None).with_columns(
         pl.Series("label", _what(frame), pl.String)
     )
-    few = frame.head(top)
+    largest = frame.head(top)
     alone = rows["skew_ns"].is_null().all()
-    above = parts.title(
+    heading = parts.title(
         "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
         f"first {top} of {rows.height:,}" if rows.height > top else "",
         "with the waits for other ranks, which are not here" if alone else "",
     )
-    known = _SPENT[:1] if alone else _SPENT
-    bars = parts.pairs(few, known, "label", f"Time ({unit.name})")
-    bars = bars.encode(tooltip=_of_collective(unit)).properties(title=above)
+    measures = _TIMES[:1] if alone else _TIMES
+    bars = parts.pairs(largest, measures, "label", f"Time ({unit.name})")
+    bars = bars.encode(tooltip=_tooltip(unit)).properties(title=heading)
     sized = parts.positive(frame, "bytes", "bus_gb_per_s")
-    return _below(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
+    return _stack(bars, _bandwidth(sized, rows.height, unit)) if sized.height else bars
 
 
-def _bandwidth(sized: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyChart:
+def _bandwidth(sized: pl.DataFrame, total: int, time: parts.Unit) -> parts.AnyChart:
     rows = sized.head(parts.MOST_ROWS)
-    unit = parts.fitting(parts.BYTES, rows, "bytes")
-    frame = parts.named(rows, "collective", "kind").with_columns(
+    unit = parts.fitting_unit(parts.BYTES, rows, "bytes")
+    frame = parts.with_labels(rows, "collective", "kind").with_columns(
         (pl.col("bytes") / unit.size).alias("size")
     )
     kinds = frame["kind"].unique(maintain_order=True).to_list()
@@ -89,28 +89,28 @@ def _bandwidth(sized: pl.DataFrame, found: int, time: parts.Unit) -> parts.AnyCh
             x=alt.X("size:Q", **parts.logarithmic(f"Size ({unit.name})")),
             y=alt.Y("bus_gb_per_s:Q", **parts.logarithmic("Bus bandwidth (GB/s)")),
             color=alt.Color("kind:N", scale=parts.series(kinds), legend=parts.legend()),
-            tooltip=_of_collective(time),
+            tooltip=_tooltip(time),
         )
         .properties(
             width=parts.WIDTH,
             height=parts.HEIGHT,
-            title=parts.title("Bandwidth of collectives", *_cut(rows.height, sized.height, found)),
+            title=parts.title("Bandwidth of collectives", *_cut(rows.height, sized.height, total)),
         )
     )
 
 
-def _below(*charts: Any) -> parts.AnyChart:
+def _stack(*charts: Any) -> parts.AnyChart:
     return alt.vconcat(*charts).resolve_scale(color="independent")
 
 
 def _what(rows: pl.DataFrame) -> list[str]:
-    """What each row is, in a few words; its size to the byte where that tells rows apart."""
+    """A label for each row; with the exact size where rounded sizes are equal."""
     several = {key for key in ("run", "process_group") if rows[key].n_unique() > 1}
-    found = list(rows.iter_rows(named=True))
-    short = [_words(row, several, lambda size: units.size(size).strip()) for row in found]
-    often = Counter(short)
-    exact = [_words(row, several, lambda size: f"{size:,} B") for row in found]
-    return [long if often[name] > 1 else name for name, long in zip(short, exact, strict=True)]
+    collectives = list(rows.iter_rows(named=True))
+    short = [_words(row, several, lambda size: units.size(size).strip()) for row in collectives]
+    counts = Counter(short)
+    exact = [_words(row, several, lambda size: f"{size:,} B") for row in collectives]
+    return [long if counts[name] > 1 else name for name, long in zip(short, exact, strict=True)]
 
 
 def _words(row: dict[str, Any], several: set[str], size: Callable[[int], str]) -> str:
@@ -125,7 +125,7 @@ def _words(row: dict[str, Any], several: set[str], size: Callable[[int], str]) -
     return ", ".join(parts.text(str(word)) for word in words if word is not None)
 
 
-def _of_collective(unit: parts.Unit) -> list[alt.Tooltip]:
+def _tooltip(unit: parts.Unit) -> list[alt.Tooltip]:
     return parts.tips(
         ("label:N", "what", ""),
         ("group:N", "group", ""),
@@ -138,7 +138,7 @@ def _of_collective(unit: parts.Unit) -> list[alt.Tooltip]:
     )
 
 
-def _cut(drawn: int, sized: int, found: int) -> tuple[str, str]:
-    unknown = f"{units.plural(found - sized, 'row')} without known sizes not shown"
-    fewer = f"first {drawn:,} of {sized:,}"
-    return unknown if sized < found else "", fewer if drawn < sized else ""
+def _cut(shown: int, sized: int, total: int) -> tuple[str, str]:
+    unknown = f"{units.plural(total - sized, 'row')} without known sizes not shown"
+    fewer = f"first {shown:,} of {sized:,}"
+    return unknown if sized < total else "", fewer if shown < sized else ""

@@ -10,39 +10,39 @@ import polars as pl
 from profframe.show import units
 from profframe.show.plots import parts
 
-_OF_MEMORY: Final = ("allocated", "reserved")
+_MEASURES: Final = ("allocated", "reserved")
 MEMORIES: Final = ("run", "rank", "device_type", "device")
-"""What a panel of memory is of."""
+"""Keys of a panel of memory."""
 DEVICES: Final = ("run", "rank", "device")
-"""What a panel of queues is of."""
-_WHOLE: Final = "datum.value == floor(datum.value) ? format(datum.value, ',d') : ''"
+"""Keys of a panel of queues."""
+_INTEGER_LABEL: Final = "datum.value == floor(datum.value) ? format(datum.value, ',d') : ''"
 _LONGEST_OP: Final = 60
 MOST_STREAMS: Final = 6
-"""Of one device: those on which the most work was waiting."""
+"""Of one device, those with the deepest queues."""
 
 
 def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     """Allocated and reserved memory over time, and the peak with the op that asked for it."""
     moment = parts.span_unit(rows, "time_ns")
-    ops = parts.named(rows, "op_name", "op", missing=None)
-    placed = parts.since_start(ops, traces, moment, time="time_ns")
-    devices = parts.labelled(_with_peaks(placed, peaks), MEMORIES, parts.MOST_PANELS, "of device")
+    ops = parts.with_labels(rows, "op_name", "op", missing=None)
+    joined = parts.since_start(ops, traces, moment, time="time_ns")
+    devices = parts.label_rows(_with_peaks(joined, peaks), MEMORIES, parts.MOST_PANELS, "of device")
     panels = _in_units(devices)
     axis = f"Memory ({panels.frame['unit'][0]})" if not panels.several else "Memory"
-    known = [name for name in _OF_MEMORY if not panels.frame[name].is_null().all()]
+    measures = [name for name in _MEASURES if not panels.frame[name].is_null().all()]
     x = parts.time_axis(moment)
     base = alt.Chart(panels.frame)
     area = base.mark_area(
         interpolate="step-after", opacity=0.25, color=parts.colour("allocated")
     ).encode(x=x, y=alt.Y("allocated:Q", title=axis))
     lines = (
-        base.transform_fold([*known], as_=["measure", "value"])
+        base.transform_fold([*measures], as_=["measure", "value"])
         .transform_filter("isValid(datum.value)")
         .mark_line(interpolate="step-after", strokeWidth=1.5)
         .encode(
             x=x,
             y=alt.Y("value:Q", title=axis),
-            color=alt.Color("measure:N", scale=parts.classes(known), legend=parts.legend()),
+            color=alt.Color("measure:N", scale=parts.classes(measures), legend=parts.legend()),
         )
     )
     hover = base.mark_rule(opacity=0).encode(
@@ -55,9 +55,9 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
             ("op:N", "op", ""),
         ),
     )
-    marked = base.transform_filter("datum.peak != null").encode(x=x, y="allocated:Q")
-    point = marked.mark_point(filled=True, size=50, opacity=1, color=parts.colour("allocated"))
-    text = marked.mark_text(
+    labelled = base.transform_filter("datum.peak != null").encode(x=x, y="allocated:Q")
+    point = labelled.mark_point(filled=True, size=50, opacity=1, color=parts.colour("allocated"))
+    text = labelled.mark_text(
         align=alt.ExprRef("datum.late ? 'right' : 'left'"),
         dx=alt.ExprRef("datum.late ? -7 : 7"),
         dy=-7,
@@ -66,26 +66,28 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
     chart = alt.layer(area, lines, point, text, hover, data=panels.frame).properties(
         width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
     )
-    above = parts.title("Memory over time", panels.cut("device"))
-    return parts.in_panels(chart, panels, above, own_y=True)
+    heading = parts.title("Memory over time", panels.cut("device"))
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     """How much work was launched and had not begun, stream by stream."""
-    of_stream = [*DEVICES, "stream"]
-    deepest = rows.group_by(of_stream, maintain_order=True).agg(
+    stream_keys = [*DEVICES, "stream"]
+    deepest = rows.group_by(stream_keys, maintain_order=True).agg(
         pl.col("depth").max().alias("_most")
     )
     place = pl.col("_most").rank("ordinal", descending=True).over(DEVICES)
-    kept = deepest.filter(place <= MOST_STREAMS).select(of_stream)
-    few = rows.join(kept, on=of_stream, how="semi", nulls_equal=True, maintain_order="left")
-    moment = parts.span_unit(few, "time_ns")
-    frame = parts.since_start(few, traces, moment, time="time_ns").with_columns(
+    busiest = deepest.filter(place <= MOST_STREAMS).select(stream_keys)
+    busy_rows = rows.join(
+        busiest, on=stream_keys, how="semi", nulls_equal=True, maintain_order="left"
+    )
+    moment = parts.span_unit(busy_rows, "time_ns")
+    frame = parts.since_start(busy_rows, traces, moment, time="time_ns").with_columns(
         pl.format("stream {}", "stream").fill_null("no stream").alias("line")
     )
-    panels = parts.labelled(frame, DEVICES, parts.MOST_PANELS)
+    panels = parts.label_rows(frame, DEVICES, parts.MOST_PANELS)
     lines = panels.frame["line"].unique(maintain_order=True).to_list()
-    left_out = deepest.height - kept.height
+    left_out = deepest.height - busiest.height
     chart = (
         alt.Chart(panels.frame)
         .mark_line(interpolate="step-after", strokeWidth=1)
@@ -94,7 +96,7 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
             y=alt.Y(
                 "depth:Q",
                 title="Kernels and copies waiting",
-                axis=alt.Axis(labelExpr=_WHOLE),
+                axis=alt.Axis(labelExpr=_INTEGER_LABEL),
             ),
             color=alt.Color(
                 "line:N",
@@ -114,35 +116,37 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     fewer = (
         f"the {MOST_STREAMS} deepest of each device; {units.plural(left_out, 'stream')} left out"
     )
-    above = parts.title(
+    heading = parts.title(
         "Work launched and waiting for its stream", panels.cut("device"), fewer if left_out else ""
     )
-    return parts.in_panels(chart, panels, above, own_y=True)
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
-def _in_units(devices: parts.Labelled) -> parts.Labelled:
-    """Memory of each device in a unit that fits it, which its panel names."""
+def _in_units(devices: parts.LabelledRows) -> parts.LabelledRows:
+    """Memory of each device in a unit that fits it; it is part of its panel's label."""
     panels = []
-    for of_one in devices.frame.partition_by("of device", maintain_order=True):
-        unit = parts.fitting(parts.BYTES, of_one, "allocated_bytes", "reserved_bytes")
-        known = parts.shown(of_one, unit, allocated="allocated_bytes", reserved="reserved_bytes")
+    for device in devices.frame.partition_by("of device", maintain_order=True):
+        unit = parts.fitting_unit(parts.BYTES, device, "allocated_bytes", "reserved_bytes")
+        scaled = parts.in_unit(device, unit, allocated="allocated_bytes", reserved="reserved_bytes")
         panel = (
             pl.format("{} ({})", "of device", pl.lit(unit.name)) if devices.several else pl.lit("")
         )
-        panels.append(known.with_columns(pl.lit(unit.name).alias("unit"), panel.alias("panel")))
+        panels.append(scaled.with_columns(pl.lit(unit.name).alias("unit"), panel.alias("panel")))
     frame = pl.concat(panels)
-    return parts.Labelled(frame, tuple(frame["panel"].unique(maintain_order=True)), devices.found)
+    return parts.LabelledRows(
+        frame, tuple(frame["panel"].unique(maintain_order=True)), devices.total
+    )
 
 
 def _with_peaks(frame: pl.DataFrame, peaks: pl.DataFrame) -> pl.DataFrame:
     """The frame with the text of each peak, and whether a row is right of the middle."""
     keys = [*MEMORIES, "time_ns", "allocated_bytes"]
     text = [_peak(row) for row in peaks.iter_rows(named=True)]
-    of_peaks = peaks.select(keys).with_columns(pl.Series("peak", text, pl.String))
+    labels = peaks.select(keys).with_columns(pl.Series("peak", text, pl.String))
     first = pl.int_range(pl.len()).over(keys) == 0
     middle = (pl.col("time").max() + pl.col("time").min()) / 2
     return (
-        frame.join(of_peaks, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        frame.join(labels, on=keys, how="left", nulls_equal=True, maintain_order="left")
         .with_columns(pl.when(first).then(pl.col("peak")).alias("peak"))
         .with_columns((pl.col("time") > middle).alias("late"))
     )

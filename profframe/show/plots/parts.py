@@ -1,4 +1,4 @@
-"""What charts share: units, names of what is drawn, panels, titles, scales."""
+"""Shared parts of charts: units, labels, panels, titles, scales."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ WIDTH: Final = 600
 """Of every view, in pixels."""
 HEIGHT: Final = 220
 PANEL_HEIGHT: Final = 110
-"""Of one of several views below each other."""
+"""Of each of several views, one below the other."""
 BAR: Final = 18
 """Height of a horizontal bar and the space around it."""
 MOST_PANELS: Final = 8
 MOST_BARS: Final = 64
 MOST_SERIES: Final = len(palette.SERIES)
 MOST_ROWS: Final = 5000
-"""Of one frame: altair draws no more unless it is told to."""
+"""Of one frame: by default altair draws no more."""
 LABEL_WIDTH: Final = 260
-"""Pixels of a label, before it is cut with an ellipsis; the tooltip has all of it."""
+"""Pixels of a label before it is cut; the tooltip has all of it."""
 _MIDDLE_OUT: Final = (
     "length(datum.label) > 42 ? slice(datum.label, 0, 25) + '…' + slice(datum.label, -16)"
     " : datum.label"
@@ -46,7 +46,7 @@ AnyChart = alt.Chart | alt.LayerChart | alt.FacetChart | alt.VConcatChart
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit, and how much of the answer's own it is."""
+    """A unit, and its size in the unit of the answer."""
 
     name: str
     size: float
@@ -56,27 +56,27 @@ TIME: Final = (Unit("us", 1e3), Unit("ms", 1e6), Unit("s", 1e9))
 BYTES: Final = (Unit("B", 1), Unit("KiB", 2**10), Unit("MiB", 2**20), Unit("GiB", 2**30))
 
 
-def fitting(known: Sequence[Unit], frame: pl.DataFrame, *columns: str) -> Unit:
+def fitting_unit(choices: Sequence[Unit], frame: pl.DataFrame, *columns: str) -> Unit:
     """The largest unit in which the largest value of some columns is 1 or more.
 
     Examples
     --------
-    >>> fitting(TIME, pl.DataFrame({"a_ns": [5_000_000, None]}), "a_ns").name
+    >>> fitting_unit(TIME, pl.DataFrame({"a_ns": [5_000_000, None]}), "a_ns").name
     'ms'
     """
     tops = frame.select(pl.max_horizontal(pl.col(columns).abs().max())).item()
-    fit = [unit for unit in known if tops is not None and tops >= unit.size]
-    return fit[-1] if fit else known[0]
+    fit = [unit for unit in choices if tops is not None and tops >= unit.size]
+    return fit[-1] if fit else choices[0]
 
 
-def shown(frame: pl.DataFrame, unit: Unit, **columns: str) -> pl.DataFrame:
-    """The frame with more columns: some of its own, in the unit of the chart.
+def in_unit(frame: pl.DataFrame, unit: Unit, **columns: str) -> pl.DataFrame:
+    """The frame with some of its columns again, in the unit of the chart.
 
-    ``columns`` are those of the answer by the names of the new ones, in which ``_`` is a space.
+    ``columns`` are new names, in which ``_`` is a space, and columns of the answer.
 
     Examples
     --------
-    >>> shown(pl.DataFrame({"idle_ns": [1_500]}), TIME[0], idle="idle_ns").row(0)
+    >>> in_unit(pl.DataFrame({"idle_ns": [1_500]}), TIME[0], idle="idle_ns").row(0)
     (1500, 1.5)
     """
     return frame.with_columns(
@@ -88,25 +88,25 @@ def shown(frame: pl.DataFrame, unit: Unit, **columns: str) -> pl.DataFrame:
 def since_start(
     frame: pl.DataFrame, traces: pl.DataFrame, unit: Unit, **columns: str
 ) -> pl.DataFrame:
-    """The frame with moments as time since the start of their trace, in the unit of the chart."""
+    """The frame with times since the start of the trace, in the unit of the chart."""
     starts = traces.select(*TRACE, pl.col("start_ns").fill_null(0).alias("_start"))
-    placed = frame.join(starts, on=TRACE, how="left", maintain_order="left")
-    return placed.with_columns(
+    joined = frame.join(starts, on=TRACE, how="left", maintain_order="left")
+    return joined.with_columns(
         ((pl.col(column) - pl.col("_start")) / unit.size).alias(name)
         for name, column in columns.items()
     ).drop("_start")
 
 
 def span_unit(frame: pl.DataFrame, column: str) -> Unit:
-    """The unit for moments: that of the longest time that one trace covers in the frame."""
+    """The unit that fits the longest time covered by one trace."""
     spans = frame.group_by(TRACE).agg(pl.col(column).max() - pl.col(column).min())
-    return fitting(TIME, spans, column)
+    return fitting_unit(TIME, spans, column)
 
 
 def text(value: str) -> str:
-    """A text as a label: not blank, no control bytes, and none that JavaScript takes for its own.
+    """A text as a label: not blank, no control bytes, no name that JavaScript objects have.
 
-    Vega looks labels up in plain objects, where those of `_JAVASCRIPT` are found before any bar is.
+    Vega looks labels up in plain objects, which have the members of `_JAVASCRIPT`.
 
     Examples
     --------
@@ -118,23 +118,23 @@ def text(value: str) -> str:
     return f"{value}\u200b" if value in _JAVASCRIPT else units.visible(value)
 
 
-def named(
+def with_labels(
     frame: pl.DataFrame, column: str = "name", label: str = "label", missing: str | None = NO_NAME
 ) -> pl.DataFrame:
-    """The frame with a label for each name, which can stand in any document."""
+    """The frame with a label for each name, safe in any document."""
     names = frame[column].drop_nulls().unique()
     labels = pl.Series(map(text, names), dtype=pl.String)
-    of_name = pl.col(column).replace_strict(names, labels, default=None, return_dtype=pl.String)
-    return frame.with_columns(of_name.fill_null(pl.lit(missing, pl.String)).alias(label))
+    replaced = pl.col(column).replace_strict(names, labels, default=None, return_dtype=pl.String)
+    return frame.with_columns(replaced.fill_null(pl.lit(missing, pl.String)).alias(label))
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
-    """Rows with a label for what they are of, and how many there were before some were cut."""
+class LabelledRows:
+    """Rows with labels, and the number of labels before some were cut."""
 
     frame: pl.DataFrame
     labels: tuple[str, ...]
-    found: int
+    total: int
 
     @property
     def several(self) -> bool:
@@ -142,38 +142,40 @@ class Labelled:
         return len(self.labels) > 1
 
     def cut(self, noun: str) -> str:
-        """What was left out, as a sentence; empty for nothing."""
-        kept = len(self.labels)
-        return f"first {kept:,} of {units.plural(self.found, noun)}" if kept < self.found else ""
+        """What was left out, in words; empty for nothing."""
+        labels = len(self.labels)
+        return (
+            f"first {labels:,} of {units.plural(self.total, noun)}" if labels < self.total else ""
+        )
 
 
-def labelled(
+def label_rows(
     frame: pl.DataFrame, keys: Sequence[str], most: int, column: str = "panel"
-) -> Labelled:
-    """Label rows by those of their keys that differ, and keep so many labels, the first by keys.
+) -> LabelledRows:
+    """Label rows by those of their keys that differ, and keep the rows of the first labels.
 
-    A key that follows from those before it is not in a label: a rank's one device.
+    A key that follows from those before it is not in a label, as the only device of each rank.
 
     Examples
     --------
     >>> rows = pl.DataFrame({"run": ["a", "a"], "rank": [0, 1]})
-    >>> labelled(rows, ("run", "rank"), most=1).labels
+    >>> label_rows(rows, ("run", "rank"), most=1).labels
     ('rank 0',)
     """
     distinct = frame.select(keys).unique().sort(keys, nulls_last=True)
-    found = [distinct.select(keys[: n + 1]).n_unique() for n in range(len(keys))]
-    vary = [
-        key for key, here, before in zip(keys, found, [1, *found], strict=False) if here > before
+    sizes = [distinct.select(keys[: n + 1]).n_unique() for n in range(len(keys))]
+    varying = [
+        key for key, size, before in zip(keys, sizes, [1, *sizes], strict=False) if size > before
     ]
-    kept = distinct.head(most)
-    labels = [_label(row, vary) for row in kept.iter_rows(named=True)]
-    marked = kept.with_columns(pl.Series(column, labels, pl.String))
-    rows = frame.join(marked, on=keys, how="inner", nulls_equal=True, maintain_order="left")
-    return Labelled(rows, tuple(dict.fromkeys(labels)), distinct.height)
+    first = distinct.head(most)
+    labels = [_label(row, varying) for row in first.iter_rows(named=True)]
+    labelled = first.with_columns(pl.Series(column, labels, pl.String))
+    rows = frame.join(labelled, on=keys, how="inner", nulls_equal=True, maintain_order="left")
+    return LabelledRows(rows, tuple(dict.fromkeys(labels)), distinct.height)
 
 
-def _label(row: Mapping[str, Any], vary: Sequence[str]) -> str:
-    return ", ".join(filter(None, (_part(key, row[key]) for key in vary)))
+def _label(row: Mapping[str, Any], varying: Sequence[str]) -> str:
+    return ", ".join(filter(None, (_part(key, row[key]) for key in varying)))
 
 
 def _part(key: str, value: str | int | None) -> str:
@@ -184,7 +186,7 @@ def _part(key: str, value: str | int | None) -> str:
     return f"{key} {value}"
 
 
-def required(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
+def non_empty(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
     """The frame, which must have rows.
 
     Else a `ParameterError` says what the trace lacks, and how to record it.
@@ -195,7 +197,7 @@ def required(frame: pl.DataFrame, chart: str, lack: str) -> pl.DataFrame:
 
 
 def positive(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Rows in which some columns are above 0 and finite: what a logarithmic axis has a place for.
+    """Rows in which some columns are positive and finite, as a logarithmic axis needs.
 
     Examples
     --------
@@ -206,7 +208,7 @@ def positive(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def title(text: str, *notes: str) -> alt.TitleParams:
-    """A title, with what is to be said about the chart below it, a line each."""
+    """A title, with notes about the chart as its subtitle."""
     subtitle = [note for note in notes if note]
     return (
         alt.TitleParams(text, subtitle=subtitle, anchor="start")
@@ -216,18 +218,18 @@ def title(text: str, *notes: str) -> alt.TitleParams:
 
 
 def in_panels(
-    chart: Any, rows: Labelled, above: alt.TitleParams, *, own_y: bool = False
+    chart: Any, rows: LabelledRows, heading: alt.TitleParams, *, own_y: bool = False
 ) -> AnyChart:
-    """The chart of the rows, or one below the other for each of their labels.
+    """The chart of the rows, or one panel for each label, one below the other.
 
     With ``own_y`` each panel has a vertical axis of its own.
     """
     if not rows.several:
-        single: AnyChart = chart.properties(title=above)
+        single: AnyChart = chart.properties(title=heading)
         return single
     header = alt.Header(labelAnchor="start", labelLimit=WIDTH, title=None, labelFontWeight="bold")
     panels = alt.Facet("panel:N", sort=list(rows.labels), header=header)
-    several: AnyChart = chart.facet(panels, columns=1).properties(title=above)
+    several: AnyChart = chart.facet(panels, columns=1).properties(title=heading)
     return several.resolve_scale(y="independent") if own_y else several
 
 
@@ -238,26 +240,26 @@ def colour(name: str) -> str:
 
 def classes(names: Iterable[str]) -> alt.Scale:
     """Colours of classes, in this order."""
-    known = list(names)
-    return alt.Scale(domain=known, range=[colour(name) for name in known])
+    domain = list(names)
+    return alt.Scale(domain=domain, range=[colour(name) for name in domain])
 
 
 def series(labels: Sequence[str]) -> alt.Scale:
-    """Colours of what has no class, in this order."""
+    """Colours of labels without a class, in this order."""
     colours = [palette.SERIES[n % MOST_SERIES].light for n in range(len(labels))]
     return alt.Scale(domain=list(labels), range=colours)
 
 
 def legend(heading: str | None = None, *, lines: bool = False) -> alt.Legend:
-    """A legend above the chart; one of lines, where dashes tell them apart."""
-    above = alt.Legend(title=heading, orient="top", columns=4, labelLimit=LABEL_WIDTH)
+    """A legend above the chart; with ``lines`` one for dashes."""
+    result = alt.Legend(title=heading, orient="top", columns=4, labelLimit=LABEL_WIDTH)
     if lines:
-        above.symbolType, above.symbolSize = "stroke", 300
-    return above
+        result.symbolType, result.symbolSize = "stroke", 300
+    return result
 
 
 def name_axis() -> alt.Axis:
-    """An axis of names; of long ones the middle is left out, as many differ at their end only."""
+    """An axis of names; long ones are cut in the middle, as many differ only at their end."""
     return alt.Axis(
         title=None, labelLimit=LABEL_WIDTH, labelExpr=_MIDDLE_OUT, ticks=False, domain=False
     )
@@ -286,18 +288,18 @@ def time_axis(unit: Unit) -> alt.X:
 
 
 def logarithmic(title: str) -> dict[str, Any]:
-    """What makes an axis logarithmic."""
+    """Arguments of a logarithmic axis."""
     axis = alt.Axis(format="~g", labelOverlap=True)
     return {"title": title, "scale": alt.Scale(type="log"), "axis": axis}
 
 
 def step_axis() -> alt.Axis:
-    """An axis of steps, some of which have no label where they are many."""
+    """An axis of steps; labels that overlap are left out."""
     return alt.Axis(labelAngle=0, labelOverlap=True)
 
 
 def tips(*fields: tuple[str, str, str]) -> list[alt.Tooltip]:
-    """What a tooltip shows: field with its type, heading, and d3 format (empty for text)."""
+    """A tooltip: each field with its type, heading, and d3 format (empty for text)."""
     return [
         alt.Tooltip(field, title=heading, format=form)
         if form

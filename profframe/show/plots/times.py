@@ -12,35 +12,37 @@ from profframe.show.plots import parts
 
 MOST_STEPS: Final = 400
 """Of one (run, rank)."""
-OF_DEVICES: Final = ("compute", "exposed communication", "exposed copy", "idle")
-"""Classes that add up to a step, or to the whole time of the devices; columns of the same name."""
+CLASSES: Final = ("compute", "exposed communication", "exposed copy", "idle")
+"""Classes that add up to a step, or to all time of the devices; also names of columns."""
 CAUSES: Final = ("host_wait", "sync", "kernel_wait", "other")
-_OF_STEPS: Final = ("on the host", "devices busy")
+_MEASURES: Final = ("on the host", "devices busy")
 
 
 def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
     """What devices did in each step: stacked bars."""
-    few = _first_steps(rows)
-    unit = parts.fitting(parts.TIME, few, "span_ns")
-    panels = parts.labelled(_with_parts(few, unit), parts.TRACE, parts.MOST_PANELS)
+    first = _first_steps(rows)
+    unit = parts.fitting_unit(parts.TIME, first, "span_ns")
+    panels = parts.label_rows(_with_classes(first, unit), parts.TRACE, parts.MOST_PANELS)
     chart = (
-        _parts_of(panels.frame, unit)
+        _stacked_bars(panels.frame, unit)
         .encode(
             x=alt.X("at:O", title="Step", sort=None, axis=parts.step_axis()),
             y=alt.Y("value:Q", title=f"Time ({unit.name})"),
         )
         .properties(width=parts.WIDTH, height=_height(panels))
     )
-    above = parts.title("What the devices did in each step", panels.cut("trace"), _cut(rows, few))
-    return parts.in_panels(chart, panels, above)
+    heading = parts.title(
+        "What the devices did in each step", panels.cut("trace"), _cut(rows, first)
+    )
+    return parts.in_panels(chart, panels, heading)
 
 
 def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
-    """What devices did in the whole of each trace: a stacked bar per (run, rank)."""
-    unit = parts.fitting(parts.TIME, rows, "span_ns")
-    bars = parts.labelled(_with_parts(rows, unit), parts.TRACE, parts.MOST_BARS)
+    """What devices did in each trace: a stacked bar per (run, rank)."""
+    unit = parts.fitting_unit(parts.TIME, rows, "span_ns")
+    bars = parts.label_rows(_with_classes(rows, unit), parts.TRACE, parts.MOST_BARS)
     return (
-        _parts_of(bars.frame, unit)
+        _stacked_bars(bars.frame, unit)
         .encode(
             y=alt.Y("panel:N", sort=None, axis=parts.name_axis() if bars.several else None),
             x=alt.X("value:Q", title=f"Time ({unit.name})"),
@@ -55,17 +57,17 @@ def breakdown_of_traces(rows: pl.DataFrame) -> parts.AnyChart:
 
 def steps(rows: pl.DataFrame) -> parts.AnyChart:
     """How long each step took on the host, and for how much of it a device was busy."""
-    few = _first_steps(rows)
-    unit = parts.fitting(parts.TIME, few, "dur_ns")
-    host, busy = _OF_STEPS
-    frame = parts.shown(few, unit, **{host: "dur_ns", busy: "busy_ns"})
-    known = _OF_STEPS[:1] if frame["busy_ns"].is_null().all() else _OF_STEPS
+    first = _first_steps(rows)
+    unit = parts.fitting_unit(parts.TIME, first, "dur_ns")
+    host, busy = _MEASURES
+    frame = parts.in_unit(first, unit, **{host: "dur_ns", busy: "busy_ns"})
+    measures = _MEASURES[:1] if frame["busy_ns"].is_null().all() else _MEASURES
     single = rows.height > 1 and not rows.select(parts.TRACE).is_duplicated().any()
-    lines = parts.labelled(frame, parts.TRACE, parts.MOST_BARS if single else parts.MOST_SERIES)
-    drawn = _bars_of_steps if single else _lines_of_steps
-    above = parts.title("Time of steps", lines.cut("trace"), _cut(rows, few))
+    lines = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS if single else parts.MOST_SERIES)
+    draw = _bars_of_steps if single else _lines_of_steps
+    heading = parts.title("Time of steps", lines.cut("trace"), _cut(rows, first))
     return (
-        drawn(lines, known, f"Time ({unit.name})")
+        draw(lines, measures, f"Time ({unit.name})")
         .encode(
             tooltip=parts.tips(
                 ("panel:N", "trace", ""),
@@ -75,24 +77,28 @@ def steps(rows: pl.DataFrame) -> parts.AnyChart:
                 ("busy_share:Q", "busy", ".1%"),
             )
         )
-        .properties(title=above)
+        .properties(title=heading)
     )
 
 
-def _bars_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) -> parts.AnyChart:
-    return parts.pairs(lines.frame, known, "panel", axis)
+def _bars_of_steps(
+    lines: parts.LabelledRows, measures: tuple[str, ...], axis: str
+) -> parts.AnyChart:
+    return parts.pairs(lines.frame, measures, "panel", axis)
 
 
-def _lines_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) -> parts.AnyChart:
-    dashes = alt.Scale(domain=known, range=[[1, 0], [4, 3]][: len(known)])
+def _lines_of_steps(
+    lines: parts.LabelledRows, measures: tuple[str, ...], axis: str
+) -> parts.AnyChart:
+    dashes = alt.Scale(domain=measures, range=[[1, 0], [4, 3]][: len(measures)])
     colour = (
         alt.Color("panel:N", scale=parts.series(lines.labels), legend=parts.legend())
         if lines.several
-        else alt.Color("part:N", scale=parts.classes(known), legend=parts.legend())
+        else alt.Color("part:N", scale=parts.classes(measures), legend=parts.legend())
     )
     return (
         alt.Chart(lines.frame)
-        .transform_fold(list(known), as_=["part", "value"])
+        .transform_fold(list(measures), as_=["part", "value"])
         .transform_filter("isValid(datum.value)")
         .mark_line(point=alt.OverlayMarkDef(size=22))
         .encode(
@@ -110,12 +116,12 @@ def _lines_of_steps(lines: parts.Labelled, known: tuple[str, ...], axis: str) ->
 
 def kernels(rows: pl.DataFrame) -> parts.AnyChart:
     """The kernels that took the most device time."""
-    unit = parts.fitting(parts.TIME, rows, "total_ns")
-    labels = parts.named(parts.named(rows), "top_op", "top op", missing=None)
-    frame = parts.shown(labels, unit, total="total_ns", mean="mean_ns").with_columns(
+    unit = parts.fitting_unit(parts.TIME, rows, "total_ns")
+    labels = parts.with_labels(parts.with_labels(rows), "top_op", "top op", missing=None)
+    frame = parts.in_unit(labels, unit, total="total_ns", mean="mean_ns").with_columns(
         pl.col("class").fill_null("others").alias("of class")
     )
-    panels = parts.labelled(frame, parts.TRACE, parts.MOST_PANELS)
+    panels = parts.label_rows(frame, parts.TRACE, parts.MOST_PANELS)
     present = [
         name
         for name in ("compute", "communication", "copy", "others")
@@ -142,16 +148,16 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
         .properties(width=parts.WIDTH, height=alt.Step(parts.BAR))
     )
     what = "Kernels and copies" if "copy" in present else "Kernels"
-    above = parts.title(f"{what} that took the most device time", panels.cut("trace"))
-    return parts.in_panels(chart, panels, above, own_y=True)
+    heading = parts.title(f"{what} that took the most device time", panels.cut("trace"))
+    return parts.in_panels(chart, panels, heading, own_y=True)
 
 
 def idle(rows: pl.DataFrame) -> parts.AnyChart:
     """How long each stream or device had nothing to do, by cause."""
-    unit = parts.fitting(parts.TIME, rows, "idle_ns")
+    unit = parts.fitting_unit(parts.TIME, rows, "idle_ns")
     keys = ("run", "rank", "device", "stream")
-    bars = parts.labelled(
-        parts.shown(rows, unit, idle="idle_ns", longest="max_ns"), keys, parts.MOST_BARS
+    bars = parts.label_rows(
+        parts.in_unit(rows, unit, idle="idle_ns", longest="max_ns"), keys, parts.MOST_BARS
     )
     what = "device" if rows["stream"].is_null().all() else "stream"
     present = [cause for cause in CAUSES if cause in set(bars.frame["cause"])]
@@ -181,20 +187,20 @@ def idle(rows: pl.DataFrame) -> parts.AnyChart:
     )
 
 
-def _with_parts(rows: pl.DataFrame, unit: parts.Unit) -> pl.DataFrame:
-    columns = {name: f"{name.replace(' ', '_')}_ns" for name in OF_DEVICES}
-    return parts.shown(rows, unit, span="span_ns", **columns)
+def _with_classes(rows: pl.DataFrame, unit: parts.Unit) -> pl.DataFrame:
+    columns = {name: f"{name.replace(' ', '_')}_ns" for name in CLASSES}
+    return parts.in_unit(rows, unit, span="span_ns", **columns)
 
 
-def _parts_of(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
-    """Bars of the classes, without their places."""
+def _stacked_bars(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
+    """Bars of the classes, without their axes."""
     return (
         alt.Chart(frame)
-        .transform_fold(list(OF_DEVICES), as_=["part", "value"])
-        .transform_calculate(order=_order("part", OF_DEVICES))
+        .transform_fold(list(CLASSES), as_=["part", "value"])
+        .transform_calculate(order=_order("part", CLASSES))
         .mark_bar()
         .encode(
-            color=alt.Color("part:N", scale=parts.classes(OF_DEVICES), legend=parts.legend()),
+            color=alt.Color("part:N", scale=parts.classes(CLASSES), legend=parts.legend()),
             order=alt.Order("order:Q"),
             tooltip=parts.tips(
                 ("panel:N", "trace", ""),
@@ -208,16 +214,16 @@ def _parts_of(frame: pl.DataFrame, unit: parts.Unit) -> parts.AnyChart:
 
 
 def _first_steps(rows: pl.DataFrame) -> pl.DataFrame:
-    """The first steps of each trace; ``at`` tells steps of the same number apart."""
+    """The first steps of each trace; ``at`` is unique, also where numbers repeat."""
     before = pl.int_range(pl.len()).over("run", "rank", "step")
-    again = pl.when(before == 0).then(pl.lit("")).otherwise(pl.format(" ({})", before + 1))
+    suffix = pl.when(before == 0).then(pl.lit("")).otherwise(pl.format(" ({})", before + 1))
     return rows.filter(pl.int_range(pl.len()).over("run", "rank") < MOST_STEPS).with_columns(
-        (pl.col("step").cast(pl.String) + again).alias("at")
+        (pl.col("step").cast(pl.String) + suffix).alias("at")
     )
 
 
-def _cut(rows: pl.DataFrame, few: pl.DataFrame) -> str:
-    left_out = rows.height - few.height
+def _cut(rows: pl.DataFrame, first: pl.DataFrame) -> str:
+    left_out = rows.height - first.height
     return (
         f"first {MOST_STEPS} steps of a trace; {units.plural(left_out, 'step')} left out"
         if left_out
@@ -225,7 +231,7 @@ def _cut(rows: pl.DataFrame, few: pl.DataFrame) -> str:
     )
 
 
-def _height(panels: parts.Labelled) -> int:
+def _height(panels: parts.LabelledRows) -> int:
     return parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
 
 

@@ -18,10 +18,10 @@ _GIGA: Final = 1e9
 _NO_PEAK: Final = "no known peak"
 
 
-def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
+def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
     """Rates against arithmetic intensity on logarithmic axes, under the peaks of the devices."""
-    few = known.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
-    labels = parts.named(parts.named(few), "input_dims", "shapes", missing=None)
+    largest = measured.group_by("run", "rank", "device", maintain_order=True).head(MOST_POINTS)
+    labels = parts.with_labels(parts.with_labels(largest), "input_dims", "shapes", missing=None)
     frame = labels.with_columns(
         (pl.col("flop_per_s") / _TERA).alias("achieved"),
         (pl.col("bytes_per_s") / _GIGA).alias("moved"),
@@ -31,7 +31,7 @@ def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
         (pl.col("lost_ns") / 1e6).alias("lost"),
         pl.col("peak_dtype").fill_null(_NO_PEAK).alias("type"),
     )
-    panels = parts.labelled(frame, ("run", "rank", "device"), _MOST_PANELS)
+    panels = parts.label_rows(frame, ("run", "rank", "device"), _MOST_PANELS)
     types = sorted(panels.frame["type"].unique())
     colour = alt.Color("type:N", scale=parts.series(types), legend=parts.legend("peak of"))
     x = alt.X("flop_per_byte:Q", **parts.logarithmic("Arithmetic intensity (FLOP/byte)"))
@@ -62,20 +62,20 @@ def roofline(rows: pl.DataFrame, known: pl.DataFrame) -> parts.AnyChart:
     chart = alt.layer(
         _roofs(base, panels.frame, x, y, colour), points, data=panels.frame
     ).properties(width=parts.WIDTH, height=320)
-    above = parts.title(
+    heading = parts.title(
         "Work against the peaks of the devices",
-        _unknown(rows, known),
+        _unknown(rows, measured),
         panels.cut("device"),
-        _cut(known, few),
+        _cut(measured, largest),
         "" if frame["peak"].is_not_null().any() else "what these devices can do is not known",
     )
-    return parts.in_panels(chart, panels, above)
+    return parts.in_panels(chart, panels, heading)
 
 
 def _roofs(
     base: alt.Chart, frame: pl.DataFrame, x: alt.X, y: alt.Y, colour: alt.Color
 ) -> parts.AnyChart:
-    """Lines at the peaks that the rows name: along the memory's up to the ridge, then level."""
+    """Lines at the peaks of the devices: along the bandwidth up to the ridge, then level."""
     low, high = frame.select(
         low=pl.col("flop_per_byte").min(), high=pl.col("flop_per_byte").max()
     ).row(0)
@@ -104,8 +104,8 @@ def _roofs(
     )
 
 
-def _unknown(rows: pl.DataFrame, known: pl.DataFrame) -> str:
-    left_out = rows.height - known.height
+def _unknown(rows: pl.DataFrame, measured: pl.DataFrame) -> str:
+    left_out = rows.height - measured.height
     return (
         f"{units.plural(left_out, 'row')} without known FLOPs or bytes not shown"
         if left_out
@@ -113,8 +113,8 @@ def _unknown(rows: pl.DataFrame, known: pl.DataFrame) -> str:
     )
 
 
-def _cut(known: pl.DataFrame, few: pl.DataFrame) -> str:
-    left_out = known.height - few.height
+def _cut(measured: pl.DataFrame, shown: pl.DataFrame) -> str:
+    left_out = measured.height - shown.height
     return (
         f"the {MOST_POINTS} that lost the most time; {units.plural(left_out, 'row')} left out"
         if left_out

@@ -1,4 +1,4 @@
-"""Frames as columns of JSON, every text once: what the page holds instead of rows of text."""
+"""Frames as columns of JSON, each text stored once, for the page's scripts to draw."""
 
 from __future__ import annotations
 
@@ -13,68 +13,69 @@ from profframe.show import units
 from profframe.show.columns import MOMENTS, cell, heading, unit_of
 
 _EXACT: Final = 2**53
-"""Integers from here on are no numbers of JavaScript; they go as text."""
+"""Larger integers are not exact in JavaScript; they are stored as text."""
 _LONGEST: Final = (2_000, 500, 150, 50)
-"""Characters of a text that are kept: the first of these with which all texts fit."""
+"""Limits on the characters of a text: the first with which all texts fit is used."""
 _MOST_TEXT: Final = 3_000_000
 
-_Told = dict[str, Any]
+_Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class FrameView:
     """A frame, and how its columns are shown."""
 
     frame: pl.DataFrame
     main: tuple[str, ...] = ()
-    """Columns that are seen at first; all of them, where none are named."""
+    """Columns that are visible at first; empty for all."""
     docs: Mapping[str, str] = field(default_factory=dict)
-    """What each column is."""
+    """Description by column."""
     origin: pl.Series | None = None
-    """Start of the trace of each row: moments are shown since then."""
+    """Start of the trace of each row: times are shown relative to it."""
 
 
-def document(frames: Mapping[str, Shown]) -> _Told:
-    """Take frames apart into columns and one list of texts.
+def document(frames: Mapping[str, FrameView]) -> _Json:
+    """Split frames into columns and one list of texts.
 
-    Very long texts are cut, and say so.
+    Very long texts are cut, and say how long they were.
 
     Examples
     --------
-    >>> made = document({"one": Shown(pl.DataFrame({"name": ["mm", None], "self_ns": [7, 8]}))})
-    >>> made["texts"], [column.get("ids") for column in made["frames"]["one"]["columns"]]
+    >>> rows = pl.DataFrame({"name": ["mm", None], "self_ns": [7, 8]})
+    >>> page = document({"rows": FrameView(rows)})
+    >>> page["texts"], [column.get("ids") for column in page["frames"]["rows"]["columns"]]
     (['mm'], [[0, None], None])
     """
-    prepared = {name: _prepared(shown) for name, shown in frames.items()}
-    texts = _texts([column for columns in prepared.values() for column, _ in columns])
+    columns = {name: _columns(view) for name, view in frames.items()}
+    texts = _texts([column for pairs in columns.values() for column, _ in pairs])
     longest = _longest(texts)
     ids = pl.Enum(texts)
-    stored = {
+    encoded = {
         name: {
-            "rows": shown.frame.height,
-            "columns": [_stored(column, told, ids) for column, told in prepared[name]],
+            "rows": view.frame.height,
+            "columns": [_encoded(column, header, ids) for column, header in columns[name]],
         }
-        for name, shown in frames.items()
+        for name, view in frames.items()
     }
-    return {"texts": [shortened(one, longest) for one in texts], "frames": stored}
+    return {"texts": [shortened(text, longest) for text in texts], "frames": encoded}
 
 
 def text(document: object) -> str:
-    r"""JSON that can stand inside a script element.
+    r"""JSON that is safe inside a script element.
 
     Examples
     --------
     >>> text({"name": "</script>"})
     '{"name":"\\u003c/script\\u003e"}'
     """
-    written = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     for character in "<>&\u2028\u2029":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return written
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return encoded
 
 
 def shortened(text: str, longest: int) -> str:
-    """A text as it is shown: control bytes as escapes, and no longer than so many characters.
+    """A text with control bytes as escapes, cut if it is longer than so many characters.
 
     Examples
     --------
@@ -86,12 +87,12 @@ def shortened(text: str, longest: int) -> str:
     return units.visible(text)
 
 
-def sort_of(column: pl.Series) -> str:
-    """What the values of a column are: the word of their unit, or how they are written.
+def kind_of(column: pl.Series) -> str:
+    """The kind of a column: the word of its unit, or how its values are written.
 
     Examples
     --------
-    >>> sort_of(pl.Series("self_ns", [1])), sort_of(pl.Series("rank", [1]))
+    >>> kind_of(pl.Series("self_ns", [1])), kind_of(pl.Series("rank", [1]))
     ('ns', 'number')
     """
     if column.dtype == pl.Boolean:
@@ -105,58 +106,58 @@ def sort_of(column: pl.Series) -> str:
     return "number" if cell(column.name, 10_000) == "10000" else "count"
 
 
-def _prepared(shown: Shown) -> list[tuple[pl.Series, _Told]]:
-    """Each column as it goes into the page, and what the page is told of it."""
+def _columns(view: FrameView) -> list[tuple[pl.Series, _Json]]:
+    """Each column as it is stored in the page, with its header."""
     columns = []
-    labels = _labels(shown.frame.columns)
-    for column in shown.frame:
-        told: _Told = {"name": column.name, "label": labels[column.name], "sort": sort_of(column)}
-        told["main"] = not shown.main or column.name in shown.main
-        if doc := shown.docs.get(column.name):
-            told["doc"] = doc
-        columns.append(_prepared_column(column, told, shown))
-    if not shown.main:
+    labels = _labels(view.frame.columns)
+    for column in view.frame:
+        header: _Json = {"name": column.name, "label": labels[column.name]}
+        header |= {"sort": kind_of(column), "main": not view.main or column.name in view.main}
+        if doc := view.docs.get(column.name):
+            header["doc"] = doc
+        columns.append(_column(column, header, view))
+    if not view.main:
         return columns
-    order = {name: place for place, name in enumerate(shown.main)}
+    order = {name: place for place, name in enumerate(view.main)}
     return sorted(columns, key=lambda pair: order.get(pair[1]["name"], len(order)))
 
 
 def _labels(names: list[str]) -> dict[str, str]:
-    """What stands above each column: without its unit, unless two would be the same."""
+    """Headings of the columns: without the unit, unless two would be the same."""
     short = {name: heading(name) for name in names}
-    taken = [*short.values()]
+    labels = [*short.values()]
     return {
-        name: label if taken.count(label) == 1 else name.removesuffix("_ns").replace("_", " ")
+        name: label if labels.count(label) == 1 else name.removesuffix("_ns").replace("_", " ")
         for name, label in short.items()
     }
 
 
-def _prepared_column(column: pl.Series, told: _Told, shown: Shown) -> tuple[pl.Series, _Told]:
-    if column.name in MOMENTS and shown.origin is not None:
-        since = column - shown.origin
+def _column(column: pl.Series, header: _Json, view: FrameView) -> tuple[pl.Series, _Json]:
+    if column.name in MOMENTS and view.origin is not None:
+        since = column - view.origin
         if not (since == 0).all() and not _is_large(since):
-            return _moment(column, told, shown.origin)
+            return _moment(column, header, view.origin)
     if column.dtype.is_nested():
-        return _listed(column), told
+        return _list_texts(column), header
     if column.dtype.is_integer() and _is_large(column):
-        return column.cast(pl.String), told | {"exact": True}
+        return column.cast(pl.String), header | {"exact": True}
     if column.dtype.is_float():
-        return column.set(~column.is_finite() & column.is_not_null(), None), told
+        return column.set(~column.is_finite() & column.is_not_null(), None), header
     if column.dtype.is_numeric() or column.dtype in {pl.Boolean, pl.String}:
-        return column, told
-    return column.cast(pl.String), told
+        return column, header
+    return column.cast(pl.String), header
 
 
-def _moment(column: pl.Series, told: _Told, origin: pl.Series) -> tuple[pl.Series, _Told]:
-    """Nanoseconds since the start of the trace, and that start for each row."""
+def _moment(column: pl.Series, header: _Json, origin: pl.Series) -> tuple[pl.Series, _Json]:
+    """Nanoseconds since the start of the trace, with that start for each row."""
     bases = origin.unique(maintain_order=True)
-    number = {base: index for index, base in enumerate(bases)}
-    base = [number[start] for start in origin] if len(bases) > 1 else 0
-    told |= {"sort": "moment", "bases": [*map(str, bases)], "base": base}
-    return (column - origin).alias(column.name), told
+    ids = {base: index for index, base in enumerate(bases)}
+    base = [ids[start] for start in origin] if len(bases) > 1 else 0
+    header |= {"sort": "moment", "bases": [*map(str, bases)], "base": base}
+    return (column - origin).alias(column.name), header
 
 
-def _listed(column: pl.Series) -> pl.Series:
+def _list_texts(column: pl.Series) -> pl.Series:
     """Lists as text."""
     rows = (None if row is None else ", ".join(map(str, row)) for row in column.to_list())
     return pl.Series(column.name, [*rows], pl.String)
@@ -170,10 +171,10 @@ def _is_large(column: pl.Series) -> bool:
 
 def _texts(columns: list[pl.Series]) -> pl.Series:
     """Every text once."""
-    found = [column.alias("text") for column in columns if column.dtype == pl.String]
-    if not found:
+    with_text = [column.alias("text") for column in columns if column.dtype == pl.String]
+    if not with_text:
         return pl.Series("text", [], pl.String)
-    return pl.concat(found).drop_nulls().unique().sort()
+    return pl.concat(with_text).drop_nulls().unique().sort()
 
 
 def _longest(texts: pl.Series) -> int:
@@ -183,7 +184,7 @@ def _longest(texts: pl.Series) -> int:
     return _LONGEST[-1]
 
 
-def _stored(column: pl.Series, told: _Told, ids: pl.Enum) -> _Told:
+def _encoded(column: pl.Series, header: _Json, ids: pl.Enum) -> _Json:
     if column.dtype == pl.String:
-        return told | {"ids": column.cast(ids).to_physical().to_list()}
-    return told | {"values": column.to_list()}
+        return header | {"ids": column.cast(ids).to_physical().to_list()}
+    return header | {"values": column.to_list()}

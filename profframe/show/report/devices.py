@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 from profframe.show.report.parts import Part, Section
-from profframe.show.report.replies import Asked
+from profframe.show.report.replies import Context
 
 _BREAKDOWN: Final = (
     "step", "span_ns", "compute_ns", "exposed_communication_ns", "exposed_copy_ns", "idle_ns",
@@ -41,20 +41,20 @@ _ROOFLINE: Final = (
 )  # fmt: skip
 
 
-def time(asked: Asked) -> Section | None:
-    """What the devices did in each step; of a trace without devices, how long its steps took."""
-    breakdown = asked.answer("time_breakdown")
+def time(context: Context) -> Section | None:
+    """What the devices did in each step; without devices, how long each step took."""
+    breakdown = context.answer("time_breakdown")
     if not breakdown:
-        return _steps(asked)
+        return _steps(context)
     about = "A row without a step is the whole trace."
     parts: list[Part] = [
-        *asked.chart("breakdown", "Time of the devices by class"),
-        asked.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
+        *context.chart("breakdown", "Time of the devices by class"),
+        context.table(breakdown, "Time breakdown", _BREAKDOWN, about=about),
     ]
     if breakdown.frame.select(pl.sum_horizontal(pl.col(_HIDDEN).sum())).item():
-        together = asked.answer("kernel_types")
+        overlaps = context.answer("kernel_types")
         title = "What ran at the same time"
-        parts.append(asked.table(together, "What ran together", title=title))
+        parts.append(context.table(overlaps, "What ran together", title=title))
     return Section(
         "Time breakdown",
         "What the devices did with their time, as a whole and in each step; the parts add up.",
@@ -62,26 +62,26 @@ def time(asked: Asked) -> Section | None:
     )
 
 
-def _steps(asked: Asked) -> Section | None:
-    steps = asked.answer("step_times")
+def _steps(context: Context) -> Section | None:
+    steps = context.answer("step_times")
     if not steps:
         return None
     return Section(
         "Steps",
         "How long each step of the profiler took.",
-        (*asked.chart("steps", "Time of each step"), asked.table(steps, "Steps", _STEPS)),
+        (*context.chart("steps", "Time of each step"), context.table(steps, "Steps", _STEPS)),
     )
 
 
-def kernels(asked: Asked) -> Section | None:
+def kernels(context: Context) -> Section | None:
     """Kernels, and copies of memory."""
     parts: list[Part] = []
-    if found := asked.answer("kernels"):
-        parts += asked.chart("kernels", "Kernels by time")
-        parts.append(asked.table(found, "Kernels", _KERNELS, "total_ns", title="Kernels"))
-    if copies := asked.answer("memory_bandwidth"):
+    if reply := context.answer("kernels"):
+        parts += context.chart("kernels", "Kernels by time")
+        parts.append(context.table(reply, "Kernels", _KERNELS, "total_ns", title="Kernels"))
+    if copies := context.answer("memory_bandwidth"):
         title = "Copies and fills of memory"
-        parts.append(asked.table(copies, title, _COPIES, "total_ns", title=title))
+        parts.append(context.table(copies, title, _COPIES, "total_ns", title=title))
     if not parts:
         return None
     return Section(
@@ -89,20 +89,20 @@ def kernels(asked: Asked) -> Section | None:
     )
 
 
-def idle(asked: Asked) -> Section | None:
+def idle(context: Context) -> Section | None:
     """Launches, why devices had nothing to do, and the longest gaps."""
     parts: list[Part] = []
-    if causes := asked.answer("idle"):
-        parts += asked.chart("idle", "Idle time by cause")
+    if causes := context.answer("idle"):
+        parts += context.chart("idle", "Idle time by cause")
         title = "Idle time by cause"
-        parts.append(asked.table(causes, title, _IDLE, "idle_ns", title=title))
-    if gaps := asked.answer("gaps"):
+        parts.append(context.table(causes, title, _IDLE, "idle_ns", title=title))
+    if gaps := context.answer("gaps"):
         title = "The longest gaps, and what the host did in them"
         about = "The 20 longest of each rank."
-        parts.append(asked.table(gaps, "Longest gaps", _GAPS, "dur_ns", title=title, about=about))
-    if launches := asked.answer("launches"):
+        parts.append(context.table(gaps, "Longest gaps", _GAPS, "dur_ns", title=title, about=about))
+    if launches := context.answer("launches"):
         title = "What launching cost the host, and how long the work waited"
-        parts.append(asked.table(launches, "Launches", _LAUNCHES, "total_ns", title=title))
+        parts.append(context.table(launches, "Launches", _LAUNCHES, "total_ns", title=title))
     if not parts:
         return None
     return Section(
@@ -112,28 +112,28 @@ def idle(asked: Asked) -> Section | None:
     )
 
 
-def queues(asked: Asked) -> Section | None:
+def queues(context: Context) -> Section | None:
     """How much work was waiting."""
-    summary = asked.answer("queue_summary")
+    summary = context.answer("queue_summary")
     if not summary:
         return None
     return Section(
         "Queue depth",
         "How much work was launched and not begun, on each stream.",
-        (*asked.chart("queue_depth", "Queue depth over time"), asked.table(summary, "Queues")),
+        (*context.chart("queue_depth", "Queue depth over time"), context.table(summary, "Queues")),
     )
 
 
-def roofline(asked: Asked) -> Section | None:
+def roofline(context: Context) -> Section | None:
     """How close kernels came to what their device can do."""
-    found = asked.answer("roofline")
-    if not found.frame.filter(pl.col("note").ne_missing("unknown_work")).height:
+    reply = context.answer("roofline")
+    if not reply.frame.filter(pl.col("note").ne_missing("unknown_work")).height:
         return None
     return Section(
         "Roofline",
         "How close kernels came to what their device can do at most, and the time that was lost.",
         (
-            *asked.chart("roofline", "Roofline"),
-            asked.table(found, "Roofline", _ROOFLINE, "lost_ns"),
+            *context.chart("roofline", "Roofline"),
+            context.table(reply, "Roofline", _ROOFLINE, "lost_ns"),
         ),
     )

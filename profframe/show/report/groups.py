@@ -8,7 +8,7 @@ import polars as pl
 
 from profframe.errors import ParameterError
 from profframe.show.report.parts import Part, Section
-from profframe.show.report.replies import Asked, Reply, called
+from profframe.show.report.replies import Context, Reply, call_text
 
 _STRAGGLERS: Final = (
     "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns", "wait_ns",
@@ -26,17 +26,17 @@ _REGRESSIONS: Final = (
     "what", "name", "base_ns", "other_ns", "change_ns", "ratio", "pace", "p_value", "q_value",
 )  # fmt: skip
 _FEWEST: Final = 3
-"""Runs from which on the latest is held against the ones before."""
+"""Runs, from which on the latest is compared with those before."""
 _BASELINE: Final = 10
 
 
-def ranks(asked: Asked) -> Section | None:
+def ranks(context: Context) -> Section | None:
     """Who waits for whom, how even ranks are, and how fast collectives are."""
-    several = "rank" not in asked.dull
-    parts = _of_ranks(asked) if several else []
-    if _communicates(asked) and (collectives := asked.answer("collective_summary")):
+    several = "rank" not in context.constant_keys
+    parts = _rank_parts(context) if several else []
+    if _communicates(context) and (collectives := context.answer("collective_summary")):
         parts.append(
-            asked.table(collectives, "Collectives", _COLLECTIVES, "total_ns", title="Collectives")
+            context.table(collectives, "Collectives", _COLLECTIVES, "total_ns", title="Collectives")
         )
     if not parts:
         return None
@@ -47,48 +47,50 @@ def ranks(asked: Asked) -> Section | None:
     return Section("Collectives", about, tuple(parts))
 
 
-def _communicates(asked: Asked) -> bool:
-    said = asked.known() & {"collective", "process_group"}
-    if said or "rank" not in asked.dull or asked.trace.traces["backend"].count():
+def _communicates(context: Context) -> bool:
+    columns = context.filled_columns() & {"collective", "process_group"}
+    if columns or "rank" not in context.constant_keys or context.trace.traces["backend"].count():
         return True
-    return "communication" in asked.answer("kernels").frame["class"]
+    return "communication" in context.answer("kernels").frame["class"]
 
 
-def _of_ranks(asked: Asked) -> list[Part]:
-    parts: list[Part] = [*asked.chart("ranks", "Time of each rank")]
-    if late := asked.answer("stragglers"):
+def _rank_parts(context: Context) -> list[Part]:
+    parts: list[Part] = [*context.chart("ranks", "Time of each rank")]
+    if stragglers := context.answer("stragglers"):
         title = "Which rank the others wait for"
-        parts.append(asked.table(late, "Stragglers", _STRAGGLERS, "held_up_ns", title=title))
-    balance = asked.answer("rank_balance")
-    whole = balance.frame.filter(pl.col("step").is_null())
-    if whole.height:
+        parts.append(
+            context.table(stragglers, "Stragglers", _STRAGGLERS, "held_up_ns", title=title)
+        )
+    balance = context.answer("rank_balance")
+    trace_rows = balance.frame.filter(pl.col("step").is_null())
+    if trace_rows.height:
         title, about = "How even the ranks are", "Of the whole trace; the answer has each step."
-        reply = Reply(balance.name, balance.call, whole)
-        parts.append(asked.table(reply, "Balance of ranks", title=title, about=about))
-    if clocks := asked.answer("clock_skew"):
+        reply = Reply(balance.name, balance.call, trace_rows)
+        parts.append(context.table(reply, "Balance of ranks", title=title, about=about))
+    if skew := context.answer("clock_skew"):
         title = "How far the clocks are apart"
-        parts.append(asked.table(clocks, "Clocks", title=title))
+        parts.append(context.table(skew, "Clocks", title=title))
     return parts
 
 
-def runs(asked: Asked) -> Section | None:
-    """Each run in one row, how they went, and what got slower."""
-    if "run" in asked.dull:
+def runs(context: Context) -> Section | None:
+    """Each run in one row, the trend, and what got slower."""
+    if "run" in context.constant_keys:
         return None
-    found = asked.answer("runs")
-    metric = "step_p50_ns" if found.frame["step_p50_ns"].count() else "span_ns"
+    reply = context.answer("runs")
+    metric = "step_p50_ns" if reply.frame["step_p50_ns"].count() else "span_ns"
     parts: list[Part] = [
-        *asked.chart("trend", "From run to run", metric),
-        asked.table(found, "Runs", _RUNS),
+        *context.chart("trend", "From run to run", metric),
+        context.table(reply, "Runs", _RUNS),
     ]
-    trend = Reply("trend", called("trend", metric=metric), asked.trace.trend(metric))
+    trend = Reply("trend", call_text("trend", metric=metric), context.trace.trend(metric))
     changes = Reply(trend.name, trend.call, trend.frame.filter("is_change"))
     if changes:
         title = "From which run on it changed for good"
-        parts.append(asked.table(changes, "Changes", title=title))
-    if slower := _regressions(asked, found.frame.height):
+        parts.append(context.table(changes, "Changes", title=title))
+    if regressions := _regressions(context, reply.frame.height):
         title = "What takes longer in the latest run than in those before it"
-        parts.append(asked.table(slower, "Regressions", _REGRESSIONS, title=title))
+        parts.append(context.table(regressions, "Regressions", _REGRESSIONS, title=title))
     return Section(
         "Runs",
         "Each run in one row, from which run on a step took longer, and what got slower.",
@@ -96,12 +98,12 @@ def runs(asked: Asked) -> Section | None:
     )
 
 
-def _regressions(asked: Asked, number: int) -> Reply | None:
+def _regressions(context: Context, number: int) -> Reply | None:
     if number < _FEWEST:
         return None
     baseline = min(number - 1, _BASELINE)
     try:
-        rows = asked.trace.regressions(baseline)
+        rows = context.trace.regressions(baseline)
     except ParameterError:
         return None
-    return Reply("regressions", called("regressions", baseline=baseline), rows)
+    return Reply("regressions", call_text("regressions", baseline=baseline), rows)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.show.report.columns import Shown
+from profframe.show.report.columns import FrameView
 from profframe.show.report.parts import Choice, Flame, Section, Table
-from profframe.show.report.replies import Asked, Reply
+from profframe.show.report.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
 _OPERATORS: Final = (
@@ -23,11 +23,11 @@ _PEAKS: Final = (
 )  # fmt: skip
 _OWNERS: Final = ("device_type", "device", "origin", "op_name", "blocks", "bytes", "share")
 _BLOCKS: Final = ("device_type", "device", "bytes", "time_ns", "op_name", "annotation_name")
-_GROUPED: Final = (
+_GROUPINGS: Final = (
     ("input shapes", "input_dims", {"group_by_input_shape": True}),
     ("stack", "stack", {"group_by_stack_n": 5}),
 )
-"""What else operators are grouped by, the column of `events` that it needs, and how to ask."""
+"""Further groupings of operators: label, the column of `events` that it needs, parameters."""
 _NODE: Final = (
     "run", "rank", "node_id", "parent_id", "name", "kind", "direction", "calls", "self_ns",
     "self_device_ns",
@@ -36,21 +36,21 @@ _MOST_NODES: Final = 8_000
 _FEWEST_NODES: Final = 300
 
 
-def operators(asked: Asked) -> Section | None:
+def operators(context: Context) -> Section | None:
     """Self times, and operators by name, input shapes and stack."""
-    times = asked.answer("self_times")
+    times = context.answer("self_times")
     if not times:
         return None
-    self_times = asked.table(times, "Self times", _SELF_TIMES, "self_ns", title="Self times")
-    by_name = asked.answer("key_averages")
+    self_times = context.table(times, "Self times", _SELF_TIMES, "self_ns", title="Self times")
+    by_name = context.answer("key_averages")
     by = "self_device_ns" if by_name.frame["self_device_ns"].sum() else "self_cpu_ns"
     options = [("name", by_name)]
-    known = asked.known()
-    for label, needed, parameters in _GROUPED:
-        if needed in known:
-            options.append((label, asked.answer("key_averages", **parameters)))
+    filled = context.filled_columns()
+    for label, column, parameters in _GROUPINGS:
+        if column in filled:
+            options.append((label, context.answer("key_averages", **parameters)))
     tables = tuple(
-        (label, asked.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
+        (label, context.table(reply, f"Operators by {label}", _OPERATORS, by, key=f"operators-{n}"))
         for n, (label, reply) in enumerate(options)
     )
     return Section(
@@ -60,61 +60,61 @@ def operators(asked: Asked) -> Section | None:
     )
 
 
-def memory(asked: Asked) -> Section | None:
-    """Memory over time, its peak, who held it then, and what was never freed."""
-    peaks = asked.answer("memory_peak")
+def memory(context: Context) -> Section | None:
+    """Memory over time, its peak and the owners of it, and what was never freed."""
+    peaks = context.answer("memory_peak")
     if not peaks:
         return None
-    found: list[Table] = [
-        asked.table(
+    tables: list[Table] = [
+        context.table(
             peaks,
             "Peaks of memory",
             _PEAKS,
             title="Peak of each device, and the op that reached it",
         )
     ]
-    if owners := asked.answer("memory_owners"):
+    if owners := context.answer("memory_owners"):
         title = "What was allocated at the peak, by the op that asked for it"
-        found.append(asked.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
-    if blocks := asked.answer("unfreed"):
+        tables.append(context.table(owners, "Owners of the peak", _OWNERS, "bytes", title=title))
+    if blocks := context.answer("unfreed"):
         title = "The largest blocks that were never freed"
         about = "The 100 largest of each rank."
-        found.append(
-            asked.table(blocks, "Unfreed blocks", _BLOCKS, "bytes", title=title, about=about)
+        tables.append(
+            context.table(blocks, "Unfreed blocks", _BLOCKS, "bytes", title=title, about=about)
         )
     return Section(
         "Memory",
         "How much memory was allocated, when it was most, and who held it.",
-        (*asked.chart("memory", "Memory over time"), *found),
+        (*context.chart("memory", "Memory over time"), *tables),
     )
 
 
-def regions(asked: Asked) -> Section | None:
+def regions(context: Context) -> Section | None:
     """Modules and annotations."""
-    has_modules = asked.known() & {"python_module_id", "module_hierarchy"}
+    has_modules = context.filled_columns() & {"python_module_id", "module_hierarchy"}
     names = ("modules", "annotations") if has_modules else ("annotations",)
-    replies = [reply for name in names if (reply := asked.answer(name))]
+    replies = [reply for name in names if (reply := context.answer(name))]
     if not replies:
         return None
     return Section(
         " and ".join(reply.name for reply in replies).capitalize(),
         "What ran on the host and the devices for each of them, step by step.",
-        tuple(_region(asked, reply) for reply in replies),
+        tuple(_region(context, reply) for reply in replies),
     )
 
 
-def _region(asked: Asked, reply: Reply) -> Table:
+def _region(context: Context, reply: Reply) -> Table:
     by = "device_ns" if reply.frame["device_ns"].sum() else "host_ns"
     label = reply.name.capitalize()
-    return asked.table(reply, label, _REGIONS, by, title=label)
+    return context.table(reply, label, _REGIONS, by, title=label)
 
 
-def flame(asked: Asked) -> Section | None:
+def flame(context: Context) -> Section | None:
     """The call tree of the host."""
     from profframe.show.plots import palette
 
-    top = max(_FEWEST_NODES, _MOST_NODES // max(asked.starts.height, 1))
-    nodes = asked.answer("flame", top=top)
+    top = max(_FEWEST_NODES, _MOST_NODES // max(context.starts.height, 1))
+    nodes = context.answer("flame", top=top)
     if not nodes:
         return None
     is_cut = "others" in nodes.frame["kind"]
@@ -122,7 +122,7 @@ def flame(asked: Asked) -> Section | None:
     graph = Flame(
         key="flame",
         label="Flame graph",
-        shown=Shown(nodes.frame.select(_NODE)),
+        view=FrameView(nodes.frame.select(_NODE)),
         calls=("trace.flame()",),
         options={"colours": colours},
         cut=f"The {top:,} nodes with the most time of each trace; the rest is in `others`, "

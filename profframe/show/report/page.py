@@ -1,4 +1,4 @@
-"""The page: sections, styles, scripts and data put into one file that asks for no other."""
+"""The page: sections, styles, scripts and data in one file that loads no other."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
 
 
 def check_installed() -> None:
-    """See that everything is installed that a page needs."""
+    """Raise an error if a package that a page needs is missing."""
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
@@ -65,25 +65,25 @@ def check_installed() -> None:
         )
 
 
-def drawn_with() -> str:
-    """The libraries that draw charts, with their versions."""
+def chart_libraries() -> str:
+    """Names and versions of the libraries that draw charts."""
     with _VEGA.open(encoding="utf-8") as file:
         return file.readline().removeprefix("/*! ").partition(" and ")[0]
 
 
 def _data(parts: list[Part]) -> dict[str, Any]:
-    """Everything that scripts read: frames and texts, charts, flame graphs, colours."""
+    """Data for the scripts: frames and texts, charts, flame graphs, colours."""
     from profframe.show.plots import palette
 
     frames, charts, flames = {}, {}, {}
     for part in parts:
         if isinstance(part, (Table, Flame)):
-            frames[part.key] = part.shown
+            frames[part.key] = part.view
         if isinstance(part, Flame):
             flames[part.key] = {"frame": part.key, "options": part.options}
         if isinstance(part, Chart):
             names = {name: f"{part.key}-{name}" for name in part.frames}
-            frames |= {names[name]: shown for name, shown in part.frames.items()}
+            frames |= {names[name]: view for name, view in part.frames.items()}
             charts[part.key] = {"spec": part.spec, "frames": names}
     return columns.document(frames) | {
         "charts": charts,
@@ -107,12 +107,12 @@ def _environment() -> jinja2.Environment:
 
 
 def _code(path: Path) -> str:
-    """A script or style that can stand inside its element."""
+    """A script or style that is safe inside its element."""
     return inert(path.read_text(encoding="utf-8"))
 
 
 def inert(code: str) -> str:
-    r"""Code in which nothing ends the element that it is in.
+    r"""Code that cannot end the element that it is in.
 
     Examples
     --------
@@ -123,6 +123,6 @@ def inert(code: str) -> str:
 
 
 def _hash(code: str) -> str:
-    """What the page's policy lets run: this script, and no other."""
+    """Source expression that lets the page's policy run this script, and no other."""
     digest = hashlib.sha256(code.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

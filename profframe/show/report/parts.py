@@ -1,4 +1,4 @@
-"""What sections of the page are made of: facts, findings, tables, charts, flame graphs."""
+"""Parts of a section: facts, findings, tables, charts, flame graphs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from profframe.show.report.columns import Shown
+from profframe.show.report.columns import FrameView
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Numbers beside each other."""
+    """Numbers side by side."""
 
     template: ClassVar[str] = "facts.html"
     facts: tuple[Fact, ...]
@@ -42,7 +42,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Pieces of advice below each other."""
+    """A list of advice."""
 
     template: ClassVar[str] = "findings.html"
     title: str
@@ -58,22 +58,22 @@ class Table:
     template: ClassVar[str] = "table.html"
     key: str
     label: str
-    """What a screen reader calls it."""
-    shown: Shown
+    """Name for screen readers."""
+    view: FrameView
     calls: tuple[str, ...]
     title: str = ""
     about: str = ""
     sorted: str = ""
     """Column that the rows are sorted by, and ``ascending`` or ``descending``."""
     cut: str = ""
-    """Which rows are not in the page, and where they are."""
-    whole: bool = False
-    """Texts are not cut at first."""
+    """Which rows are not in the page, and how to get them."""
+    full_text: bool = False
+    """Whether texts start uncut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Tables of which one is seen at a time, each with a label."""
+    """Tables with a label each, one visible at a time."""
 
     template: ClassVar[str] = "choice.html"
     key: str
@@ -83,20 +83,20 @@ class Choice:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """What gives the tables."""
+        """Calls that give the tables."""
         return tuple(call for _, table in self.options for call in table.calls)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart of altair, taken apart."""
+    """An altair chart, split into its specification and its frames."""
 
     template: ClassVar[str] = "chart.html"
     key: str
     label: str
-    """What a screen reader calls it."""
+    """Name for screen readers."""
     spec: Mapping[str, Any]
-    frames: Mapping[str, Shown]
+    frames: Mapping[str, FrameView]
     calls: tuple[str, ...]
 
 
@@ -107,7 +107,7 @@ class Flame:
     template: ClassVar[str] = "flame.html"
     key: str
     label: str
-    shown: Shown
+    view: FrameView
     calls: tuple[str, ...]
     options: Mapping[str, object]
     cut: str = ""
@@ -118,7 +118,7 @@ Part = Facts | Findings | Table | Choice | Chart | Flame
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of the page: what it shows, and the answers that give it."""
+    """A section of the page."""
 
     title: str
     about: str
@@ -126,12 +126,12 @@ class Section:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """What gives its parts, each once."""
+        """Calls that give its parts, each once."""
         return tuple(dict.fromkeys(call for part in self.parts for call in part.calls))
 
     @property
     def leaves(self) -> Iterator[Part]:
-        """All parts, those of which one is seen at a time, too."""
+        """All parts, with the tables of a choice one by one."""
         for part in self.parts:
             if isinstance(part, Choice):
                 yield from (table for _, table in part.options)

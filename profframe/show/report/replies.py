@@ -1,4 +1,4 @@
-"""Answers for the page: asked once each, cut to what a page holds, and made into its parts."""
+"""Answers for the page: run once each, cut to what a page holds, and made into its parts."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any, Final, Protocol
 import polars as pl
 
 from profframe.errors import ParameterError
-from profframe.query.answering import find, sql_directory
+from profframe.query.catalogue import find
+from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
-from profframe.show.report.columns import Shown
+from profframe.show.report.columns import FrameView
 from profframe.show.report.parts import Chart, Table
 
 _RECORDED: Final = "report/recorded_columns.sql"
 """Which columns of `events` hold anything: without some of them answers have nothing to say."""
 _DRAWING: Final = Lock()
-"""altair numbers what it draws: one chart at a time."""
+"""altair numbers its charts in a global: one chart at a time."""
 
 
 class Reported(Protocol):
@@ -57,7 +58,7 @@ class Reported(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Rows, and what gave them."""
+    """Rows of an answer, and the call that gives them."""
 
     name: str
     call: str
@@ -68,28 +69,28 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A trace to ask, and what bounds the page."""
+class Context:
+    """A trace, and the limits of the page."""
 
     trace: Reported
     rows: int
     """Most rows of a table."""
-    dull: tuple[str, ...]
+    constant_keys: tuple[str, ...]
     """``run`` and ``rank``, where there is only one."""
     starts: pl.DataFrame
     """``run rank start_ns``: moments are shown since then."""
     made_with: Mapping[str, str]
     """Versions and options, for the page to say."""
 
-    def known(self) -> set[str]:
-        """Columns of `events` that hold anything, of those that not all traces have."""
-        recorded = self.trace.answer(sql_directory() / _RECORDED).row(0, named=True)
-        return {column for column, is_recorded in recorded.items() if is_recorded}
+    def filled_columns(self) -> set[str]:
+        """Optional columns of `events` that have values."""
+        flags = self.trace.answer(sql_directory() / _RECORDED).row(0, named=True)
+        return {column for column, has_values in flags.items() if has_values}
 
     def answer(self, name: str, **parameters: object) -> Reply:
-        """Ask an answer of the catalogue."""
+        """Run an answer of the catalogue."""
         rows = pl.DataFrame(self.trace.answer(name, **parameters))
-        return Reply(name, called(name, **parameters), rows)
+        return Reply(name, call_text(name, **parameters), rows)
 
     def table(
         self,
@@ -101,88 +102,90 @@ class Asked:
         key: str = "",
         title: str = "",
         about: str = "",
-        whole: bool = False,
+        full_text: bool = False,
     ) -> Table:
         """A table of the rows.
 
-        ``main`` columns are seen at first, all where none are named. Without ``by`` rows stay as
-        they come. ``key`` is the name of the frame in the page, where that of the answer is taken.
+        ``main`` columns are visible at first, or all if there are none. Without ``by`` rows keep
+        their order. ``key`` is the name of the frame in the page, if that of the answer is in use.
         """
-        frame = reply.frame
-        rows = (
-            frame.sort(by, descending=True, nulls_last=True, maintain_order=True) if by else frame
-        )
-        kept = rows.head(self.rows)
-        empty = {column.name for column in kept if column.null_count() == kept.height}
-        left = kept.drop(name for name in kept.columns if name in empty or name in self.dull)
-        seen = [name for name in main if name in left.columns and not _is_zero(left[name])]
+        rows = reply.frame
+        if by:
+            rows = rows.sort(by, descending=True, nulls_last=True, maintain_order=True)
+        head = rows.head(self.rows)
+        empty = {column.name for column in head if column.null_count() == head.height}
+        frame = head.drop(empty.union(self.constant_keys), strict=False)
+        visible = [name for name in main if name in frame.columns and not _is_zero(frame[name])]
         return Table(
             key=key or reply.name,
             label=label,
-            shown=Shown(
-                left, (*_keys(left), *seen) if seen else (), docs(reply.name), self._origin(kept)
+            view=FrameView(
+                frame,
+                (*_keys(frame), *visible) if visible else (),
+                docs(reply.name),
+                self._origin(head),
             ),
             calls=(reply.call,),
             title=title,
             about=about,
             sorted=f"{by} descending" if by else "",
-            cut=_cut(kept.height, rows.height, by, reply.call),
-            whole=whole,
+            cut=_cut(head.height, rows.height, by, reply.call),
+            full_text=full_text,
         )
 
     def _origin(self, frame: pl.DataFrame) -> pl.Series | None:
-        """Start of the trace of each row; of what is of several ranks, that of the first."""
+        """Start of the trace of each row; of the first rank, where a row is of several."""
         keys = [key for key in KEYS if frame.schema.get(key) == self.starts.schema[key]]
         if not keys or not self.starts.height:
             return None
         if self.starts.height == 1:
             return pl.repeat(self.starts["start_ns"][0], frame.height, dtype=pl.Int64, eager=True)
-        of_keys = self.starts.group_by(keys).agg(pl.col("start_ns").min().alias("_start"))
-        placed = frame.select(keys).join(
-            of_keys, on=keys, how="left", nulls_equal=True, maintain_order="left"
+        starts = self.starts.group_by(keys).agg(pl.col("start_ns").min().alias("_start"))
+        joined = frame.select(keys).join(
+            starts, on=keys, how="left", nulls_equal=True, maintain_order="left"
         )
-        return placed["_start"].fill_null(self.starts["start_ns"].min())
+        return joined["_start"].fill_null(self.starts["start_ns"].min())
 
     def chart(self, name: str, label: str, *arguments: str) -> tuple[Chart, ...]:
         """A chart of `Trace.plot`; none, where the trace lacks what it draws."""
-        from profframe.show.plots import taken_apart
+        from profframe.show.plots import split_chart
 
         draw: Callable[..., Any] = getattr(self.trace.plot, name)
         try:
             with _DRAWING:
-                spec, frames = taken_apart(draw(*arguments))
+                spec, frames = split_chart(draw(*arguments))
         except ParameterError:
             return ()
-        said = ", ".join(f'"{argument}"' for argument in arguments)
-        shown = {name: Shown(frame) for name, frame in frames.items()}
-        return (Chart(f"{name}-chart", label, spec, shown, (f"trace.plot.{name}({said})",)),)
+        quoted = ", ".join(f'"{argument}"' for argument in arguments)
+        views = {name: FrameView(frame) for name, frame in frames.items()}
+        return (Chart(f"{name}-chart", label, spec, views, (f"trace.plot.{name}({quoted})",)),)
 
 
-def asked(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Asked:
-    """Prepare to ask a trace."""
+def context_of(trace: Reported, rows: int, made_with: Mapping[str, str]) -> Context:
+    """The keys and starts of a trace, found once for all sections."""
     traces = trace.traces
-    dull = tuple(key for key in KEYS if traces[key].n_unique() < 2)
+    constant_keys = tuple(key for key in KEYS if traces[key].n_unique() < 2)
     starts = traces.select(*KEYS, pl.col("start_ns").fill_null(0))
-    return Asked(trace, rows, dull, starts, made_with)
+    return Context(trace, rows, constant_keys, starts, made_with)
 
 
-def called(name: str, **parameters: object) -> str:
-    """How a user asks for an answer.
+def call_text(name: str, **parameters: object) -> str:
+    """The call that gives an answer, as a user writes it.
 
     Examples
     --------
-    >>> called("idle", per="device")
+    >>> call_text("idle", per="device")
     'trace.idle(per="device")'
     """
-    said = ", ".join(
+    arguments = ", ".join(
         f'{name}="{value}"' if isinstance(value, str) else f"{name}={value}"
         for name, value in parameters.items()
     )
-    return f"trace.{name}({said})"
+    return f"trace.{name}({arguments})"
 
 
 def docs(name: str) -> dict[str, str]:
-    """What each column of an answer is; nothing of what is no answer.
+    """What each column of an answer is; empty if there is no such answer.
 
     Examples
     --------
@@ -205,8 +208,8 @@ def _keys(frame: pl.DataFrame) -> list[str]:
     return [key for key in KEYS if key in frame.columns]
 
 
-def _cut(kept: int, rows: int, by: str, call: str) -> str:
-    if kept == rows:
+def _cut(shown: int, rows: int, by: str, call: str) -> str:
+    if shown == rows:
         return ""
     which = f"those with the most {by}" if by else "the first"
-    return f"This page has {kept:,} of {rows:,} rows, {which}; {call} gives all."
+    return f"This page has {shown:,} of {rows:,} rows, {which}; {call} gives all."

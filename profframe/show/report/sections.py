@@ -13,7 +13,7 @@ from profframe.show import units
 from profframe.show.columns import KEYS
 from profframe.show.report import devices, groups, hosts
 from profframe.show.report.parts import Fact, Facts, Finding, Findings, Part, Section
-from profframe.show.report.replies import Asked, Reply
+from profframe.show.report.replies import Context, Reply
 
 _TOP: Final = 3
 """Findings on the first screen."""
@@ -25,55 +25,55 @@ _SOURCES: Final = (
     "source", "format", "clock", "start_ns", "source_events", "world_size", "backend",
     "device_type", "rank_source", "schema_version", "facts_version",
 )  # fmt: skip
-_FEW: Final = 6
-"""Findings whose texts are all there at first."""
+_MOST_FULL: Final = 6
+"""Up to so many findings, texts start uncut."""
 _MOST_HEADERS: Final = 8
 """Traces whose headers are in the page."""
 
 
-def overview(asked: Asked) -> Section:
+def overview(context: Context) -> Section:
     """What was traced, and the findings that matter most."""
-    found = asked.answer("overview")
-    rows = asked.answer("advice").frame
+    reply = context.answer("overview")
+    rows = context.answer("advice").frame
     findings = Findings(
         "Top findings",
-        _top(asked, rows),
+        _top(context, rows),
         "No rule of advice found anything.",
         ("trace.advice()",),
     )
-    parts: list[Part] = [Facts(_facts(asked, found.frame), (found.call,)), findings]
-    if found.frame.height > 1:
-        parts.append(asked.table(found, "Traces", title="Traces"))
+    parts: list[Part] = [Facts(_facts(context, reply.frame), (reply.call,)), findings]
+    if reply.frame.height > 1:
+        parts.append(context.table(reply, "Traces", title="Traces"))
     about = "What was traced, and the findings that matter most."
     return Section("Overview", about, tuple(parts))
 
 
-def _top(asked: Asked, rows: pl.DataFrame) -> tuple[Finding, ...]:
-    """The first finding of each of the first rules, with whose it is where there are several."""
+def _top(context: Context, rows: pl.DataFrame) -> tuple[Finding, ...]:
+    """The first finding of each of the first rules, with its run and rank if there are several."""
     first = rows.unique("rule", keep="first", maintain_order=True).head(_TOP)
-    number = dict(rows["rule"].value_counts().rows())
-    found = []
+    counts = dict(rows["rule"].value_counts().rows())
+    findings = []
     for row in first.iter_rows(named=True):
-        place = [f"{key} {row[key]}" for key in KEYS if key not in asked.dull]
-        if number[row["rule"]] > 1:
-            place.append(f"{units.plural(number[row['rule']] - 1, 'more finding')} of this rule")
-        found.append(_finding(row, f" ({'; '.join(place)})" if place else ""))
-    return tuple(found)
+        place = [f"{key} {row[key]}" for key in KEYS if key not in context.constant_keys]
+        if counts[row["rule"]] > 1:
+            place.append(f"{units.plural(counts[row['rule']] - 1, 'more finding')} of this rule")
+        findings.append(_finding(row, f" ({'; '.join(place)})" if place else ""))
+    return tuple(findings)
 
 
-def _facts(asked: Asked, rows: pl.DataFrame) -> tuple[Fact, ...]:
+def _facts(context: Context, rows: pl.DataFrame) -> tuple[Fact, ...]:
     several = rows.height > 1
     facts = [*_time("Span", rows["span_ns"].max(), "the longest" if several else "")]
     if several:
         runs = units.plural(rows["run"].n_unique(), "run")
         facts.append(Fact("Traces", units.count(rows.height), note=runs))
-    facts += [_count("Events", rows["events"]), *_steps(asked)]
+    facts += [_count("Events", rows["events"]), *_steps(context)]
     if rows["devices"].sum():
-        facts += [_count("Devices", rows["devices"]), *_busy(asked)]
+        facts += [_count("Devices", rows["devices"]), *_busy(context)]
         facts.append(_count("Kernels", rows["kernels"]))
     else:
         facts.append(_count("Threads", rows["threads"]))
-    return (*facts, *_peak(asked))
+    return (*facts, *_peak(context))
 
 
 def _time(label: str, ns: Any, note: str = "") -> tuple[Fact, ...]:
@@ -86,36 +86,36 @@ def _count(label: str, column: pl.Series) -> Fact:
     return Fact(label, units.count(int(column.sum())))
 
 
-def _steps(asked: Asked) -> tuple[Fact, ...]:
-    durations = asked.answer("steps").frame["dur_ns"].drop_nulls().sort()
+def _steps(context: Context) -> tuple[Fact, ...]:
+    durations = context.answer("steps").frame["dur_ns"].drop_nulls().sort()
     if not len(durations):
         return ()
     middle = durations[(len(durations) - 1) // 2]
     return _time("Median step", middle, f"of {len(durations):,}")
 
 
-def _busy(asked: Asked) -> tuple[Fact, ...]:
+def _busy(context: Context) -> tuple[Fact, ...]:
     """The share of their span in which devices had work."""
-    whole = asked.answer("time_breakdown").frame.filter(pl.col("step").is_null())
-    span, idle = int(whole["span_ns"].sum()), int(whole["idle_ns"].sum())
+    trace_rows = context.answer("time_breakdown").frame.filter(pl.col("step").is_null())
+    span, idle = int(trace_rows["span_ns"].sum()), int(trace_rows["idle_ns"].sum())
     if not span:
         return ()
     busy = span - idle
-    note = "of their span" if whole.height == 1 else "of their spans"
+    note = "of their span" if trace_rows.height == 1 else "of their spans"
     return (Fact("Devices busy", units.share(busy / span), f"{busy:,} of {span:,} ns", note),)
 
 
-def _peak(asked: Asked) -> tuple[Fact, ...]:
-    peaks = asked.answer("memory_peak").frame.drop_nulls("allocated_bytes")
+def _peak(context: Context) -> tuple[Fact, ...]:
+    peaks = context.answer("memory_peak").frame.drop_nulls("allocated_bytes")
     if not peaks.height:
         return ()
-    of_devices = peaks.filter(pl.col("device").is_not_null())
-    rows = of_devices if of_devices.height else peaks
+    device_peaks = peaks.filter(pl.col("device").is_not_null())
+    rows = device_peaks if device_peaks.height else peaks
     row = rows.sort("allocated_bytes", descending=True, maintain_order=True).row(0, named=True)
-    most = row["allocated_bytes"]
+    peak = row["allocated_bytes"]
     where = (str(row[key]) for key in ("device_type", "device") if row[key] is not None)
-    said = units.visible(" ".join(where))
-    return (Fact("Peak memory", units.size(most).strip(), f"{most:,} bytes", said),)
+    device = units.visible(" ".join(where))
+    return (Fact("Peak memory", units.size(peak).strip(), f"{peak:,} bytes", device),)
 
 
 def _finding(row: Mapping[str, Any], place: str) -> Finding:
@@ -130,70 +130,72 @@ def _finding(row: Mapping[str, Any], place: str) -> Finding:
     )
 
 
-def advice(asked: Asked) -> Section | None:
-    """Everything that rules of advice found."""
-    found = asked.answer("advice")
-    if not found:
+def advice(context: Context) -> Section | None:
+    """All findings of the rules of advice."""
+    reply = context.answer("advice")
+    if not reply:
         return None
     return Section(
         "Advice",
         "What rules found to be slow or wasteful, and what to do; gains do not add up.",
-        (asked.table(found, "Advice", _ADVICE, whole=found.frame.height <= _FEW),),
+        (context.table(reply, "Advice", _ADVICE, full_text=reply.frame.height <= _MOST_FULL),),
     )
 
 
-def quality(asked: Asked) -> Section | None:
+def quality(context: Context) -> Section | None:
     """What was repaired, dropped or doubtful."""
-    notes = Reply("quality", "trace.quality", asked.trace.quality)
-    if not notes:
+    reply = Reply("quality", "trace.quality", context.trace.quality)
+    if not reply:
         return None
     return Section(
         "Quality notes",
         "What was repaired, dropped or doubtful when the trace was loaded.",
-        (asked.table(notes, "Quality notes", whole=True),),
+        (context.table(reply, "Quality notes", full_text=True),),
     )
 
 
-def provenance(asked: Asked) -> Section:
-    """Where the numbers are from."""
-    traces = asked.trace.traces
+def provenance(context: Context) -> Section:
+    """Sources of the numbers, versions and options."""
+    traces = context.trace.traces
     headers = Reply("headers", "trace.traces", _headers(traces))
-    machines = Reply("devices", "trace.devices", asked.trace.devices)
-    options = pl.DataFrame({"name": [*asked.made_with], "value": [*asked.made_with.values()]})
-    made = Reply("made_with", "profframe.__version__", options)
+    machines = Reply("devices", "trace.devices", context.trace.devices)
+    options = pl.DataFrame({"name": [*context.made_with], "value": [*context.made_with.values()]})
+    versions = Reply("made_with", "profframe.__version__", options)
     parts: list[Part] = [
-        asked.table(made, "Versions and options"),
-        asked.table(Reply("traces", "trace.traces", traces), "Sources", _SOURCES, title="Sources"),
+        context.table(versions, "Versions and options"),
+        context.table(
+            Reply("traces", "trace.traces", traces), "Sources", _SOURCES, title="Sources"
+        ),
     ]
     if headers:
         cut = traces.height > _MOST_HEADERS
         about = f"Of the first {_MOST_HEADERS} of {traces.height:,} traces." if cut else ""
         title = "What the headers say"
-        parts.append(asked.table(headers, "Headers", title=title, about=about))
+        parts.append(context.table(headers, "Headers", title=title, about=about))
     if machines:
-        parts.append(asked.table(machines, "Devices", title="Devices"))
+        parts.append(context.table(machines, "Devices", title="Devices"))
     about = "What these numbers were made of, and with: sources, versions, options."
     return Section("Provenance", about, tuple(parts))
 
 
 def _headers(traces: pl.DataFrame) -> pl.DataFrame:
-    """What each header says, a row for each key."""
+    """The headers of the traces, a row for each key."""
     rows = [
         (row["run"], row["rank"], key, value if isinstance(value, str) else json.dumps(value))
         for row in traces.head(_MOST_HEADERS).iter_rows(named=True)
-        for said in ("profiler_flags", "metadata")
-        if row[said] is not None
-        for key, value in _items(json.loads(row[said]))
+        for column in ("profiler_flags", "metadata")
+        if row[column] is not None
+        for key, value in _items(json.loads(row[column]))
     ]
     names = {"run": pl.String, "rank": pl.Int32, "name": pl.String, "value": pl.String}
     return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def _items(said: object) -> list[tuple[str, object]]:
-    return [*said.items()] if isinstance(said, dict) else [("", said)]
+def _items(header: object) -> list[tuple[str, object]]:
+    return [*header.items()] if isinstance(header, dict) else [("", header)]
 
 
-SECTIONS: Final[Mapping[str, Callable[[Asked], Section | None]]] = MappingProxyType(
+SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProxyType(
     {
         "overview": overview,
         "advice": advice,
@@ -212,4 +214,4 @@ SECTIONS: Final[Mapping[str, Callable[[Asked], Section | None]]] = MappingProxyT
         "provenance": provenance,
     }
 )
-"""Every section, in the order of the page; one that has nothing to show gives None."""
+"""Every section, in the order of the page; None where there is nothing to show."""

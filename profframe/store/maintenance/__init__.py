@@ -1,8 +1,8 @@
-"""What becomes of a store over time: what is in it, removing, packing, and whether it is sound.
+"""Maintenance of a store: list its contents, remove, pack and verify.
 
-`remove` and `compact` may be killed at any point, and readers may be at work: each change becomes
-visible by one rename. A reader that has a file open goes on; one that comes later finds the new
-state. What is replaced is deleted afterwards, by the next call if this one is killed.
+`remove` and `compact` may be killed at any point, and others may read: each change becomes visible
+by one rename. A reader that has a file open goes on; a later one finds the new state. Replaced
+folders are deleted afterwards, by the next call if this one is killed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Removing and packing, while others may read."""
+"""Remove and pack while others may read."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ def remove(
 ) -> list[Key]:
     """Remove runs, or some of their ranks, while others may read the store.
 
-    A question that is being answered gets all of a run, or an error that says what is gone; who
-    comes later finds nothing of it.
+    A running question gets all of a run, or an error that names what is gone; a later one gets
+    nothing of it.
 
     Parameters
     ----------
     path
         The store.
     runs, ranks
-        Run or runs, rank or ranks; what is of both goes. One of them may be None, for all.
+        Run or runs, rank or ranks to remove. One of them may be None, for all.
 
     Returns
     -------
@@ -80,54 +80,54 @@ def remove(
     root = root_of(path)
     names = None if runs is None else texts("runs", runs)
     numbers = None if ranks is None else integers("ranks", ranks)
-    with _alone(root):
-        there = places(root)
-        keys = {key for place in there for key in place.keys}
+    with _exclusive(root):
+        stored = places(root)
+        keys = {key for place in stored for key in place.keys}
         check_texts("run", names or (), (run for run, _ in keys))
         check_numbers("rank", numbers or (), (rank for _, rank in keys))
-        gone = {
+        removed = {
             (run, rank)
             for run, rank in keys
             if (names is None or run in names) and (numbers is None or rank in numbers)
         }
-        if not gone and names and numbers:
+        if not removed and names and numbers:
             raise UnknownNameError(f"no rank {ranks} in {', '.join(names)}; nothing was removed")
-        _remove(root, there, gone)
-    return sorted(gone)
+        _remove(root, stored, removed)
+    return sorted(removed)
 
 
-def _remove(root: Path, there: Sequence[Place], gone: set[Key]) -> None:
-    alone = [place for place in there if not place.members and not place.keys.isdisjoint(gone)]
-    packed = [place for place in there if not place.members.isdisjoint(gone)]
+def _remove(root: Path, stored: Sequence[Place], removed: set[Key]) -> None:
+    singles = [p for p in stored if not p.members and not p.keys.isdisjoint(removed)]
+    packed = [place for place in stored if not place.members.isdisjoint(removed)]
     if packed:
-        # What a pack has of them may be older than a folder, and must not come up again.
-        rest = [replace(place, visible=place.visible - gone) for place in packed]
-        _pack(root, rest, [*packed, *alone])
+        # A pack may have an older state of a folder, which must not become visible again.
+        rest = [replace(place, visible=place.visible - removed) for place in packed]
+        _pack(root, rest, [*packed, *singles])
         return
-    of_run: dict[Path, list[Place]] = defaultdict(list)
-    for place in alone:
-        of_run[place.folder.parent].append(place)
-    left = Counter(place.folder.parent for place in there)
-    for folder, several in of_run.items():
-        if len(several) == left[folder] and folder.parent == root:
-            _take_run_away(root, folder, {place.folder.name for place in several})
+    by_run: dict[Path, list[Place]] = defaultdict(list)
+    for place in singles:
+        by_run[place.folder.parent].append(place)
+    counts = Counter(place.folder.parent for place in stored)
+    for folder, ranks in by_run.items():
+        if len(ranks) == counts[folder] and folder.parent == root:
+            _delete_run(root, folder, {place.folder.name for place in ranks})
             continue
-        for place in several:
-            _take_away(root, place.folder)
+        for place in ranks:
+            _delete(root, place.folder)
 
 
 def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> int:
     """Pack many folders of one (run, rank) into one folder; answers stay the same.
 
-    Earlier packs that have no more traces than what is new, or of which something has been written
-    again, are packed with it: so there are few packs, and large ones are seldom written again.
+    It includes earlier packs that have no more traces than the new folders, or that are partly
+    replaced: so there are few packs, and large ones are seldom rewritten.
 
     Parameters
     ----------
     path
         The store.
     progress
-        Called with the bytes that are done and all bytes.
+        Called with the bytes done and all bytes.
 
     Returns
     -------
@@ -151,82 +151,83 @@ def compact(path: str | os.PathLike[str], progress: Progress | None = None) -> i
     (2, 1)
     """
     root = root_of(path)
-    with _alone(root):
-        there = places(root)
-        chosen = _worth_packing(p for p in there if manifest.is_name(name_in(root, p.folder)))
-        if chosen:
-            _pack(root, chosen, chosen, progress)
-    return sum(len(place.names) for place in chosen)
+    with _exclusive(root):
+        packed = _places_to_pack(
+            p for p in places(root) if manifest.is_name(name_in(root, p.folder))
+        )
+        if packed:
+            _pack(root, packed, packed, progress)
+    return sum(len(place.names) for place in packed)
 
 
-def _worth_packing(there: Iterable[Place]) -> list[Place]:
-    chosen: list[Place] = []
-    kept: list[Place] = []
-    for place in there:
-        (kept if place.is_pack and place.visible == place.members else chosen).append(place)
-    traces = sum(len(place.names) for place in chosen)
-    for place in sorted(kept, key=lambda pack: len(pack.names)):
-        if chosen and len(place.names) <= traces:
-            chosen.append(place)
+def _places_to_pack(stored: Iterable[Place]) -> list[Place]:
+    packed: list[Place] = []
+    packs: list[Place] = []
+    for place in stored:
+        (packs if place.is_pack and place.visible == place.members else packed).append(place)
+    traces = sum(len(place.names) for place in packed)
+    for place in sorted(packs, key=lambda pack: len(pack.names)):
+        if packed and len(place.names) <= traces:
+            packed.append(place)
             traces += len(place.names)
-    return chosen if len(chosen) > 1 else []
+    return packed if len(packed) > 1 else []
 
 
 def _pack(
     root: Path,
-    chosen: Sequence[Place],
+    packed: Sequence[Place],
     replaced: Sequence[Place],
     progress: Progress | None = None,
 ) -> None:
-    """Publish a pack of what counts of some places, and then remove others."""
-    for place in chosen:
+    """Publish a pack of the visible rows of some places, then remove others."""
+    for place in packed:
         store.check_folder(root, place.folder)
-    was = {place.folder: place.was for place in replaced}
-    for folder in was:
+    identities = {place.folder: place.identity for place in replaced}
+    for folder in identities:
         if not manifest.is_name(name_in(root, folder)):
             raise StoreError(f"{folder}: not a folder of profframe; nothing was changed")
     with temporary(root) as aside:
         fresh = aside / "pack"
         fresh.mkdir()
-        events: Counter[Key] = Counter({key: 0 for place in chosen for key in place.keys})
-        total, done = sum(map(size, chosen)), 0
+        events: Counter[Key] = Counter({key: 0 for place in packed for key in place.keys})
+        total, done = sum(map(size, packed)), 0
         for table in schema.TABLES:
-            for place in chosen:
+            for place in packed:
                 done += place.file(table).stat().st_size
-            write_file(fresh / f"{table}.parquet", table, _rows(chosen, table, events))
+            write_file(fresh / f"{table}.parquet", table, _rows(packed, table, events))
             if progress is not None:
                 progress(done, total)
-        noted = {
+        content = {
             "members": [
                 {"run": run, "rank": rank, "events": number}
                 for (run, rank), number in sorted(events.items())
             ],
             "replaces": {
-                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else then
-                for folder, then in was.items()
+                name_in(root, folder): "" if folder.name.startswith(manifest.PACK) else expected
+                for folder, expected in identities.items()
             },
         }
-        write_manifest(fresh, noted)
+        write_manifest(fresh, content)
         _to_disk(fresh)
-        for folder, then in was.items():
-            if identity(folder) != then:
+        for folder, expected in identities.items():
+            if identity(folder) != expected:
                 raise StoreError(f"{folder}: was written again meanwhile; try again")
         fresh.rename(next_pack(root, uuid.uuid4().hex[:8]))
     _to_disk(root, files=False)
     _clean(root)
 
 
-def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
+def _rows(packed: Iterable[Place], table: str, events: Counter[Key]) -> Iterator[pa.Table]:
     """Rows of a table, in parts of the size of a row group; counts events."""
-    known = events.keys() | frozenset()
+    members = events.keys() | frozenset()
 
     def parts() -> Iterator[pa.Table]:
-        for place in chosen:
+        for place in packed:
             for part in store.row_groups(place, table):
                 keys = pl.DataFrame(pa.table({name: part[name] for name in ("run", "rank")}))
                 counts = keys.group_by(pl.col("run").cast(pl.String), "rank").len().rows()
                 for run, rank, number in counts:
-                    if (run, rank) not in known:
+                    if (run, rank) not in members:
                         raise StoreError(
                             f"{place.file(table)}: rows of run {run!r}, rank {rank}, which is not "
                             "in its traces.parquet"
@@ -239,27 +240,27 @@ def _rows(chosen: Iterable[Place], table: str, events: Counter[Key]) -> Iterator
 
 
 def _clean(root: Path) -> None:
-    """Remove what packs have replaced, and packs that have nothing."""
+    """Remove folders that packs have replaced, and empty packs."""
     for pack in packs(root):
-        noted = manifest.read(pack)
-        for name, then in noted.replaces.items():
+        content = manifest.read(pack)
+        for name, expected in content.replaces.items():
             folder = root / name
             aside = folder.with_name(SET_ASIDE + folder.name)
-            for one in (aside, folder) if folder.exists() else (aside,):
-                if one.exists() and (not then or one == aside or identity(one) == then):
+            for old in (aside, folder) if folder.exists() else (aside,):
+                if old.exists() and (not expected or old == aside or identity(old) == expected):
                     try:
-                        _take_away(root, one, then)
+                        _delete(root, old, expected)
                     except StoreError as error:
                         raise StoreError(f"{pack / manifest.NAME}: {error}") from error
             with suppress(OSError):
                 if folder.parent != root:
                     folder.parent.rmdir()
-        if noted.members == {} and not keys_in(pack / "traces.parquet"):
-            _take_away(root, pack)
+        if content.members == {} and not keys_in(pack / "traces.parquet"):
+            _delete(root, pack)
 
 
-def _take_away(root: Path, folder: Path, then: str = "") -> None:
-    """Rename a folder out of sight, and delete it; put it back if it is not what it was."""
+def _delete(root: Path, folder: Path, expected: str = "") -> None:
+    """Hide a folder by a rename and delete it; put it back if its identity is not ``expected``."""
     check_own(root, folder)
     with temporary(root) as aside:
         hidden = aside / folder.name
@@ -267,24 +268,24 @@ def _take_away(root: Path, folder: Path, then: str = "") -> None:
             folder.rename(hidden)
         except FileNotFoundError:
             return
-        if then and not folder.name.startswith(SET_ASIDE) and identity(hidden) != then:
+        if expected and not folder.name.startswith(SET_ASIDE) and identity(hidden) != expected:
             store.publish(hidden, folder, replace=False)
 
 
-def _take_run_away(root: Path, folder: Path, ranks: set[str]) -> None:
-    """Rename a run out of sight, and delete it; put back what has just come into it."""
+def _delete_run(root: Path, folder: Path, ranks: set[str]) -> None:
+    """Hide a run by a rename and delete it; put back ranks that were just added."""
     check_own(root, folder)
     with temporary(root) as aside:
         hidden = aside / folder.name
         folder.rename(hidden)
-        for one in hidden.glob("rank=*"):
-            if one.name not in ranks and SET_ASIDE + one.name not in ranks:
-                store.publish(one, folder / one.name, replace=False)
+        for rank in hidden.glob("rank=*"):
+            if rank.name not in ranks and SET_ASIDE + rank.name not in ranks:
+                store.publish(rank, folder / rank.name, replace=False)
 
 
 @contextmanager
-def _alone(root: Path) -> Iterator[None]:
-    """Alone among those that change a store, after what a killed one has left is removed."""
+def _exclusive(root: Path) -> Iterator[None]:
+    """Hold the lock of a store, after cleaning up what a killed process left."""
     if root.name.startswith(("run=", "rank=", manifest.PACK)):
         raise StoreError(f"{root}: a part of a store; name the whole store")
     try:
@@ -298,7 +299,7 @@ def _alone(root: Path) -> Iterator[None]:
 
 
 def _to_disk(folder: Path, *, files: bool = True) -> None:
-    """Wait until a folder is on the disk: what it replaces is about to be deleted."""
+    """Wait until a folder is on the disk: the folders that it replaces are deleted next."""
     for path in (*(folder.iterdir() if files else ()), folder):
         handle = os.open(path, os.O_RDONLY)
         try:

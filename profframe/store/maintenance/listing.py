@@ -1,4 +1,4 @@
-"""What a store has."""
+"""List the contents of a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from profframe.errors import StoreError
 from profframe.store import manifest
 from profframe.store.layout import Place, places
 from profframe.store.manifest import Key
-from profframe.store.parquet import VERSION_KEY, opened, traces_of
+from profframe.store.parquet import VERSION_KEY, parquet_file, traces_of
 
 _LISTINGS: Final = 10
 _CONTENTS: Final = {
@@ -33,7 +33,7 @@ _CONTENTS: Final = {
 
 
 def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
-    """List what a store has, of whatever schema version.
+    """List the traces of a store, of any schema version.
 
     Parameters
     ----------
@@ -61,22 +61,22 @@ def contents(path: str | os.PathLike[str]) -> pl.DataFrame:
     ...     contents(folder)["run", "rank", "folder"].rows()
     [('cpu_training', 0, 'run=cpu_training/rank=0')]
     """
-    return _listed(root_of(path), _LISTINGS)
+    return _contents_of(root_of(path), _LISTINGS)
 
 
-def _listed(root: Path, tries: int) -> pl.DataFrame:
-    listed = places(root)
+def _contents_of(root: Path, attempts: int) -> pl.DataFrame:
+    listing = places(root)
     try:
-        rows = [row for place in listed for row in _contents(root, place)]
+        rows = [row for place in listing for row in _rows(root, place)]
     except StoreError:
-        if tries and not all(place.folder.exists() for place in listed):
-            return _listed(root, tries - 1)  # something was removed or packed meanwhile
+        if attempts and not all(place.folder.exists() for place in listing):
+            return _contents_of(root, attempts - 1)  # something was removed or packed meanwhile
         raise
     return pl.DataFrame(rows, _CONTENTS, orient="row").sort("run", "rank")
 
 
 def root_of(path: str | os.PathLike[str]) -> Path:
-    """Give the folder of a store, from the root of the file system."""
+    """Absolute path of a store."""
     root = Path(path).absolute()
     if not store.is_store(root):
         raise StoreError(f"{path}: not a profframe store")
@@ -84,7 +84,7 @@ def root_of(path: str | os.PathLike[str]) -> Path:
 
 
 def size(place: Place) -> int:
-    """Add up the bytes of a folder's tables, those that are still there."""
+    """Bytes of a folder's tables, without those that are gone."""
     total = 0
     for file in place.folder.glob("*.parquet"):
         with suppress(FileNotFoundError):
@@ -92,23 +92,23 @@ def size(place: Place) -> int:
     return total
 
 
-def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
+def _rows(root: Path, place: Place) -> Iterator[dict[str, Any]]:
     names = ["run", "rank", "start_ns", "clock", "facts_version"]
-    with opened(place.file("traces")) as file:
+    with parquet_file(place.file("traces")) as file:
         traces = traces_of(file, names).to_pylist()
         version = (file.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-    in_all = size(place)
-    with opened(place.file("events")) as file:
+    folder_bytes = size(place)
+    with parquet_file(place.file("events")) as file:
         total = file.metadata.num_rows
     events = _events(place) if place.members else Counter()
     for row in traces:
         key = row["run"], row["rank"]
         if place.members and key not in place.visible:
             continue
-        own = events[key] if place.members else total
+        count = events[key] if place.members else total
         yield row | {
-            "events": own,
-            "bytes": in_all * own // max(total, 1) if place.members else in_all,
+            "events": count,
+            "bytes": folder_bytes * count // max(total, 1) if place.members else folder_bytes,
             "schema_version": version,
             "folder": str(place.folder.relative_to(root)),
         }
@@ -116,10 +116,10 @@ def _contents(root: Path, place: Place) -> Iterator[dict[str, Any]]:
 
 def _events(place: Place) -> Counter[Key]:
     """Number of events of each (run, rank) of a pack."""
-    noted = manifest.read(place.folder).members
-    if noted:
-        return Counter(noted)
-    counted: Counter[Key] = Counter()
+    members = manifest.read(place.folder).members
+    if members:
+        return Counter(members)
+    counts: Counter[Key] = Counter()
     for rows in store.row_groups(place, "events", ["run", "rank"]):
-        counted.update({key: len(part) for key, part in store.by_trace(rows).items()})
-    return counted
+        counts.update({key: len(part) for key, part in store.by_trace(rows).items()})
+    return counts

@@ -1,4 +1,4 @@
-"""Whether what a store has is sound."""
+"""Verify the files of a store."""
 
 from __future__ import annotations
 
@@ -14,26 +14,32 @@ from profframe.errors import StoreError
 from profframe.store import manifest
 from profframe.store.layout import Place, checksum, identity, places
 from profframe.store.maintenance.listing import root_of, size
-from profframe.store.parquet import VERSION_KEY, opened, row_groups, strange_columns, traces_of
+from profframe.store.parquet import (
+    VERSION_KEY,
+    column_problems,
+    parquet_file,
+    row_groups,
+    traces_of,
+)
 
 Progress = Callable[[int, int], None]
-_LOOKS: Final = 10
-"""At a folder that others write meanwhile."""
+_ATTEMPTS: Final = 10
+"""Most checks of a folder that others write meanwhile."""
 _PROBLEMS: Final = {"file": pl.String, "problem": pl.String}
 
 
 def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl.DataFrame:
-    """Check every file of a store: its checksum, its columns and types, and whose rows it has.
+    """Check every file of a store: its checksum, columns, types, and the (run, rank)s of its rows.
 
     Files without a recorded checksum are read from end to end instead. Manifests are checked, too,
-    and links are named: nothing in a store is behind one.
+    and links are problems: a store has none.
 
     Parameters
     ----------
     path
         The store.
     progress
-        Called with the bytes that are done and all bytes.
+        Called with the bytes done and all bytes.
 
     Returns
     -------
@@ -55,10 +61,10 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
     0
     """
     root = root_of(path)
-    there = places(root, tolerant=True)
-    total, done = sum(map(size, there)), 0
+    listing = places(root, tolerant=True)
+    total, done = sum(map(size, listing)), 0
     rows = [(name, "a link, which is not followed") for name in _links(root)]
-    for place in there:
+    for place in listing:
         problems = _lasting_problems(place)
         rows += [(str((place.folder / name).relative_to(root)), why) for name, why in problems]
         done += size(place)
@@ -68,7 +74,7 @@ def verify(path: str | os.PathLike[str], progress: Progress | None = None) -> pl
 
 
 def _links(root: Path) -> Iterator[str]:
-    """Links in a store; a writer or a reader would have to leave it there."""
+    """Links in a store: reading or writing through one would leave the store."""
     for where, folders, files in os.walk(root):
         for name in sorted((*folders, *files)):
             if (link := Path(where, name)).is_symlink():
@@ -76,13 +82,13 @@ def _links(root: Path) -> Iterator[str]:
 
 
 def _lasting_problems(place: Place) -> list[tuple[str, str]]:
-    """Problems of a folder that nobody has written again, removed or packed meanwhile."""
-    for _ in range(_LOOKS):
-        was = identity(place.folder)
+    """Problems of a folder that nobody has rewritten, removed or packed meanwhile."""
+    for _ in range(_ATTEMPTS):
+        before = identity(place.folder)
         problems = [*_problems(place)]
         if not problems or not place.folder.exists():
             return []
-        if identity(place.folder) == was:
+        if identity(place.folder) == before:
             break
     return problems
 
@@ -90,9 +96,9 @@ def _lasting_problems(place: Place) -> list[tuple[str, str]]:
 def _problems(place: Place) -> Iterator[tuple[str, str]]:
     files: Mapping[str, manifest.File] = {}
     try:
-        noted = manifest.read(place.folder)
-        files = noted.files
-        if noted.members is not None and noted.members.keys() != place.members:
+        content = manifest.read(place.folder)
+        files = content.files
+        if content.members is not None and content.members.keys() != place.members:
             yield manifest.NAME, "names other members than traces.parquet has"
     except StoreError as error:
         yield manifest.NAME, _without(place.folder / manifest.NAME, error)
@@ -111,35 +117,35 @@ def _problems(place: Place) -> Iterator[tuple[str, str]]:
 
 
 def _without(file: Path, error: StoreError) -> str:
-    """What an error says of a file that is named beside it."""
+    """Message of an error without the name of its file."""
     return str(error).removeprefix(f"{file}: ")
 
 
 def _problems_of(place: Place, table: str, files: Mapping[str, manifest.File]) -> Iterator[str]:
     file = place.file(table)
-    known = files.get(file.name)
+    recorded = files.get(file.name)
     size = file.stat().st_size
-    if known is not None and known.size != size:
-        yield f"{size:,} bytes, not {known.size} as when it was written"
-    elif known is not None and known.sha256 != checksum(file):
+    if recorded is not None and recorded.size != size:
+        yield f"{size:,} bytes, not {recorded.size} as when it was written"
+    elif recorded is not None and recorded.sha256 != checksum(file):
         yield "not as it was written: its checksum differs"
-    with opened(file) as found:
-        version = (found.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
-        columns, wanted = found.schema_arrow, found.metadata.num_rows
-        keys = traces_of(found, ["run", "rank"]).to_pylist() if table == "traces" else []
+    with parquet_file(file) as reader:
+        version = (reader.metadata.metadata or {}).get(VERSION_KEY, b"").decode(errors="replace")
+        columns, row_count = reader.schema_arrow, reader.metadata.num_rows
+        keys = traces_of(reader, ["run", "rank"]).to_pylist() if table == "traces" else []
     if version != str(schema.SCHEMA_VERSION):
         yield f"schema version {version or 'unknown'}, not {schema.SCHEMA_VERSION}"
         return
     if len(keys) != len({(key["run"], key["rank"]) for key in keys}):
         yield "has a run and rank twice"
-    strange = strange_columns(table, columns)
-    yield from strange
+    problems = column_problems(table, columns)
+    yield from problems
     rows = 0
-    for group in () if strange else row_groups(file, table):
+    for group in () if problems else row_groups(file, table):
         # Without a checksum every column is read: damage of a page shows there.
-        part = group.rows(["run", "rank"] if known is not None else None)
+        part = group.rows(["run", "rank"] if recorded is not None else None)
         rows += part.num_rows
         for run, rank in sorted(store.by_trace(part).keys() - (place.members or place.keys))[:1]:
             yield f"has rows of run {run!r}, rank {rank}, which its folder does not name"
-    if not strange and rows != wanted:
-        yield f"{rows:,} rows, not {wanted:,}"
+    if not problems and rows != row_count:
+        yield f"{rows:,} rows, not {row_count:,}"

@@ -88,7 +88,7 @@ def test_every_module_of_the_readers_and_facts_is_hashed_and_so_are_the_devices(
     assert {"facts/devices.json", "intervals.py", "loading/tables.py"} < hashed
     assert all(
         any(file.startswith((f"{part}.", f"{part}/")) for file in hashed)
-        for part in facts_version.DECIDES
+        for part in facts_version.HASHED
     )
 
 
@@ -284,8 +284,8 @@ def test_a_cache_of_another_version_is_not_served(tmp_path: Path) -> None:
 def test_what_a_killed_batch_of_another_version_has_converted_is_not_taken_up() -> None:
     of_file = ("a.json", "content", "{}")
     with another_version():
-        other = staging.key(*of_file)
-    assert staging.key(*of_file) != other
+        other = staging.staging_key(*of_file)
+    assert staging.staging_key(*of_file) != other
 
 
 def test_tables_that_profframe_did_not_load_are_of_no_version(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from profframe import Trace, cli, load
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.query import closed
-from profframe.query.answering import catalogue
-from profframe.query.closed import Terms
+from profframe.query import sandbox
+from profframe.query.catalogue import catalogue
+from profframe.query.sandbox import Terms
 
 CANARY = "the canary"
 RULE = """\
@@ -228,7 +228,7 @@ class TestDuckDBsOwnMeans:
         ],
     )
     def test_refuse(self, written: Callable[[str], str], sql: str) -> None:
-        with closed.connect(Terms(), ()) as connection, pytest.raises(duckdb.Error):
+        with sandbox.connect(Terms(), ()) as connection, pytest.raises(duckdb.Error):
             connection.execute(written(sql)).fetchall()
 
     def test_know_every_view_of_the_system(self) -> None:
@@ -237,7 +237,7 @@ class TestDuckDBsOwnMeans:
                 "SELECT DISTINCT unnest([view_name, schema_name]) FROM duckdb_views()"
                 " WHERE internal AND schema_name <> 'information_schema'"
             ).fetchall()
-        assert {name for (name,) in found} - {"main"} <= closed._SYSTEM
+        assert {name for (name,) in found} - {"main"} <= sandbox._SYSTEM
 
     def test_functions_of_tables_are_refused_unless_named(self) -> None:
         with duckdb.connect() as connection:
@@ -248,11 +248,11 @@ class TestDuckDBsOwnMeans:
             allowed = []
             for (name,) in found:
                 try:
-                    closed.check(connection, f'FROM "{name}"()', "query", Terms())
+                    sandbox.check(connection, f'FROM "{name}"()', "query", Terms())
                 except AnswerError:
                     continue
                 allowed.append(name)
-        assert {*allowed} == closed._TABLE_FUNCTIONS
+        assert {*allowed} == sandbox._TABLE_FUNCTIONS
 
     def test_a_memory_limit_still_has_its_temporary_folder(self, in_memory: Trace) -> None:
         rows = in_memory.sql(
@@ -291,7 +291,7 @@ class TestAllowed:
     def test_every_answer(self) -> None:
         with duckdb.connect() as connection:
             for answer in catalogue():
-                closed.check(connection, answer.sql, answer.name, Terms())
+                sandbox.check(connection, answer.sql, answer.name, Terms())
 
     @pytest.mark.parametrize("name", ["self_times", "idle", "collectives"])
     def test_a_copy_of_an_answer(self, in_memory: Trace, tmp_path: Path, name: str) -> None:

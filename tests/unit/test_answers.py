@@ -10,18 +10,9 @@ import pytest
 
 from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.query import answering
-from profframe.query.answering import (
-    Answer,
-    AnswerColumn,
-    catalogue,
-    find,
-    markdown,
-    parse,
-    prepare,
-    query,
-    run,
-)
+from profframe.query.catalogue import catalogue, find
+from profframe.query.header import Answer, AnswerColumn, parse, sql_directory
+from profframe.query.run import prepare, query, run
 
 HEADER = """\
 -- slow: slices of at least a given duration.
@@ -256,16 +247,11 @@ class TestErrors:
         assert run(connection, parse("SELECT 1.5 AS x", "x")).columns == ["x"]
 
 
-def test_page_names_every_answer() -> None:
-    page = markdown()
-    assert all(f"\n## {answer.name}\n" in page for answer in catalogue())
-
-
 @pytest.mark.parametrize(
     "answer", [one for one in catalogue() if one.name != "advice"], ids=lambda one: one.name
 )
 def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> None:
-    folder = answering.sql_directory() / "lib"
+    folder = sql_directory() / "lib"
     with duckdb.connect() as shell:
         for name, table in schema.TABLES.items():
             shell.register(name, table.arrow.empty_table())

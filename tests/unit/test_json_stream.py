@@ -84,7 +84,7 @@ def test_elements_and_what_is_around_them_are_told_apart(
     rows, document = read(text, size)
     assert rows == ELEMENTS
     assert document.header == before | behind
-    assert (document.is_array, document.found) == (False, {})
+    assert (document.is_array, document.repairs) == (False, {})
 
 
 @pytest.mark.parametrize("text", ["[%s]", " \r\n[ %s ]\n ", "[%s\n]"])
@@ -92,13 +92,13 @@ def test_the_document_may_be_the_array(size: int, text: str) -> None:
     inside = json.dumps(ELEMENTS)[1:-1]
     rows, document = read(text.replace("%s", inside), size)
     assert rows == ELEMENTS
-    assert (document.is_array, document.header, document.found) == (True, {}, {})
+    assert (document.is_array, document.header, document.repairs) == (True, {}, {})
 
 
 @pytest.mark.parametrize("text", ['{"rows": []}', '{"rows":[ ] }', "[]", " [ ] "])
 def test_an_empty_array_has_no_rows(size: int, text: str) -> None:
     rows, document = read(text, size)
-    assert (rows, document.header, document.found) == ([], {}, {})
+    assert (rows, document.header, document.repairs) == ([], {}, {})
 
 
 def test_spaces_may_be_anywhere(size: int) -> None:
@@ -109,7 +109,7 @@ def test_spaces_may_be_anywhere(size: int) -> None:
         size,
     )
     assert rows == [{"n": 1}, {"n": 2}]
-    assert (document.header, document.found) == ({"a": 1}, {})
+    assert (document.header, document.repairs) == ({"a": 1}, {})
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -144,7 +144,7 @@ def test_only_the_piece_that_is_broken_is_repaired(monkeypatch: pytest.MonkeyPat
     reader = ArrayReader(iter([text]), KEY, parse, counted, 1)
     rows = [row["n"] for rows in reader.rows() for row in rows]
     assert rows == [*range(100), None, *range(101, 200)]
-    assert reader.document.found == {"non_finite_number": 1}
+    assert reader.document.repairs == {"non_finite_number": 1}
     assert reader.document.first == {"non_finite_number": text.index(b"NaN")}
     assert sum(repaired) < 30  # the broken piece, and the last one
 
@@ -153,7 +153,7 @@ def test_the_place_of_a_repair_counts_bytes_of_the_whole_text(size: int) -> None
     text = '{"é": "é", "rows": [' + '{"name": "é", "n": 1}, ' * 20 + '{"n": NaN}, {"n": 0x1}]}'
     _, document = read(text, size)
     data = text.encode()
-    assert document.found == {"non_finite_number": 1, "hex_number": 1}
+    assert document.repairs == {"non_finite_number": 1, "hex_number": 1}
     assert document.first == {
         "non_finite_number": data.index(b"NaN"),
         "hex_number": data.index(b"0x1"),
@@ -168,7 +168,7 @@ def test_the_place_is_that_of_the_first_wherever_waves_end(size: int, damaged: i
         text = "[" + ",".join([*elements, '{"n": 5}', *elements, '{"n": 0x1}']) + "]"
         rows, document = read(text, size, threads=1)
         assert len(rows) == 6 + 2 * damaged
-        assert document.found == {"non_finite_number": 2 * damaged, "hex_number": 3}
+        assert document.repairs == {"non_finite_number": 2 * damaged, "hex_number": 3}
         places = {"non_finite_number": text.index("NaN"), "hex_number": text.index("0x1")}
         assert document.first == places
 
@@ -185,7 +185,7 @@ def test_an_element_that_still_does_not_parse_is_dropped_alone(size: int) -> Non
     assert [row["n"] for part in reader.rows() for row in part] == [
         i for i in range(12) if i not in {3, 7}
     ]
-    assert reader.document.found == {"unreadable_event": 2}
+    assert reader.document.repairs == {"unreadable_event": 2}
     assert size
 
 
@@ -221,8 +221,8 @@ def test_damage_costs_no_other_element(size: int, damaged: str) -> None:
     assert sorted({n for n in numbers if n in range(6)}) in ([0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5])
     assert numbers[-34:] == list(range(6, 40))
     assert document.header == {"a": 1, "b": 2}
-    assert document.found
-    assert "truncated" not in document.found
+    assert document.repairs
+    assert "truncated" not in document.repairs
 
 
 SOUND = '{"a": 1, "rows": [{"n": 1}, {"n": 2, "m": [3]}, {"n": 4}], "b": 2}'
@@ -236,9 +236,9 @@ def test_text_that_is_cut_keeps_what_it_holds(size: int, length: int) -> None:
     assert document.header == {"a": 1}
     if length <= SOUND.index('], "b"'):
         inside_an_element = SOUND.count("{", 0, length) - 1 > SOUND.count("}", 0, length)
-        assert document.found == {"truncated": int(inside_an_element)}
+        assert document.repairs == {"truncated": int(inside_an_element)}
     else:
-        assert document.found == {"unreadable_trailer": 1}
+        assert document.repairs == {"unreadable_trailer": 1}
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_elements_far_longer_than_a_piece_are_read(size: int) -> None:
     elements = [{"n": i, "text": "}, {" * 500 + '"'} for i in range(5)]
     rows, document = read(json.dumps({"rows": elements}), size)
     assert rows == elements
-    assert document.found == {}
+    assert document.repairs == {}
 
 
 def test_an_array_within_an_element_of_another_array_is_not_the_array(size: int) -> None:
@@ -303,7 +303,7 @@ def test_a_long_element_is_read_with_those_around_it(long: str, block: int) -> N
         assert rows[1] == json.loads(long)
         assert [row["n"] for row in rows] == [0, 1, 2][: len(rows)]
         assert document.header == ({"b": 1} if text.startswith("{") else {})
-        assert document.found == {}
+        assert document.repairs == {}
 
 
 @pytest.mark.usefixtures("scaled")
@@ -321,7 +321,7 @@ def test_an_element_beyond_the_bound_is_passed_over_and_counted(unit: str, block
         rows, document = read(before + behind, block)
         assert [row["n"] for row in rows] == numbers
         assert document.header == {"b": 1}
-        assert document.found == {"long_event": 1}
+        assert document.repairs == {"long_event": 1}
         assert 0 <= before.index(long) - document.first["long_event"] <= 1
 
 
@@ -337,7 +337,7 @@ def test_an_element_that_never_ends_takes_no_memory(monkeypatch: pytest.MonkeyPa
     blocks = itertools.chain([b'{"rows": [{"n": 0}, {"a": "'], itertools.repeat(b"a" * 99, 9999))
     reader = ArrayReader(blocks, KEY, parse, loaded, 2)
     assert [row["n"] for rows in reader.rows() for row in rows] == [0]
-    assert reader.document.found == {"long_event": 1, "truncated": 0}
+    assert reader.document.repairs == {"long_event": 1, "truncated": 0}
     assert sum(sizes) < 200_000
 
 
@@ -347,7 +347,7 @@ def test_long_text_behind_the_array_is_passed_over_and_named() -> None:
         rows, document = read(f'{{"a": 1, "rows": [{{"n": 0}}, {{"n": 1}}], {tail}}}', 500)
         assert [row["n"] for row in rows] == [0, 1]
         assert document.header == {"a": 1}
-        assert document.found == {"unreadable_trailer": 1}
+        assert document.repairs == {"unreadable_trailer": 1}
 
 
 @pytest.mark.usefixtures("scaled")
@@ -356,7 +356,7 @@ def test_a_long_header_is_named_and_the_elements_are_read() -> None:
     rows, document = read(f'{{"a": {header}, "rows": [{{"n": 0}}]}}', 500)
     assert [row["n"] for row in rows] == [0]
     assert document.header == {}
-    assert document.found == {"unreadable_header": 1, "unreadable_trailer": 1}
+    assert document.repairs == {"unreadable_header": 1, "unreadable_trailer": 1}
 
 
 @pytest.mark.usefixtures("scaled")
@@ -372,7 +372,7 @@ def test_text_without_a_mark_is_passed_over_and_not_mended() -> None:
     reader = ArrayReader(blocks, KEY, parse, counted, 1, mark=b'"n"')
     rows = [row for part in reader.rows() for row in part]
     assert [row["n"] for row in rows if row] == [0, 1]
-    assert reader.document.found["dropped_junk"] >= 2
+    assert reader.document.repairs["dropped_junk"] >= 2
     assert sum(map(len, repaired)) < len(text) / 2
 
 
@@ -386,4 +386,4 @@ def test_events_with_a_missing_quote_are_cut_where_elements_meet(
     text = '{"rows": [{"n": 0}, ' + long + ', {"n": 2}, {"n": 3}]}'
     rows, document = read(text, 100)
     assert [row.get("n") for row in rows][-2:] == [2, 3]
-    assert document.found
+    assert document.repairs

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from profframe.cli.asking import check_question, parameter
 from profframe.cli.loading import load
-from profframe.cli.output import checked_form, echo, emit
+from profframe.cli.output import echo, emit, output_form
+from profframe.cli.questions import check_question, parameter
 from profframe.cli.verbs import (
     Terms,
     takes_sources,
@@ -53,16 +53,16 @@ def advice(
     Findings of rules, the most severe first, each with the events that show it. With --format or
     -o: the rows of the answer. `profframe answer advice` lists the thresholds.
     """
-    from profframe.query.answering import advice as with_own
+    from profframe.query.catalogue import advice as advice_answer
     from profframe.show.findings import findings
 
-    form = checked_form(form, output)
-    given = dict(map(parameter, parameters))
-    asked = with_own(rules)
-    check_question(asked, given)
-    trace = terms.on(load(sources, compat=compat))
-    found = trace.answer(asked, **given)
+    form = output_form(form, output)
+    thresholds = dict(map(parameter, parameters))
+    question = advice_answer(rules)
+    check_question(question, thresholds)
+    trace = terms.apply(load(sources, compat=compat))
+    rows = trace.answer(question, **thresholds)
     if form == "table" and output is None:
-        echo(findings(found, top))
+        echo(findings(rows, top))
     else:
-        emit(found, form, output, lambda _: findings(found, top))
+        emit(rows, form, output, lambda _: findings(rows, top))

@@ -1,10 +1,10 @@
-"""Connections for questions: SQL of anybody, with nothing in reach but what it is handed.
+"""A sandbox for SQL that is not trusted.
 
-A question reads the tables of a trace and what its `Terms` give it beside them. Two things see to
-that. DuckDB's settings close files, extensions and the settings themselves (`connect`). And `check`
-refuses what they leave open: functions that read memory by its address or run text as SQL, views of
-the system, and statements inside others that write. It asks the tree that DuckDB's own parser makes
-of the SQL, so that no way of writing a name is a way around it.
+SQL reads the tables of a trace, and the tables and files of its `Terms`. DuckDB's settings close
+other files, extensions and the settings themselves (`connect`). `check` refuses what they leave
+open: functions that read memory by its address or run text as SQL, views of the system, and
+statements inside others that write. It reads the tree of DuckDB's own parser, so that no spelling
+of a name gets around it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Paths: TypeAlias = str | PathLike[str] | Iterable[str | PathLike[str]]
 _BYTES: Final = re.compile(r"\d+(\.\d+)? *[KMGT]i?B", re.IGNORECASE)
 _NAME: Final = re.compile(r"[A-Za-z]\w*", re.ASCII)
 
-_LONGEST_S: Final = 1_000_000
-_MOST_ROWS: Final = 1 << 62
+_MAX_TIMEOUT_S: Final = 1_000_000
+_MAX_ROWS: Final = 1 << 62
 
-_OURS: Final = (
+_CHANGEABLE: Final = (
     "disabled_optimizers", "enable_progress_bar", "external_threads", "preserve_insertion_order",
 )  # fmt: skip
-"""Settings that answers and exports change on their way; a question cannot."""
+"""Settings that answers and exports change; SQL of the user's cannot."""
 _CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "allow_community_extensions": False,
-        "allowed_configs": [*_OURS],
+        "allowed_configs": [*_CHANGEABLE],
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,
@@ -53,24 +53,24 @@ _CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
 )
 """What a connection starts with."""
 
-_GIVE: Final = "tables={...} or files=... (--files) give a question what it needs beside them"
+_HINT: Final = "tables={...} or files=... (--files) give a question what it needs beside them"
 _TABLE_FUNCTIONS: Final = frozenset((
     "generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "summary",
     "unnest",
 ))  # fmt: skip
-"""Those that compute; all others read files, memory, SQL or the state of DuckDB."""
+"""Those that only compute; all others read files, memory, SQL or the state of DuckDB."""
 _FILE_FUNCTIONS: Final = frozenset((
     "glob", "parquet_file_metadata", "parquet_kv_metadata", "parquet_metadata", "parquet_scan",
     "parquet_schema", "read_blob", "read_csv", "read_csv_auto", "read_json", "read_json_auto",
     "read_json_objects", "read_json_objects_auto", "read_ndjson", "read_ndjson_auto",
     "read_ndjson_objects", "read_parquet", "read_text", "sniff_csv",
 ))  # fmt: skip
-"""Those that read the files of their argument, which the connection holds to what is allowed."""
+"""Those that read the files of their argument; the connection allows only some files."""
 _REFUSED: Final = frozenset((
     "combine", "current_setting", "finalize", "get_block_size", "getenv", "index_key",
     "json_serialize_plan", "pg_get_viewdef", "to_aggregate_state", "write_log",
 ))  # fmt: skip
-"""Scalar functions that plan text as SQL, take bytes for their own state, or tell of settings."""
+"""Scalar functions that plan text as SQL, take bytes for their own state, or show settings."""
 _INTERNAL: Final = "__internal"
 _SYSTEM: Final = frozenset((
     "information_schema", "pg_catalog", "system", "duckdb_columns", "duckdb_constraints",
@@ -82,7 +82,7 @@ _SYSTEM: Final = frozenset((
     "pg_sequence", "pg_sequences", "pg_settings", "pg_tables", "pg_tablespace", "pg_type",
     "pg_views",
 ))  # fmt: skip
-"""DuckDB's own schemas, and its views that are found without naming one."""
+"""DuckDB's own schemas, and its views that need no schema's name."""
 _NODES: Final = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
 """Queries that only read; a CTE can also insert, delete or copy."""
 
@@ -98,7 +98,7 @@ _TREE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a question is given beside the tables of the trace, and how much it may take."""
+    """What a question may read beside the tables of the trace, and its limits."""
 
     tables: Mapping[str, pa.Table] = field(default_factory=dict)
     files: tuple[str, ...] = ()
@@ -107,26 +107,28 @@ class Terms:
     rows: int | None = None
 
     def limited(self, memory_limit: str | None, timeout_s: float | None, rows: int | None) -> Terms:
-        """The same with these limits; a ParameterError names one that cannot be used."""
+        """The same with these limits; a ParameterError names a wrong one."""
         if memory_limit is not None and not _BYTES.fullmatch(str(memory_limit)):
             raise ParameterError(
                 f"memory_limit: needs a number of bytes, such as '2GB', got {memory_limit!r}"
             )
-        if timeout_s is not None and not (_is_number(timeout_s) and 0 < timeout_s <= _LONGEST_S):
+        if timeout_s is not None and not (
+            _is_number(timeout_s) and 0 < timeout_s <= _MAX_TIMEOUT_S
+        ):
             raise ParameterError(
-                f"timeout_s: needs seconds, from 0 to {_LONGEST_S:,}, got {timeout_s!r}"
+                f"timeout_s: needs seconds, from 0 to {_MAX_TIMEOUT_S:,}, got {timeout_s!r}"
             )
-        if rows is not None and not 0 <= integer("rows", rows) < _MOST_ROWS:
+        if rows is not None and not 0 <= integer("rows", rows) < _MAX_ROWS:
             raise ParameterError(f"rows: needs a number of rows, got {rows!r}")
         return replace(self, memory_limit=memory_limit, timeout_s=timeout_s, rows=rows)
 
-    def hand_over(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Let a connection read the tables by their names."""
+    def register(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let a connection read the tables by name."""
         for name, rows in self.tables.items():
             connection.register(name, rows)
 
-    def is_asked_like(self, other: Terms) -> bool:
-        """Whether a connection for these terms is one for the others."""
+    def shares_connection(self, other: Terms) -> bool:
+        """Whether one connection serves these terms and the others."""
         return (
             self.tables is other.tables
             and self.files == other.files
@@ -134,13 +136,13 @@ class Terms:
         )
 
 
-def own_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
-    """Take frames of a user's as Arrow.
+def user_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
+    """Frames of the user's as Arrow tables.
 
     Parameters
     ----------
     tables
-        Frames of polars, pandas or Arrow, by the names that a question has for them.
+        Frames of polars, pandas or Arrow, by their name in SQL.
 
     Returns
     -------
@@ -150,34 +152,34 @@ def own_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
     Raises
     ------
     ParameterError
-        A name is no plain word, or that of a table or macro; or something is no frame.
+        A name is no plain word, or is that of a table or macro; or a value is no frame.
 
     Examples
     --------
-    >>> own_tables({"mine": pa.table({"a": [1]})})["mine"].num_rows
+    >>> user_tables({"mine": pa.table({"a": [1]})})["mine"].num_rows
     1
     """
-    known = {*schema.TABLES, *macros.names(), *_SYSTEM}
-    found = {}
+    reserved = {*schema.TABLES, *macros.names(), *_SYSTEM}
+    arrow = {}
     for name, frame in (tables or {}).items():
         if not _NAME.fullmatch(str(name)):
             raise ParameterError(f"tables: needs names such as 'mine', got {name!r}")
-        if name.lower() in known:
+        if name.lower() in reserved:
             raise ParameterError(f"tables: {name!r} is there already; give it another name")
         if not hasattr(frame, "__arrow_c_stream__"):
             raise ParameterError(
                 f"tables: {name!r} needs a DataFrame or an Arrow table, got {type(frame).__name__}"
             )
         try:
-            found[name] = pa.table(frame)
+            arrow[name] = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError) as error:
             line = " ".join(str(error).split())
             raise ParameterError(f"tables: {name!r} cannot be taken as Arrow: {line}") from error
-    return found
+    return arrow
 
 
-def own_files(files: Paths) -> tuple[str, ...]:
-    """Take paths of a user's that questions may read.
+def user_files(files: Paths) -> tuple[str, ...]:
+    """Paths of the user's that SQL may read.
 
     Parameters
     ----------
@@ -196,23 +198,23 @@ def own_files(files: Paths) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> own_files("examples")
+    >>> user_files("examples")
     ('examples',)
     """
-    given = [files] if isinstance(files, (str, PathLike)) else [*files]
-    for path in given:
+    paths = [files] if isinstance(files, (str, PathLike)) else [*files]
+    for path in paths:
         if not Path(path).exists():
             raise ParameterError(f"files: {os.fspath(path)}: no such file or folder")
-    return tuple(os.fspath(path) for path in given)
+    return tuple(os.fspath(path) for path in paths)
 
 
 def connect(terms: Terms, files: Iterable[str]) -> duckdb.DuckDBPyConnection:
-    """Open a database in memory that reaches some files and nothing else of the machine.
+    """Open a database in memory that can read some files and nothing else of the machine.
 
     Parameters
     ----------
     terms
-        Own files of the question, and how much memory it may take.
+        Files of the user's, and the limit of memory.
     files
         Paths of files that the views of tables read.
 
@@ -227,41 +229,41 @@ def connect(terms: Terms, files: Iterable[str]) -> duckdb.DuckDBPyConnection:
     ...     connection.sql("SELECT current_setting('enable_external_access')").fetchall()
     [(False,)]
     """
-    # Made by DuckDB only where it is needed; by default it would be in the current folder.
+    # DuckDB creates it only where it needs it; by default it would be in the current folder.
     folder = Path(tempfile.gettempdir(), f"profframe-{uuid.uuid4().hex}")
     config = {**_CONFIG, "temp_directory": str(folder)}
     if terms.memory_limit is not None:
         config["memory_limit"] = terms.memory_limit
-    own = [os.path.realpath(path) for path in terms.files]
+    paths = [os.path.realpath(path) for path in terms.files]
     connection = duckdb.connect(config=config)
     connection.execute(
-        f"SET allowed_paths = {_texts({*files, *(p for p in own if not Path(p).is_dir())})};"
-        f"SET allowed_directories = {_texts(p for p in own if Path(p).is_dir())};"
+        f"SET allowed_paths = {_list({*files, *(p for p in paths if not Path(p).is_dir())})};"
+        f"SET allowed_directories = {_list(p for p in paths if Path(p).is_dir())};"
         "SET enable_external_access = false; SET lock_configuration = true"
     )
     return connection
 
 
 def check(connection: duckdb.DuckDBPyConnection, sql: str, where: str, terms: Terms) -> None:
-    """Refuse SQL that is not one SELECT, or that reaches for more than tables.
+    """Refuse SQL that is not one SELECT, or that reads more than tables.
 
     Parameters
     ----------
     connection
-        Any connection; the SQL is parsed and not run.
+        Any connection; it parses the SQL and does not run it.
     sql
         The SQL.
     where
         What the error message calls it.
     terms
-        With files of its own, it may call functions that read files.
+        With files, the SQL may call functions that read files.
 
     Raises
     ------
     AnswerError
-        It says what is refused.
+        The message names what is refused.
     duckdb.ParserException
-        It is no SQL.
+        The SQL cannot be parsed.
 
     Examples
     --------
@@ -274,17 +276,17 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, where: str, terms: Te
         raise AnswerError(f"{where}: is no text that UTF-8 can write: it has half a character")
     kinds = [statement.type for statement in connection.extract_statements(sql)]
     if kinds != [duckdb.StatementType.SELECT]:
-        found = ", ".join(kind.name for kind in kinds) or "no statement"
-        raise AnswerError(f"{where}: needs exactly one SELECT, found {found}")
+        statements = ", ".join(kind.name for kind in kinds) or "no statement"
+        raise AnswerError(f"{where}: needs exactly one SELECT, found {statements}")
     for refused in _refused(connection, sql, terms):
         raise AnswerError(
-            f"{where}: {refused} is refused: a question reads the tables of the trace; {_GIVE}"
+            f"{where}: {refused} is refused: a question reads the tables of the trace; {_HINT}"
         )
 
 
 def _refused(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> Iterator[str]:
-    """What of the SQL is refused."""
-    [(types, names, paths, called)] = connection.execute(_TREE, [sql]).fetchall()
+    """Parts of the SQL that are refused."""
+    [(types, names, paths, calls)] = connection.execute(_TREE, [sql]).fetchall()
     if not types:
         yield "what cannot be taken apart"
     for node in {json.loads(type_) for type_ in types} - _NODES:
@@ -297,7 +299,7 @@ def _refused(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> I
         if not _SYSTEM.isdisjoint(map(str.lower, parts)):
             yield ".".join(parts)
     allowed = _TABLE_FUNCTIONS | (_FILE_FUNCTIONS if terms.files else frozenset())
-    for text in called:
+    for text in calls:
         try:
             function = json.loads(text)
         except RecursionError:
@@ -311,11 +313,12 @@ def _refused(connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms) -> I
 
 
 def _refused_arguments(name: str, arguments: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What is refused of the tables that a macro is to read."""
-    known = macros.parameters(name)
+    """Arguments of a macro that are refused, of those that name tables."""
+    parameters = macros.parameters(name)
     for number, argument in enumerate(arguments):
-        named = argument["name"]
-        if (known.index(named) if named in known else number) not in macros.tables_of(name):
+        keyword = argument["name"]
+        position = parameters.index(keyword) if keyword in parameters else number
+        if position not in macros.tables_of(name):
             continue
         table = argument["expression"]
         if table["type"] not in {"COLUMN_REF", "VALUE_CONSTANT"}:
@@ -336,6 +339,6 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _texts(values: Iterable[str]) -> str:
+def _list(values: Iterable[str]) -> str:
     """SQL: a list of texts."""
     return f"[{', '.join(map(literal, values))}]"

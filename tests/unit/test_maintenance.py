@@ -1,4 +1,7 @@
-"""Listing, removing, packing and checking what a store has: answers stay, whatever is killed."""
+"""Listing, removing, packing and checking what a store has: answers stay.
+
+What is killed amid that: ``tests/fuzz/kills.py``.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,6 @@ from profframe import load, schema, store
 from profframe.cli import run as command_line
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.store import layout, maintenance
-from tests.fuzz.kills import at_work
 from tests.unit.test_store import RUNS, both, one, rewrite
 
 Content = dict[str, pl.DataFrame]
@@ -300,54 +302,6 @@ def test_row_groups_are_of_many_runs_and_sorted_out(
 
     assert names(copy) == names(tmp_path)
     assert folders(copy) == ["run=a", "run=b", "run=c"]
-
-
-def changes(path: Path, work: str, moment: int = -1) -> int:
-    """Changes to files that some work makes in another process; killed at one of them: 0."""
-    code, said = at_work(path, work, moment)
-    return int(said) if code == 0 else 0
-
-
-def killed_and_completed(path: Path, moments: list[float]) -> None:
-    """Pack, killed at some parts of it: answers are the same at every moment."""
-    work = "maintenance.compact({!r})"
-    whole = changes(made(path / "timed"), work.format(str(path / "timed")))
-    for number, moment in enumerate(moments):
-        target = made(path / f"{number}")
-        before = content(target)
-        assert changes(target, work.format(str(target)), int(moment * whole)) == 0
-        assert same(content(target), before)
-        assert not maintenance.verify(target).height
-        maintenance.compact(target)
-        maintenance.compact(target)
-        assert same(content(target), before)
-        assert [name for name in folders(target) if name[0] != "."] in (
-            ["pack-000001"], ["pack-000002"], ["pack-000003"]
-        )  # fmt: skip
-
-
-def made(path: Path) -> Path:
-    """A store with a pack, a part of which has been written again, and folders."""
-    write(path, "a", "b")
-    maintenance.compact(path)
-    return write(path, "b", "c", name="new")
-
-
-def test_packing_can_be_killed(tmp_path: Path) -> None:
-    killed_and_completed(tmp_path, [0.6, 0.95])
-
-
-@pytest.mark.parametrize("moment", [0.5, 0.9])
-def test_removing_can_be_killed(moment: float, tmp_path: Path) -> None:
-    work = "maintenance.remove({!r}, 'b')"
-    whole = changes(made(tmp_path / "timed"), work.format(str(tmp_path / "timed")))
-    target = made(tmp_path / "target")
-    assert changes(target, work.format(str(target)), int(moment * whole)) == 0
-    found = [row[:2] for row in names(target) if row[0] == "b"]
-    assert sorted(set(found)) in ([], [("b", 0), ("b", 1)])
-    if found:
-        maintenance.remove(target, "b")
-    assert {row[0] for row in names(target)} == {"a", "c"}
 
 
 READER = """

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import checked_form, emit
+from profframe.cli.output import emit, output_form
 from profframe.cli.verbs import GREW, takes_sources, verbs, with_form, with_output
 from profframe.errors import ParameterError
 
@@ -69,11 +69,11 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
     """
-    from profframe.analysis.limits import grown, percent, totals
+    from profframe.analysis.limits import growths, percent, totals
     from profframe.loading.diff import diff as compare
     from profframe.show import changes
 
-    chosen = checked_form(form, output)
+    data_form = output_form(form, output)
     try:
         limit = None if fail_on is None else percent(fail_on)
     except ParameterError as error:
@@ -86,17 +86,17 @@ def diff(
     sums = totals(rows)
     emit(
         rows,
-        chosen,
+        data_form,
         output,
         lambda width: changes.report(
             rows, sums, (base, other), top=top, name_width=name_width, width=width
         ),
     )
-    too_much = [] if limit is None else grown(rows, limit)
-    for one in too_much:
-        what = changes.grown(one.what, one.name, one.base_ns, one.other_ns)
+    failures = [] if limit is None else growths(rows, limit)
+    for row in failures:
+        what = changes.describe(row.what, row.name, row.base_ns, row.other_ns)
         click.echo(f"grew by more than {fail_on}: {what}", err=True)
-    return GREW if too_much else 0
+    return GREW if failures else 0
 
 
 @verbs.command()
@@ -152,11 +152,11 @@ def check(
     --fail-on METRIC=5%: if a column of `profframe answer runs` got worse by more, or op:NAME or
     kernel:NAME; can be repeated. What noise explains does not count.
     """
-    from profframe.analysis.checks import check as hold
+    from profframe.analysis.checks import check as check_runs
     from profframe.analysis.checks import limits_of
     from profframe.show import checks
 
-    chosen = checked_form(form, output)
+    data_form = output_form(form, output)
     try:
         limits = limits_of(fail_on)
     except ParameterError as error:
@@ -166,22 +166,22 @@ def check(
     names = set(traces["run"])
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
     totals = partial(trace.runs, per_step)
-    found = hold(traces, trace.samples(), totals, base, others, limit=limits)
+    result = check_runs(traces, trace.samples(), totals, base, others, limit=limits)
     emit(
-        found.regressions,
-        chosen,
+        result.regressions,
+        data_form,
         output,
         lambda width: checks.report(
-            (found.base, found.others), found.metrics, found.regressions, top=top, width=width
+            (result.base, result.others), result.metrics, result.regressions, top=top, width=width
         ),
     )
-    for one in found.worse:
-        what = checks.worse(one.metric, one.base, one.other)
-        click.echo(f"worse by more than {float(100 * one.limit):g} %: {what}", err=True)
-    return GREW if found.worse else 0
+    for metric in result.worse:
+        what = checks.describe(metric.metric, metric.base, metric.other)
+        click.echo(f"worse by more than {float(100 * metric.limit):g} %: {what}", err=True)
+    return GREW if result.worse else 0
 
 
-def _some_runs(given: tuple[str, ...], names: Container[str]) -> tuple[str, ...] | int:
+def _some_runs(values: tuple[str, ...], names: Container[str]) -> tuple[str, ...] | int:
     """Names and patterns of runs; or a number of runs, unless a run has that name."""
-    is_number = len(given) == 1 and given[0].isdecimal() and given[0] not in names
-    return int(given[0]) if is_number else given
+    is_number = len(values) == 1 and values[0].isdecimal() and values[0] not in names
+    return int(values[0]) if is_number else values

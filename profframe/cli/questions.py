@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import as_prose, as_rows, checked_form, emit
+from profframe.cli.output import as_prose, as_rows, emit, output_form
 from profframe.cli.verbs import Terms, verbs, with_compat, with_form, with_output, with_terms
 from profframe.errors import ParameterError, UnknownNameError
 
@@ -23,12 +23,12 @@ _VERBS: Final = {
     "regressions": "check TRACE --baseline RUN",
     "tree": "tree TRACE",
 }
-"""Questions that are no files of SQL, and the verbs that answer them."""
+"""Questions without a file of SQL, and the verbs that answer them."""
 _METHODS: Final[Mapping[str, Mapping[str, type]]] = {
     "trend": {"metric": str, "per_step": int},
     "outliers": {"per": str, "top": int, "ops": int},
 }
-"""Questions that are statistics of answers, and their parameters."""
+"""Questions that compute statistics of answers, and their parameters."""
 _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 
 
@@ -59,36 +59,37 @@ def answer(
     """
     from profframe.trace.query import answers
 
-    form = checked_form(form, output)
+    form = output_form(form, output)
     if name is None:
-        listed = answers()
-        emit(listed, form, output, as_prose(listed))
+        catalogue = answers()
+        emit(catalogue, form, output, as_prose(catalogue))
         return
-    given = dict(map(parameter, parameters))
+    values = dict(map(parameter, parameters))
     if name == "critical_path" and sources:
-        options = _options(given, _PATH)
-        trace = terms.on(load(sources, compat=compat))
+        options = _options(values, _PATH)
+        trace = terms.apply(load(sources, compat=compat))
         rows = trace.critical_path(**options).events
         emit(rows, form, output, as_rows(rows, trace))
         return
     if name in _METHODS and sources:
-        options = _options(given, _METHODS[name])
-        trace = terms.on(load(sources, compat=compat))
+        options = _options(values, _METHODS[name])
+        trace = terms.apply(load(sources, compat=compat))
         rows = getattr(trace, name)(**options)
         emit(rows, form, output, as_rows(rows, trace))
         return
-    check_question(name, given)
+    check_question(name, values)
     if as_sql:
-        from profframe.query.answering import find, script
+        from profframe.query.catalogue import find
+        from profframe.query.run import script
 
-        click.echo(script(find(name), given), nl=False)
+        click.echo(script(find(name), values), nl=False)
         return
     if not sources:
         columns = _columns(name)
         emit(columns, form, output, as_prose(columns))
         return
-    trace = terms.on(load(sources, compat=compat))
-    rows = trace.answer(name, **given)
+    trace = terms.apply(load(sources, compat=compat))
+    rows = trace.answer(name, **values)
     emit(rows, form, output, as_rows(rows, trace))
 
 
@@ -113,22 +114,23 @@ def sql(
     They are: events, memory, flows, counters, instants, threads, devices, traces, quality. It
     reads nothing else but what --files names.
     """
-    form = checked_form(form, output)
-    trace = terms.on(load((source,), compat=compat))
+    form = output_form(form, output)
+    trace = terms.apply(load((source,), compat=compat))
     rows = trace.sql(query)
     emit(rows, form, output, as_rows(rows, trace))
 
 
 def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:
-    """Find out what is wrong with a question before a large trace is loaded for it."""
+    """Check a question before loading a large trace for it."""
     if isinstance(name, str) and name in _VERBS:
         raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")
     if isinstance(name, str) and name in _METHODS:
-        known = " ".join(f"[-p {key}=...]" for key in _METHODS[name])
-        raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {known}")
+        options = " ".join(f"[-p {key}=...]" for key in _METHODS[name])
+        raise click.UsageError(f"{name} needs traces: profframe answer {name} TRACE {options}")
     import duckdb
 
-    from profframe.query.answering import find, prepare
+    from profframe.query.catalogue import find
+    from profframe.query.run import prepare
 
     try:
         with duckdb.connect() as connection:
@@ -137,32 +139,32 @@ def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:
         raise click.UsageError(str(error)) from error
 
 
-def parameter(given: str) -> tuple[str, str]:
-    """Take the name and the value of a parameter apart."""
-    key, equals, value = given.partition("=")
+def parameter(text: str) -> tuple[str, str]:
+    """Name and value of a parameter."""
+    key, equals, value = text.partition("=")
     if not equals:
-        raise click.UsageError(f"-p needs KEY=VALUE, got {given!r}")
+        raise click.UsageError(f"-p needs KEY=VALUE, got {text!r}")
     return key, value
 
 
-def _options(given: Mapping[str, str], types: Mapping[str, type]) -> dict[str, Any]:
-    """Arguments of a method out of the parameters of an answer."""
-    for key, value in given.items():
+def _options(values: Mapping[str, str], types: Mapping[str, type]) -> dict[str, Any]:
+    """Arguments of a method from parameters of the command line."""
+    for key, value in values.items():
         if key not in types:
             raise click.UsageError(str(UnknownNameError.among("parameter", key, types)))
         if types[key] is int and not value.removeprefix("-").isdecimal():
             raise click.UsageError(f"parameter {key!r} is an integer, got {value!r}")
-    return {key: types[key](value) for key, value in given.items()}
+    return {key: types[key](value) for key, value in values.items()}
 
 
 def _columns(name: str) -> pl.DataFrame:
-    """What an answer gives and takes."""
+    """Columns and parameters of an answer."""
     import polars as pl
 
-    from profframe.query.answering import find
+    from profframe.query.catalogue import find
 
-    found = find(name)
-    rows = [("column", c.name, c.type, c.unit, c.doc) for c in found.columns]
-    rows += [("parameter", p.name, p.type, f"={p.default}", p.doc) for p in found.parameters]
+    answer = find(name)
+    rows = [("column", c.name, c.type, c.unit, c.doc) for c in answer.columns]
+    rows += [("parameter", p.name, p.type, f"={p.default}", p.doc) for p in answer.parameters]
     names = ("what", "name", "type", "unit", "meaning")
     return pl.DataFrame(rows, schema=dict.fromkeys(names, pl.String), orient="row")

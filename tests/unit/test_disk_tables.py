@@ -9,7 +9,7 @@ import pytest
 
 from profframe.errors import StoreError
 from profframe.system import disk_tables
-from profframe.system.disk_tables import Builder, Spool, Spooled
+from profframe.system.disk_tables import Builder, Spool, SpooledTable
 
 NAME = pa.dictionary(pa.int32(), pa.string())
 
@@ -19,7 +19,7 @@ def names(*texts: str | None) -> pa.Array:
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spooled:
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SpooledTable:
     """Four rows in three pieces; the texts of the names come one by one."""
     monkeypatch.setattr(disk_tables, "PIECE_ROWS", 1)
     return Spool(tmp_path).table(
@@ -31,7 +31,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spooled:
     )
 
 
-def test_it_has_all_rows_and_a_column_that_some_lacked(table: Spooled) -> None:
+def test_it_has_all_rows_and_a_column_that_some_lacked(table: SpooledTable) -> None:
     assert table.sizes == (2, 1, 1)
     assert table.num_rows == 4
     assert table.column_names == ["number", "name", "flag"]
@@ -43,13 +43,13 @@ def test_it_has_all_rows_and_a_column_that_some_lacked(table: Spooled) -> None:
     assert table.read().schema == table.schema
 
 
-def test_repeated_text_has_one_dictionary(table: Spooled) -> None:
+def test_repeated_text_has_one_dictionary(table: SpooledTable) -> None:
     chunks = table["name"].chunks
     assert {tuple(chunk.dictionary.to_pylist()) for chunk in chunks} == {("b", "a")}
     assert [part["name"].to_pylist() for part in table.parts()] == [["b", "a"], [None], ["a"]]
 
 
-def test_other_columns_make_another_table(table: Spooled) -> None:
+def test_other_columns_make_another_table(table: SpooledTable) -> None:
     longer = table.append_column("id", pa.array([10, 11, 12, 13]))
     changed = longer.set_column(0, "number", pa.chunked_array([names("x"), names("y", "x", None)]))
     assert changed.read().to_pydict()["number"] == ["x", "y", "x", None]
@@ -58,7 +58,7 @@ def test_other_columns_make_another_table(table: Spooled) -> None:
     assert table.column_names == ["number", "name", "flag"], "it never changes itself"
 
 
-def test_rows_are_taken_and_filtered(table: Spooled) -> None:
+def test_rows_are_taken_and_filtered(table: SpooledTable) -> None:
     assert table.take(pa.array([3, 0])).to_pydict() == {
         "number": [None, 1],
         "name": ["a", "b"],

@@ -15,7 +15,7 @@ from profframe.show.units import visible
 _FORMS: Final = ("chrome", "speedscope", "stacks")
 _ENDINGS: Final = {".speedscope.json": "speedscope", ".folded": "stacks", ".txt": "stacks"}
 _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
-_PACKED: Final = (".gz", ".zst")
+_COMPRESSED: Final = (".gz", ".zst")
 
 
 @verbs.command()
@@ -62,17 +62,17 @@ def export(
     threads, for https://www.speedscope.app. stacks: operators inside one another, folded, for
     flamegraph.pl and the like. FILE is compressed if it ends in .gz or .zst.
     """
-    chosen = form or _form(output)
-    if tracks and chosen != "chrome":
-        raise click.UsageError(f"--track is for chrome, not for {chosen}")
+    tool = form or _form(output)
+    if tracks and tool != "chrome":
+        raise click.UsageError(f"--track is for chrome, not for {tool}")
     trace = load(sources)
     try:
         trace = trace.filter(runs=run, ranks=rank, steps=step)
     except UnknownNameError as error:
         raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
-    if chosen == "chrome":
+    if tool == "chrome":
         trace.export_chrome_trace(output, tracks=tracks or None)
-    elif chosen == "speedscope":
+    elif tool == "speedscope":
         trace.export_speedscope(output, _METRICS[metric])
     else:
         trace.export_stacks(output, _METRICS[metric], by="path")
@@ -81,6 +81,6 @@ def export(
 
 def _form(output: Path) -> str:
     name = output.name.lower()
-    for ending in _PACKED:
+    for ending in _COMPRESSED:
         name = name.removesuffix(ending)
     return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), "chrome")

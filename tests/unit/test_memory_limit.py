@@ -41,16 +41,16 @@ def test_refused_memory_is_one_error_that_names_what_did_not_fit(error: Exceptio
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemError("x"), OSError(2, "x")])
 def test_other_errors_stay_what_they_are(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_limit, "left", lambda: None)
+    monkeypatch.setattr(memory_limit, "available_bytes", lambda: None)
     with pytest.raises(type(error)), memory_limit.within("a.json"):
         raise error
 
 
-def test_an_error_of_the_system_is_of_memory_where_little_is_left(
+def test_an_error_of_the_system_is_memory_error_where_little_is_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory_limit, "left", lambda: 1 << 20)
-    assert memory_limit.is_of_memory(SystemError("returned NULL without setting an exception"))
+    monkeypatch.setattr(memory_limit, "available_bytes", lambda: 1 << 20)
+    assert memory_limit.is_memory_error(SystemError("returned NULL without setting an exception"))
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -73,13 +73,13 @@ def test_the_room_of_a_group_is_its_limit_without_what_it_uses(  # noqa: PLR0917
     (folder / "memory.stat").write_text(f"{before}inactive_file 15\n{before}active_file 5\n")
     own = tmp_path / "own"
     own.write_text("9:name=systemd:/\n4:memory:/a/b\n1:cpu:/\n0::/a/b\n")
-    monkeypatch.setattr(memory_limit, "_GROUPS", tmp_path)
-    monkeypatch.setattr(memory_limit, "_OWN", own)
+    monkeypatch.setattr(memory_limit, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(memory_limit, "_OWN_CGROUP", own)
     assert memory_limit._group() == expected
 
 
 def test_a_load_is_refused_before_memory_runs_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory_limit, "left", lambda: memory_limit.RESERVE + 1)
+    monkeypatch.setattr(memory_limit, "available_bytes", lambda: memory_limit.RESERVE + 1)
     with pytest.raises(MemoryLimitError, match=r"^examples/.*: needs more than the 256 MB"):
         profframe.load("examples/gpu_training.json.gz")
 

@@ -1,4 +1,4 @@
-"""Verbs of stores: `convert`, and what `store` has."""
+"""Verbs of stores: `convert`, and those of `store`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from profframe.cli.loading import Bar
-from profframe.cli.output import checked_form, complain, emit
+from profframe.cli.output import complain, emit, output_form
 from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat, with_form, with_output
 from profframe.show.units import visible
 
@@ -46,7 +46,7 @@ def convert(
     """
     from profframe.converting.convert import convert as batch
     from profframe.converting.dask import dask_workers
-    from profframe.show import conversion
+    from profframe.show import stores
 
     if dask is not None and workers is not None:
         raise click.UsageError("--workers are of this machine; a Dask cluster has its own")
@@ -63,9 +63,9 @@ def convert(
             workers=workers,
             compat=compat,
         )
-    for error in conversion.errors(files):
+    for error in stores.errors(files):
         complain(error)
-    click.echo(f"{visible(output)}: {conversion.headline(files)}", err=True)
+    click.echo(f"{visible(output)}: {stores.conversion(files)}", err=True)
     return BAD_INPUT if "failed" in files["status"] else 0
 
 
@@ -88,13 +88,13 @@ def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None
     Ranks, events, bytes, start, and the versions of schema and facts; also of a store of another
     version. What another version of profframe has read is counted above them.
     """
-    from profframe.show import stored
+    from profframe.show import stores
     from profframe.store import maintenance
 
-    chosen = checked_form(form, output)
-    found = maintenance.contents(path)
-    rows = found if ranks else stored.by_run(found)
-    emit(rows, chosen, output, lambda width: stored.listing(found, rows, width))
+    data_form = output_form(form, output)
+    contents = maintenance.contents(path)
+    rows = contents if ranks else stores.by_run(contents)
+    emit(rows, data_form, output, lambda width: stores.listing(contents, rows, width))
 
 
 @store_verbs.command("rm")
@@ -106,13 +106,13 @@ def store_remove(path: Path, runs: tuple[str, ...], ranks: tuple[int, ...]) -> N
 
     Others may read the store meanwhile. RUN is a name as `profframe store ls` has it.
     """
-    from profframe.show import stored
+    from profframe.show import stores
     from profframe.store import maintenance
 
     if not runs and not ranks:
         raise click.UsageError("which? name a RUN, or give --rank")
     removed = maintenance.remove(path, runs or None, ranks or None)
-    click.echo(f"{visible(str(path))}: {stored.counted(removed)} removed", err=True)
+    click.echo(f"{visible(str(path))}: {stores.trace_count(removed)} removed", err=True)
 
 
 @store_verbs.command("compact")
@@ -122,12 +122,12 @@ def store_compact(path: Path) -> None:
 
     Answers stay the same; others may read the store meanwhile.
     """
-    from profframe.show import stored
+    from profframe.show import stores
     from profframe.store import maintenance
 
     with closing(Bar()) as bar:
         number = maintenance.compact(path, lambda done, total: bar(done, total, "packing"))
-    click.echo(f"{visible(str(path))}: {stored.packed(number)}", err=True)
+    click.echo(f"{visible(str(path))}: {stores.pack_count(number)}", err=True)
 
 
 @store_verbs.command("verify")
@@ -139,15 +139,15 @@ def store_verify(path: Path, form: str | None, output: Path | None) -> int:
 
     The exit code is 1 if anything is wrong; then a line says what, for each file.
     """
-    from profframe.show import stored
+    from profframe.show import stores, terminal
     from profframe.store import maintenance
 
-    chosen = checked_form(form, output)
+    data_form = output_form(form, output)
     with closing(Bar()) as bar:
         problems = maintenance.verify(path, lambda done, total: bar(done, total, "checking"))
     if form is not None or output is not None:
-        emit(problems, chosen, output, lambda _: stored.problems(problems))
-    for line in stored.lines(problems):
+        emit(problems, data_form, output, lambda _: terminal.table(problems, None))
+    for line in stores.problems(problems):
         complain(line)
     if not problems.height:
         click.echo(f"{visible(str(path))}: sound", err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import as_rows, checked_form, echo, emit, width_of_terminal
+from profframe.cli.output import as_rows, echo, emit, output_form, width_of_terminal
 from profframe.cli.verbs import takes_sources, verbs, with_compat, with_form, with_output
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from profframe.trace.trace import Trace
 
-_MOST_THREADS: Final = 40
-_MOST_GAPS: Final = 5
-_MOST_FINDINGS: Final = 3
+_MAX_THREADS: Final = 40
+_MAX_GAPS: Final = 5
+_MAX_FINDINGS: Final = 3
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -49,7 +49,7 @@ def show(
     Overview, what could be made faster, what the devices did and why they waited, self times,
     kernels, and quality notes.
     """
-    from profframe.query.answering import find
+    from profframe.query.catalogue import find
 
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
@@ -59,24 +59,24 @@ def show(
         trace = trace.filter(ranks=rank, steps=step)
     except UnknownNameError as error:
         raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
-    with trace.asking() as asked:  # a connection for each question costs as much as the question
-        echo(*_shown(asked, " ".join(sources), top, sort))
+    with trace.asking() as session:  # a connection per question costs as much as the question
+        echo(*_parts(session, " ".join(sources), top, sort))
 
 
-def _shown(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType]:
-    """What `show` says of a trace."""
+def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType]:
+    """What `show` prints."""
     from profframe.show import terminal
-    from profframe.show.findings import briefly
+    from profframe.show.findings import headlines
 
-    found = trace.summary()
+    summary = trace.summary()
     width = width_of_terminal()
     parts = [
-        terminal.summary(found, title),
-        terminal.ranking(found.overview, top, width, "Overview"),
+        terminal.summary(summary, title),
+        terminal.ranking(summary.overview, top, width, "Overview"),
     ]
     advice = trace.advice()
     if advice.height:
-        parts.append(briefly(advice, _MOST_FINDINGS, "Findings, see profframe advice"))
+        parts.append(headlines(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
@@ -84,8 +84,8 @@ def _shown(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType
     for name, rows in (*rankings, ("Kernels", trace.kernels())):
         if rows.height:
             parts.append(terminal.ranking(rows, top, width, name))
-    if found.quality.height:
-        parts.append(terminal.notes(found.quality, width))
+    if summary.quality.height:
+        parts.append(terminal.notes(summary.quality, width))
     return parts
 
 
@@ -99,15 +99,15 @@ def info(sources: tuple[str, ...]) -> None:
     from profframe.show import terminal
 
     trace = load(sources)
-    found, width = trace.summary(), width_of_terminal()
+    summary, width = trace.summary(), width_of_terminal()
     parts = [
-        terminal.summary(found, " ".join(sources)),
-        *terminal.headers(found.traces),
+        terminal.summary(summary, " ".join(sources)),
+        *terminal.headers(summary.traces),
         terminal.table(_row_counts(trace), width, "Tables"),
-        terminal.ranking(trace.threads.select(_THREAD), _MOST_THREADS, width, "Threads"),
+        terminal.ranking(trace.threads.select(_THREAD), _MAX_THREADS, width, "Threads"),
     ]
-    if found.quality.height:
-        parts.append(terminal.notes(found.quality, width))
+    if summary.quality.height:
+        parts.append(terminal.notes(summary.quality, width))
     echo(*parts)
 
 
@@ -135,10 +135,10 @@ def tree(
 
     trace = load(sources)
     try:
-        drawn = trace.tree(event_id, depth, run, rank, rows)
+        text = trace.tree(event_id, depth, run, rank, rows)
     except AnswerError as error:
         raise type(error)(f"{' '.join(sources)}: {error}") from None
-    echo(Text(drawn, no_wrap=True, overflow="ellipsis"))
+    echo(Text(text, no_wrap=True, overflow="ellipsis"))
 
 
 @verbs.command("critical-path")
@@ -170,49 +170,49 @@ def critical_path(
     """
     from profframe.show import path, terminal
 
-    chosen = checked_form(form, output)
+    data_form = output_form(form, output)
     trace = load(sources)
     try:
-        found = trace.critical_path(step, run, rank, annotation)
+        result = trace.critical_path(step, run, rank, annotation)
     except AnswerError as error:
         raise type(error)(f"{' '.join(sources)}: {error}") from None
     if overlay is not None:
-        trace.filter(runs=found.run, ranks=found.rank).export_chrome_trace(
-            overlay, highlight=found if found.events.height else None
+        trace.filter(runs=result.run, ranks=result.rank).export_chrome_trace(
+            overlay, highlight=result if result.events.height else None
         )
     if form is not None or output is not None:
-        emit(found.events, chosen, output, as_rows(found.events, trace))
+        emit(result.events, data_form, output, as_rows(result.events, trace))
         return
     width = width_of_terminal()
     echo(
-        terminal.table(found.bounds, width, f"Critical path of {visible(found.headline)}"),
-        terminal.ranking(path.longest(found.events), top, width, "What takes longest on it"),
+        terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
+        terminal.ranking(path.longest(result.events), top, width, "What takes longest on it"),
     )
 
 
 def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Where the time of the devices went, and why they waited; nothing where there are none."""
-    from profframe.show import devices, terminal
+    """Time of the devices and causes of waiting; nothing without devices."""
+    from profframe.show import excerpts, terminal
 
     breakdown = trace.time_breakdown()
     if not breakdown.height:
         return
-    yield "Device time", devices.breakdown(breakdown)
-    yield "Idle time of the devices", devices.causes(trace.idle(per="device"))
-    most = min(top, _MOST_GAPS)
-    gaps = terminal.since_start(devices.gaps(trace.gaps(top=most), most), trace.traces)
+    yield "Device time", excerpts.breakdown(breakdown)
+    yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
+    limit = min(top, _MAX_GAPS)
+    gaps = terminal.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield "Largest gaps", terminal.compact(gaps)
 
 
 def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Who waits for whom; nothing where no two ranks of a run communicate."""
-    from profframe.show import ranks
+    """Ranks that others wait for; nothing if no ranks of a run communicate."""
+    from profframe.show import excerpts
 
     if trace.traces.height == trace.traces["run"].n_unique():
         return
     late = trace.stragglers()
     if late.height:
-        yield ranks.title(trace.clock_skew()), ranks.stragglers(late)
+        yield excerpts.stragglers_title(trace.clock_skew()), excerpts.stragglers(late)
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:

@@ -1,0 +1,60 @@
+"""Values of an answer's parameters, which its SQL reads as variables of the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import duckdb
+
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.query.header import CONVERT, Answer, Parameter
+
+
+def set_variables(
+    connection: duckdb.DuckDBPyConnection, answer: Answer, parameters: Mapping[str, object]
+) -> None:
+    """Set the variables that an answer reads; without a value, one is reset to its default."""
+    converted = values(answer, parameters)
+    for parameter in answer.parameters:
+        value = converted.get(parameter.name)
+        if value is None:
+            connection.execute(f'RESET VARIABLE "{parameter.name}"')
+        else:
+            connection.execute(
+                f'SET VARIABLE "{parameter.name}" = CAST(? AS {parameter.type})', [value]
+            )
+
+
+def reset_variables(connection: duckdb.DuckDBPyConnection, names: Iterable[str]) -> None:
+    """Hide the parameters of one answer from the next on the connection."""
+    for name in names:
+        connection.execute(f'RESET VARIABLE "{name}"')
+
+
+def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object]:
+    """Values in the types that the header declares; None for the default."""
+    declared = {parameter.name: parameter for parameter in answer.parameters}
+    unknown = next((name for name in parameters if name not in declared), None)
+    if unknown is not None and not declared:
+        raise ParameterError(f"answer {answer.name!r} takes no parameters, got {unknown!r}")
+    if unknown is not None:
+        missing = UnknownNameError.among("parameter", unknown, declared)
+        raise ParameterError(f"answer {answer.name!r}: {missing}")
+    return {
+        name: None if value is None else _value(answer, declared[name], value)
+        for name, value in parameters.items()
+    }
+
+
+def _value(answer: Answer, parameter: Parameter, value: object) -> object:
+    try:
+        converted = CONVERT[parameter.type](value)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"answer {answer.name!r}: parameter {parameter.name!r} is {parameter.type}, "
+            f"got {value!r}"
+        ) from None
+    if parameter.choices and converted not in parameter.choices:
+        missing = UnknownNameError.among(parameter.name, str(value), parameter.choices)
+        raise ParameterError(f"answer {answer.name!r}: {missing}")
+    return converted

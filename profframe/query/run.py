@@ -1,0 +1,354 @@
+"""Run an answer, or SQL of the user's, on a connection that has a view per table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import compress
+from types import MappingProxyType
+from typing import Final
+
+import duckdb
+
+from profframe import schema
+from profframe.errors import AnswerError, ProfframeError, UnknownNameError
+from profframe.query import macros, sandbox
+from profframe.query.catalogue import find, is_shipped
+from profframe.query.header import Answer
+from profframe.query.parameters import reset_variables, set_variables, values
+from profframe.query.rules import ANSWER, SHARED_NAMES, Advice
+from profframe.query.sandbox import Terms
+from profframe.query.selection import literal
+
+_FREE: Final = Terms()
+"""No tables or files beside the trace, and no limits."""
+
+_RESULT: Final = "_answer"
+"""The table that holds a result for a moment."""
+_UNKNOWN_MEMBER: Final = re.compile(r'does not have a column named "([^"]*)"')
+_OUT_OF_REACH: Final = re.compile(r'Permission Error: Cannot access \w+ "([^"]*)"')
+_UNKNOWN_NAME: Final = re.compile(
+    r"Table with name .* does not exist|Referenced (column|table) .* not found"
+    r"|does not have a column named"
+)
+
+
+def prepare(
+    connection: duckdb.DuckDBPyConnection, answer: Answer, parameters: Mapping[str, object]
+) -> None:
+    """Create the macros that an answer calls and set its variables to values or defaults.
+
+    Parameters
+    ----------
+    connection
+        Connection that the answer will run on.
+    answer
+        The answer.
+    parameters
+        Value by parameter name; text is converted to the declared type, None is the default.
+
+    Raises
+    ------
+    ParameterError
+        The answer has no such parameter, or the value is not of its type.
+
+    Examples
+    --------
+    >>> connection = duckdb.connect()
+    >>> prepare(connection, find("key_averages"), {"group_by_stack_n": "5"})
+    >>> connection.sql("SELECT getvariable('group_by_stack_n')").fetchall()
+    [(5,)]
+    """
+    set_variables(connection, answer, parameters)
+    macros.load(connection, answer.sql)
+
+
+def run(
+    connection: duckdb.DuckDBPyConnection,
+    answer: Answer,
+    parameters: Mapping[str, object] = MappingProxyType({}),
+    terms: Terms = _FREE,
+) -> duckdb.DuckDBPyRelation:
+    """Run an answer on a connection that has a view per table.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views ``events``, ``memory``, ...
+    answer
+        The answer, from `find`.
+    parameters
+        Value by parameter name.
+    terms
+        Whether an answer of the user's may read files, and how many rows it may return.
+
+    Returns
+    -------
+    duckdb.DuckDBPyRelation
+        The rows, already computed, so that a later answer's parameters cannot change them.
+
+    Raises
+    ------
+    ParameterError
+        The answer has no such parameter, or the value is not of its type.
+    UnknownNameError
+        The SQL names a table or column that is not there; the message suggests the nearest.
+    AnswerError
+        DuckDB refused the SQL, it reads more than tables, it returns too many rows, or the result
+        is not what the header declares.
+
+    Examples
+    --------
+    >>> connection = duckdb.connect()
+    >>> _ = connection.execute(
+    ...     "CREATE TABLE events AS SELECT 'r' AS run, 0 AS rank, 'mm' AS name,"
+    ...     " 'host_op' AS kind, 7::BIGINT AS self_ns, 7::BIGINT AS dur_ns"
+    ... )
+    >>> run(connection, find("self_times")).fetchall()
+    [('r', 0, 'mm', 'host_op', 1, 7, 7, 7, 7, 7, 1.0)]
+    """
+    where, trusted = f"answer {answer.name!r}", is_shipped(answer)
+    set_variables(connection, answer, parameters)
+    if isinstance(answer, Advice):
+        relation = _advice(connection, answer, terms)
+    else:
+        with _one_line_errors(where, terms):
+            if not trusted:
+                sandbox.check(connection, answer.sql, where, terms)
+            macros.load(connection, answer.sql, reuse=trusted)
+            relation = _computed(connection, answer.sql, terms)
+    reset_variables(connection, parameters)
+    _check_rows(relation, where, terms)
+    _check_columns(answer, relation)
+    return relation
+
+
+def script(answer: Answer, parameters: Mapping[str, object] = MappingProxyType({})) -> str:
+    """SQL with which a bare DuckDB shell runs an answer on views of the tables.
+
+    Parameters
+    ----------
+    answer
+        The answer.
+    parameters
+        Value by parameter name.
+
+    Returns
+    -------
+    str
+        The macros that the answer calls, the parameters that have a value, and its SELECT.
+
+    Raises
+    ------
+    ParameterError
+        The answer has no such parameter, or the value is not of its type.
+
+    Examples
+    --------
+    >>> script(find("steps")).splitlines()[0]
+    'CREATE OR REPLACE TEMP MACRO step_marks(events) AS TABLE'
+    """
+    types = {parameter.name: parameter.type for parameter in answer.parameters}
+    variables = [
+        f'SET VARIABLE "{name}" = CAST({literal(str(value))} AS {types[name]});'
+        for name, value in values(answer, parameters).items()
+        if value is not None
+    ]
+    definitions = macros.definitions(answer.sql).values()
+    return "\n".join([*definitions, *variables, answer.sql.strip().removesuffix(";") + ";\n"])
+
+
+def query(
+    connection: duckdb.DuckDBPyConnection, sql: str, where: str = "query", terms: Terms = _FREE
+) -> duckdb.DuckDBPyRelation:
+    """Run one SELECT of the user's; an error is one line.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views ``events``, ``memory``, ...
+    sql
+        One statement that returns rows.
+    where
+        What the error message calls the SQL.
+    terms
+        Whether the SQL may read files, and how many rows it may return.
+
+    Returns
+    -------
+    duckdb.DuckDBPyRelation
+        The rows, already computed.
+
+    Raises
+    ------
+    UnknownNameError
+        A table or column is not there; the message suggests the nearest.
+    AnswerError
+        The SQL is not one SELECT, it reads more than tables, it returns too many rows, or DuckDB
+        refused it.
+
+    Examples
+    --------
+    >>> query(duckdb.connect(), "SELECT 1 + 1").fetchall()
+    [(2,)]
+    """
+    with _one_line_errors(where, terms):
+        sandbox.check(connection, sql, where, terms)
+        macros.load(connection, sql)
+        relation = connection.sql(sql)
+        if terms.rows is not None:
+            relation = relation.limit(terms.rows + 1)
+        rows = relation.materialize()
+    _check_rows(rows, where, terms)
+    return rows
+
+
+def select(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.DuckDBPyRelation:
+    """Run a SELECT that came with profframe; errors are those of `query`.
+
+    Parameters
+    ----------
+    connection
+        DuckDB connection with the views ``events``, ``memory``, ...
+    sql
+        One SELECT.
+
+    Returns
+    -------
+    duckdb.DuckDBPyRelation
+        The rows, already computed.
+
+    Examples
+    --------
+    >>> select(duckdb.connect(), "SELECT 1 + 1").fetchall()
+    [(2,)]
+    """
+    with _one_line_errors("query"):
+        return connection.sql(sql).materialize()
+
+
+def _computed(
+    connection: duckdb.DuckDBPyConnection, sql: str, terms: Terms
+) -> duckdb.DuckDBPyRelation:
+    """Run a SELECT that takes long to plan: DuckDB plans a statement once, a relation twice."""
+    if terms.rows is not None:
+        return connection.sql(sql).limit(terms.rows + 1).materialize()
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE {_RESULT} AS\n{sql}")
+    rows = connection.sql(f"FROM {_RESULT}").materialize()
+    connection.execute(f"DROP TABLE {_RESULT}")
+    return rows
+
+
+def _advice(
+    connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms
+) -> duckdb.DuckDBPyRelation:
+    """Run a SELECT that takes as long to plan as to run.
+
+    It skips rules that cannot apply to the trace, and an optimizer whose time grows with the square
+    of the number of rules.
+    """
+    where, trusted = f"answer {answer.name!r}", is_shipped(answer)
+    if not trusted:
+        _check_rules(connection, answer, terms)
+    try:
+        with (
+            _one_line_errors(where, terms),
+            _without_optimizer(connection, "projection_pullup"),
+        ):
+            macros.load(connection, f"{SHARED_NAMES}(events) {answer.conditions}")
+            connection.execute(
+                f"CREATE OR REPLACE TEMP TABLE {SHARED_NAMES} AS FROM {SHARED_NAMES}(events)"
+            )
+            [applies] = connection.execute(answer.conditions).fetchall()
+            shorter = answer.only(compress(answer.rules, applies), (SHARED_NAMES,))
+            macros.load(connection, shorter.sql, reuse=trusted)
+            return _computed(connection, shorter.sql, terms)
+    except ProfframeError:
+        _blame(connection, answer, replace(terms, rows=None))
+        raise
+
+
+@contextmanager
+def _without_optimizer(connection: duckdb.DuckDBPyConnection, name: str) -> Iterator[None]:
+    optimizers = connection.execute("SELECT 1 FROM duckdb_optimizers() WHERE name = ?", [name])
+    if optimizers.fetchall():
+        connection.execute(f"SET disabled_optimizers = '{name}'")
+    try:
+        yield
+    finally:
+        connection.execute("RESET disabled_optimizers")
+
+
+def _check_rules(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) -> None:
+    """Check rules of the user's: what is a SELECT by itself stays one within parentheses."""
+    shipped = find(ANSWER)
+    trusted = shipped.rules if isinstance(shipped, Advice) else ()
+    for rule in answer.rules:
+        if rule not in trusted:
+            for sql in (rule.body, f"SELECT {rule.condition}"):
+                with _one_line_errors(str(rule.path)):
+                    sandbox.check(connection, sql, str(rule.path), terms)
+
+
+def _blame(connection: duckdb.DuckDBPyConnection, answer: Advice, terms: Terms) -> None:
+    """Raise the error of the first rule that fails by itself."""
+    macros.load(connection, f"{answer.conditions} {answer.sql}")
+    for rule in answer.rules:
+        name = str(rule.path)
+        try:
+            query(connection, answer.only([rule]).conditions, name, terms)
+            query(connection, answer.only([rule]).sql, name, terms)
+        except ProfframeError as error:
+            message = str(error)
+            raise type(error)(
+                message if message.startswith(name) else f"{name}: {message}"
+            ) from error
+
+
+def _check_rows(relation: duckdb.DuckDBPyRelation, where: str, terms: Terms) -> None:
+    if terms.rows is not None and len(relation) > terms.rows:
+        raise AnswerError(
+            f"{where}: gives more than the {terms.rows:,} rows that it may (rows=, --rows)"
+        )
+
+
+def _check_columns(answer: Answer, relation: duckdb.DuckDBPyRelation) -> None:
+    if not answer.columns:
+        return
+    declared = [f"{column.name} {column.type}" for column in answer.columns]
+    actual = [
+        f"{name} {type_}" for name, type_ in zip(relation.columns, relation.types, strict=True)
+    ]
+    if declared != actual:
+        raise AnswerError(
+            f"answer {answer.name!r}: the header declares ({', '.join(declared)}), "
+            f"the result has ({', '.join(actual)})"
+        )
+
+
+@contextmanager
+def _one_line_errors(where: str, terms: Terms = _FREE) -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        if isinstance(error, duckdb.InterruptException):
+            raise
+        if isinstance(error, duckdb.OutOfMemoryException) and terms.memory_limit is not None:
+            raise AnswerError(
+                f"{where}: needs more memory than the {terms.memory_limit} that it may "
+                "(memory_limit=, --memory)"
+            ) from error
+        if file := _OUT_OF_REACH.search(str(error)):
+            raise AnswerError(
+                f"{where}: {file.group(1)} is refused: a question reads the tables of the trace; "
+                "files=... (--files) gives it files beside them"
+            ) from error
+        message, _, _ = str(error).partition("\nLINE ")
+        line = " ".join(message.split()).replace("Candidate bindings: :", "Candidate bindings:")
+        if member := _UNKNOWN_MEMBER.search(line):
+            columns = {column.name for table in schema.TABLES.values() for column in table}
+            raise UnknownNameError.among("column", member.group(1), columns) from error
+        kind = UnknownNameError if _UNKNOWN_NAME.search(line) else AnswerError
+        raise kind(f"{where}: {line}") from error

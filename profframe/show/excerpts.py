@@ -1,0 +1,136 @@
+"""Excerpts of answers: the columns that people look at first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from profframe.show import units
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
+_HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
+_HOST: Final = ("call_name", "op_name", "frame_name", "annotation_name")
+_ROOFLINE: Final = (
+    "run", "rank", "device", "name", "input_dims", "calls", "total_ns", "share", "lost_ns", "bound",
+    "flop_per_s", "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
+)  # fmt: skip
+_OPTIONAL: Final = ("device", "input_dims", "note")
+
+
+def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `time_breakdown` with the idle share, without parts that are zero everywhere.
+
+    One row per trace; of a single trace also one per step, beside ``all``.
+    """
+    import polars as pl
+
+    if rows.select("run", "rank").n_unique() > 1 or rows.height == 1:
+        rows = rows.filter(pl.col("step").is_null()).drop("step")
+    else:
+        rows = rows.with_columns(pl.col("step").cast(pl.String).fill_null("all"))
+    busy, hidden = (
+        [part for part in parts if (rows[part] > 0).any()] for parts in (_BUSY, _HIDDEN)
+    )
+    idle_share = (pl.col("idle_ns") / pl.col("span_ns")).fill_nan(None).alias("idle_share")
+    return rows.select(
+        "run", "rank", pl.col("^step$"), "span_ns", *busy, "idle_ns", idle_share, *hidden
+    )
+
+
+def causes(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `idle` per device, with the share of the span beside the time."""
+    import polars as pl
+
+    share = pl.col("span_share").alias("idle_share")
+    columns = ("run", "rank", "device", "cause", "idle_ns", share, "gaps", "mean_ns", "max_ns")
+    return rows.select(columns).sort("idle_ns", descending=True, maintain_order=True)
+
+
+def gaps(rows: pl.DataFrame, top: int) -> pl.DataFrame:
+    """Rows of `gaps` with one column for the host: what it did nearest to the hardware."""
+    import polars as pl
+
+    host = pl.coalesce(_HOST).alias("host was in")
+    columns = ("run", "rank", "device", "start_ns", "dur_ns", "share", "cause")
+    longest = rows.sort("dur_ns", descending=True, maintain_order=True).head(top)
+    return longest.select(*columns, host, pl.col("after_name").alias("then came"))
+
+
+def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `stragglers` with one column for what a rank did before."""
+    import polars as pl
+
+    before = pl.coalesce("before_op", "before_kernel").alias("longest op before")
+    return rows.select(
+        "run", "rank", "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns",
+        "mean_wait_ns", before,
+    ).sort("held_up_ns", descending=True, maintain_order=True)  # fmt: skip
+
+
+def stragglers_title(skew: pl.DataFrame) -> str:
+    """A title, with a warning if the clocks differ by the answer `clock_skew`."""
+    import polars as pl
+
+    doubtful = skew.filter(pl.col("note").str.contains("skewed|other_clock"))
+    return "Ranks that others wait for" + (
+        " (their clocks differ: see clock_skew)" if doubtful.height else ""
+    )
+
+
+def roofline(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `roofline` without optional columns that are empty."""
+    empty = {name for name in _OPTIONAL if rows[name].is_null().all()}
+    if rows["device"].n_unique() < 2:
+        empty.add("device")
+    return rows.select(name for name in _ROOFLINE if name not in empty)
+
+
+def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
+    """Peaks of the devices, the part of their time whose work is known, and the time lost."""
+    import polars as pl
+
+    if not rows.height:
+        return "No kernels."
+    key = ["run", "rank", "device"]
+    models = devices.select(*key, pl.coalesce("model", "name").fill_null("A device").alias("model"))
+    with_model = rows.join(models, on=key, how="left").with_columns(
+        pl.col("model").fill_null("A device")
+    )
+    lines = [
+        _peaks(model, group)
+        for (model,), group in with_model.sort("model").group_by("model", maintain_order=True)
+    ]
+    measured = rows.filter(pl.col("note").ne_missing("unknown_work"))
+    total = _sum(rows, "total_ns")
+    time = units.duration(total).strip()
+    text = f"The work of {_part(_sum(measured, 'total_ns'), total)} of {time} of kernels is known"
+    limited = measured.drop_nulls("lost_ns")
+    if limited.height:
+        lost = _part(_sum(limited, "lost_ns"), _sum(limited, "total_ns"))
+        text += f"; {lost} of that was lost"
+    return "\n".join([*lines, f"{text}."])
+
+
+def _sum(rows: pl.DataFrame, column: str) -> int:
+    return int(rows[column].sum())
+
+
+def _part(part: int, total: int) -> str:
+    """A time, and its share of another."""
+    return f"{units.duration(part).strip()} ({units.share(part / max(total, 1))})"
+
+
+def _peaks(model: object, rows: pl.DataFrame) -> str:
+    """The peaks of a model of device that the rows hold."""
+    rates = rows.select("peak_dtype", "peak_flop_per_s").drop_nulls().unique().sort("peak_dtype")
+    peaks = [f"{units.flop_rate(rate)} {dtype}" for dtype, rate in rates.rows()]
+    memory = rows["peak_bytes_per_s"].drop_nulls().unique().sort().to_list()
+    peaks += [f"{units.rate(rate)} of memory" for rate in memory]
+    name = units.visible(str(model))
+    return (
+        f"{name}: at most {', '.join(peaks)}."
+        if peaks
+        else f"{name}: no peaks known, so no shares."
+    )

@@ -1,0 +1,121 @@
+"""Stores in words: what they hold, and what was converted, removed, packed, or is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import polars as pl
+
+from profframe import schema
+from profframe.show import terminal, units
+from profframe.store.facts_version import facts_version
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_STATUSES: Final = ("written", "unchanged", "skipped", "failed")
+
+
+def conversion(files: pl.DataFrame) -> str:
+    """What the store has of the files, and the number of files of each status.
+
+    Examples
+    --------
+    >>> row = {"status": "written", "run": "nightly", "rank": 0, "events": 1200}
+    >>> conversion(pl.DataFrame([row, row | {"rank": 1}]))
+    '1 run, 2 ranks, 2,400 events: 2 files written'
+    """
+    stored = files.filter(files["status"].is_in(["written", "unchanged"]))
+    runs, traces = stored["run"].n_unique(), stored.select("run", "rank").n_unique()
+    contents = [
+        units.plural(runs, "run"),
+        units.plural(traces, "rank" if runs <= 1 else "trace"),
+        units.plural(int(stored["events"].sum()), "event"),
+    ]
+    counts = {status: files.filter(files["status"] == status).height for status in _STATUSES}
+    statuses = [(status, number) for status, number in counts.items() if number]
+    parts = [f"{number:,} {status}" for status, number in statuses]
+    if len(statuses) == 1:
+        status, number = statuses[0]
+        parts = [f"{units.plural(number, 'file')} {status}"]
+    return f"{', '.join(contents)}: {', '.join(parts)}"
+
+
+def errors(files: pl.DataFrame) -> list[str]:
+    """One line for each file that failed."""
+    return [str(error) for error in files.filter(files["status"] == "failed")["error"]]
+
+
+def by_run(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row per run: the number of its ranks, and sums over them.
+
+    Examples
+    --------
+    >>> row = {"run": "a", "rank": 0, "events": 2, "bytes": 9, "start_ns": 5, "clock": "utc"}
+    >>> rank = row | {"schema_version": "5", "facts_version": "1a", "folder": "run=a/rank=0"}
+    >>> by_run(pl.DataFrame([rank, rank | {"rank": 1}])).rows()
+    [('a', 2, 4, 18, 5, 'utc', '5', '1a')]
+    """
+    distinct = (
+        pl.col("clock", "schema_version", "facts_version").drop_nulls().unique(maintain_order=True)
+    )
+    return (
+        rows.group_by("run", maintain_order=True)
+        .agg(
+            pl.len().cast(pl.Int64).alias("ranks"),
+            pl.col("events", "bytes").sum(),
+            pl.col("start_ns").min(),
+            distinct.cast(pl.String).str.join(", "),
+        )
+        .sort("run")
+    )
+
+
+def listing(traces: pl.DataFrame, rows: pl.DataFrame, width: int | None) -> RenderableType:
+    """A table of runs or ranks, with the sums of all traces above it."""
+    starts = [
+        units.moment(ns)[:19] if ns is not None and clock == "utc" else ""
+        for ns, clock in rows.select("start_ns", "clock").rows()
+    ]
+    columns = rows.drop("start_ns", "clock").insert_column(1, pl.Series("start (UTC)", starts))
+    runs = traces["run"].n_unique()
+    size, packs = int(traces["bytes"].sum()), traces["folder"].str.starts_with("pack-").sum()
+    title = (
+        f"{units.plural(runs, 'run')}, {units.plural(traces.height, 'trace')}"
+        f" ({packs:,} packed), {units.plural(int(traces['events'].sum()), 'event')},"
+        f" {units.size(size).strip()}"
+    )
+    others = traces.filter(
+        (pl.col("facts_version") != facts_version())
+        | (pl.col("schema_version") != str(schema.SCHEMA_VERSION))
+    ).height
+    if others:
+        title += (
+            f"\n{units.plural(others, 'trace')} read by another version of profframe, so facts may"
+            f" differ from those of {facts_version()}: `profframe convert` of the sources writes"
+            " them anew"
+        )
+    return terminal.table(columns, width, title, {"start (UTC)": "start (UTC)"})
+
+
+def trace_count(keys: Sequence[tuple[str, int]]) -> str:
+    """How many traces, and of how many runs.
+
+    Examples
+    --------
+    >>> trace_count([("a", 0), ("a", 1)])
+    '2 traces of 1 run'
+    """
+    runs = len({run for run, _ in keys})
+    return f"{units.plural(len(keys), 'trace')} of {units.plural(runs, 'run')}"
+
+
+def pack_count(number: int) -> str:
+    """How many traces were packed."""
+    return f"{units.plural(number, 'trace')} packed" if number else "nothing to pack"
+
+
+def problems(rows: pl.DataFrame) -> list[str]:
+    """A line for each damaged file."""
+    return [f"{file}: {problem}" for file, problem in rows.select("file", "problem").rows()]

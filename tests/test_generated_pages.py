@@ -1,0 +1,13 @@
+"""Pages that follow from the code are those of the code."""
+
+from __future__ import annotations
+
+import pytest
+
+from scripts.pages.__main__ import DOCS, PAGES
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_current(name: str) -> None:
+    text = (DOCS / name).read_text(encoding="utf-8")
+    assert text == PAGES[name](), "run: python -m scripts.pages"
