@@ -48,8 +48,9 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/chrome/device_args.py": "the same",
     "readers/chrome/parsing.py": "the same",
     "export/chrome.py": "its writer",
-    "export/highlight.py": "the same",
-    "export/legacy.py": "the writer of its older form",
+    "analysis/export_lines/chrome.py": "the lines that it writes",
+    "analysis/export_lines/highlight.py": "the same",
+    "analysis/export_lines/legacy.py": "those of its older form",
     "readers/sqlite/nsys.py": "the reader of Nsight Systems' databases",
     "readers/sqlite/nvprof.py": "the reader of nvprof's databases",
     "readers/torch/kineto.py": "live objects have the words of their export",
@@ -57,9 +58,15 @@ MAY_NAME_FORMAT_WORDS = {
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 
+GIVEN_DATA = ("export", "show")
+"""Rooms that show and write what others compute."""
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+SQL_TEXT = re.compile(r"\s*(ALTER|ATTACH|COPY|CREATE|FROM|INSERT|SELECT|SET VARIABLE|WITH)\b")
+
+
+def modules(*rooms: str) -> list[Path]:
+    """Those of some rooms, or all."""
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if not rooms or room(path) in rooms]
 
 
 def module_id(path: Path) -> str:
@@ -113,6 +120,22 @@ def test_words_of_a_format_stay_in_its_reader(path: Path) -> None:
         word for text in texts(ast.parse(path.read_text())) for word in FORMAT_WORDS.findall(text)
     }
     assert found == set()
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Names of variables, parameters and attributes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
+                yield name
+
+
+@pytest.mark.parametrize("path", modules(*GIVEN_DATA), ids=module_id)
+def test_what_shows_or_writes_asks_no_database(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert "duckdb" not in {name.split(".")[0] for name in imported(tree)}
+    assert "connection" not in {*names(tree)}
+    assert [text for text in texts(tree) if SQL_TEXT.match(text)] == []
 
 
 def test_sql_names_no_words_of_a_format() -> None:

@@ -24,8 +24,8 @@ from profframe import cli, schema
 from profframe.cli.verbs import verbs
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer, AnswerColumn, Parameter
-from profframe.show.plots import Plots
 from profframe.show.units import visible
+from profframe.trace.plots import Plots
 from scripts.site import answer_pages, checking, markup, staging, tutorials
 from tests import hostile
 

@@ -55,7 +55,7 @@ def report(
     network either. Sections: overview, advice, time, operators, kernels, idle, queues, memory,
     regions, flame, roofline, ranks, runs, quality, provenance.
     """
-    from profframe.export.report import Options
+    from profframe.trace.report import Options
 
     options = Options(title, sections or None, rows)
     options.check()

@@ -1,70 +1,23 @@
-"""A trace as Chrome trace JSON, as Kineto lays it out: what `readers.chrome` reads back.
-
-DuckDB makes the lines, a batch at a time; no event becomes a Python object. The arguments of an
-event go out as they came in. Where its source had none, as a live profile or a database, its
-columns are written there under Kineto's names, and what Kineto has no name for under a member of
-our own, which the reader takes out again.
-"""
+"""A trace as Chrome trace JSON, as Kineto lays it out: what `readers.chrome` reads back."""
 
 from __future__ import annotations
 
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-import duckdb
-
-from profframe.errors import ParameterError
-from profframe.export.files import Write, put_lines, written
-from profframe.export.highlight import Highlight, highlight
-from profframe.readers.chrome.columns import (
-    ALLOCATOR_DEVICES,
-    INSTANT_CATEGORY,
-    MEMORY_NAME,
-    OWN_ARGS_KEY,
-    OWN_COLUMNS,
-    OWN_KEY,
-)
+from profframe.analysis.export_lines.batches import Lines
+from profframe.analysis.export_lines.chrome import ChromeEvents, ident
+from profframe.export.files import put_lines, written
+from profframe.readers.chrome.columns import OWN_KEY
 from profframe.readers.json import exact
-from profframe.schema import DEVICE_KINDS
-
-if TYPE_CHECKING:
-    import polars as pl
 
 _DECODER: Final = exact.decoder(constant=lambda _: None)
-JSON_FORMATS: Final = ("kineto", "chrome")
-"""What `args` hold all columns of."""
 _OWN_HEADER: Final = (
     "format", "clock", "rank", "rank_source", "world_size", "backend", "device_type",
 )  # fmt: skip
 """Columns of `traces` that the file does not say itself, or not in the same words."""
-_INTEGERS: Final = {
-    "external_id": "External id",
-    "correlation": "correlation",
-    "sequence_nr": "Sequence number",
-    "fwd_thread": "Fwd thread id",
-    "python_id": "Python id",
-    "python_parent_id": "Python parent id",
-    "python_module_id": "Python module id",
-    "device": "device",
-    "stream": "stream",
-}
-_LISTS: Final = {
-    "input_dims": "Input Dims",
-    "input_types": "Input type",
-    "input_strides": "Input Strides",
-    "concrete_inputs": "Concrete Inputs",
-}
-_TEXTS: Final = {"module_hierarchy": "Module Hierarchy", "stack": "Call stack"}
-_MEMORY: Final = {
-    "Addr": "address",
-    "Bytes": "bytes",
-    "Device Type": f"list_position({list(ALLOCATOR_DEVICES)!r}, device_type::VARCHAR) - 1",
-    "Device Id": "CASE WHEN device_type = 'CPU' THEN -1 ELSE device END",
-    "Total Allocated": "total_allocated_bytes",
-    "Total Reserved": "total_reserved_bytes",
-}
 _PROCESS_LABELS: Final = {
     "process_name": "name",
     "process_labels": "labels",
@@ -72,68 +25,28 @@ _PROCESS_LABELS: Final = {
 }
 _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index"}
 
-_VARIABLES: Final = f"""
-    SET VARIABLE no_device = (
-        SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
-MACROS: Final = r"""
-    -- A text of a name or an id; what was a number is one again.
-    CREATE TEMP MACRO ident(t) AS
-        CASE WHEN regexp_full_match(t, '0|-?[1-9][0-9]{0,17}') THEN t ELSE to_json(t) END;
-    CREATE TEMP MACRO microseconds(ns) AS (ns * 0.001::DECIMAL(4, 3))::VARCHAR;
-    CREATE TEMP MACRO json_text(t) AS CASE WHEN json_valid(t) THEN t ELSE to_json(t) END;
-    CREATE TEMP MACRO list_text(t) AS
-        CASE WHEN t[1] = '[' AND json_valid(t) THEN t ELSE to_json(t) END;
-    -- What all events have; a NULL of concat() is left out.
-    CREATE TEMP MACRO common(category, name, pid, tid) AS concat(
-        ',"cat":' || to_json(category), ',"name":' || to_json(name),
-        ',"pid":' || ident(pid), ',"tid":' || ident(tid));
-    CREATE TEMP MACRO at_time(ns, dur_ns) AS concat(
-        ',"ts":' || microseconds(ns - coalesce(getvariable('base_ns'), 0)),
-        ',"dur":' || microseconds(dur_ns));
-    CREATE TEMP MACRO with_args(args) AS concat(',"args":' || args, '}');"""
 
-
-def write(
-    connection: duckdb.DuckDBPyConnection,
-    path: str | os.PathLike[str],
-    whole: bool,
-    marked: pl.DataFrame | None = None,
-    tracks: pl.DataFrame | None = None,
-) -> None:
-    """Write the one trace of a connection.
-
-    ``whole`` says that all events are there, so that the file counts as many as its source.
-    ``marked`` is for `highlight`, ``tracks`` are rows of `profframe.export.tracks`.
-    """
-    trace = the_trace(connection)
-    marks = Highlight() if marked is None else highlight(connection, marked, trace)
-    connection.execute("SET preserve_insertion_order = true")
-    connection.execute(MACROS + _VARIABLES)
-    connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
-    header = _header(trace)
+def write(path: str | os.PathLike[str], events: ChromeEvents) -> None:
+    """Write a trace: what its header says, its threads and its events."""
+    header = _header(events.trace)
     before = exact.dumps(header)[:-1] + ", " * bool(header)
     with written(path) as put:
         put(f'{before}"traceEvents": ['.encode())
-        events = _put_events(connection, put, trace, marks)
-        if tracks is not None:
-            events += _put_tracks(connection, put, tracks, first=not events)
-        whole &= marks.arrows is None and tracks is None
-        own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(trace, events, whole=whole)}'
+        count = 0
+        for label in _labels(events.threads):
+            put(f"{',' * (count > 0)}\n{label}".encode())
+            count += 1
+        count += put_lines(put, events.lines, first=not count)
+        own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(events, count)}'
         put(f"\n]{own}}}\n".encode())
 
 
-def the_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """The row of `traces`; empty where there is none."""
-    rows: list[dict[str, Any]] = (
-        connection.sql("FROM traces ORDER BY run, rank").to_arrow_table().to_pylist()
-    )
-    if len(rows) > 1:
-        some = ", ".join(f"{row['run']!r} {row['rank']}" for row in rows[:4])
-        raise ParameterError(
-            f"a file holds one (run, rank), and there are {len(rows)} ({some}"
-            f"{', ...' if len(rows) > 4 else ''}); choose one: .filter(runs=..., ranks=...)"
-        )
-    return rows[0] if rows else {}
+def write_list(path: str | os.PathLike[str], lines: Lines) -> None:
+    """Write nothing but a list of events."""
+    with written(path) as put:
+        put(b"[")
+        put_lines(put, lines)
+        put(b"\n]\n")
 
 
 def _header(trace: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,11 +63,11 @@ def _header(trace: Mapping[str, Any]) -> dict[str, Any]:
     return header
 
 
-def _own(trace: Mapping[str, Any], events: int, *, whole: bool) -> str:
+def _own(events: ChromeEvents, count: int) -> str:
     """What the file cannot say in Kineto's words, and how many events were written."""
-    own = {column: trace.get(column) for column in _OWN_HEADER}
-    if whole:
-        own |= {"events": events, "accounted": _loaded(trace.get("accounted"))}
+    own = {column: events.trace.get(column) for column in _OWN_HEADER}
+    if events.is_whole:
+        own |= {"events": count, "accounted": _loaded(events.trace.get("accounted"))}
     return exact.dumps({key: value for key, value in own.items() if value is not None})
 
 
@@ -164,46 +77,6 @@ def _loaded(text: str | None) -> Any:
         return _DECODER.decode(text or "null")
     except (ValueError, RecursionError):
         return None
-
-
-def _put_events(
-    connection: duckdb.DuckDBPyConnection, put: Write, trace: Mapping[str, Any], marks: Highlight
-) -> int:
-    """The elements of the array, a comma before each but the first; how many there are."""
-    threads: list[dict[str, Any]] = (
-        connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
-    )
-    keys = [""] * (1 + max((row["thread"] for row in threads), default=0))
-    for row in threads:
-        keys[row["thread"]] = "".join(
-            f',"{key}":{_ident(row[key])}' for key in ("pid", "tid") if row[key] is not None
-        )
-    connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [keys])
-    count = 0
-    for line in _labels(threads):
-        put(f"{',' * (count > 0)}\n{line}".encode())
-        count += 1
-    lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
-    for query in _queries(trace.get("format") in JSON_FORMATS, lone_ends, marks):
-        count += put_lines(put, connection.sql(query), first=not count)
-    return count
-
-
-def _put_tracks(
-    connection: duckdb.DuckDBPyConnection, put: Write, tracks: pl.DataFrame, *, first: bool
-) -> int:
-    """Counters and slices of a process of our own, and its labels; how many there are."""
-    connection.register("_tracks", tracks.with_row_index("number").to_arrow())
-    count = 0
-    for query in _TRACKS:
-        count += put_lines(put, connection.sql(query), first=first and not count)
-    return count
-
-
-def _ident(text: str) -> str:
-    digits = text.removeprefix("-")
-    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 19
-    return text if is_number and str(int(text)) == text else json.dumps(text)
 
 
 def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -219,136 +92,9 @@ def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
                 continue
             event: dict[str, Any] = {"ph": "M", "name": label}
             if row["pid"] is not None:
-                event["pid"] = json.loads(_ident(row["pid"]))
+                event["pid"] = json.loads(ident(row["pid"]))
             if label in _PROCESS_LABELS:
                 event["tid"] = 0
             elif row["tid"] is not None:
-                event["tid"] = json.loads(_ident(row["tid"]))
+                event["tid"] = json.loads(ident(row["tid"]))
             yield json.dumps(event | {"args": {key: row[label]}})
-
-
-def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
-    """One query for each table, one column of text."""
-    args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
-    # A begin event is what never ended; but one must not meet an end that was never begun.
-    unended = "X" if lone_ends else "B"
-    slices = f"""
-        concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
-               common(category, {_JOINED_NAME}, pid, tid), at_time(start_ns, dur_ns),
-               {marks.member}, with_args({args}))"""
-    mark = """
-        concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
-               at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
-               ',"id":' || ident(instant_id), with_args(json_text(args)))"""
-    if lone_ends:
-        # Threads are numbered as they appear: an end comes before what has a later thread.
-        yield f"""
-            SELECT line FROM (
-                SELECT {slices} AS line, max(thread) OVER (ORDER BY event_id) AS seen,
-                       1 AS part, event_id AS number
-                FROM ({_rows(is_json)})
-                UNION ALL
-                SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
-                FROM (SELECT *, row_number() OVER () AS number FROM instants)
-                WHERE phase = 'E')
-            ORDER BY seen, part, number"""
-    else:
-        yield f"SELECT {slices} FROM ({_rows(is_json)})"
-    allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
-    yield f"""
-        SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
-                      getvariable('thread_keys')[thread + 1], at_time(time_ns, NULL),
-                      with_args('{{' || concat({allocation})[2:] || '}}'))
-        FROM memory"""
-    yield """
-        SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),
-                      at_time(time_ns, NULL), ',"id":' || ident(flow_id),
-                      ',"bp":' || to_json(binding_point), with_args(json_text(args)))
-        FROM flows"""
-    if marks.arrows is not None:
-        yield marks.arrows
-    # An event has a row for each value, and the row of the first is written.
-    yield """
-        SELECT concat(',\n{"ph":"C"', common(category, name, pid, tid), at_time(time_ns, NULL),
-                      ',"id":' || ident(counter_id),
-                      with_args(coalesce(json_text(args),
-                                         '{' || to_json(series) || ':' || value || '}')))
-        FROM counters
-        WHERE series IS NULL OR args IS NULL OR NOT json_valid(args)
-              OR series = json_keys(args)[1]"""
-    yield f"SELECT {mark} FROM instants WHERE phase IS DISTINCT FROM 'E'"
-
-
-_TRACKS: Final = (
-    f"""
-        SELECT concat(',\n{{"ph":"M","name":"process_name","pid":"{OWN_KEY}","tid":0',
-                      ',"args":{{"name":"{OWN_KEY}"}}}}')
-        FROM (FROM _tracks LIMIT 1)""",
-    f"""
-        SELECT concat(',\n{{"ph":"M","name":"thread_name","pid":"{OWN_KEY}","tid":', ident(line),
-                      ',"args":{{"name":', to_json(line), '}}}}')
-        FROM _tracks WHERE dur_ns IS NOT NULL GROUP BY line ORDER BY min(number)""",
-    f"""
-        SELECT concat(',\n{{"ph":"C"', common('{OWN_KEY}', name, '{OWN_KEY}', NULL),
-                      at_time(time_ns, NULL), with_args(args))
-        FROM _tracks WHERE dur_ns IS NULL ORDER BY number""",
-    f"""
-        SELECT concat(',\n{{"ph":"X"', common('{OWN_KEY}', name, '{OWN_KEY}', line),
-                      at_time(time_ns, dur_ns), with_args(args))
-        FROM _tracks WHERE dur_ns IS NOT NULL ORDER BY number""",
-)
-"""What is added comes last, so that it numbers nothing anew."""
-
-_JOINS: Final = r"""(
-    kind = 'host_op' AND regexp_full_match(name, '\w+::\w+')
-    AND regexp_full_match(overload_name, '\w+'))"""
-_JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELSE name END"
-"""With overloads recorded, Kineto's name of an operator ends in its overload."""
-_OWN_VALUES: Final = {
-    "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
-    "kernel_ns": "CASE WHEN getvariable('no_device') THEN nullif(self_device_ns, 0) END",
-}
-"""Of the others not the plain value: `kernel_ns` is of kernels that are not in the trace."""
-
-
-def _rows(is_json: bool) -> str:
-    """Slices; those not from JSON with what their arguments say already."""
-    if is_json:
-        return "FROM events"
-    keys = json.dumps(dict.fromkeys((_INTEGERS | _LISTS | _TEXTS).values(), "JSON"))
-    return f"""
-        SELECT * REPLACE (trim(args, E' \\t\\r\\n') AS args),
-               from_json(CASE WHEN json_valid(args) THEN args END, '{keys}') AS given
-        FROM events"""
-
-
-def _added(columns: Mapping[str, str], text: str) -> list[str]:
-    return [
-        f"""CASE WHEN given."{key}" IS NULL THEN ',"{key}":' || {text.format(column)} END"""
-        for column, key in columns.items()
-    ]
-
-
-def _filled_args() -> str:
-    """Arguments of a slice that has none of Kineto's: its own, then what stands for columns."""
-    added = ", ".join(
-        [
-            *_added(_INTEGERS, "{}"),
-            *_added(_LISTS, "list_text({}::VARCHAR)"),
-            *_added(_TEXTS, "to_json({})"),
-        ]
-    )
-    own = ", ".join(
-        f"""',"{column}":' || to_json({_OWN_VALUES.get(column, column)})"""
-        for column in OWN_COLUMNS
-    )
-    is_object = r"args[1] = '{' AND json_valid(args) AND NOT regexp_full_match(args, '\{\s*\}')"
-    kept = f"""CASE WHEN {is_object} THEN args[:-2] || ',' ELSE '{{' END"""
-    other = f"""CASE WHEN NOT ({is_object}) THEN ',"args":' || json_text(args) END"""
-    return f"""
-        {kept} || '"{OWN_ARGS_KEY}":{{' || concat({other}, {own})[2:] || '}}'
-        || concat({added}) || '}}'
-    """
-
-
-_FILLED_ARGS: Final = _filled_args()

@@ -6,14 +6,10 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, cast
 
-import duckdb
-
+from profframe.analysis.export_lines.batches import Lines
 from profframe.system.atomic_files import atomic_write
-
-_BATCH: Final = 65_536
-"""Lines that are in memory at once."""
 
 Write = Callable[[bytes | memoryview], object]
 
@@ -42,15 +38,14 @@ def _opened(path: Path, suffix: str) -> BinaryIO:
     return path.open("wb")
 
 
-def put_lines(put: Write, lines: duckdb.DuckDBPyRelation, *, first: bool = True) -> int:
-    """Write the one column of a query, a batch of rows at a time and without a copy.
+def put_lines(put: Write, lines: Lines, *, first: bool = True) -> int:
+    """Write lines, a batch at a time and without a copy.
 
     A line begins with the comma that parts it from the one before; ``first`` leaves out the first
     of them. What comes back is the number of lines.
     """
     count = 0
-    for batch in lines.to_arrow_reader(_BATCH):
-        texts = batch.column(0)
+    for texts in lines:
         if not len(texts):
             continue
         _, offsets, text = texts.buffers()

@@ -1,215 +1,45 @@
-"""Host threads as speedscope's JSON: a profile of each, of slices that open and close."""
+"""Host threads as speedscope's JSON: frames by number, and a profile of each thread."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final
-
-import duckdb
-import numpy as np
-import pyarrow as pa
+from typing import Final
 
 from profframe import __version__
-from profframe.errors import ParameterError, UnknownNameError
+from profframe.analysis.export_lines.speedscope import METRICS, Profile, Profiles
 from profframe.export.files import Write, put_lines, written
-from profframe.intervals import Forest, Ints, Mask, nest, subtree_sums
 
 SCHEMA: Final = "https://www.speedscope.app/file-format-schema.json"
-METRICS: Final[Mapping[str, str]] = MappingProxyType(
-    {"self_ns": "host time", "self_device_ns": "device time"}
-)
-"""What a profile is as wide as."""
-
-_FUNCTION: Final = re.compile(r"(?P<file>.{1,1000})\((?P<line>\d{1,9})\): (?P<name>.+)", re.DOTALL)
-"""How the profiler calls a Python function."""
-_PROFILES: Final = """
-    CREATE TEMP TABLE _profiles AS
-    SELECT
-        row_number() OVER (ORDER BY run, rank, thread, node_id NULLS FIRST) - 1 AS profile,
-        run, rank, thread, node_id,
-        min(min(start_ns)) OVER (PARTITION BY run, rank) AS first_ns
-    FROM events
-    WHERE preorder IS NOT NULL
-    GROUP BY run, rank, thread, node_id"""
-_SLICES: Final = """
-    SELECT
-        profile, name, kind = 'python' AS is_python, preorder,
-        coalesce(self_device_ns, 0) AS device_ns, start_ns - first_ns AS start_ns,
-        start_ns - first_ns + dur_ns AS end_ns
-    FROM events
-    JOIN _profiles
-        ON events.run = _profiles.run AND events.rank = _profiles.rank
-        AND events.thread = _profiles.thread
-        AND events.node_id IS NOT DISTINCT FROM _profiles.node_id
-    WHERE preorder IS NOT NULL"""
-_THREADS: Final = """
-    SELECT run, rank, thread_name, process_name, pid, tid
-    FROM _profiles LEFT JOIN threads USING (run, rank, thread)
-    ORDER BY profile"""
-_LINES: Final = r"""
-    SELECT concat(E',\n{"type":"', CASE WHEN opens THEN 'O' ELSE 'C' END,
-                  '","frame":', frame, ',"at":', moment_ns, '}')
-    FROM _moments"""
 
 
-@dataclass(frozen=True, slots=True)
-class _Profile:
-    """When slices of one thread open and close, in order; ``cut`` of them before they end."""
-
-    opens: Mask
-    frame: Ints
-    at: Ints
-    cut: int
-
-
-def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str], metric: str) -> int:
-    """Write a profile for each host thread.
-
-    By ``self_ns`` a profile is the thread over time, so that the own time of a frame is its self
-    time. By ``self_device_ns`` it is as long as the devices worked for the thread: a slice first
-    has its own device time, then that of the slices inside it.
-
-    Slices that overlap without nesting cannot be said: the first ends where the second begins.
-
-    What comes back is the number of slices that end early.
-    """
-    if metric not in METRICS:
-        raise UnknownNameError.among("metric", metric, METRICS)
-    connection.execute("SET preserve_insertion_order = true")
-    connection.execute(_PROFILES)
-    slices = connection.sql(_SLICES).to_arrow_table()
-    profiles, frames = _profiles(slices, by_time=metric == "self_ns")
-    if not profiles:
-        what = "host slices" if metric == "self_ns" else "device time of host slices"
-        raise ParameterError(f"there are no {what} in this trace")
-    titles = _titles(connection)
-    sizes = [profile.at.size for profile in profiles.values()]
+def write(path: str | os.PathLike[str], profiles: Profiles, metric: str) -> None:
+    """Write the profiles of a metric."""
     head = {
         "$schema": SCHEMA,
         "exporter": f"profframe {__version__}",
         "name": f"{Path(path).name}: {METRICS[metric]}",
-        "activeProfileIndex": sizes.index(max(sizes)),
+        "activeProfileIndex": profiles.longest,
     }
     with written(path) as put:
         put(f'{json.dumps(head)[:-1]}, "shared": {{"frames": ['.encode())
-        put(",\n".join(map(json.dumps, frames)).encode())
+        put(",\n".join(map(json.dumps, profiles.frames)).encode())
         put(b']},\n"profiles": [')
-        for place, (number, profile) in enumerate(profiles.items()):
-            put(b",\n" * (place > 0))
-            _put(connection, put, profile, titles[number])
+        for number, profile in enumerate(profiles.profiles):
+            put(b",\n" * (number > 0))
+            _put(put, profile)
         put(b"\n]}\n")
-    return sum(profile.cut for profile in profiles.values())
 
 
-def _put(connection: duckdb.DuckDBPyConnection, put: Write, profile: _Profile, title: str) -> None:
-    if profile.cut:
-        title += f" ({profile.cut:,} slices cut where others overlap them)"
+def _put(put: Write, profile: Profile) -> None:
     head = {
         "type": "evented",
-        "name": title,
+        "name": profile.title,
         "unit": "nanoseconds",
-        "startValue": int(profile.at[0]),
-        "endValue": int(profile.at[-1]),
+        "startValue": profile.first_ns,
+        "endValue": profile.last_ns,
     }
     put(f'{json.dumps(head)[:-1]}, "events": ['.encode())
-    moments = {"opens": profile.opens, "frame": profile.frame, "moment_ns": profile.at}
-    connection.register("_moments", pa.table(moments))
-    put_lines(put, connection.sql(_LINES))
-    connection.unregister("_moments")
+    put_lines(put, profile.lines)
     put(b"\n]}")
-
-
-def _profiles(
-    slices: pa.Table, *, by_time: bool
-) -> tuple[dict[int, _Profile], list[dict[str, Any]]]:
-    """Profiles by their numbers, and the frames that they name."""
-    names = slices["name"].combine_chunks()
-    names = names if pa.types.is_dictionary(names.type) else names.dictionary_encode()
-    texts = [*names.dictionary.to_pylist(), None]
-    code = names.indices.fill_null(len(texts) - 1).to_numpy().astype(np.int64)
-    code = 2 * code + slices["is_python"].to_numpy()
-    group, start, end, tie, device = (
-        slices[name].to_numpy().astype(np.int64)
-        for name in ("profile", "start_ns", "end_ns", "preorder", "device_ns")
-    )
-    forest = nest(group, start, end, tie)
-    if by_time:
-        kept = np.ones(group.size, np.bool_)
-        opens_at, closes_at = start, _closes(forest, group, start, end)
-    else:
-        kept = subtree_sums(forest.preorder, forest.last, device) > 0
-        opens_at, closes_at = _device_clock(forest, device)
-    rows = np.argsort(forest.preorder)
-    rows = rows[kept[rows]]
-    used, frame = _numbered(code[rows])
-    place = np.concatenate([forest.preorder[rows], forest.preorder[forest.last[rows]]])
-    opens = np.repeat([True, False], rows.size)
-    turn = np.concatenate(
-        [np.zeros(rows.size, np.int64), 1 + forest.depth.max(initial=0) - forest.depth[rows]]
-    )
-    order = np.lexsort((turn, place))
-    at = np.concatenate([opens_at[rows], closes_at[rows]])[order]
-    of, which = np.concatenate([rows, rows])[order], np.concatenate([frame, frame])[order]
-    is_cut = (closes_at < end) if by_time else np.zeros(group.size, np.bool_)
-    found = {}
-    bounds = np.flatnonzero(np.diff(group[of], prepend=-1, append=-1))
-    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-        here = slice(first, last)
-        cut = int(np.count_nonzero(is_cut[of[here]] & opens[order][here]))
-        found[int(group[of[first]])] = _Profile(opens[order][here], which[here], at[here], cut)
-    return found, [_frame(texts[one // 2], is_python=bool(one % 2)) for one in used.tolist()]
-
-
-def _numbered(codes: Ints) -> tuple[Ints, Ints]:
-    """Distinct values in the order of their first places, and for each place its number."""
-    used, first, number = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(order.size, np.int64)
-    place[order] = np.arange(order.size)
-    return used[order], place[number]
-
-
-def _closes(forest: Forest, group: Ints, start: Ints, end: Ints) -> Ints:
-    """When slices close: at their end, or where the next one begins that is not inside them."""
-    rows = np.argsort(forest.preorder)
-    behind = forest.preorder[forest.last] + 1
-    following = np.append(rows, -1)[behind]
-    has_next = (following >= 0) & (group[following] == group)
-    return np.where(has_next, np.minimum(end, start[following]), end)
-
-
-def _device_clock(forest: Forest, device: Ints) -> tuple[Ints, Ints]:
-    """When slices open and close on a clock that runs while devices work for them."""
-    rows = np.argsort(forest.preorder)
-    until = np.empty(rows.size, np.int64)
-    until[rows] = np.cumsum(device[rows])
-    return until - device, until[forest.last]
-
-
-def _frame(name: str | None, *, is_python: bool) -> dict[str, Any]:
-    found = _FUNCTION.fullmatch(name) if is_python and name is not None else None
-    if found is None:
-        return {"name": "(no name)" if name is None else name}
-    return {"name": found["name"], "file": found["file"], "line": int(found["line"])}
-
-
-def _titles(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """What each profile is called: its run and rank, where there are several, and its thread."""
-    rows = connection.sql(_THREADS).fetchall()
-    runs, ranks = (len({row[n] for row in rows}) for n in (0, 1))
-    return [
-        ", ".join(
-            [
-                *([run] if runs > 1 else []),
-                *([f"rank {rank}"] if ranks > 1 else []),
-                thread or f"{process or 'process'} {pid or '?'}, thread {tid or '?'}",
-            ]
-        )
-        for run, rank, thread, process, pid, tid in rows
-    ]

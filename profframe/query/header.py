@@ -80,8 +80,8 @@ class Answer:
 def sql_directory() -> Path:
     """Folder of all SQL: inside the package in a wheel, beside it in a checkout.
 
-    ``answers`` has a file for each answer, ``rules`` one for each rule of `advice`, and ``lib`` the
-    macros that they share, by subject.
+    ``answers`` has a file for each answer, ``rules`` one for each rule of `advice`, ``report`` one
+    for what a report asks beside them, and ``lib`` the macros that they share, by subject.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from profframe.query.catalogue import catalogue
 from profframe.query.selection import Text
 
 if TYPE_CHECKING:
-    from profframe.export.tracks import Given
+    from profframe.analysis.export_lines.tracks import Given
     from profframe.trace.trace import Trace
 
 
@@ -78,22 +78,25 @@ def export_chrome_trace(
     ExportError
         The file cannot be written.
     """
+    from profframe.analysis.export_lines.chrome import chrome_events
+    from profframe.analysis.export_lines.legacy import listed_lines
+    from profframe.analysis.export_lines.single_trace import single_trace
+    from profframe.analysis.export_lines.tracks import added_rows
     from profframe.export import chrome
-    from profframe.export import legacy as legacy_writer
-    from profframe.export.tracks import added_rows
 
     for name, value in (("highlight", highlight), ("tracks", tracks)):
         if legacy and value is not None:
             raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
-    highlighted = highlight.events if isinstance(highlight, CriticalPath) else highlight
+    marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
     is_whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
         if legacy:
-            legacy_writer.write(connection, path)
+            chrome.write_list(path, listed_lines(connection))
             return
-        trace = chrome.the_trace(connection)
-        extra = None if tracks is None else added_rows(tracks, partial(_track, self), trace)
-        chrome.write(connection, path, is_whole, highlighted, extra)
+        trace = single_trace(connection)
+        added = None if tracks is None else added_rows(tracks, partial(_track, self), trace)
+        events = chrome_events(connection, trace, is_whole=is_whole, marked=marked, tracks=added)
+        chrome.write(path, events)
 
 
 def augment(self: Trace, path: str | PathLike[str]) -> None:
@@ -117,14 +120,16 @@ def augment(self: Trace, path: str | PathLike[str]) -> None:
     ExportError
         The file cannot be written.
     """
+    from profframe.analysis.export_lines.augment import augment
+    from profframe.analysis.export_lines.chrome import chrome_events
+    from profframe.analysis.export_lines.single_trace import single_trace
     from profframe.export import chrome
-    from profframe.export.augment import augment
 
     is_whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
-        chrome.the_trace(connection)
+        trace = single_trace(connection)
         augment(connection)
-        chrome.write(connection, path, is_whole)
+        chrome.write(path, chrome_events(connection, trace, is_whole=is_whole))
 
 
 def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "self_ns") -> None:
@@ -153,10 +158,11 @@ def export_speedscope(self: Trace, path: str | PathLike[str], metric: str = "sel
     Of slices that overlap without nesting the first is cut where the second begins; the
     profile's name says how many. Nanoseconds are since the first slice of the (run, rank).
     """
+    from profframe.analysis.export_lines.speedscope import thread_profiles
     from profframe.export import speedscope
 
     with self._session.connection(dict.fromkeys(("events", "threads"))) as connection:
-        speedscope.write(connection, path, metric)
+        speedscope.write(path, thread_profiles(connection, metric), metric)
 
 
 def export_stacks(
@@ -192,13 +198,14 @@ def export_stacks(
     ExportError
         The file cannot be written.
     """
+    from profframe.analysis.export_lines.stacks import path_lines, stack_lines
     from profframe.export import stacks
 
-    writers = {"stack": stacks.write, "path": stacks.write_paths}
-    if by not in writers:
-        raise UnknownNameError.among("by", by, writers)
+    ways = {"stack": stack_lines, "path": path_lines}
+    if by not in ways:
+        raise UnknownNameError.among("by", by, ways)
     with self._session.connection() as connection:
-        writers[by](connection, path, metric)
+        stacks.write(path, ways[by](connection, metric))
 
 
 def report(
@@ -254,7 +261,7 @@ def report(
     ...     Path(folder, "report.html").read_text().splitlines()[0]
     '<!DOCTYPE html>'
     """
-    from profframe.export import report
+    from profframe.trace import report
 
     report.write(
         type(self)(self._session.unlimited()), path, report.Options(title, sections, rows), progress
@@ -262,10 +269,10 @@ def report(
 
 
 def _track(self: Trace, name: str) -> pl.DataFrame | CriticalPath:
-    from profframe.export.tracks import asked
+    from profframe.analysis.export_lines.tracks import named_rows
 
     def path() -> CriticalPath:
         with self._session.connection() as connection:
             return find(connection)
 
-    return asked(name, self.answer, path, [answer.name for answer in catalogue()])
+    return named_rows(name, self.answer, path, [answer.name for answer in catalogue()])

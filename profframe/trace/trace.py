@@ -13,8 +13,8 @@ import pyarrow as pa
 from profframe import schema
 from profframe.query.session import Session
 from profframe.show import notebook
-from profframe.show.plots import Plots
 from profframe.trace import analyses, exports, query, questions, rows, views
+from profframe.trace.plots import Plots
 
 
 class Trace:

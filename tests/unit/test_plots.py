@@ -17,7 +17,8 @@ import vl_convert
 import profframe
 from profframe import ParameterError, schema
 from profframe.show.flame import FlameGraph
-from profframe.show.plots import Plots, palette, parts, split_chart
+from profframe.show.plots import palette, parts, split_chart
+from profframe.trace.plots import Plots
 from profframe.trace.trace import Trace
 from tests import hostile
 from tests.builders import table

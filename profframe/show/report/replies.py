@@ -12,22 +12,23 @@ import polars as pl
 
 from profframe.errors import ParameterError
 from profframe.query.catalogue import find
+from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
 from profframe.show.report.columns import FrameView
 from profframe.show.report.parts import Chart, Table
 
-_OPTIONAL: Final = (
-    "input_dims", "stack", "python_module_id", "module_hierarchy", "collective", "process_group",
-)  # fmt: skip
-"""Columns of `events` without which some answers have nothing to say."""
-
-
+_RECORDED: Final = "report/recorded_columns.sql"
+"""Which columns of `events` hold anything: without some of them answers have nothing to say."""
 _DRAWING: Final = Lock()
 """altair numbers its charts in a global: one chart at a time."""
 
 
 class Reported(Protocol):
-    """What a page is about: `profframe.trace.trace.Trace`."""
+    """What a page is about: `profframe.trace.trace.Trace`, as far as a page uses it.
+
+    A page asks as it goes: which answers a section shows depends on the rows of others. So it needs
+    the trace itself, which this room cannot import: a trace imports what shows it.
+    """
 
     @property
     def traces(self) -> pl.DataFrame:
@@ -46,10 +47,7 @@ class Reported(Protocol):
         """Charts."""
 
     def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
-        """Run an answer of the catalogue."""
-
-    def sql(self, query: str) -> pl.DataFrame:
-        """Run one SELECT."""
+        """Run an answer of the catalogue, or of a file."""
 
     def trend(self, metric: str) -> pl.DataFrame:
         """Follow a metric from run to run."""
@@ -86,9 +84,8 @@ class Context:
 
     def filled_columns(self) -> set[str]:
         """Optional columns of `events` that have values."""
-        counts = ", ".join(f"count({column}) > 0 AS {column}" for column in _OPTIONAL)
-        flags = self.trace.sql(f"SELECT {counts} FROM events")  # noqa: S608 - our own names
-        return {column for column, has_values in flags.row(0, named=True).items() if has_values}
+        flags = self.trace.answer(sql_directory() / _RECORDED).row(0, named=True)
+        return {column for column, has_values in flags.items() if has_values}
 
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
@@ -195,8 +192,6 @@ def docs(name: str) -> dict[str, str]:
     >>> docs("self_times")["calls"]
     'number of slices'
     """
-    from profframe.query.header import sql_directory
-
     if not (sql_directory() / "answers" / f"{name}.sql").is_file():
         return {}
     return {

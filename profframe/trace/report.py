@@ -1,4 +1,4 @@
-"""A trace as one page of HTML: which of its runs and ranks, which sections, into which file."""
+"""A trace as one page of HTML: which runs and ranks, and sections that are made side by side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from os import PathLike
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import duckdb
 import polars as pl
@@ -23,6 +23,9 @@ from profframe.show import units
 from profframe.show.report import page
 from profframe.show.report.replies import Context, context_of
 from profframe.show.report.sections import SECTIONS
+
+if TYPE_CHECKING:
+    from profframe.trace.trace import Trace
 
 Progress = Callable[[int, int, str], None]
 
@@ -67,34 +70,37 @@ class Options:
 class _Scopes:
     """What different sections are about."""
 
-    everything: Any
-    ranks: Any
-    detail: Any
+    everything: Trace
+    ranks: Trace
+    detail: Trace
     note: str
 
-    def of(self, section: str) -> Any:
+    def of(self, section: str) -> Trace:
         """The trace that a section is about."""
         return {_OF_RUNS: self.everything, _OF_RANKS: self.ranks}.get(section, self.detail)
 
 
 def write(
-    trace: Any, path: str | PathLike[str], options: Options, progress: Progress | None = None
+    trace: Trace, path: str | PathLike[str], options: Options, progress: Progress | None = None
 ) -> None:
     """Write the page."""
     options.check()
     keys = options.keys
-    said = _said(options)
+    made_with = _made_with(options)
     traces = trace.traces
     scopes = _scopes(trace, traces)
     sections = {}
-    with _conversations(scopes, options.rows, said) as ask, ThreadPoolExecutor(_AT_ONCE) as pool:
-        made = {key: pool.submit(SECTIONS[key], ask(key)) for key in _in_turn(keys)}
+    with (
+        _conversations(scopes, options.rows, made_with) as ask,
+        ThreadPoolExecutor(_AT_ONCE) as pool,
+    ):
+        futures = {key: pool.submit(SECTIONS[key], ask(key)) for key in _in_turn(keys)}
         try:
             for done, key in enumerate(keys):
                 if progress is not None:
                     progress(done, len(keys), key)
-                if found := made[key].result():
-                    sections[key] = found
+                if section := futures[key].result():
+                    sections[key] = section
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
@@ -116,7 +122,7 @@ def _in_turn(keys: Iterable[str]) -> list[str]:
 
 @contextmanager
 def _conversations(
-    scopes: _Scopes, rows: int, said: dict[str, str]
+    scopes: _Scopes, rows: int, made_with: dict[str, str]
 ) -> Iterator[Callable[[str], Context]]:
     """Give a function from a section to what it asks: one conversation for each scope."""
     with ExitStack() as stack:
@@ -126,14 +132,14 @@ def _conversations(
             trace = scopes.of(section)
             if id(trace) not in begun:
                 begun[id(trace)] = context_of(
-                    stack.enter_context(trace.asking(_AT_ONCE)), rows, said
+                    stack.enter_context(trace.asking(_AT_ONCE)), rows, made_with
                 )
             return begun[id(trace)]
 
         yield ask
 
 
-def _scopes(trace: Any, traces: pl.DataFrame) -> _Scopes:
+def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:
     """All of it, where it is little; else the latest run, and of that the first ranks."""
     if traces.height <= _MOST_TRACES:
         return _Scopes(trace, trace, trace, "")
@@ -174,7 +180,7 @@ def _summary(traces: pl.DataFrame) -> str:
     return ", ".join(parts)
 
 
-def _said(options: Options) -> dict[str, str]:
+def _made_with(options: Options) -> dict[str, str]:
     """Versions and options, for the page to say."""
     return {
         "profframe": __version__,

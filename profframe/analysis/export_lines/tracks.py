@@ -100,7 +100,7 @@ def added_rows(
     return pl.concat(made)
 
 
-def asked(
+def named_rows(
     name: str,
     answer: Callable[..., pl.DataFrame],
     path: Callable[[], CriticalPath],
@@ -138,9 +138,9 @@ def _track(title: str, frame: pl.DataFrame, *, apart: bool) -> pl.DataFrame:
     are_slices = "start_ns" in columns and not {"dur_ns", "end_ns"}.isdisjoint(columns)
     time = next((name for name in ("start_ns", "time_ns") if name in columns), None)
     if time is None or not frame[time].dtype.is_integer():
-        found = ", ".join(columns)
+        names = ", ".join(columns)
         raise ParameterError(
-            f"tracks: {title!r}: needs a column time_ns or start_ns of integers, found ({found})"
+            f"tracks: {title!r}: needs a column time_ns or start_ns of integers, found ({names})"
         )
     by = [name for name in _APART if apart and name in columns]
     line = _line(title, frame, by)

@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from profframe.export import arguments
+from profframe.analysis.export_lines.json_macros import MACROS
 from profframe.query.header import Answer
 from profframe.query.run import prepare
 
@@ -33,7 +33,7 @@ _MEMBERS: Final = f"""
     LEFT JOIN kernel_limits('events', 'devices', '') AS limits ON events.event_id = limits.event_id
     WHERE events.kind IN ('host_op', 'kernel') AND coalesce(events.flops, events.bytes) IS NOT NULL
     ORDER BY events.event_id"""
-_MACROS: Final = f"""
+_OWN_MACROS: Final = f"""
     CREATE TEMP MACRO finite(number) AS CASE WHEN isfinite(number) THEN round(number, 4) END;
     CREATE TEMP MACRO percent(work, peak, ns) AS finite(work * 1e11 / peak / nullif(ns, 0));
     CREATE TEMP MACRO has_any(args) AS
@@ -60,12 +60,12 @@ def augment(connection: duckdb.DuckDBPyConnection) -> None:
     The view ``events`` of the connection is another one afterwards.
     """
     prepare(connection, Answer("augment", _MEMBERS), {})
-    connection.execute(arguments.MACROS + _MACROS)
-    found = connection.sql(_MEMBERS).to_arrow_table()
-    known = found["event_id"].to_numpy()
-    wanted = connection.sql("SELECT event_id FROM events").to_arrow_table()["event_id"].to_numpy()
-    place = np.searchsorted(known, wanted)
-    there = np.append(known, -1)[place] == wanted
-    members = found["members"].take(pa.array(place, pa.int64(), mask=~there))
+    connection.execute(MACROS + _OWN_MACROS)
+    rows = connection.sql(_MEMBERS).to_arrow_table()
+    with_work = rows["event_id"].to_numpy()
+    events = connection.sql("SELECT event_id FROM events").to_arrow_table()["event_id"].to_numpy()
+    place = np.searchsorted(with_work, events)
+    has_work = np.append(with_work, -1)[place] == events
+    members = rows["members"].take(pa.array(place, pa.int64(), mask=~has_work))
     connection.register("_members", pa.table({"members": members}))
     connection.execute(_VIEW)

@@ -1,15 +1,15 @@
-"""The list that torch's ``EventList.export_chrome_trace`` writes: names and times, nothing else."""
+"""Lines of the list that torch's ``EventList.export_chrome_trace`` writes: names and times."""
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 import duckdb
 
-from profframe.export.chrome import MACROS, the_trace
-from profframe.export.files import put_lines, written
-from profframe.export.torch_events import LISTED, ORDER
+from profframe.analysis.export_lines.batches import Lines, text_batches
+from profframe.analysis.export_lines.json_macros import MACROS
+from profframe.analysis.export_lines.single_trace import single_trace
+from profframe.analysis.export_lines.torch_events import LISTED, ORDER
 
 _LAUNCHED: Final = """
     CREATE TEMP VIEW launched AS
@@ -52,11 +52,8 @@ _LINES: Final = f"""
     ORDER BY {ORDER}"""
 
 
-def write(connection: duckdb.DuckDBPyConnection, path: str | os.PathLike[str]) -> None:
-    """Write the list; times are microseconds since the profiler started."""
-    the_trace(connection)
+def listed_lines(connection: duckdb.DuckDBPyConnection) -> Lines:
+    """A line for each slice of one trace; times are microseconds since the profiler started."""
+    single_trace(connection)
     connection.execute(MACROS + LISTED + _LAUNCHED + _ORIGIN)
-    with written(path) as put:
-        put(b"[")
-        put_lines(put, connection.sql(_LINES))
-        put(b"\n]\n")
+    return text_batches(connection.sql(_LINES))

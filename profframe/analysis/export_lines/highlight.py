@@ -11,7 +11,6 @@ import numpy as np
 import polars as pl
 
 from profframe.errors import ParameterError
-from profframe.export import arguments
 
 MARK: Final = '"critical":1'
 """What the arguments of a marked event have."""
@@ -73,27 +72,27 @@ class Highlight:
 def highlight(
     connection: duckdb.DuckDBPyConnection, events: pl.DataFrame, trace: Mapping[str, Any]
 ) -> Highlight:
-    """Prepare a connection for marks.
+    """Prepare a connection that has `MACROS` for marks.
 
     Events have an ``event_id``, and ``run`` and ``rank`` where they are of several traces. Rows
     with ``start_ns``, ``dur_ns`` and ``edge`` are a path: arrows join each to the next on another
     line.
     """
     if "event_id" not in events.columns or not events.schema["event_id"].is_integer():
-        found = ", ".join(events.columns)
-        raise ParameterError(f"highlight: needs a column event_id of integers, found ({found})")
+        columns = ", ".join(events.columns)
+        raise ParameterError(f"highlight: needs a column event_id of integers, found ({columns})")
     for key in ("run", "rank"):
         if key in events.columns and key in trace:
             events = events.filter(pl.col(key) == trace[key])
     chosen = events.filter(pl.col("event_id") >= 0)
     ids = chosen["event_id"].unique().sort().to_numpy().astype(np.int64)
-    known = connection.sql("SELECT max(event_id) FROM events").fetchall()[0][0]
-    ids = ids[ids <= (-1 if known is None else known)]
+    last_id = connection.sql("SELECT max(event_id) FROM events").fetchall()[0][0]
+    ids = ids[ids <= (-1 if last_id is None else last_id)]
     if not ids.size:
         raise ParameterError("highlight: none of its events is in this trace")
     words = np.bincount(ids >> 5, 2.0 ** (ids & 31)).astype(np.int64)
     connection.execute("SET VARIABLE marked = ?::BIGINT[]", [words.tolist()])
-    connection.execute(arguments.MACROS + _MACROS)
+    connection.execute(_MACROS)
     arrows = None
     if set(_PATH) <= set(chosen.columns):
         end = pl.col("start_ns") + pl.col("dur_ns")

@@ -1,0 +1,250 @@
+"""The events of a trace as Chrome trace JSON, as Kineto lays it out.
+
+The arguments of an event go out as they came in. Where its source had none, as a live profile or a
+database, its columns are written there under Kineto's names, and what Kineto has no name for under
+a member of our own, which the reader takes out again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+
+from profframe.analysis.export_lines.batches import Lines, text_batches
+from profframe.analysis.export_lines.highlight import Highlight, highlight
+from profframe.analysis.export_lines.json_macros import MACROS
+from profframe.readers.chrome.columns import (
+    ALLOCATOR_DEVICES,
+    INSTANT_CATEGORY,
+    MEMORY_NAME,
+    OWN_ARGS_KEY,
+    OWN_COLUMNS,
+    OWN_KEY,
+)
+from profframe.schema import DEVICE_KINDS
+
+if TYPE_CHECKING:
+    import polars as pl
+
+JSON_FORMATS: Final = ("kineto", "chrome")
+"""What `args` hold all columns of."""
+_INTEGERS: Final = {
+    "external_id": "External id",
+    "correlation": "correlation",
+    "sequence_nr": "Sequence number",
+    "fwd_thread": "Fwd thread id",
+    "python_id": "Python id",
+    "python_parent_id": "Python parent id",
+    "python_module_id": "Python module id",
+    "device": "device",
+    "stream": "stream",
+}
+_LISTS: Final = {
+    "input_dims": "Input Dims",
+    "input_types": "Input type",
+    "input_strides": "Input Strides",
+    "concrete_inputs": "Concrete Inputs",
+}
+_TEXTS: Final = {"module_hierarchy": "Module Hierarchy", "stack": "Call stack"}
+_MEMORY: Final = {
+    "Addr": "address",
+    "Bytes": "bytes",
+    "Device Type": f"list_position({list(ALLOCATOR_DEVICES)!r}, device_type::VARCHAR) - 1",
+    "Device Id": "CASE WHEN device_type = 'CPU' THEN -1 ELSE device END",
+    "Total Allocated": "total_allocated_bytes",
+    "Total Reserved": "total_reserved_bytes",
+}
+_VARIABLES: Final = f"""
+    SET VARIABLE no_device = (
+        SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChromeEvents:
+    """The events of one trace, and what else its file says."""
+
+    trace: Mapping[str, Any]
+    """The row of `traces`; empty where there is none."""
+    threads: Sequence[Mapping[str, Any]]
+    """Rows of `threads`."""
+    lines: Lines
+    """Elements of the array, behind names of processes and threads."""
+    is_whole: bool
+    """All events of the source are there, and no others."""
+
+
+def chrome_events(
+    connection: duckdb.DuckDBPyConnection,
+    trace: Mapping[str, Any],
+    *,
+    is_whole: bool,
+    marked: pl.DataFrame | None = None,
+    tracks: pl.DataFrame | None = None,
+) -> ChromeEvents:
+    """Prepare the lines of the one trace of a connection.
+
+    ``is_whole`` says that all events are there, so that the file counts as many as its source.
+    ``marked`` is for `highlight`, ``tracks`` are rows of `profframe.analysis.export_lines.tracks`.
+    """
+    connection.execute("SET preserve_insertion_order = true")
+    connection.execute(MACROS + _VARIABLES)
+    connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
+    marks = Highlight() if marked is None else highlight(connection, marked, trace)
+    threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
+    connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
+    lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
+    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, marks)]
+    if tracks is not None:
+        connection.register("_tracks", tracks.with_row_index("number").to_arrow())
+        queries += _TRACKS
+    lines = (batch for query in queries for batch in text_batches(connection.sql(query)))
+    is_whole = is_whole and marks.arrows is None and tracks is None
+    return ChromeEvents(trace, threads, lines, is_whole)
+
+
+def ident(text: str) -> str:
+    """A name or an id as JSON; what was a number is one again."""
+    digits = text.removeprefix("-")
+    is_number = digits.isascii() and digits.isdecimal() and len(digits) < 19
+    return text if is_number and str(int(text)) == text else json.dumps(text)
+
+
+def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Members that say of which thread an event is, by its number."""
+    keys = [""] * (1 + max((row["thread"] for row in threads), default=0))
+    for row in threads:
+        keys[row["thread"]] = "".join(
+            f',"{key}":{ident(row[key])}' for key in ("pid", "tid") if row[key] is not None
+        )
+    return keys
+
+
+def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
+    """One query for each table, one column of text."""
+    args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
+    # A begin event is what never ended; but one must not meet an end that was never begun.
+    unended = "X" if lone_ends else "B"
+    slices = f"""
+        concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
+               common(category, {_JOINED_NAME}, pid, tid), at_time(start_ns, dur_ns),
+               {marks.member}, with_args({args}))"""
+    mark = """
+        concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
+               at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
+               ',"id":' || ident(instant_id), with_args(json_text(args)))"""
+    if lone_ends:
+        # Threads are numbered as they appear: an end comes before what has a later thread.
+        yield f"""
+            SELECT line FROM (
+                SELECT {slices} AS line, max(thread) OVER (ORDER BY event_id) AS seen,
+                       1 AS part, event_id AS number
+                FROM ({_rows(is_json)})
+                UNION ALL
+                SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
+                FROM (SELECT *, row_number() OVER () AS number FROM instants)
+                WHERE phase = 'E')
+            ORDER BY seen, part, number"""
+    else:
+        yield f"SELECT {slices} FROM ({_rows(is_json)})"
+    allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
+    yield f"""
+        SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
+                      getvariable('thread_keys')[thread + 1], at_time(time_ns, NULL),
+                      with_args('{{' || concat({allocation})[2:] || '}}'))
+        FROM memory"""
+    yield """
+        SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),
+                      at_time(time_ns, NULL), ',"id":' || ident(flow_id),
+                      ',"bp":' || to_json(binding_point), with_args(json_text(args)))
+        FROM flows"""
+    if marks.arrows is not None:
+        yield marks.arrows
+    # An event has a row for each value, and the row of the first is written.
+    yield """
+        SELECT concat(',\n{"ph":"C"', common(category, name, pid, tid), at_time(time_ns, NULL),
+                      ',"id":' || ident(counter_id),
+                      with_args(coalesce(json_text(args),
+                                         '{' || to_json(series) || ':' || value || '}')))
+        FROM counters
+        WHERE series IS NULL OR args IS NULL OR NOT json_valid(args)
+              OR series = json_keys(args)[1]"""
+    yield f"SELECT {mark} FROM instants WHERE phase IS DISTINCT FROM 'E'"
+
+
+_TRACKS: Final = (
+    f"""
+        SELECT concat(',\n{{"ph":"M","name":"process_name","pid":"{OWN_KEY}","tid":0',
+                      ',"args":{{"name":"{OWN_KEY}"}}}}')
+        FROM (FROM _tracks LIMIT 1)""",
+    f"""
+        SELECT concat(',\n{{"ph":"M","name":"thread_name","pid":"{OWN_KEY}","tid":', ident(line),
+                      ',"args":{{"name":', to_json(line), '}}}}')
+        FROM _tracks WHERE dur_ns IS NOT NULL GROUP BY line ORDER BY min(number)""",
+    f"""
+        SELECT concat(',\n{{"ph":"C"', common('{OWN_KEY}', name, '{OWN_KEY}', NULL),
+                      at_time(time_ns, NULL), with_args(args))
+        FROM _tracks WHERE dur_ns IS NULL ORDER BY number""",
+    f"""
+        SELECT concat(',\n{{"ph":"X"', common('{OWN_KEY}', name, '{OWN_KEY}', line),
+                      at_time(time_ns, dur_ns), with_args(args))
+        FROM _tracks WHERE dur_ns IS NOT NULL ORDER BY number""",
+)
+"""What is added comes last, so that it numbers nothing anew."""
+
+_JOINS: Final = r"""(
+    kind = 'host_op' AND regexp_full_match(name, '\w+::\w+')
+    AND regexp_full_match(overload_name, '\w+'))"""
+_JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELSE name END"
+"""With overloads recorded, Kineto's name of an operator ends in its overload."""
+_OWN_VALUES: Final = {
+    "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
+    "kernel_ns": "CASE WHEN getvariable('no_device') THEN nullif(self_device_ns, 0) END",
+}
+"""Of the others not the plain value: `kernel_ns` is of kernels that are not in the trace."""
+
+
+def _rows(is_json: bool) -> str:
+    """Slices; those not from JSON with what their arguments say already."""
+    if is_json:
+        return "FROM events"
+    keys = json.dumps(dict.fromkeys((_INTEGERS | _LISTS | _TEXTS).values(), "JSON"))
+    return f"""
+        SELECT * REPLACE (trim(args, E' \\t\\r\\n') AS args),
+               from_json(CASE WHEN json_valid(args) THEN args END, '{keys}') AS given
+        FROM events"""
+
+
+def _added(columns: Mapping[str, str], text: str) -> list[str]:
+    return [
+        f"""CASE WHEN given."{key}" IS NULL THEN ',"{key}":' || {text.format(column)} END"""
+        for column, key in columns.items()
+    ]
+
+
+def _filled_args() -> str:
+    """Arguments of a slice that has none of Kineto's: its own, then what stands for columns."""
+    added = ", ".join(
+        [
+            *_added(_INTEGERS, "{}"),
+            *_added(_LISTS, "list_text({}::VARCHAR)"),
+            *_added(_TEXTS, "to_json({})"),
+        ]
+    )
+    own = ", ".join(
+        f"""',"{column}":' || to_json({_OWN_VALUES.get(column, column)})"""
+        for column in OWN_COLUMNS
+    )
+    is_object = r"args[1] = '{' AND json_valid(args) AND NOT regexp_full_match(args, '\{\s*\}')"
+    kept = f"""CASE WHEN {is_object} THEN args[:-2] || ',' ELSE '{{' END"""
+    other = f"""CASE WHEN NOT ({is_object}) THEN ',"args":' || json_text(args) END"""
+    return f"""
+        {kept} || '"{OWN_ARGS_KEY}":{{' || concat({other}, {own})[2:] || '}}'
+        || concat({added}) || '}}'
+    """
+
+
+_FILLED_ARGS: Final = _filled_args()

@@ -1,0 +1,23 @@
+"""The trace of a file that holds one (run, rank)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+
+from profframe.errors import ParameterError
+
+
+def single_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The row of `traces`; empty where there is none."""
+    rows: list[dict[str, Any]] = (
+        connection.sql("FROM traces ORDER BY run, rank").to_arrow_table().to_pylist()
+    )
+    if len(rows) > 1:
+        some = ", ".join(f"{row['run']!r} {row['rank']}" for row in rows[:4])
+        raise ParameterError(
+            f"a file holds one (run, rank), and there are {len(rows)} ({some}"
+            f"{', ...' if len(rows) > 4 else ''}); choose one: .filter(runs=..., ranks=...)"
+        )
+    return rows[0] if rows else {}

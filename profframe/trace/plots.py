@@ -1,0 +1,408 @@
+"""Answers as charts: each method runs an answer and draws its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.show.plots import drawing
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from profframe.query.selection import Text
+    from profframe.show.flame import FlameGraph
+    from profframe.show.plots.parts import AnyChart
+    from profframe.trace.trace import Trace
+
+_MOST_STEPPED: Final = 8
+"""Steps are drawn by default for up to so many traces."""
+_POINTS: Final = 1000
+_NO_DEVICES: Final = (
+    "nothing ran on a device in this trace; profile with the activity of your device "
+    "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+)
+_NO_STEPS: Final = "this trace has no profiler steps; call prof.step() at the end of each step"
+_NO_MEMORY: Final = "this trace has no records of memory; profile with profile_memory=True"
+_NO_LAUNCHES: Final = (
+    "no work on a device has its launch in this trace; profile the host, too "
+    "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
+)
+_NO_GAPS: Final = (
+    "in this trace no device had nothing to do between two pieces of work, or none was used"
+)
+_NO_WORK: Final = (
+    "no kernel has both FLOPs and bytes that are known; profile with record_shapes=True"
+)
+_NO_HOST: Final = (
+    "this trace has no slices on the host; profile it, too (activities=[ProfilerActivity.CPU])"
+)
+_ONE_RANK: Final = "this trace has one rank; load those of a job together: load('run/*.json.gz')"
+_NO_COLLECTIVES: Final = "this trace has no collectives; profile a job of several ranks"
+_ONE_RUN: Final = "this trace has one run; load several: load('store'), load('runs/*.json.gz')"
+
+
+@dataclass(frozen=True, slots=True)
+class Plots:
+    """Charts of a trace, made with altair (``pip install 'profframe[plot]'``).
+
+    A chart's data are the rows of its answer, with columns in the chart's units beside those of the
+    answer. Each (run, rank) has a colour or a panel of its own; what is left out is said below the
+    title. A chart of something that the trace has nothing of raises a `ParameterError`.
+
+    Parameters
+    ----------
+    trace
+        What is asked.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> chart = load("examples/cpu_training.json.gz").plot.steps()
+    >>> chart.data["step", "dur_ns"].height
+    3
+    """
+
+    trace: Trace
+
+    def breakdown(self, per: str | None = None) -> AnyChart:
+        """What the devices did with their time: compute, communicate, copy, nothing.
+
+        Parameters
+        ----------
+        per
+            ``"step"``, or ``"trace"`` for a bar per (run, rank). Without it, steps where a trace
+            has several, of at most eight traces.
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            Stacked bars of `time_breakdown`, whose parts add up.
+
+        Raises
+        ------
+        ParameterError
+            No device was used, or steps were asked for and there are none.
+        UnknownNameError
+            ``per`` is something else.
+        """
+        if per not in {None, "step", "trace"}:
+            raise UnknownNameError.among("per", str(per), ("step", "trace"))
+        with drawing():
+            from profframe.show.plots import parts, times
+
+            rows = self.trace.answer("time_breakdown")
+            traces = parts.non_empty(rows.filter(rows["step"].is_null()), "breakdown", _NO_DEVICES)
+            steps = rows.filter(rows["step"].is_not_null())
+            if per == "step":
+                parts.non_empty(steps, "breakdown", _NO_STEPS)
+            several = steps.select("run", "rank").is_duplicated().any()
+            by_step = per == "step" or (per is None and several and traces.height <= _MOST_STEPPED)
+            return times.breakdown_of_steps(steps) if by_step else times.breakdown_of_traces(traces)
+
+    def steps(self) -> AnyChart:
+        """How long each step took, and for how much of it a device was busy.
+
+        Returns
+        -------
+        altair.Chart
+            Lines of `step_times`.
+
+        Raises
+        ------
+        ParameterError
+            There are no profiler steps.
+        """
+        with drawing():
+            from profframe.show.plots import parts, times
+
+            rows = self.trace.answer("step_times")
+            return times.steps(parts.non_empty(rows, "steps", _NO_STEPS))
+
+    def kernels(
+        self, top: int | None = None, by: str = "short_name", copies: bool = False
+    ) -> AnyChart:
+        """Show the kernels that took the most device time.
+
+        Parameters
+        ----------
+        top
+            So many kernels of each (run, rank), and one bar for all others. Without it, 15, or 5
+            where there are several.
+        by, copies
+            As for the answer.
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            Bars of `kernels`.
+
+        Raises
+        ------
+        ParameterError
+            There are no kernels, or ``top`` is less than 1.
+        """
+        with drawing():
+            from profframe.show.plots import parts, times
+
+            several = self.trace.traces.height > 1
+            limit = (5 if several else 15) if top is None else _at_least_one("top", top)
+            rows = self.trace.answer("kernels", by=by, top=limit, copies=copies)
+            return times.kernels(parts.non_empty(rows, "kernels", _NO_DEVICES))
+
+    def memory(self, points: int | None = None) -> AnyChart:
+        """Show memory allocated and reserved over time, and its peak.
+
+        Parameters
+        ----------
+        points
+            Most points of a device, as for the answer; 0 for all. Without it, 1000, or as many as
+            altair takes of all devices together.
+
+        Returns
+        -------
+        altair.LayerChart or altair.FacetChart
+            Areas of `memory_timeline`, with the peaks of `memory_peak`.
+
+        Raises
+        ------
+        ParameterError
+            Memory was not recorded.
+        """
+        with drawing():
+            from profframe.show.plots import moments, parts
+
+            rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
+            parts.non_empty(rows, "memory", _NO_MEMORY)
+            return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
+
+    def queue_depth(self, points: int | None = None) -> AnyChart:
+        """Show how much work was launched and had not begun.
+
+        Parameters
+        ----------
+        points
+            Most points of a stream, as for the answer; 0 for all. Without it, 1000, or as many as
+            altair takes of all streams together.
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            Lines of `queue_depth`.
+
+        Raises
+        ------
+        ParameterError
+            No launch of work on a device is known.
+        """
+        with drawing():
+            from profframe.show.plots import moments, parts
+
+            rows = self._point_rows("queue_depth", moments.DEVICES, points)
+            parts.non_empty(rows, "queue_depth", _NO_LAUNCHES)
+            return moments.queue_depth(rows, self.trace.traces)
+
+    def idle(self, per: str = "stream", kernel_wait_ns: int = 30_000) -> AnyChart:
+        """Show why streams or devices had nothing to do, and how long.
+
+        Parameters
+        ----------
+        per, kernel_wait_ns
+            As for the answer.
+
+        Returns
+        -------
+        altair.Chart
+            Stacked bars of `idle`.
+
+        Raises
+        ------
+        ParameterError
+            No stream was idle, or no device was used.
+        """
+        with drawing():
+            from profframe.show.plots import parts, times
+
+            rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+            return times.idle(parts.non_empty(rows, "idle", _NO_GAPS))
+
+    def roofline(self, by: str = "kernel", dtype: str | None = None) -> AnyChart:
+        """Show how close the devices' work came to what they can do.
+
+        Parameters
+        ----------
+        by, dtype
+            As for the answer.
+
+        Returns
+        -------
+        altair.LayerChart or altair.FacetChart
+            Points of `roofline` below the peaks of the devices.
+
+        Raises
+        ------
+        ParameterError
+            No work is known.
+        """
+        with drawing():
+            from profframe.show.plots import parts, work
+
+            rows = self.trace.answer("roofline", by=by, dtype=dtype)
+            measured = parts.positive(rows, "flop_per_byte", "flop_per_s")
+            return work.roofline(rows, parts.non_empty(measured, "roofline", _NO_WORK))
+
+    def flame(self, top: int = 5000, min_share: float = 0) -> FlameGraph:
+        """Show the call tree of the host, merged by path, with its own time or that of devices.
+
+        Parameters
+        ----------
+        top, min_share
+            As for the answer.
+
+        Returns
+        -------
+        FlameGraph
+            The rows of `flame`, drawn by a script of its own: altair is not needed.
+
+        Raises
+        ------
+        ParameterError
+            There are no slices on the host.
+        """
+        from profframe.show.flame import FlameGraph
+
+        rows = self.trace.answer("flame", top=top, min_share=min_share)
+        if rows.is_empty():
+            raise ParameterError(f"flame: {_NO_HOST}")
+        return FlameGraph(rows)
+
+    def ranks(self, corrected: bool = False) -> AnyChart:
+        """Show what each rank's devices did, and which ranks the others waited for.
+
+        Parameters
+        ----------
+        corrected
+            Take the offsets of `clock_skew` off the clocks.
+
+        Returns
+        -------
+        altair.Chart or altair.VConcatChart
+            Bars of `time_breakdown` and of `stragglers`.
+
+        Raises
+        ------
+        ParameterError
+            There is one rank, or nothing is known of them.
+        """
+        with drawing():
+            from profframe.show.plots import jobs, parts
+
+            traces = self.trace.traces
+            parts.non_empty(traces.filter(traces["run"].is_duplicated()), "ranks", _ONE_RANK)
+            rows = self.trace.answer("time_breakdown")
+            breakdown = rows.filter(rows["step"].is_null())
+            waits = self.trace.answer("stragglers", per="rank", corrected=corrected)
+            parts.non_empty(waits if breakdown.is_empty() else breakdown, "ranks", _NO_DEVICES)
+            return jobs.ranks(breakdown, waits)
+
+    def collectives(self, top: int = 15, corrected: bool = False) -> AnyChart:
+        """Show the time that collectives take and wait, and the bandwidth that they reach.
+
+        Parameters
+        ----------
+        top
+            So many kinds of collectives have a bar.
+        corrected
+            Take the offsets of `clock_skew` off the clocks.
+
+        Returns
+        -------
+        altair.Chart or altair.VConcatChart
+            Bars and points of `collective_summary`.
+
+        Raises
+        ------
+        ParameterError
+            There are no collectives, or ``top`` is less than 1.
+        """
+        with drawing():
+            from profframe.show.plots import jobs, parts
+
+            rows = self.trace.answer("collective_summary", corrected=corrected)
+            parts.non_empty(rows, "collectives", _NO_COLLECTIVES)
+            return jobs.collectives(rows, _at_least_one("top", top))
+
+    def trend(self, metric: Text = "step_p50_ns", per_step: int = 0) -> AnyChart:
+        """Show metrics from run to run, and where they change for good.
+
+        Parameters
+        ----------
+        metric, per_step
+            As for `Trace.trend`.
+
+        Returns
+        -------
+        altair.LayerChart or altair.FacetChart
+            A panel per metric.
+
+        Raises
+        ------
+        ParameterError
+            There is one run, or no run has a value.
+        """
+        with drawing():
+            import polars as pl
+
+            from profframe.show.plots import history, parts
+
+            if self.trace.traces["run"].n_unique() < 2:
+                raise ParameterError(f"trend: {_ONE_RUN}")
+            rows = self.trace.trend(metric, per_step)
+            with_values = rows.filter(pl.col("value").is_not_null().any().over("metric"))
+            return history.trend(
+                parts.non_empty(with_values, "trend", f"no run has a value of {metric}")
+            )
+
+    def regressions(self, baseline: Any, runs: Any = None, top: int = 20) -> AnyChart:
+        """Show ops and kernels that take longer than in several runs before, beyond noise.
+
+        Parameters
+        ----------
+        baseline, runs
+            As for `Trace.regressions`.
+        top
+            So many ops and kernels.
+
+        Returns
+        -------
+        altair.LayerChart
+            Bars with their confidence intervals; none where nothing got slower.
+
+        Raises
+        ------
+        ParameterError
+            The baseline cannot be used, or ``top`` is less than 1.
+        """
+        with drawing():
+            from profframe.show.plots import history
+
+            rows = self.trace.regressions(baseline, runs)
+            return history.regressions(rows, _at_least_one("top", top))
+
+    def _point_rows(self, name: str, keys: Sequence[str], points: int | None) -> pl.DataFrame:
+        """Rows of an answer that takes `points`: by default as many as altair draws."""
+        from profframe.show.plots import parts
+
+        rows = self.trace.answer(name, points=_POINTS if points is None else points)
+        height = parts.label_rows(rows, keys, parts.MOST_PANELS).frame.height
+        if points is not None or height <= parts.MOST_ROWS:
+            return rows
+        return self.trace.answer(name, points=max(_POINTS * parts.MOST_ROWS // height, 2))
+
+
+def _at_least_one(name: str, value: int) -> int:
+    if value < 1:
+        raise ParameterError(f"{name}: a number from 1, not {value}")
+    return value

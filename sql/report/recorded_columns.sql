@@ -1,0 +1,17 @@
+-- recorded_columns: whether columns of events that not all traces have hold anything.
+-- One row per page: all runs and ranks together.
+-- needs: events
+-- input_dims        BOOLEAN      input shapes were recorded
+-- stack             BOOLEAN      stacks were recorded
+-- python_module_id  BOOLEAN      calls of modules were recorded
+-- module_hierarchy  BOOLEAN      the modules around ops were recorded
+-- collective        BOOLEAN      there are names of collectives
+-- process_group     BOOLEAN      there are process groups
+SELECT
+    count(input_dims) > 0 AS input_dims,
+    count(stack) > 0 AS stack,
+    count(python_module_id) > 0 AS python_module_id,
+    count(module_hierarchy) > 0 AS module_hierarchy,
+    count(collective) > 0 AS collective,
+    count(process_group) > 0 AS process_group
+FROM events
