@@ -18,8 +18,8 @@ def page() -> str:
         ),
         "",
         (
-            "A subtree is one range query: the rows whose `preorder` lies between that of a slice and "
-            "that of its `last_descendant_id`."
+            "A subtree is one range query: the rows whose `preorder` lies between that of a slice "
+            "and that of its `last_descendant_id`."
         ),
     ]
     for table in TABLES.values():
@@ -35,8 +35,8 @@ def page() -> str:
         "## Checks",
         "",
         (
-            "What `quality.check` can be. A comma before a closing bracket loses nothing and is not "
-            "counted."
+            "What `quality.check` can be. A comma before a closing bracket loses nothing and is "
+            "not counted."
         ),
         "",
     ]
