@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from profframe import schema, store
 from profframe.errors import StoreError
 from profframe.loading.run_names import later_cycle_note
-from profframe.store import layout
+from profframe.store import layout, lock
 from profframe.store.facts_version import facts_version
 from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
 
@@ -297,7 +297,7 @@ class Folder(Destination):
         shutil.rmtree(self.root / staged.staged_folder, ignore_errors=True)
 
     def locked(self) -> AbstractContextManager[None]:
-        return layout.locked(self.root)
+        return lock.locked(self.root)
 
     def _temporary(self) -> Path:
         return self.root / f"{layout.TEMPORARY}{uuid.uuid4().hex}"

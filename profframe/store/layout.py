@@ -34,7 +34,6 @@ from profframe.store.parquet import keys_in
 SET_ASIDE: Final = ".old-"
 TEMPORARY: Final = ".tmp-"
 """Prefix of a writer's draft; readers skip it, and it is removed when it is a day old."""
-_LOCK: Final = ".lock"
 _LONGEST_COMPONENT: Final = 200
 _LISTINGS: Final = 10
 _RANK: Final = re.compile("rank=(0|[1-9][0-9]{0,9})", re.ASCII)
@@ -252,21 +251,6 @@ def check_own(root: Path, folder: Path) -> None:
         path /= part
         if part == ".." or path.is_symlink():
             raise StoreError(f"{path}: a link; nothing is changed behind a link in a store")
-
-
-@contextmanager
-def locked(root: Path) -> Iterator[None]:
-    """Hold the lock for naming folders in a store, where its file system has locks."""
-    import fcntl
-
-    # A link in its place could point to a foreign file, which must not be emptied.
-    handle = os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _folders(root: Path) -> Iterator[Path]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError, schema
-from profframe.analysis import limits
+from profframe.analysis import growth_limits
 from tests.builders import table
 
 Rows = Sequence[Mapping[str, object]]
@@ -423,7 +423,7 @@ def test_a_side_without_steps_is_named() -> None:
     [("5%", Fraction(1, 20)), (" 0.5 % ", Fraction(1, 200)), ("0%", 0), ("250%", Fraction(5, 2))],
 )
 def test_limits(text: str, part: Fraction) -> None:
-    assert limits.percent(text) == part
+    assert growth_limits.percent(text) == part
 
 
 @pytest.mark.parametrize(
@@ -431,11 +431,13 @@ def test_limits(text: str, part: Fraction) -> None:
 )
 def test_no_limits(text: str) -> None:
     with pytest.raises(ParameterError, match="a number and %"):
-        limits.percent(text)
+        growth_limits.percent(text)
 
 
 def grown(base: Rows, other: Rows, limit: str = "5%") -> list[tuple[str, str | None]]:
-    found = limits.growths(profframe.diff(trace(base), trace(other)), limits.percent(limit))
+    found = growth_limits.growths(
+        profframe.diff(trace(base), trace(other)), growth_limits.percent(limit)
+    )
     return [(one.what, one.name) for one in found]
 
 

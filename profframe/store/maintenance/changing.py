@@ -22,7 +22,6 @@ from profframe.store.layout import (
     Place,
     check_own,
     identity,
-    locked,
     name_in,
     next_pack,
     packs,
@@ -30,6 +29,7 @@ from profframe.store.layout import (
     temporary,
     write_manifest,
 )
+from profframe.store.lock import locked
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.manifest import Key
 from profframe.store.parquet import in_groups, keys_in, write_file
