@@ -29,7 +29,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts import add_facts
+from profframe.facts import Options, Registry, Tables, add_facts
 from profframe.trace.trace import Trace
 
 Row = Mapping[str, object]
@@ -79,22 +79,30 @@ def tables(
     return {name: _reader_table(name, (rows | others).get(name, ())) for name in schema.TABLES}
 
 
-def loaded(*events: Row, run: str = "r", rank: int = 0, **columns: Any) -> Trace:
-    """A trace of slices, with their facts; ``columns`` as `tables` takes them."""
-    made = add_facts(tables(*events, **columns))
-    whole = {}
-    for name, rows in made.items():
-        given = rows.append_column("run", pa.array([run] * rows.num_rows))
-        given = given.append_column("rank", pa.array([rank] * rows.num_rows))
-        fields = schema.TABLES[name].arrow
-        columns_ = [
-            given[field.name].cast(field.type)
-            if field.name in given.column_names
-            else pa.array([_missing(field)] * rows.num_rows, field.type)
-            for field in fields
-        ]
-        whole[name] = pa.table(columns_, schema=fields)
-    return Trace.from_tables(whole)
+def facts(
+    *events: Row,
+    compat: str | None = None,
+    registry: Registry | None = None,
+    **others: Any,
+) -> Tables:
+    """The tables of one trace with their facts; ``others`` as `tables` takes them."""
+    return add_facts(tables(*events, **others), Options(compat, registry=registry))
+
+
+def column(of: Tables, name: str, table: str = "events") -> list[object]:
+    values: list[object] = of[table][name].to_pylist()
+    return values
+
+
+def loaded(*events: Row, run: str = "r", rank: int = 0, **others: Any) -> Trace:
+    """A trace of slices, with their facts; ``others`` as `tables` takes them."""
+    made = facts(*events, **others).items()
+    return Trace.from_tables({name: schema.conform(name, rows, run, rank) for name, rows in made})
+
+
+def stored(**rows: Iterable[Row]) -> Trace:
+    """A trace of rows as they are in a store, by their tables; see `table`."""
+    return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Tables, add_facts
-from tests.builders import Row, event, tables
+from profframe.facts import Tables
+from tests.builders import Row, event, facts
 from tests.oracles import waiting as oracle
 
 
@@ -25,10 +25,6 @@ def kernel(
 ) -> Row:
     line: dict[str, Any] = {"pid": "0", "thread": 9, "device": device, "stream": stream}
     return event("k", start, end, category=category, correlation=correlation, **line)
-
-
-def facts(*events: Row) -> Tables:
-    return add_facts(tables(*events))
 
 
 def column(of: Tables, name: str) -> list[object]:
