@@ -105,6 +105,11 @@ def stored(**rows: Iterable[Row]) -> Trace:
     return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
 
 
+def together(*traces: Trace) -> Trace:
+    names = schema.TABLES
+    return Trace.from_tables({n: pa.concat_tables(t.tables[n] for t in traces) for n in names})
+
+
 def table(name: str, rows: Iterable[Row]) -> pa.Table:
     """A table with every column of the schema; what a row leaves out is NULL, 0 or ``""``.
 

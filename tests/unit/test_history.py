@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe import ParameterError, Trace, UnknownNameError, schema
+from profframe import ParameterError, Trace, UnknownNameError
 from profframe.analysis import checks, regressions, selecting
 from profframe.analysis.stats import change_points, noise, typical
 from profframe.cli import run as command
-from tests.builders import table
+from tests.builders import stored
 
 Row = Mapping[str, object]
 DAY = 86_400 * 10**9
@@ -46,8 +46,7 @@ def trace_of(rows: Iterable[Row], **tables: Iterable[Row]) -> Trace:
     events = [{"event_id": i, "rank": 0, "start_ns": i} | dict(row) for i, row in enumerate(rows)]
     keys = sorted({(str(row["run"]), int(str(row["rank"]))) for row in events})
     traces = [{"run": run, "rank": rank, "clock": "relative"} for run, rank in keys]
-    given = {"events": events, "traces": traces} | tables
-    return Trace.from_tables({name: table(name, given.get(name, [])) for name in schema.TABLES})
+    return stored(**({"events": events, "traces": traces} | tables))
 
 
 def op(run: str, name: str | None, self_ns: int, **columns: object) -> dict[str, object]:

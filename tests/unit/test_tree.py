@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe import cli, schema
+from profframe import cli
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.facts import add_facts
 from profframe.show.tree import Tree
 from profframe.trace.trace import Trace
-from tests.builders import Row, event, table, tables
+from tests.builders import Row, event, loaded, stored, together
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
 TRAINING = (
@@ -50,18 +49,7 @@ NO_SLICE = (
 )
 
 
-def traced(*events: Row, run: str = "r", rank: int = 0) -> Trace:
-    main = [{"thread": 0, "thread_name": "main"}]
-    found = add_facts(tables(*events, threads=main))
-    return Trace.from_tables(
-        {name: schema.conform(name, rows, run, rank) for name, rows in found.items()}
-    )
-
-
-def together(*traces: Trace) -> Trace:
-    return Trace.from_tables(
-        {name: pa.concat_tables(t.tables[name] for t in traces) for name in schema.TABLES}
-    )
+traced = partial(loaded, threads=[{"thread": 0, "thread_name": "main"}])
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +117,7 @@ def test_no_column_for_devices_without_device_time() -> None:
 
 def test_nothing_to_draw(trace: Trace) -> None:
     assert str(trace.filter(kinds="kernel").tree()) == "no host slices"
-    assert (
-        Trace.from_tables({n: t.arrow.empty_table() for n, t in schema.TABLES.items()}).tree()
-        == "no host slices"
-    )
+    assert stored().tree() == "no host slices"
 
 
 def test_names_do_nothing_and_stay_on_their_line() -> None:
@@ -276,12 +261,7 @@ class TestCommandLine:
     def test_device_slices_have_no_tree(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        rows: dict[str, list[Row]] = {
-            "events": [{"kind": "kernel", "name": "sgemm"}],
-            "traces": [{}],
-        }
         store = tmp_path / "store"
-        made = {name: table(name, rows.get(name, [])) for name in schema.TABLES}
-        Trace.from_tables(made).to_parquet(store)
+        stored(events=[{"kind": "kernel", "name": "sgemm"}], traces=[{}]).to_parquet(store)
         assert cli.run(["tree", str(store), "--event", "0"]) == 1
         assert "is no host slice that nests" in capsys.readouterr().err
