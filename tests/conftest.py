@@ -56,8 +56,8 @@ def traces() -> Path:
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
     """The command line: the exit code and what it prints, on stdout and on stderr."""
 
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.run(arguments)
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = cli.run([str(argument) for argument in arguments])
         return code, *capsys.readouterr()
 
     return run

@@ -38,12 +38,7 @@ def made_of(
     events: Sequence[Row], header: Row | None = None, threads: Sequence[Row] = (), **others: Any
 ) -> Trace:
     """A trace of a source that is not JSON."""
-    head: dict[str, object] = {
-        "format": "live",
-        "clock": "utc",
-        "rank_source": "assumed",
-        "source": "live",
-    }
+    head = {"format": "live", "clock": "utc", "rank_source": "assumed", "source": "live"}
     rows = {"traces": [head | dict(header or {})], "events": events, "threads": threads} | others
     rows["threads"] = rows["threads"] or [{"thread": 0, "pid": "1", "tid": "2"}]
     return stored(**rows)

@@ -9,18 +9,13 @@ from tests.builders import Row, column, event, facts
 
 
 def call(start: int, end: int, correlation: int, **more: Any) -> Row:
-    fields: dict[str, Any] = {"category": "cuda_runtime", "correlation": correlation} | more
-    return event("cudaLaunchKernel", start, end, **fields)
+    own = {"category": "cuda_runtime", "correlation": correlation}
+    return event("cudaLaunchKernel", start, end) | own | more
 
 
 def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
-    fields: dict[str, Any] = {
-        "category": "kernel",
-        "thread": 9,
-        "pid": "0",
-        "correlation": correlation,
-    } | more
-    return event("sgemm", start, end, **fields)
+    own = {"category": "kernel", "thread": 9, "pid": "0", "correlation": correlation}
+    return event("sgemm", start, end) | own | more
 
 
 def notes(of: Tables) -> dict[str, int]:

@@ -33,8 +33,8 @@ def call(start: int, end: int, correlation: int) -> Row:
 
 
 def kernel(start: int, end: int, correlation: int, **more: Any) -> Row:
-    place: dict[str, Any] = {"category": "kernel", "thread": 9, "pid": "0", "device": 0}
-    return event("gemm", start, end, correlation=correlation, **(place | more))
+    place = {"category": "kernel", "thread": 9, "pid": "0", "device": 0}
+    return event("gemm", start, end, correlation=correlation) | place | more
 
 
 def notes(of: Tables) -> dict[str, tuple[int, int]]:

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe import cli
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.show.tree import Tree
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, stored, together
+from tests.conftest import Run
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
 TRAINING = (
@@ -235,9 +235,10 @@ def test_as_recursion_over_parents(events: list[Row], depth: int, row_limit: int
 
 
 class TestCommandLine:
-    def test_tree_is_a_verb(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.run(["tree", EXAMPLE, "--event", "0", "--depth", "1"]) == 0
-        head, step, load, *_ = capsys.readouterr().out.splitlines()
+    def test_tree_is_a_verb(self, run: Run) -> None:
+        code, out, _ = run("tree", EXAMPLE, "--event", 0, "--depth", 1)
+        assert code == 0
+        head, step, load, *_ = out.splitlines()
         assert head.split() == ["total", "self", "%", "event", "name"]
         assert step.endswith("  ProfilerStep#1")
         assert load.endswith("    load batch  (+6 inside)")
@@ -250,18 +251,14 @@ class TestCommandLine:
             (["--run", "x"], "no run named 'x'"),
         ],
     )
-    def test_errors_are_one_line(
-        self, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert cli.run(["tree", EXAMPLE, *arguments]) == 1
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert re.fullmatch(rf"error: .*{re.escape(message)}.*\n", captured.err)
+    def test_errors_are_one_line(self, arguments: list[str], message: str, run: Run) -> None:
+        code, out, err = run("tree", EXAMPLE, *arguments)
+        assert (code, out) == (1, "")
+        assert re.fullmatch(rf"error: .*{re.escape(message)}.*\n", err)
 
-    def test_device_slices_have_no_tree(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_device_slices_have_no_tree(self, tmp_path: Path, run: Run) -> None:
         store = tmp_path / "store"
         stored(events=[{"kind": "kernel", "name": "sgemm"}], traces=[{}]).to_parquet(store)
-        assert cli.run(["tree", str(store), "--event", "0"]) == 1
-        assert "is no host slice that nests" in capsys.readouterr().err
+        code, _, err = run("tree", store, "--event", 0)
+        assert code == 1
+        assert "is no host slice that nests" in err
