@@ -229,6 +229,11 @@ WRONG_USAGE = [
     ("answer", "key_averages", "{store}", "-p", "group_by_stack_n=many"),
     ("answer", "key_averages", "{store}", "-p", "group_by_stak_n=1"),
     ("sql", "{store}"),
+    ("roofline",),
+    ("roofline", "{store}", "--by", "x"),
+    ("roofline", "{store}", "--dtype", "fp17"),
+    ("roofline", "{store}", "--top", "0"),
+    ("augment", "{store}"),
 ]
 
 
@@ -260,20 +265,27 @@ BAD_INPUT = {
     "unwritable": (("convert", "{store}", "-o", "{tmp}/text/store"), "text"),
     "unwritable file": (("answer", "-o", "{tmp}/no/such.csv"), "such.csv"),
     "missing sql file": (("sql", "{tmp}/missing", "SELECT 1"), "missing"),
+    "two ranks": (
+        ("augment", "{store}", "{tmp}/o"),
+        "a file holds one (run, rank), and there are 2",
+    ),
+    "no such rank": (("augment", "{store}", "{tmp}/o", "--rank", "7"), "no rank 7"),
+    "no folder": (("augment", "{store}", "{tmp}/no/o", "--rank", "0"), "cannot be written"),
+    "nothing to augment": (("augment", "{tmp}/missing", "{tmp}/o"), "no such file"),
+    "missing devices": (("roofline", "{store}", "--devices", "{tmp}/missing"), "cannot be read"),
+    "folder of devices": (("roofline", "{store}", "--devices", "{store}"), "cannot be read"),
+    "odd devices": (("roofline", "{store}", "--devices", "{tmp}/odd"), "no field named 'match_'"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "named"), BAD_INPUT.values(), ids=BAD_INPUT)
 def test_bad_input_is_1_and_one_line(
-    arguments: tuple[str, ...],
-    named: str,
-    store: str,
-    tmp_path: Path,
-    run: Run,
+    arguments: tuple[str, ...], named: str, store: str, tmp_path: Path, run: Run
 ) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "text").write_text("no trace at all")
     (tmp_path / "a\nb").write_text("no trace at all")
+    (tmp_path / "odd").write_text('{"Mine": {"match_": 1}}')
     (tmp_path / "folder").mkdir()
     (tmp_path / "damaged" / "run=a" / "rank=0").mkdir(parents=True)
     for name in schema.TABLES:

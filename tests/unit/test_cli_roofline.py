@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -90,45 +89,3 @@ def test_augment_writes_and_says_how_much_is_known(
     assert '"achieved_flops_pct":50.0' in path.read_text()
     assert run("augment", store, str(path), "--rank", "1", "--devices", devices)[0] == 0
     assert '"achieved_bandwidth_pct":50.0' in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("augment", "{store}", "{tmp}/out.json"), "a file holds one (run, rank), and there are 2"),
-        (("augment", "{store}", "{tmp}/out.json", "--rank", "7"), "no rank 7"),
-        (("augment", "{store}", "{tmp}/no/out.json", "--rank", "0"), "cannot be written"),
-        (("augment", "{tmp}/missing", "{tmp}/out.json"), "no such file"),
-        (("roofline", "{store}", "--devices", "{tmp}/missing.json"), "cannot be read"),
-        (("roofline", "{store}", "--devices", "{store}"), "cannot be read"),
-        (("roofline", "{store}", "--devices", "{tmp}/odd.json"), "no field named 'match_'"),
-    ],
-)
-def test_bad_input_is_1_and_one_line(
-    arguments: tuple[str, ...],
-    named: str,
-    store: str,
-    tmp_path: Path,
-    run: Run,
-) -> None:
-    (tmp_path / "odd.json").write_text('{"Mine": {"match_": 1}}')
-    code, out, err = run(*(a.format(store=store, tmp=tmp_path) for a in arguments))
-    assert (code, out) == (1, "")
-    assert re.fullmatch(r"error: .+\n", err)
-    assert named in err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("roofline",),
-        ("roofline", "{store}", "--by", "x"),
-        ("roofline", "{store}", "--dtype", "fp17"),
-        ("roofline", "{store}", "--top", "0"),
-        ("augment", "{store}"),
-    ],
-)
-def test_wrong_usage_is_2(arguments: tuple[str, ...], store: str, run: Run) -> None:
-    code, out, err = run(*(argument.format(store=store) for argument in arguments))
-    assert (code, out) == (2, "")
-    assert "Usage: profframe" in err

@@ -110,15 +110,6 @@ def test_without_durations_kernels_share_evenly() -> None:
     assert sum(column(rows, "bytes")[4:]) == 188
 
 
-def test_a_graph_launch_has_many_kernels() -> None:
-    rows = facts(
-        event("aten::mm", 0, 50, **MM),
-        call(1, 1),
-        *(kernel(60 + i, 61 + i, 1) for i in range(6)),
-    )
-    assert column(rows, "flops")[2:] == [20] * 6
-
-
 def test_copies_keep_what_was_moved_and_take_no_share() -> None:
     rows = facts(
         event("aten::copy_", 0, 50, **inputs("[[4,6],[4,6],[]]", "float", "float", "Scalar")),
@@ -295,14 +286,6 @@ def test_an_op_on_whole_numbers_keeps_their_type() -> None:
     assert column(rows, "work_dtype") == ["int64", "fp16"]
 
 
-def test_an_op_inside_that_does_little_does_not() -> None:
-    rows = facts(
-        event("aten::mm", 0, 90, **MM),
-        event("aten::add", 1, 10, **inputs("[[4,3]]", "double")),
-    )
-    assert column(rows, "work_dtype") == ["fp32", "fp64"]
-
-
 def test_kernels_of_fp32_may_compute_in_tf32() -> None:
     rows = facts(
         event("aten::mm", 0, 10, **MM),
@@ -424,17 +407,6 @@ def test_ops_elsewhere() -> None:
     )
     assert column(rows, "work_id") == [0, 1, 0, 1, None]
     assert column(rows, "flops") == [120, 120, 120, 120, None]
-
-
-def test_duplicates_count_once() -> None:
-    rows = facts(
-        event("aten::mm", 0, 50, **MM),
-        event("aten::mm", 1, 40, **MM),
-        call(2, 1),
-        kernel(60, 70, 1),
-    )
-    assert column(rows, "work_id") == [0, 0, 0, 0]
-    assert column(rows, "flops") == [120, 120, None, 120]
 
 
 def test_nothing_is_known_where_nothing_was_recorded() -> None:
