@@ -194,10 +194,7 @@ class TestHostileText:
         one = trace(*(event("f", n, n, input_dims=text) for n, text in enumerate(dims)))
         text = one.table(group_by_input_shape=True, sort_by="input_shapes")
         assert "no list" in text
-        assert re.findall(r"\[\[2\], \[3, .\]\]", text) == [
-            "[[2], [3, 5]]",
-            "[[2], [3, 4]]",
-        ]
+        assert re.findall(r"\[\[2\], \[3, .\]\]", text) == ["[[2], [3, 5]]", "[[2], [3, 4]]"]
 
 
 class TestUnknownTimes:

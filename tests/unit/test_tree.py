@@ -151,11 +151,7 @@ def test_one_trace_of_several(tmp_path: Path) -> None:
     [
         ({"event_id": 7}, UnknownNameError, "no event 7; they are 0 to 6"),
         ({"event_id": -1}, UnknownNameError, "no event -1; they are 0 to 6"),
-        (
-            {"event_id": 6},
-            ParameterError,
-            NO_SLICE,
-        ),
+        ({"event_id": 6}, ParameterError, NO_SLICE),
         ({"event_id": 1.5}, ParameterError, "event_id: needs integers of 64 bits, got 1.5"),
         ({"depth": -1}, ParameterError, "depth: needs 0 or more levels, got -1"),
         ({"row_limit": "all"}, ParameterError, "row_limit: needs integers of 64 bits, got 'all'"),
