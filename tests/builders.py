@@ -19,6 +19,8 @@ Tables as they are in a store, with any columns given and the rest NULL::
     >>> stored = table("events", [{"rank": 3, "kind": "host_op", "self_ns": 5}])
     >>> stored.schema.equals(schema.EVENTS.arrow), stored["rank"].to_pylist()
     (True, [3])
+
+Both as a trace: `loaded` has the facts that are computed of slices, `stored` the rows as given.
 """
 
 from __future__ import annotations

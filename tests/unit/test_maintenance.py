@@ -352,23 +352,24 @@ def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) ->
 def test_command_line(tmp_path: Path, run: Run) -> None:
     write(tmp_path, "a/b", "c")
 
-    def said(code: int, verb: str, *options: str) -> str:
+    def printed(code: int, verb: str, *options: str) -> tuple[str, str]:
+        """What it prints, on stdout and on stderr."""
         found, out, err = run("store", verb, tmp_path, *options)
         assert found == code
-        return out + err
+        return out, err
 
-    assert "4 traces packed" in said(0, "compact")
-    rows = json.loads(said(0, "ls", "--format", "json"))
+    assert "4 traces packed" in printed(0, "compact")[1]
+    rows = json.loads(printed(0, "ls", "--format", "json")[0])
     assert [(row["run"], row["ranks"], row["events"]) for row in rows] == [
         ("a/b", 2, 4),
         ("c", 2, 4),
     ]
-    assert "2 runs, 4 traces (4 packed), 8 events" in said(0, "ls", "--ranks")
-    assert "1 trace of 1 run removed" in said(0, "rm", "a/b", "--rank", "1")
-    assert "Usage" in said(2, "rm")
-    assert "sound" in said(0, "verify")
+    assert "2 runs, 4 traces (4 packed), 8 events" in printed(0, "ls", "--ranks")[0]
+    assert "1 trace of 1 run removed" in printed(0, "rm", "a/b", "--rank", "1")[1]
+    assert "Usage" in printed(2, "rm")[1]
+    assert "sound" in printed(0, "verify")[1]
     flip(next(tmp_path.glob("pack-*/events.parquet")))
-    assert "checksum differs" in said(1, "verify")
+    assert "checksum differs" in printed(1, "verify")[1]
 
 
 def test_a_long_name_is_removed_by_all_of_it(tmp_path: Path) -> None:
