@@ -19,6 +19,8 @@ Tables as they are in a store, with any columns given and the rest NULL::
     >>> stored = table("events", [{"rank": 3, "kind": "host_op", "self_ns": 5}])
     >>> stored.schema.equals(schema.EVENTS.arrow), stored["rank"].to_pylist()
     (True, [3])
+
+Both as a trace: `loaded` has the facts that are computed of slices, `stored` the rows as given.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts import add_facts
+from profframe.facts import Options, Registry, Tables, add_facts
 from profframe.trace.trace import Trace
 
 Row = Mapping[str, object]
@@ -79,22 +81,35 @@ def tables(
     return {name: _reader_table(name, (rows | others).get(name, ())) for name in schema.TABLES}
 
 
-def loaded(*events: Row, run: str = "r", rank: int = 0, **columns: Any) -> Trace:
-    """A trace of slices, with their facts; ``columns`` as `tables` takes them."""
-    made = add_facts(tables(*events, **columns))
-    whole = {}
-    for name, rows in made.items():
-        given = rows.append_column("run", pa.array([run] * rows.num_rows))
-        given = given.append_column("rank", pa.array([rank] * rows.num_rows))
-        fields = schema.TABLES[name].arrow
-        columns_ = [
-            given[field.name].cast(field.type)
-            if field.name in given.column_names
-            else pa.array([_missing(field)] * rows.num_rows, field.type)
-            for field in fields
-        ]
-        whole[name] = pa.table(columns_, schema=fields)
-    return Trace.from_tables(whole)
+def facts(
+    *events: Row,
+    compat: str | None = None,
+    registry: Registry | None = None,
+    **others: Any,
+) -> Tables:
+    """The tables of one trace with their facts; ``others`` as `tables` takes them."""
+    return add_facts(tables(*events, **others), Options(compat, registry=registry))
+
+
+def column(of: Tables, name: str, table: str = "events") -> list[object]:
+    values: list[object] = of[table][name].to_pylist()
+    return values
+
+
+def loaded(*events: Row, run: str = "r", rank: int = 0, **others: Any) -> Trace:
+    """A trace of slices, with their facts; ``others`` as `tables` takes them."""
+    made = facts(*events, **others).items()
+    return Trace.from_tables({name: schema.conform(name, rows, run, rank) for name, rows in made})
+
+
+def stored(**rows: Iterable[Row]) -> Trace:
+    """A trace of rows as they are in a store, by their tables; see `table`."""
+    return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
+
+
+def together(*traces: Trace) -> Trace:
+    names = schema.TABLES
+    return Trace.from_tables({n: pa.concat_tables(t.tables[n] for t in traces) for n in names})
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:

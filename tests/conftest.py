@@ -11,7 +11,10 @@ import hypothesis
 import pytest
 
 import profframe
+from profframe import cli
 from tests import hostile
+
+Run = Callable[..., tuple[int, str, str]]
 
 ROOT = Path(__file__).parent.parent
 TRACES = Path(os.environ.get("PROFFRAME_TRACES", ROOT.parent / "shared" / "traces"))
@@ -47,6 +50,17 @@ def traces() -> Path:
     if not (TRACES / "index.csv").is_file():
         pytest.skip(f"no real traces: PROFFRAME_TRACES names no folder with index.csv ({TRACES})")
     return TRACES
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command line: the exit code and what it prints, on stdout and on stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = cli.run([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

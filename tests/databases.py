@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+from profframe import Trace
 
 Row = dict[str, Any]
 
@@ -43,3 +46,19 @@ def thread(pid: int, tid: int, machine: int = 1) -> int:
 def object_id(pid: int, tid: int = 0) -> bytes:
     """Id of the object that a marker of nvprof belongs to."""
     return pid.to_bytes(4, "little") + (tid & 0xFFFFFFFF).to_bytes(4, "little") + bytes(4)
+
+
+def columns(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
+    return trace.events.select(names).rows()
+
+
+def accounted(trace: Trace) -> dict[str, int]:
+    """How many rows of the database are in each table; all of them are somewhere."""
+    row = trace.traces.row(0, named=True)
+    counts: dict[str, int] = json.loads(row["accounted"])
+    assert sum(counts.values()) == row["source_events"]
+    return counts
+
+
+def found(trace: Trace) -> dict[str, int]:
+    return dict(trace.quality.select("check", "events").rows())

@@ -93,39 +93,48 @@ depths AS (
     )
     WHERE opens
 ),
--- A path is the sum of a number of each slice on it, which is of its depth, too; a backward one adds 2 to the 100 as well.
+-- A path is the sum of a number of each slice on it, which is of its depth, too, and of 2 to the 100 if any of them is backward.
 numbers AS MATERIALIZED (
     SELECT
         slices.lane, slices.preorder, event_id, self_ns, self_device_ns, until,
         coalesce(depths.depth, slices.depth)::BIGINT AS depth,
-        hash(called, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT
-        + CASE WHEN is_backward THEN 1::HUGEINT << 100 ELSE 0 END AS step
+        hash(called, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT AS step,
+        is_backward::INTEGER AS is_backward
     FROM slices
     LEFT JOIN ends ON slices.lane = ends.lane AND slices.preorder = ends.preorder
     LEFT JOIN depths ON slices.lane = depths.lane AND slices.preorder = depths.preorder
 ),
 paths AS (
     SELECT
-        lane, step, depth, event_id, self_ns, self_device_ns,
-        sum(CASE WHEN is_inner THEN step ELSE 0 END) OVER (ROWS UNBOUNDED PRECEDING)
-        + CASE WHEN is_inner THEN 0 ELSE step END AS path
+        lane, depth, event_id, self_ns, self_device_ns,
+        around + CASE WHEN backwards > 0 THEN 1::HUGEINT << 100 ELSE 0 END AS parent_path,
+        around + step + CASE WHEN backwards + is_backward > 0 THEN 1::HUGEINT << 100 ELSE 0 END AS path
     FROM (
         SELECT
-            lane, preorder << 31 AS place, until IS NOT NULL AS is_inner, step, depth, event_id, self_ns, self_device_ns
-        FROM numbers
-        UNION ALL BY NAME
-        SELECT lane, ((until + 1) << 31) - 1 - preorder AS place, true AS is_inner, -step AS step
-        FROM numbers
-        WHERE until IS NOT NULL
-        ORDER BY lane, place
+            *,
+            (sum(CASE WHEN is_inner THEN step ELSE 0 END) OVER until_now) - CASE WHEN is_inner THEN step ELSE 0 END AS around,
+            (sum(CASE WHEN is_inner THEN is_backward ELSE 0 END) OVER until_now)
+            - CASE WHEN is_inner THEN is_backward ELSE 0 END AS backwards
+        FROM (
+            SELECT
+                lane, preorder << 31 AS place, until IS NOT NULL AS is_inner, step, is_backward, depth, event_id, self_ns,
+                self_device_ns
+            FROM numbers
+            UNION ALL BY NAME
+            SELECT lane, ((until + 1) << 31) - 1 - preorder AS place, true AS is_inner, -step AS step, -is_backward AS is_backward
+            FROM numbers
+            WHERE until IS NOT NULL
+            ORDER BY lane, place
+        )
+        WINDOW until_now AS (ROWS UNBOUNDED PRECEDING)
     )
+    WHERE event_id IS NOT NULL
 ),
 own AS MATERIALIZED (
     SELECT
-        lane, path, any_value(path - step) AS parent_path, any_value(depth) AS depth,
+        lane, path, any_value(parent_path) AS parent_path, any_value(depth) AS depth,
         min(event_id) AS event_id, count(*) AS own_calls, sum(self_ns) AS self_ns, sum(self_device_ns) AS self_device_ns
     FROM paths
-    WHERE event_id IS NOT NULL
     GROUP BY lane, path
 ),
 -- What is in a node, and then in the node around it, and so on to the outermost.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from duckdb import DuckDBPyConnection
 
 from profframe import schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
@@ -29,10 +30,11 @@ HEADER = """\
 SELECT = """\
 SELECT name, dur_ns FROM events WHERE dur_ns >= coalesce(getvariable('at_least_ns'), 10) ORDER BY 1
 """
+SLOW = parse(HEADER + SELECT, "slow")
 
 
 @pytest.fixture
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection() -> Iterator[DuckDBPyConnection]:
     with duckdb.connect() as connection:
         for name, table in schema.TABLES.items():
             connection.register(name, table.arrow.empty_table())
@@ -52,16 +54,15 @@ def file(directory: Path, text: str, name: str = "slow.sql") -> Path:
 
 class TestHeader:
     def test_all_parts(self) -> None:
-        answer = parse(HEADER + SELECT, "slow")
-        assert answer.sentence == "slices of at least a given duration."
-        assert answer.grain == "One row per slice."
-        assert answer.notes == ("Zero counts.",)
-        assert answer.needs == ("events",)
-        assert answer.columns == (
+        assert SLOW.sentence == "slices of at least a given duration."
+        assert SLOW.grain == "One row per slice."
+        assert SLOW.notes == ("Zero counts.",)
+        assert SLOW.needs == ("events",)
+        assert SLOW.columns == (
             AnswerColumn("name", "VARCHAR", None, "name of the slice"),
             AnswerColumn("dur_ns", "BIGINT", "ns", "its duration"),
         )
-        assert [(p.name, p.type, p.default) for p in answer.parameters] == [
+        assert [(p.name, p.type, p.default) for p in SLOW.parameters] == [
             ("at_least_ns", "BIGINT", 10),
             ("factor", "DOUBLE", 0.5),
             ("word", "VARCHAR", "mm"),
@@ -132,16 +133,14 @@ class TestParameters:
         ],
     )
     def test_values(
-        self, connection: duckdb.DuckDBPyConnection, given: dict[str, object], names: str
+        self, connection: DuckDBPyConnection, given: dict[str, object], names: str
     ) -> None:
-        answer = parse(HEADER + SELECT, "slow")
-        rows = run(connection, answer, given).fetchall()
+        rows = run(connection, SLOW, given).fetchall()
         assert "".join(name for name, _ in rows) == names
 
-    def test_a_value_holds_for_one_run(self, connection: duckdb.DuckDBPyConnection) -> None:
-        answer = parse(HEADER + SELECT, "slow")
-        first = run(connection, answer, {"at_least_ns": 15})
-        second = run(connection, answer)
+    def test_a_value_holds_for_one_run(self, connection: DuckDBPyConnection) -> None:
+        first = run(connection, SLOW, {"at_least_ns": 15})
+        second = run(connection, SLOW)
         assert len(first.fetchall()) == 1
         assert len(second.fetchall()) == 2
 
@@ -159,23 +158,19 @@ class TestParameters:
             ("flag", "yes"),
         ],
     )
-    def test_wrong_type(
-        self, connection: duckdb.DuckDBPyConnection, name: str, value: object
-    ) -> None:
-        answer = parse(HEADER + SELECT, "slow")
+    def test_wrong_type(self, connection: DuckDBPyConnection, name: str, value: object) -> None:
         with pytest.raises(ParameterError, match=rf"parameter '{name}' is [A-Z]+, got"):
-            run(connection, answer, {name: value})
+            run(connection, SLOW, {name: value})
 
     @pytest.mark.parametrize("word", ["it's", '"; DROP TABLE events; --', "line\nline", ""])
-    def test_text_is_never_sql(self, connection: duckdb.DuckDBPyConnection, word: str) -> None:
-        answer = parse(HEADER + SELECT, "slow")
-        prepare(connection, answer, {"word": word, "flag": "true", "factor": "2"})
+    def test_text_is_never_sql(self, connection: DuckDBPyConnection, word: str) -> None:
+        prepare(connection, SLOW, {"word": word, "flag": "true", "factor": "2"})
         row = connection.sql(
             "SELECT getvariable('word'), getvariable('flag'), getvariable('factor')"
         )
         assert row.fetchall() == [(word, True, 2.0)]
 
-    def test_unknown(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def test_unknown(self, connection: DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError) as error:
             run(connection, find("key_averages"), {"group_by_shape": True})
         assert str(error.value) == (
@@ -184,7 +179,7 @@ class TestParameters:
             "group_by_overload_name, group_by_stack_n)"
         )
 
-    def test_unknown_choice(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def test_unknown_choice(self, connection: DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError) as error:
             run(connection, find("key_averages"), {"compat": "toch"})
         assert str(error.value) == (
@@ -192,7 +187,7 @@ class TestParameters:
             "(known: none, torch)"
         )
 
-    def test_none_taken(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def test_none_taken(self, connection: DuckDBPyConnection) -> None:
         with pytest.raises(ParameterError, match="answer 'steps' takes no parameters, got 'n'"):
             run(connection, find("steps"), {"n": 1})
 
@@ -207,7 +202,7 @@ class TestErrors:
         ],
     )
     def test_mistyped_name(
-        self, connection: duckdb.DuckDBPyConnection, sql: str, words: list[str]
+        self, connection: DuckDBPyConnection, sql: str, words: list[str]
     ) -> None:
         with pytest.raises(UnknownNameError) as error:
             query(connection, sql)
@@ -224,26 +219,22 @@ class TestErrors:
             (" -- nothing", "query: needs exactly one SELECT, found no statement"),
         ],
     )
-    def test_refused(self, connection: duckdb.DuckDBPyConnection, sql: str, message: str) -> None:
+    def test_refused(self, connection: DuckDBPyConnection, sql: str, message: str) -> None:
         with pytest.raises(AnswerError) as error:
             query(connection, sql)
         assert str(error.value).startswith(message)
         assert "\n" not in str(error.value)
 
-    def test_result_is_not_what_the_header_says(
-        self, connection: duckdb.DuckDBPyConnection
-    ) -> None:
+    def test_result_is_not_what_the_header_says(self, connection: DuckDBPyConnection) -> None:
         answer = parse(HEADER + "SELECT name, 1.5::DOUBLE AS dur_ns FROM events", "slow")
         with pytest.raises(AnswerError, match=r"declares .*dur_ns BIGINT.* has .*dur_ns DOUBLE"):
             run(connection, answer)
 
     @pytest.mark.parametrize("end", [";", ";\n-- the end", "\n\n"])
-    def test_any_end_will_do(self, connection: duckdb.DuckDBPyConnection, end: str) -> None:
+    def test_any_end_will_do(self, connection: DuckDBPyConnection, end: str) -> None:
         assert query(connection, "SELECT 1" + end).fetchall() == [(1,)]
 
-    def test_without_a_header_nothing_is_checked(
-        self, connection: duckdb.DuckDBPyConnection
-    ) -> None:
+    def test_without_a_header_nothing_is_checked(self, connection: DuckDBPyConnection) -> None:
         assert run(connection, parse("SELECT 1.5 AS x", "x")).columns == ["x"]
 
 

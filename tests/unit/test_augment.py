@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from profframe import load, schema
+from profframe import load
 from profframe.errors import ParameterError
 from profframe.trace.trace import Trace
-from tests.builders import Row, table
+from tests.builders import Row, stored, table
 from tests.round_trip import differences, document, faults
 
 NAMES = ("kernel_flop", "kernel_num_gb", "achieved_flops_pct", "achieved_bandwidth_pct")
@@ -29,7 +29,7 @@ def made(*events: Row, **traces: object) -> Trace:
         "threads": [{"pid": "1", "tid": "1"}],
         "traces": [{"format": "kineto", "clock": "relative"} | traces],
     }
-    return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
+    return stored(**rows)
 
 
 def written(trace: Trace, path: Path) -> list[dict[str, Any]]:
@@ -144,7 +144,7 @@ def test_a_trace_without_known_work_is_written_as_it_is(path: Path) -> None:
 
 
 def test_an_empty_trace_can_be_written(path: Path) -> None:
-    empty = Trace.from_tables({n: t.arrow.empty_table() for n, t in schema.TABLES.items()})
+    empty = stored()
     empty.augment(path)
     assert json.loads(path.read_text())["traceEvents"] == []
 

@@ -122,13 +122,7 @@ def test_an_argument_of_an_unusual_type_is_kept_among_the_arguments(
 ) -> None:
     keys = ["External id", "correlation", "Python id", "stream", "finished", "Call stack"]
     args = dict.fromkeys(keys, value)
-    row = one(
-        load(
-            [
-                event(cat="kernel", args=args),
-            ]
-        )
-    )
+    row = one(load([event(cat="kernel", args=args)]))
     assert json.loads(row["args"]) == args
 
 

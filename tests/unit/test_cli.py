@@ -13,7 +13,6 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping
 from pathlib import Path
 
 import polars as pl
@@ -22,7 +21,8 @@ import pytest
 import profframe
 from profframe import cli, schema
 from profframe.trace.trace import Trace
-from tests.builders import table
+from tests.builders import stored
+from tests.conftest import Run
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
 MODULE = [sys.executable, "-m", "profframe"]
@@ -38,67 +38,39 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
         for rank in (0, 1)
         for i, (kind, device) in enumerate([("host_op", None), ("kernel", 0)])
     ]
-    step: dict[str, object] = {
-        "rank": 1,
-        "event_id": 2,
-        "kind": "annotation",
-        "name": "ProfilerStep#4",
-        "step": 4,
-    }
-    step |= {"start_ns": 10**18, "dur_ns": 10**9}
-    rows: Mapping[str, list[dict[str, object]]] = {
-        "events": [*events, step],
-        "traces": [
-            {"rank": rank, "clock": "utc", "start_ns": 10**18, "device_type": "CUDA"}
-            for rank in (0, 1)
-        ],
-        "quality": [{"check": "truncated", "events": 3, "action": f"kept {HOSTILE}"}],
-    }
+    step: dict[str, object] = {"rank": 1, "event_id": 2, "kind": "annotation", "step": 4}
+    step |= {"name": "ProfilerStep#4", "start_ns": 10**18, "dur_ns": 10**9}
+    head = {"clock": "utc", "start_ns": 10**18, "device_type": "CUDA"}
     path = tmp_path_factory.mktemp("cli") / "store"
-    tables = {name: table(name, rows.get(name, [])) for name in schema.TABLES}
-    Trace.from_tables(tables).to_parquet(path)
+    stored(
+        events=[*events, step],
+        traces=[head | {"rank": rank} for rank in (0, 1)],
+        quality=[{"check": "truncated", "events": 3, "action": f"kept {HOSTILE}"}],
+    ).to_parquet(path)
     return str(path)
 
 
-Output = tuple[int, str, str]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Output:
-    code = cli.run(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_a_trace_is_shown_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, EXAMPLE)
+def test_a_trace_is_shown_without_a_verb(run: Run) -> None:
+    code, out, err = run(EXAMPLE)
 
     assert (code, err) == (0, "")
     assert "Overview" in out
     assert re.search(r"^Self time \(top 10 of \d+\)$", out, re.MULTILINE)
     assert "Kernels" not in out
-    assert run(capsys, "show", EXAMPLE)[1] == out
+    assert run("show", EXAMPLE)[1] == out
 
 
-def test_ranks_kernels_and_quality_are_shown_where_there_are_any(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, store)
+def test_ranks_kernels_and_quality_are_shown_where_there_are_any(store: str, run: Run) -> None:
+    code, out, err = run(store)
 
     assert (code, err) == (0, "")
-    assert [line for line in out.splitlines() if line[:1].isupper()] == [
-        "Overview",
-        "Device time",
-        "Self time",
-        "Kernels",
-        "Quality",
-    ]
+    headings = [line for line in out.splitlines() if line[:1].isupper()]
+    assert headings == ["Overview", "Device time", "Self time", "Kernels", "Quality"]
     assert "2 ranks" in out
     assert "1.000 ms" in out
 
 
-def test_what_the_devices_did_and_why_they_waited(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> None:
     """The host is in cudaMalloc from 30 us to 80 us and launches at 90 us what runs from 100 us."""
     slices = [
         ("user_annotation", "ProfilerStep#7", 1, 0, 150, {}),
@@ -116,8 +88,8 @@ def test_what_the_devices_did_and_why_they_waited(
     ]
     path = tmp_path / "gpu.json"
     path.write_text(json.dumps({"traceEvents": events}))
-    assert cli.run([str(path)]) == 0
-    printed = capsys.readouterr().out
+    code, printed, _ = run(str(path))
+    assert code == 0
     sections = [part.splitlines() for part in printed.split("\n\n")]
     shown = {
         lines[0]: [re.split(r"\s{2,}", line.strip()) for line in lines[1:]] for lines in sections
@@ -137,26 +109,24 @@ def test_what_the_devices_did_and_why_they_waited(
     ]
 
 
-def test_names_do_nothing_to_the_terminal(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_do_nothing_to_the_terminal(store: str, run: Run) -> None:
     for verb in ((), ("info",), ("answer", "self_times"), ("answer", "kernels")):
-        out = run(capsys, *verb, store)[1]
+        out = run(*verb, store)[1]
         assert not set(out) & set("\x1b\u202e")
     assert r"[red]a[/red]\x1b[31m\nb\u202e 名前" in out
 
 
-def test_rows_are_chosen_and_sorted(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    top = run(capsys, EXAMPLE, "--top", "3", "--sort", "calls")[1]
+def test_rows_are_chosen_and_sorted(store: str, run: Run) -> None:
+    top = run(EXAMPLE, "--top", "3", "--sort", "calls")[1]
     calls = [int(m) for m in re.findall(r"host_op +(\d+) ", top)]
     assert calls == sorted(calls, reverse=True)
     assert len(calls) == 3
-    assert "1 rank," in run(capsys, store, "--rank", "1")[1]
-    assert "steps" in run(capsys, store, "--step", "4")[1]
+    assert "1 rank," in run(store, "--rank", "1")[1]
+    assert "steps" in run(store, "--step", "4")[1]
 
 
-def test_convert_keeps_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(
-        capsys, "convert", EXAMPLE, "-o", str(tmp_path), "--run", "r", "--rank", "3"
-    )
+def test_convert_keeps_the_answers(tmp_path: Path, run: Run) -> None:
+    code, out, err = run("convert", EXAMPLE, "-o", str(tmp_path), "--run", "r", "--rank", "3")
 
     assert (code, out) == (0, "")
     assert "1 run, 1 rank" in err
@@ -165,13 +135,13 @@ def test_convert_keeps_the_answers(tmp_path: Path, capsys: pytest.CaptureFixture
     assert converted.equals(profframe.load(EXAMPLE).self_times().drop("run", "rank"))
 
 
-def test_answers_are_listed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
-    listed = run(capsys, "answer")[1]
-    described = run(capsys, "answer", "key_averages")[1]
+def test_answers_are_listed_and_described(run: Run) -> None:
+    listed = run("answer")[1]
+    described = run("answer", "key_averages")[1]
 
     assert all(name in listed for name in profframe.answers()["name"])
     assert all(word in described for word in ("group_by_stack_n", "=0", "INTEGER", "self_cpu_ns"))
-    names = json.loads(run(capsys, "answer", "--format", "json")[1])
+    names = json.loads(run("answer", "--format", "json")[1])
     assert [row["name"] for row in names] == profframe.answers()["name"].to_list()
 
 
@@ -187,11 +157,11 @@ def test_csv_and_json_are_the_rows(store: str, capfdbinary: pytest.CaptureFixtur
     assert rows == expected.to_dicts()
 
 
-def test_json_has_no_words_that_json_lacks(store: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_no_words_that_json_lacks(store: str, run: Run) -> None:
     query = "SELECT 'nan'::DOUBLE AS a, 'inf'::DOUBLE AS b, [1, NULL] AS c, 'x'::BLOB AS d"
 
-    rows = run(capsys, "sql", store, query, "--format", "json")[1]
-    csv = run(capsys, "sql", store, query, "--format", "csv")[1]
+    rows = run("sql", store, query, "--format", "json")[1]
+    csv = run("sql", store, query, "--format", "csv")[1]
 
     assert json.loads(rows) == [{"a": None, "b": None, "c": [1, None], "d": "78"}]
     assert csv == 'a,b,c,d\nNaN,inf,"[1, null]",78\n'
@@ -199,11 +169,11 @@ def test_json_has_no_words_that_json_lacks(store: str, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("form", ["csv", "json", "parquet", "table"])
 def test_a_file_is_written_in_the_form_of_its_ending(
-    form: str, store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    form: str, store: str, tmp_path: Path, run: Run
 ) -> None:
     file = tmp_path / f"rows.{form}"
 
-    code, out, err = run(capsys, "answer", "kernels", store, "-o", str(file))
+    code, out, err = run("answer", "kernels", store, "-o", str(file))
 
     assert (code, out, err) == (0, "", "")
     assert file.stat().st_size
@@ -211,38 +181,37 @@ def test_a_file_is_written_in_the_form_of_its_ending(
         assert pl.read_parquet(file).equals(profframe.load(store).kernels())
 
 
-def test_parameters_are_given_as_text(capsys: pytest.CaptureFixture[str]) -> None:
+def test_parameters_are_given_as_text(run: Run) -> None:
     asked = ("answer", "key_averages", EXAMPLE, "-p", "group_by_input_shape=true")
 
-    rows = json.loads(run(capsys, *asked, "--format", "json")[1])
+    rows = json.loads(run(*asked, "--format", "json")[1])
 
     assert rows == profframe.load(EXAMPLE).key_averages(group_by_input_shape=True).to_dicts()
 
 
-def test_moments_are_since_the_start(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert " 0.000 us" in run(capsys, "answer", "steps", store)[1]
-    sole = run(capsys, "sql", store, "SELECT max(start_ns) AS start_ns FROM events")[1]
+def test_moments_are_since_the_start(store: str, run: Run) -> None:
+    assert " 0.000 us" in run("answer", "steps", store)[1]
+    sole = run("sql", store, "SELECT max(start_ns) AS start_ns FROM events")[1]
     assert "2001-09-09 01:46:40.000000001 UTC" in sole
 
 
-def test_info_shows_what_is_inside(store: str, capsys: pytest.CaptureFixture[str]) -> None:
-    out = run(capsys, "info", store)[1]
+def test_info_shows_what_is_inside(store: str, run: Run) -> None:
+    out = run("info", store)[1]
 
-    assert all(
-        word in out for word in ("2 ranks", "Tables", "Threads", "Quality", "events", "CUDA")
-    )
+    words = ("2 ranks", "Tables", "Threads", "Quality", "events", "CUDA")
+    assert all(word in out for word in words)
     assert "2001-09-09 01:46:40.000000000 UTC" in out
 
 
 def test_a_file_named_like_a_verb_needs_its_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "info").write_bytes(Path(EXAMPLE).read_bytes())
     monkeypatch.chdir(tmp_path)
 
-    assert run(capsys, "./info")[0] == 0
-    assert run(capsys, "info", "info")[0] == 0
-    assert run(capsys, "info")[0] == 2
+    assert run("./info")[0] == 0
+    assert run("info", "info")[0] == 0
+    assert run("info")[0] == 2
 
 
 WRONG_USAGE = [
@@ -260,25 +229,26 @@ WRONG_USAGE = [
     ("answer", "key_averages", "{store}", "-p", "group_by_stack_n=many"),
     ("answer", "key_averages", "{store}", "-p", "group_by_stak_n=1"),
     ("sql", "{store}"),
+    ("roofline",),
+    ("roofline", "{store}", "--by", "x"),
+    ("roofline", "{store}", "--dtype", "fp17"),
+    ("roofline", "{store}", "--top", "0"),
+    ("augment", "{store}"),
 ]
 
 
 @pytest.mark.parametrize("arguments", WRONG_USAGE, ids=range(len(WRONG_USAGE)))
-def test_wrong_usage_is_2(
-    arguments: tuple[str, ...], store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, *(argument.format(store=store) for argument in arguments))
+def test_wrong_usage_is_2(arguments: tuple[str, ...], store: str, run: Run) -> None:
+    code, out, err = run(*(argument.format(store=store) for argument in arguments))
 
     assert (code, out) == (2, "")
     assert "Usage: profframe" in err
 
 
-def test_a_mistyped_name_suggests_the_nearest(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "'self_times'" in run(capsys, "answer", "self_time", store)[2]
-    assert "'self_ns'" in run(capsys, store, "--sort", "self_n")[2]
-    assert "group_by_stack_n" in run(capsys, "answer", "key_averages", "-p", "group_by_stak_n=1")[2]
+def test_a_mistyped_name_suggests_the_nearest(store: str, run: Run) -> None:
+    assert "'self_times'" in run("answer", "self_time", store)[2]
+    assert "'self_ns'" in run(store, "--sort", "self_n")[2]
+    assert "group_by_stack_n" in run("answer", "key_averages", "-p", "group_by_stak_n=1")[2]
 
 
 BAD_INPUT = {
@@ -295,26 +265,33 @@ BAD_INPUT = {
     "unwritable": (("convert", "{store}", "-o", "{tmp}/text/store"), "text"),
     "unwritable file": (("answer", "-o", "{tmp}/no/such.csv"), "such.csv"),
     "missing sql file": (("sql", "{tmp}/missing", "SELECT 1"), "missing"),
+    "two ranks": (
+        ("augment", "{store}", "{tmp}/o"),
+        "a file holds one (run, rank), and there are 2",
+    ),
+    "no such rank": (("augment", "{store}", "{tmp}/o", "--rank", "7"), "no rank 7"),
+    "no folder": (("augment", "{store}", "{tmp}/no/o", "--rank", "0"), "cannot be written"),
+    "nothing to augment": (("augment", "{tmp}/missing", "{tmp}/o"), "no such file"),
+    "missing devices": (("roofline", "{store}", "--devices", "{tmp}/missing"), "cannot be read"),
+    "folder of devices": (("roofline", "{store}", "--devices", "{store}"), "cannot be read"),
+    "odd devices": (("roofline", "{store}", "--devices", "{tmp}/odd"), "no field named 'match_'"),
 }
 
 
 @pytest.mark.parametrize(("arguments", "named"), BAD_INPUT.values(), ids=BAD_INPUT)
 def test_bad_input_is_1_and_one_line(
-    arguments: tuple[str, ...],
-    named: str,
-    store: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...], named: str, store: str, tmp_path: Path, run: Run
 ) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "text").write_text("no trace at all")
     (tmp_path / "a\nb").write_text("no trace at all")
+    (tmp_path / "odd").write_text('{"Mine": {"match_": 1}}')
     (tmp_path / "folder").mkdir()
     (tmp_path / "damaged" / "run=a" / "rank=0").mkdir(parents=True)
     for name in schema.TABLES:
         (tmp_path / "damaged" / "run=a" / "rank=0" / f"{name}.parquet").touch()
 
-    code, out, err = run(capsys, *(a.format(store=store, tmp=tmp_path) for a in arguments))
+    code, out, err = run(*(a.format(store=store, tmp=tmp_path) for a in arguments))
 
     assert (code, out) == (1, "")
     assert re.fullmatch(r"error: .+\n", err)
@@ -322,17 +299,17 @@ def test_bad_input_is_1_and_one_line(
 
 
 def test_what_nobody_thought_of_is_one_line_too(
-    store: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    store: str, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("two\nlines")
 
     monkeypatch.setattr(Trace, "self_times", fail)
 
-    assert run(capsys, store)[2].startswith(r"error: internal: RuntimeError: two\nlines")
+    assert run(store)[2].startswith(r"error: internal: RuntimeError: two\nlines")
     monkeypatch.setenv("PROFFRAME_DEBUG", "1")
     with pytest.raises(RuntimeError):
-        run(capsys, store)
+        run(store)
 
 
 def test_an_interrupt_is_130(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,7 +409,7 @@ def test_tables_fit_the_terminal(columns: int, store: str) -> None:
     assert "sentence" in shown[3]
 
 
-def test_facts_can_be_torchs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_facts_can_be_torchs(tmp_path: Path, run: Run) -> None:
     slice_ = {"ph": "X", "name": "x", "pid": 1, "tid": 1, "ts": 1, "dur": 4}
     events = [
         slice_ | {"cat": "cpu_op", "args": {"External id": 7}},
@@ -442,6 +419,6 @@ def test_facts_can_be_torchs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": events}))
     query = "SELECT sum(device_ns)::BIGINT AS total FROM events"
-    right = run(capsys, "sql", str(path), query, "--format", "csv")
-    torchs = run(capsys, "sql", str(path), query, "--format", "csv", "--compat", "torch")
+    right = run("sql", str(path), query, "--format", "csv")
+    torchs = run("sql", str(path), query, "--format", "csv", "--compat", "torch")
     assert (right[1], torchs[1]) == ("total\n8000\n", "total\n12000\n")

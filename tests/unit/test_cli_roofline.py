@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from profframe import cli, load, schema
-from profframe.trace.trace import Trace
-from tests.builders import Row, table
+from profframe import load
+from tests.builders import stored
+from tests.conftest import Run
 
 HOSTILE = "[red]gemm[/red]\x1b[31m\n<b>'\""
 MINE = {"Mine": {"match": [{"name": "\\bX1\\b"}], "bandwidth_bytes_per_s": 1e12}}
@@ -22,22 +21,20 @@ def store(tmp_path: Path) -> str:
     """A known device, and one that is not."""
     kernel = {"kind": "kernel", "category": "kernel", "pid": "1", "tid": "7", "start_ns": 10}
     kernel |= {"device": 0, "work_dtype": "bf16", "flops": 10**9, "bytes": 10**6, "dur_ns": 2000}
-    rows: dict[str, list[Row]] = {
-        "events": [
+    path = tmp_path / "store"
+    stored(
+        events=[
             kernel | {"name": HOSTILE},
             kernel | {"name": "mystery", "flops": None, "bytes": None},
             kernel | {"name": "add", "rank": 1, "event_id": 0},
         ],
-        "devices": [
+        devices=[
             {"name": "T", "model": "T 1", "bf16_flop_per_s": 1e15, "bandwidth_bytes_per_s": 2**40},
             {"rank": 1, "name": "X1\x1b[31m"},
         ],
-        "threads": [{"rank": rank, "pid": "1", "tid": "7"} for rank in (0, 1)],
-        "traces": [{"rank": rank, "clock": "relative", "format": "kineto"} for rank in (0, 1)],
-    }
-    path = tmp_path / "store"
-    tables = {name: table(name, rows.get(name, ())) for name in schema.TABLES}
-    Trace.from_tables(tables).to_parquet(path)
+        threads=[{"rank": rank, "pid": "1", "tid": "7"} for rank in (0, 1)],
+        traces=[{"rank": rank, "clock": "relative", "format": "kineto"} for rank in (0, 1)],
+    ).to_parquet(path)
     return str(path)
 
 
@@ -48,16 +45,8 @@ def devices(tmp_path: Path) -> str:
     return str(path)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    code = cli.run(arguments)
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
-def test_peaks_and_what_is_known_stand_above_the_rows(
-    store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, _ = run(capsys, "roofline", store)
+def test_peaks_and_what_is_known_stand_above_the_rows(store: str, run: Run) -> None:
+    code, out, _ = run("roofline", store)
     lines = out.splitlines()
     assert code == 0
     known = "The work of 4.000 us (66.7 %) of 6.000 us of kernels is known"
@@ -71,80 +60,32 @@ def test_peaks_and_what_is_known_stand_above_the_rows(
     assert "\x1b" not in out
 
 
-def test_own_devices(store: str, devices: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert (
-        "Mine: at most 1.00 TB/s of memory."
-        in run(capsys, "roofline", store, "--devices", devices)[1]
-    )
+def test_own_devices(store: str, devices: str, run: Run) -> None:
+    peaks = "Mine: at most 1.00 TB/s of memory."
+    assert peaks in run("roofline", store, "--devices", devices)[1]
 
 
-def test_all_rows_and_columns_in_a_file(
-    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_rows_and_columns_in_a_file(store: str, tmp_path: Path, run: Run) -> None:
     path = tmp_path / "rows.json"
-    assert run(capsys, "roofline", store, "--by", "dtype", "-o", str(path)) == (0, "", "")
+    assert run("roofline", store, "--by", "dtype", "-o", str(path)) == (0, "", "")
     rows = json.loads(path.read_text())
     assert [row["name"] for row in rows] == ["bf16", "bf16", "unknown work"]
     assert list(rows[0]) == load(store).roofline().columns
 
 
-def test_no_kernels_are_said_to_be_none(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "roofline", EXAMPLE)
+def test_no_kernels_are_said_to_be_none(run: Run) -> None:
+    code, out, _ = run("roofline", EXAMPLE)
     assert code == 0
     assert out.startswith("No kernels.\n")
 
 
 def test_augment_writes_and_says_how_much_is_known(
-    store: str, devices: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: str, devices: str, tmp_path: Path, run: Run
 ) -> None:
     path = tmp_path / "out.json"
-    code, out, err = run(capsys, "augment", store, str(path), "--rank", "0")
+    code, out, err = run("augment", store, str(path), "--rank", "0")
     assert (code, out) == (0, "")
     assert err == f"{path}: work known of 1 of 2 kernels\n"
     assert '"achieved_flops_pct":50.0' in path.read_text()
-    assert run(capsys, "augment", store, str(path), "--rank", "1", "--devices", devices)[0] == 0
+    assert run("augment", store, str(path), "--rank", "1", "--devices", devices)[0] == 0
     assert '"achieved_bandwidth_pct":50.0' in path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (("augment", "{store}", "{tmp}/out.json"), "a file holds one (run, rank), and there are 2"),
-        (("augment", "{store}", "{tmp}/out.json", "--rank", "7"), "no rank 7"),
-        (("augment", "{store}", "{tmp}/no/out.json", "--rank", "0"), "cannot be written"),
-        (("augment", "{tmp}/missing", "{tmp}/out.json"), "no such file"),
-        (("roofline", "{store}", "--devices", "{tmp}/missing.json"), "cannot be read"),
-        (("roofline", "{store}", "--devices", "{store}"), "cannot be read"),
-        (("roofline", "{store}", "--devices", "{tmp}/odd.json"), "no field named 'match_'"),
-    ],
-)
-def test_bad_input_is_1_and_one_line(
-    arguments: tuple[str, ...],
-    named: str,
-    store: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "odd.json").write_text('{"Mine": {"match_": 1}}')
-    code, out, err = run(capsys, *(a.format(store=store, tmp=tmp_path) for a in arguments))
-    assert (code, out) == (1, "")
-    assert re.fullmatch(r"error: .+\n", err)
-    assert named in err
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("roofline",),
-        ("roofline", "{store}", "--by", "x"),
-        ("roofline", "{store}", "--dtype", "fp17"),
-        ("roofline", "{store}", "--top", "0"),
-        ("augment", "{store}"),
-    ],
-)
-def test_wrong_usage_is_2(
-    arguments: tuple[str, ...], store: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, err = run(capsys, *(argument.format(store=store) for argument in arguments))
-    assert (code, out) == (2, "")
-    assert "Usage: profframe" in err

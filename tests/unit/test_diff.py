@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
-from profframe import ParameterError, Trace, UnknownNameError, schema
+from profframe import ParameterError, Trace, UnknownNameError
 from profframe.analysis import growth_limits
-from tests.builders import table
+from tests.builders import stored
 
 Rows = Sequence[Mapping[str, object]]
 Key = tuple[str, str | None]
@@ -32,8 +32,7 @@ def trace(rows: Rows, runs: Iterable[tuple[str, int]] = ()) -> Trace:
     """Events as they are in a store; ``runs`` are traces that may have none."""
     events = [{"event_id": i, "run": "r", "rank": 0} | dict(row) for i, row in enumerate(rows)]
     keys = {(row["run"], row["rank"]) for row in events} | {*runs}
-    given = {"events": events, "traces": [{"run": run, "rank": rank} for run, rank in keys]}
-    return Trace.from_tables({name: table(name, given.get(name, [])) for name in schema.TABLES})
+    return stored(events=events, traces=[{"run": run, "rank": rank} for run, rank in keys])
 
 
 def op(name: str | None, self_ns: int | None, **columns: object) -> dict[str, object]:

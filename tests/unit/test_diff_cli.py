@@ -8,30 +8,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profframe import cli, schema
-from profframe.trace.trace import Trace
-from tests.builders import table
+from tests.builders import stored
+from tests.conftest import Run
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 FP32, BF16 = (str(EXAMPLES / f"{name}.json.gz") for name in ("fp32", "bf16"))
 HOSTILE = "[red]a[/red]\x1b[31m\nb 名前 '\"<b>"
 
-Output = tuple[int, str, str]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Output:
-    code = cli.run(["diff", *arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
 
 def write(path: Path, events: list[dict[str, object]]) -> str:
-    rows = {
-        "events": [{"rank": 0} | event for event in events],
-        "traces": [{"run": run, "rank": 0} for run in {event["run"] for event in events}],
-    }
-    tables = {name: table(name, rows.get(name, [])) for name in schema.TABLES}
-    Trace.from_tables(tables).to_parquet(path)
+    traces = [{"run": run} for run in {event["run"] for event in events}]
+    stored(events=events, traces=traces).to_parquet(path)
     return str(path)
 
 
@@ -56,8 +43,8 @@ def pair(tmp_path: Path) -> tuple[str, str]:
     return store(tmp_path / "a", 1), store(tmp_path / "b", 1.138)
 
 
-def test_totals_then_the_largest(capsys: pytest.CaptureFixture[str], pair: tuple[str, str]) -> None:
-    code, out, err = run(capsys, *pair, "--names", "old,new")
+def test_totals_then_the_largest(run: Run, pair: tuple[str, str]) -> None:
+    code, out, err = run("diff", *pair, "--names", "old,new")
 
     assert (code, err) == (0, "")
     lines = [" ".join(line.split()) for line in out.splitlines()]
@@ -78,49 +65,47 @@ def test_totals_then_the_largest(capsys: pytest.CaptureFixture[str], pair: tuple
     assert lines[-1].startswith("not tested against noise")
 
 
-def test_hostile_names_and_their_width(
-    capsys: pytest.CaptureFixture[str], pair: tuple[str, str]
-) -> None:
+def test_hostile_names_and_their_width(run: Run, pair: tuple[str, str]) -> None:
     shown = "[red]a[/red]\\x1b[31m\\nb 名前 '\"<b>"
-    _, cut, _ = run(capsys, *pair, "--name-width", "20")
-    _, whole, _ = run(capsys, *pair, "--name-width", "0")
+    _, cut, _ = run("diff", *pair, "--name-width", "20")
+    _, whole, _ = run("diff", *pair, "--name-width", "0")
     assert shown[:19] + "…  " in cut
     assert shown + "x" * 100 in whole
     assert "\x1b" not in cut + whole
 
 
 @pytest.mark.parametrize("names", ["change,to", "from,name", "fp32_a,growth_share", "\x1b[1m, "])
-def test_any_names(capsys: pytest.CaptureFixture[str], pair: tuple[str, str], names: str) -> None:
-    code, out, _ = run(capsys, *pair, "--names", names)
+def test_any_names(run: Run, pair: tuple[str, str], names: str) -> None:
+    code, out, _ = run("diff", *pair, "--names", names)
     assert code == 0
     base, other = names.replace("\x1b", "\\x1b").split(",")
     assert f"{base} calls  {other} calls" in out
 
 
-def test_top(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, FP32, BF16, "--top", "2")
+def test_top(run: Run) -> None:
+    _, out, _ = run("diff", FP32, BF16, "--top", "2")
     assert "Ops, self time (top 2 of " in out
 
 
-def test_a_trace_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, FP32, FP32, "--fail-on", "0%")
+def test_a_trace_with_itself(run: Run) -> None:
+    code, out, err = run("diff", FP32, FP32, "--fail-on", "0%")
     assert (code, err) == (0, "")
     assert "(+0.0 %)  nothing changed" in out
 
 
-def test_fail_on_says_what_grew(capsys: pytest.CaptureFixture[str], pair: tuple[str, str]) -> None:
-    code, out, err = run(capsys, *pair, "--fail-on", "13.7%")
+def test_fail_on_says_what_grew(run: Run, pair: tuple[str, str]) -> None:
+    code, out, err = run("diff", *pair, "--fail-on", "13.7%")
     assert code == 3
     assert err.splitlines() == [
         "grew by more than 13.7%: op self time, 10.001 ms -> 11.381 ms (+13.8 %)",
         "grew by more than 13.7%: kernels, 12.300 ms -> 13.997 ms (+13.8 %)",
     ]
-    assert out == run(capsys, *pair)[1]
-    assert run(capsys, *pair, "--fail-on", "13.9%")[::2] == (0, "")
-    assert run(capsys, *pair[::-1], "--fail-on", "0%")[::2] == (0, "")
+    assert out == run("diff", *pair)[1]
+    assert run("diff", *pair, "--fail-on", "13.9%")[::2] == (0, "")
+    assert run("diff", *pair[::-1], "--fail-on", "0%")[::2] == (0, "")
 
 
-def test_fail_on_a_significant_row(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_fail_on_a_significant_row(run: Run, tmp_path: Path) -> None:
     """Both totals within the limit: one row grew by 20 %, another shrank as much."""
     sides = []
     for scale, name in ((1.0, "a"), (1.2, "b")):
@@ -131,7 +116,7 @@ def test_fail_on_a_significant_row(capsys: pytest.CaptureFixture[str], tmp_path:
             for i, (op, ns) in enumerate(times)
         ]
         sides.append(write(tmp_path / name, events))
-    code, out, err = run(capsys, *sides, "--fail-on", "5%")
+    code, out, err = run("diff", *sides, "--fail-on", "5%")
     assert code == 3
     assert err == "grew by more than 5%: op 'up', significantly, 1.000 ms -> 1.200 ms (+20.0 %)\n"
     assert "mean of 3" in out
@@ -140,33 +125,33 @@ def test_fail_on_a_significant_row(capsys: pytest.CaptureFixture[str], tmp_path:
 
 
 @pytest.mark.parametrize("limit", ["5x", "5", "", "-5%", "nan%"])
-def test_no_limit(capsys: pytest.CaptureFixture[str], limit: str) -> None:
-    code, out, err = run(capsys, "nothing", "nothing", "--fail-on", limit)
+def test_no_limit(run: Run, limit: str) -> None:
+    code, out, err = run("diff", "nothing", "nothing", "--fail-on", limit)
     assert (code, out) == (2, "")
     assert f"--fail-on: a limit is a number and %, as in 5%, not {limit!r}" in err
 
 
 @pytest.mark.parametrize("names", ["a", "a,a", "a,", "a,b,c", ""])
-def test_no_names(capsys: pytest.CaptureFixture[str], names: str) -> None:
-    code, _, err = run(capsys, "nothing", "nothing", "--names", names)
+def test_no_names(run: Run, names: str) -> None:
+    code, _, err = run("diff", "nothing", "nothing", "--names", names)
     assert code == 2
     assert f"--names: two different names, as in before,after, not {names!r}" in err
 
 
-def test_errors_are_no_growth(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, out, err = run(capsys, FP32, str(tmp_path / "no"), "--fail-on", "5%")
+def test_errors_are_no_growth(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("diff", FP32, str(tmp_path / "no"), "--fail-on", "5%")
     assert (code, out) == (1, "")
     assert err.endswith("no: no such file or directory\n")
     side = store(tmp_path / "a", 1)
-    code, _, err = run(capsys, side, side, "--per", "step")
+    code, _, err = run("diff", side, side, "--per", "step")
     assert (code, err) == (1, "error: per='step': nothing of 'base' is in a profiler step\n")
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "parquet"])
-def test_frames(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -> None:
+def test_frames(run: Run, tmp_path: Path, form: str) -> None:
     file = tmp_path / f"out.{form}"
     options = ("--per", "step", "--names", "fp32,bf16", "--fail-on", "1%", "-o", str(file))
-    code, out, _ = run(capsys, FP32, BF16, *options)
+    code, out, _ = run("diff", FP32, BF16, *options)
     assert (code, out) == (3, "")
     if form == "json":
         rows = pl.DataFrame(json.loads(file.read_text()))
@@ -177,10 +162,8 @@ def test_frames(capsys: pytest.CaptureFixture[str], tmp_path: Path, form: str) -
     assert rows.filter(what="op", name="aten::mm")["significant"].to_list() == [True]
 
 
-def test_nothing_on_either_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    tables = {name: table(name, []) for name in schema.TABLES}
-    tables["traces"] = table("traces", [{"rank": 0}])
-    Trace.from_tables(tables).to_parquet(tmp_path / "s")
-    code, out, err = run(capsys, str(tmp_path / "s"), str(tmp_path / "s"), "--fail-on", "0%")
+def test_nothing_on_either_side(run: Run, tmp_path: Path) -> None:
+    stored(traces=[{}]).to_parquet(tmp_path / "s")
+    code, out, err = run("diff", str(tmp_path / "s"), str(tmp_path / "s"), "--fail-on", "0%")
     assert (code, err) == (0, "")
     assert out == "neither side has an op, a kernel or an annotation\n"

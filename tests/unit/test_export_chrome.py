@@ -13,10 +13,9 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import schema
 from profframe.errors import ExportError, ParameterError
 from profframe.trace.trace import Trace
-from tests.builders import Row, table
+from tests.builders import Row, stored
 from tests.round_trip import content, differences, document, faults, unbound_flows
 
 HOSTILE = 'a"b\\c\nd\te\0f\x7f\u2028 é 🚀 }, {"ph":"X"'
@@ -39,15 +38,10 @@ def made_of(
     events: Sequence[Row], header: Row | None = None, threads: Sequence[Row] = (), **others: Any
 ) -> Trace:
     """A trace of a source that is not JSON."""
-    head: dict[str, object] = {
-        "format": "live",
-        "clock": "utc",
-        "rank_source": "assumed",
-        "source": "live",
-    }
+    head = {"format": "live", "clock": "utc", "rank_source": "assumed", "source": "live"}
     rows = {"traces": [head | dict(header or {})], "events": events, "threads": threads} | others
     rows["threads"] = rows["threads"] or [{"thread": 0, "pid": "1", "tid": "2"}]
-    return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
+    return stored(**rows)
 
 
 def test_lines_are_as_kineto_writes_them(tmp_path: Path) -> None:
@@ -195,7 +189,7 @@ def test_several_ranks_are_refused_and_one_of_them_is_written(tmp_path: Path) ->
 
 
 def test_no_trace_at_all_is_written_as_one_without_events(tmp_path: Path) -> None:
-    empty = Trace.from_tables({n: t.arrow.empty_table() for n, t in schema.TABLES.items()})
+    empty = stored()
     empty.export_chrome_trace(tmp_path / "out.json")
     assert document(tmp_path / "out.json")["traceEvents"] == []
     assert profframe.load(tmp_path / "out.json").events.height == 0

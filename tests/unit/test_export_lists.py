@@ -9,16 +9,14 @@ from pathlib import Path
 import pytest
 
 import profframe
-from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
-from tests.builders import Row, table
+from tests.builders import Row, stored
 
 
 def made_of(events: Sequence[Row], clock: str = "utc", start_ns: int | None = 0) -> Trace:
     head = {"clock": clock, "start_ns": start_ns, "device_type": "CUDA"}
-    rows: dict[str, Sequence[Row]] = {"events": events, "traces": [head]}
-    return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
+    return stored(events=events, traces=[head])
 
 
 def slice_of(name: str | None, start_ns: int, end_ns: int, **columns: object) -> Row:

@@ -4,32 +4,18 @@ from typing import Any
 
 import pytest
 
-from profframe.facts import Options, Tables, add_facts
-from tests.builders import Row, event, tables
+from profframe.facts import Tables
+from tests.builders import Row, column, event, facts
 
 
 def call(start: int, end: int, correlation: int, **more: Any) -> Row:
-    fields: dict[str, Any] = {"category": "cuda_runtime", "correlation": correlation} | more
-    return event("cudaLaunchKernel", start, end, **fields)
+    own = {"category": "cuda_runtime", "correlation": correlation}
+    return event("cudaLaunchKernel", start, end) | own | more
 
 
 def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
-    fields: dict[str, Any] = {
-        "category": "kernel",
-        "thread": 9,
-        "pid": "0",
-        "correlation": correlation,
-    } | more
-    return event("sgemm", start, end, **fields)
-
-
-def facts(*events: Row, compat: str | None = None) -> Tables:
-    return add_facts(tables(*events), Options(compat))
-
-
-def column(of: Tables, name: str) -> list[object]:
-    values: list[object] = of["events"][name].to_pylist()
-    return values
+    own = {"category": "kernel", "thread": 9, "pid": "0", "correlation": correlation}
+    return event("sgemm", start, end) | own | more
 
 
 def notes(of: Tables) -> dict[str, int]:
@@ -304,13 +290,13 @@ def test_an_arrow_leads_to_the_op_where_there_are_no_correlations() -> None:
         kernel(170, 180, None),
         kernel(190, 195, None),
     )
-    got = add_facts(tables(*slices, flows=flows))
+    got = facts(*slices, flows=flows)
     assert column(got, "op_id")[3:] == [2, 1, None, None]
     assert column(got, "launch_id")[3:] == [None] * 4
     assert column(got, "step")[3:] == [3, 3, None, None]
     assert column(got, "device_ns")[1:3] == [20, 10]
 
-    with_numbers = add_facts(tables(*slices, call(300, 301, 7), flows=flows))
+    with_numbers = facts(*slices, call(300, 301, 7), flows=flows)
     assert column(with_numbers, "op_id")[3:7] == [None] * 4
 
 
@@ -340,10 +326,10 @@ def test_an_arrow_says_nothing_of_what_is_known_or_is_on_no_device() -> None:
         event("aten::async", 90, 99, is_async=True),
         kernel(170, 180, None),
     )
-    got = add_facts(tables(*slices, flows=flows))
+    got = facts(*slices, flows=flows)
     assert column(got, "op_id") == [None, 0, None, 0, None, None, None, None, None]
     assert notes(got) == {}
-    first = add_facts(tables(kernel(190, 195, None), event("aten::first", 0, 4), flows=flows[8:10]))
+    first = facts(kernel(190, 195, None), event("aten::first", 0, 4), flows=flows[8:10])
     assert column(first, "op_id") == [1, None]
 
 

@@ -2,21 +2,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from profframe.facts import Tables, add_facts
-from tests.builders import Row, event, tables
+from profframe.facts import add_facts
+from tests.builders import Row, column, event, facts, tables
 
 
 def record(time: int, size: int | None, device_type: str = "CPU", thread: int = 0) -> Row:
     return {"time_ns": time, "bytes": size, "device_type": device_type, "thread": thread}
-
-
-def facts(*events: Row, memory: list[Row]) -> Tables:
-    return add_facts(tables(*events, memory=memory))
-
-
-def column(of: Tables, name: str, table: str = "events") -> list[object]:
-    values: list[object] = of[table][name].to_pylist()
-    return values
 
 
 def test_a_slice_counts_what_lies_in_it_and_what_is_its_own() -> None:

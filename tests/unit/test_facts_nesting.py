@@ -1,16 +1,7 @@
 from __future__ import annotations
 
-from profframe.facts import Options, Tables, add_facts
-from tests.builders import Row, event, tables
-
-
-def facts(*events: Row) -> Tables:
-    return add_facts(tables(*events))
-
-
-def column(of: Tables, name: str) -> list[object]:
-    values: list[object] = of["events"][name].to_pylist()
-    return values
+from profframe.facts import Options, add_facts
+from tests.builders import column, event, facts, tables
 
 
 def test_an_op_around_two_on_one_thread() -> None:

@@ -11,9 +11,9 @@ import pytest
 import profframe
 from profframe import schema
 from profframe.errors import ParameterError
-from profframe.facts import Options, Tables, add_facts
+from profframe.facts import Tables
 from profframe.facts.nodes import nodes
-from tests.builders import Row, event, tables
+from tests.builders import Row, column, event, facts, tables
 
 KNOWN: dict[str, Any] = {
     "a.py": {
@@ -33,13 +33,8 @@ def call(start: int, end: int, correlation: int) -> Row:
 
 
 def kernel(start: int, end: int, correlation: int, **more: Any) -> Row:
-    place: dict[str, Any] = {"category": "kernel", "thread": 9, "pid": "0", "device": 0}
-    return event("gemm", start, end, correlation=correlation, **(place | more))
-
-
-def column(of: Tables, name: str) -> list[object]:
-    values: list[object] = of["events"][name].to_pylist()
-    return values
+    place = {"category": "kernel", "thread": 9, "pid": "0", "device": 0}
+    return event("gemm", start, end, correlation=correlation) | place | more
 
 
 def notes(of: Tables) -> dict[str, tuple[int, int]]:
@@ -48,19 +43,17 @@ def notes(of: Tables) -> dict[str, tuple[int, int]]:
 
 
 def test_a_slice_belongs_to_the_node_that_it_starts_in() -> None:
-    got = add_facts(
-        tables(
-            event("before", 0, 5),
-            event("## a.py ##", 10, 100),
-            event("## 1 ##", 20, 40),
-            event("aten::linear", 21, 39),
-            event("aten::addmm", 22, 38),
-            event("between", 41, 49),
-            event("## 2 ##", 50, 60),
-            event("frame", 51, 59, category="python_function"),
-            event("after", 100, 110),
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("before", 0, 5),
+        event("## a.py ##", 10, 100),
+        event("## 1 ##", 20, 40),
+        event("aten::linear", 21, 39),
+        event("aten::addmm", 22, 38),
+        event("between", 41, 49),
+        event("## 2 ##", 50, 60),
+        event("frame", 51, 59, category="python_function"),
+        event("after", 100, 110),
+        registry=KNOWN,
     )
     assert column(got, "node") == [
         None, None, None, "linear", "linear", None, None, "relu", None,
@@ -76,7 +69,7 @@ def test_a_slice_belongs_to_the_node_that_it_starts_in() -> None:
 
 
 def test_without_metadata_a_node_is_its_number() -> None:
-    got = add_facts(tables(event("## a.py ##", 0, 9), event("## 007 ##", 1, 8), event("op", 2, 3)))
+    got = facts(event("## a.py ##", 0, 9), event("## 007 ##", 1, 8), event("op", 2, 3))
     assert column(got, "node")[2] == "7"
     assert column(got, "node_index")[2] == 7
     assert column(got, "node_file")[2] == "a.py"
@@ -85,120 +78,106 @@ def test_without_metadata_a_node_is_its_number() -> None:
 
 
 def test_of_nested_graphs_the_inner_one_counts() -> None:
-    got = add_facts(
-        tables(
-            event("## a.py ##", 0, 100),
-            event("## 1 ##", 10, 90),
-            event("## b.py ##", 20, 80),
-            event("in no node of b", 22, 25),  # so in that of a
-            event("## 0 ##", 30, 40),
-            event("in b", 31, 39),
-            event("in a again", 82, 88),
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("## a.py ##", 0, 100),
+        event("## 1 ##", 10, 90),
+        event("## b.py ##", 20, 80),
+        event("in no node of b", 22, 25),  # so in that of a
+        event("## 0 ##", 30, 40),
+        event("in b", 31, 39),
+        event("in a again", 82, 88),
+        registry=KNOWN,
     )
     assert column(got, "node")[3:] == ["linear", None, "mm", "linear"]
     assert column(got, "node_file")[3:] == ["a.py", None, "b.py", "a.py"]
 
 
 def test_a_thread_knows_nothing_of_the_markers_of_another() -> None:
-    got = add_facts(
-        tables(
-            event("## a.py ##", 0, 100),
-            event("## 1 ##", 10, 90),
-            event("there", 20, 30, thread=1),
-            event("## 2 ##", 40, 50, thread=1),
-            event("same number, other process", 20, 30, thread=2, pid="2", tid="0"),
-            event("here", 60, 70),
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("## a.py ##", 0, 100),
+        event("## 1 ##", 10, 90),
+        event("there", 20, 30, thread=1),
+        event("## 2 ##", 40, 50, thread=1),
+        event("same number, other process", 20, 30, thread=2, pid="2", tid="0"),
+        event("here", 60, 70),
+        registry=KNOWN,
     )
     assert column(got, "node") == [None, None, None, None, None, "linear"]
     assert notes(got) == {"node_outside_graph": (1, 3)}
 
 
 def test_two_threads_run_the_same_graph_at_once() -> None:
-    got = add_facts(
-        tables(
-            event("## a.py ##", 0, 50),
-            event("## 1 ##", 10, 40),
-            event("## a.py ##", 5, 100, thread=1),
-            event("## 1 ##", 12, 90, thread=1),
-            event("late", 60, 70, thread=1),
-            event("late", 45, 48),
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("## a.py ##", 0, 50),
+        event("## 1 ##", 10, 40),
+        event("## a.py ##", 5, 100, thread=1),
+        event("## 1 ##", 12, 90, thread=1),
+        event("late", 60, 70, thread=1),
+        event("late", 45, 48),
+        registry=KNOWN,
     )
     assert column(got, "node")[4:] == ["linear", None]
 
 
 def test_work_of_a_device_belongs_to_the_node_of_its_launch() -> None:
-    got = add_facts(
-        tables(
-            event("## a.py ##", 0, 100),
-            event("## 1 ##", 10, 40),
-            event("aten::addmm", 12, 30),
-            call(15, 16, 7),
-            call(35, 36, 8),  # in the node, in no op
-            kernel(200, 210, 7),
-            kernel(220, 230, 8, category="gpu_memcpy"),
-            kernel(240, 250, 9, external_id=0),  # launched elsewhere
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("## a.py ##", 0, 100),
+        event("## 1 ##", 10, 40),
+        event("aten::addmm", 12, 30),
+        call(15, 16, 7),
+        call(35, 36, 8),  # in the node, in no op
+        kernel(200, 210, 7),
+        kernel(220, 230, 8, category="gpu_memcpy"),
+        kernel(240, 250, 9, external_id=0),  # launched elsewhere
+        registry=KNOWN,
     )
     assert column(got, "node")[3:] == ["linear", "linear", "linear", "linear", None]
     assert column(got, "stack_trace")[5:7] == ["model.py, line 3"] * 2
 
 
 def test_without_a_launch_it_belongs_to_the_node_of_its_op() -> None:
-    got = add_facts(
-        tables(
-            event("## a.py ##", 0, 100),
-            event("## 1 ##", 10, 40, external_id=3),
-            event("aten::addmm", 12, 30, external_id=4),
-            kernel(200, 210, 7, external_id=4),
-            kernel(220, 230, 8, external_id=3),
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("## a.py ##", 0, 100),
+        event("## 1 ##", 10, 40, external_id=3),
+        event("aten::addmm", 12, 30, external_id=4),
+        kernel(200, 210, 7, external_id=4),
+        kernel(220, 230, 8, external_id=3),
+        registry=KNOWN,
     )
     assert column(got, "op_id")[3:] == [2, 1]
     assert column(got, "node")[3:] == ["linear", "linear"]
 
 
 def test_what_begins_together_with_a_marker_and_ends_later_is_around_it() -> None:
-    got = add_facts(
-        tables(
-            event("around", 10, 50),
-            event("## a.py ##", 10, 40),
-            event("## 1 ##", 10, 40),
-            event("inside", 10, 40),
-            event("of no length", 40, 40),
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("around", 10, 50),
+        event("## a.py ##", 10, 40),
+        event("## 1 ##", 10, 40),
+        event("inside", 10, 40),
+        event("of no length", 40, 40),
+        registry=KNOWN,
     )
     assert column(got, "node") == [None, None, None, "linear", None]
 
 
 def test_wrong_markers_are_counted_and_passed_over() -> None:
-    got = add_facts(
-        tables(
-            event("## 1 ##", 0, 5),  # in no graph
-            event("## a.py ##", 10, 100),
-            event("## 1 ##", 20, 40),
-            event("## one ##", 22, 38),  # neither a file nor a number
-            event("in one", 23, 24),
-            event("## 99 ##", 25, 30),  # not in the metadata
-            event("in 99", 26, 27),
-            event("## -1 ##", 50, 60),
-            event("in -1", 51, 52),
-            event("## 2 ##", 70, 110),  # ends behind its graph
-            event("at its end", 105, 106),
-            event("## c.py ##", 200, 300),  # not in the metadata
-            event("## 5 ##", 210, 290),
-            event("in c", 220, 230),
-            event("## 2 ##", 240, None),  # has no end
-        ),
-        Options(registry=KNOWN),
+    got = facts(
+        event("## 1 ##", 0, 5),  # in no graph
+        event("## a.py ##", 10, 100),
+        event("## 1 ##", 20, 40),
+        event("## one ##", 22, 38),  # neither a file nor a number
+        event("in one", 23, 24),
+        event("## 99 ##", 25, 30),  # not in the metadata
+        event("in 99", 26, 27),
+        event("## -1 ##", 50, 60),
+        event("in -1", 51, 52),
+        event("## 2 ##", 70, 110),  # ends behind its graph
+        event("at its end", 105, 106),
+        event("## c.py ##", 200, 300),  # not in the metadata
+        event("## 5 ##", 210, 290),
+        event("in c", 220, 230),
+        event("## 2 ##", 240, None),  # has no end
+        registry=KNOWN,
     )
     names = ["in one", "in 99", "in -1", "at its end", "in c"]
     at = [column(got, "name").index(name) for name in names]
@@ -219,12 +198,10 @@ def test_wrong_markers_are_counted_and_passed_over() -> None:
 
 
 def test_markers_are_host_ops_and_nothing_else() -> None:
-    got = add_facts(
-        tables(
-            event("## a.py ##", 0, 100, category="user_annotation"),
-            event("## forward ##", 10, 90, category="user_annotation"),
-            event("op", 20, 30),
-        )
+    got = facts(
+        event("## a.py ##", 0, 100, category="user_annotation"),
+        event("## forward ##", 10, 90, category="user_annotation"),
+        event("op", 20, 30),
     )
     assert "node" not in got["events"].column_names
     assert notes(got) == {}
@@ -240,17 +217,15 @@ def test_a_trace_without_markers_is_left_as_it_is() -> None:
 def test_names_may_be_anything() -> None:
     hostile = "'; DROP TABLE events; --\x07<b>\"##.py"
     known = {hostile: {"node_metadata": {3: {"name": hostile, "stack_trace": "\udce9.py"}}}}
-    got = add_facts(
-        tables(
-            event(f"## {hostile} ##", 0, 9),
-            event("## 3 ##", 1, 8),
-            event("op", 2, 3),
-            event(None, 4, 5),
-            event("## 99999999999999999999999 ##", 6, 7),
-            event("##", 6, 7),
-            event("## ##", 6, 7),
-        ),
-        Options(registry=known),
+    got = facts(
+        event(f"## {hostile} ##", 0, 9),
+        event("## 3 ##", 1, 8),
+        event("op", 2, 3),
+        event(None, 4, 5),
+        event("## 99999999999999999999999 ##", 6, 7),
+        event("##", 6, 7),
+        event("## ##", 6, 7),
+        registry=known,
     )
     assert column(got, "node")[2:4] == [hostile, hostile]
     assert column(got, "stack_trace")[2] == "?.py"

@@ -190,10 +190,7 @@ def test_facts_conflict_where_one_gives_what_the_other_reads_or_gives() -> None:
 @pytest.mark.parametrize("compat", COMPATS)
 @pytest.mark.parametrize("name", ["gpu_training", "made up"])
 def test_whatever_runs_beside_the_others_the_facts_are_the_same(
-    name: str,
-    compat: str | None,
-    sources: Mapping[str, Tables],
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, compat: str | None, sources: Mapping[str, Tables], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = add_facts(sources[name], Options(compat))
     for beside in (facts_of(compat), facts_of(compat)[::2], facts_of(compat)[1::2], ()):

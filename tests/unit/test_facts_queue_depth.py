@@ -1,12 +1,10 @@
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe.facts import Tables, add_facts
-from tests.builders import Row, event, tables
+from profframe.facts import Tables
+from tests.builders import Row, event, facts
 from tests.oracles import waiting as oracle
 
 
@@ -15,20 +13,10 @@ def call(start: int, end: int, correlation: int, name: str = "cudaLaunchKernel")
 
 
 def kernel(
-    start: int | None,
-    end: int | None,
-    correlation: int | None,
-    category: str = "kernel",
-    *,
-    device: int = 0,
-    stream: int = 7,
+    start: int, end: int | None, correlation: int | None, category: str = "kernel", **more: object
 ) -> Row:
-    line: dict[str, Any] = {"pid": "0", "thread": 9, "device": device, "stream": stream}
-    return event("k", start, end, category=category, correlation=correlation, **line)
-
-
-def facts(*events: Row) -> Tables:
-    return add_facts(tables(*events))
+    line = {"pid": "0", "thread": 9, "device": 0, "stream": 7}
+    return event("k", start, end, category=category, correlation=correlation) | line | more
 
 
 def column(of: Tables, name: str) -> list[object]:

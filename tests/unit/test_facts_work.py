@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -15,28 +16,34 @@ from profframe.facts import Options, add_facts
 from profframe.facts.formulas import Formula
 from tests.builders import Row, event, tables
 
-MM: dict[str, Any] = {"input_dims": "[[4,5],[5,3]]", "input_types": '["float","float"]'}
+Inputs = dict[str, Any]
+
+
+def inputs(dims: str, *types: str) -> Inputs:
+    """The columns of what goes into an op."""
+    return {"input_dims": dims, "input_types": json.dumps(types, separators=(",", ":"))}
+
+
+MM = inputs("[[4,5],[5,3]]", "float", "float")
 """120 FLOP and 188 bytes."""
 COLUMNS = ["flops", "bytes", "work_id", "work_dtype"]
-LINEAR: dict[str, Any] = {"input_dims": "[[4,5],[3,5],[]]", "input_types": '["float","float",""]'}
+LINEAR = inputs("[[4,5],[3,5],[]]", "float", "float", "")
 """As much."""
+HALVES = inputs("[[4,5],[5,3]]", "c10::Half", "c10::Half")
+LISTS = inputs("[[[4,6],[3]],[]]", "TensorList", "Scalar")
+"""27 numbers."""
+BF16 = inputs("[[4,6]]", "c10::BFloat16")
 
 
 def call(start: int, number: int, **columns: Any) -> dict[str, object]:
     """A call that launches something."""
-    more: dict[str, Any] = {"category": "cuda_runtime", "correlation": number} | columns
-    return event("cudaLaunchKernel", start, start + 1, **more)
+    own = {"category": "cuda_runtime", "correlation": number}
+    return event("cudaLaunchKernel", start, start + 1) | own | columns
 
 
 def kernel(start: int, end: int | None, number: int | None, **columns: Any) -> dict[str, object]:
-    more: dict[str, Any] = {
-        "category": "kernel",
-        "thread": 9,
-        "correlation": number,
-        "device": 0,
-    } | columns
-    name = str(more.pop("name", "sgemm"))
-    return event(name, start, end, **more)
+    own = {"category": "kernel", "thread": 9, "correlation": number, "device": 0}
+    return event("sgemm", start, end) | own | columns
 
 
 def facts(
@@ -74,10 +81,7 @@ def test_the_outermost_known_op_owns_what_is_launched_inside_it() -> None:
     assert column(rows, "work_id") == [None, 1, 1, 1, 1, 5, 5, 1, 5, None]
     assert column(rows, "flops") == [None, 120, None, 120, None, 120, None, 120, 120, None]
     assert column(rows, "bytes") == [None, 188, None, 188, None, 188, None, 188, 188, None]
-    fp32 = "fp32"
-    assert column(rows, "work_dtype") == [
-        None, fp32, None, fp32, None, fp32, None, fp32, fp32, None
-    ]  # fmt: skip
+    assert column(rows, "work_dtype") == [row["flops"] and "fp32" for row in rows]
 
 
 def test_kernels_of_one_owner_share_by_duration_and_add_up() -> None:
@@ -106,22 +110,9 @@ def test_without_durations_kernels_share_evenly() -> None:
     assert sum(column(rows, "bytes")[4:]) == 188
 
 
-def test_a_graph_launch_has_many_kernels() -> None:
-    rows = facts(
-        event("aten::mm", 0, 50, **MM),
-        call(1, 1),
-        *(kernel(60 + i, 61 + i, 1) for i in range(6)),
-    )
-    assert column(rows, "flops")[2:] == [20] * 6
-
-
 def test_copies_keep_what_was_moved_and_take_no_share() -> None:
-    dims: dict[str, Any] = {
-        "input_dims": "[[4,6],[4,6],[]]",
-        "input_types": '["float","float","Scalar"]',
-    }
     rows = facts(
-        event("aten::copy_", 0, 50, **dims),
+        event("aten::copy_", 0, 50, **inputs("[[4,6],[4,6],[]]", "float", "float", "Scalar")),
         *(call(start, start) for start in (1, 3, 5)),
         kernel(60, 70, 1),
         kernel(70, 80, 3, name="Memcpy HtoD", category="gpu_memcpy", bytes=96),
@@ -179,7 +170,7 @@ def test_a_kernel_may_have_done_nothing() -> None:
         *(call(start, start) for start in (1, 3)),
         kernel(60, 70, 1),
         kernel(70, 80, 3),
-        event("triton_a", 100, 120, input_dims="[[3]]", input_types='["c10::Half"]'),
+        event("triton_a", 100, 120, **inputs("[[3]]", "c10::Half")),
         call(101, 5),
         kernel(130, 140, 5, name="sgemm"),
         kernel(150, 160, 99, name="sgemm"),
@@ -223,9 +214,8 @@ def test_only_ops_own_work() -> None:
 
 
 def test_work_that_is_given_is_done_in_the_type_of_the_inputs() -> None:
-    half: dict[str, Any] = {"input_dims": "[[3]]", "input_types": '["c10::Half"]'}
     rows = facts(
-        event("triton_poi_fused_add", 0, 9, **half),
+        event("triton_poi_fused_add", 0, 9, **inputs("[[3]]", "c10::Half")),
         call(1, 1),
         kernel(10, 20, 1),
         given={0: {"given_flops": 3}},
@@ -234,19 +224,11 @@ def test_work_that_is_given_is_done_in_the_type_of_the_inputs() -> None:
 
 
 def test_under_autocast_the_op_inside_says_what_is_computed_in() -> None:
-    half: dict[str, Any] = {
-        "input_dims": "[[4,5],[5,3]]",
-        "input_types": '["c10::Half","c10::Half"]',
-    }
-    copy: dict[str, Any] = {
-        "input_dims": "[[4,5],[4,5]]",
-        "input_types": '["c10::Half","float"]',
-    }
     rows = facts(
         event("aten::mm", 0, 90, **MM),
-        event("aten::copy_", 1, 10, **copy),
+        event("aten::copy_", 1, 10, **inputs("[[4,5],[4,5]]", "c10::Half", "float")),
         call(2, 1),
-        event("aten::mm", 20, 80, **half),
+        event("aten::mm", 20, 80, **HALVES),
         call(21, 2),
         kernel(100, 110, 1, name="vectorized_elementwise_kernel"),
         kernel(110, 120, 2, name="cutlass_75_tensorop_f16_s1688gemm_f16"),
@@ -256,11 +238,9 @@ def test_under_autocast_the_op_inside_says_what_is_computed_in() -> None:
     assert column(rows, "work_dtype") == words
 
 
-def product(start: int, end: int, columns: int, word: str, **more: Any) -> Row:
+def product(start: int, end: int, columns: int, word: str) -> Row:
     """A product of so many columns, 40 FLOP each."""
-    dims = f"[[4,5],[5,{columns}]]"
-    types = f'["{word}","{word}"]'
-    return event("aten::mm", start, end, input_dims=dims, input_types=types, **more)
+    return event("aten::mm", start, end, **inputs(f"[[4,5],[5,{columns}]]", word, word))
 
 
 @pytest.mark.parametrize(("columns", "word"), [(4, "fp16"), (3, "fp16"), (2, "fp16"), (1, "fp32")])
@@ -306,25 +286,13 @@ def test_an_op_on_whole_numbers_keeps_their_type() -> None:
     assert column(rows, "work_dtype") == ["int64", "fp16"]
 
 
-def test_an_op_inside_that_does_little_does_not() -> None:
-    rows = facts(
-        event("aten::mm", 0, 90, **MM),
-        event("aten::add", 1, 10, input_dims="[[4,3]]", input_types='["double"]'),
-    )
-    assert column(rows, "work_dtype") == ["fp32", "fp64"]
-
-
 def test_kernels_of_fp32_may_compute_in_tf32() -> None:
-    half: dict[str, Any] = {
-        "input_dims": "[[4,5],[5,3]]",
-        "input_types": '["c10::Half","c10::Half"]',
-    }
     rows = facts(
         event("aten::mm", 0, 10, **MM),
         call(1, 1),
         event("aten::mm", 20, 30, **MM),
         call(21, 2),
-        event("aten::mm", 40, 50, **half),
+        event("aten::mm", 40, 50, **HALVES),
         call(41, 3),
         kernel(60, 61, 1, name="sm80_xmma_gemm_f32f32_TF32f32"),
         kernel(61, 62, 2, name="ampere_sgemm_64x64_tn"),
@@ -368,12 +336,8 @@ def test_tf32_is_of_the_kernels_of_one_owner() -> None:
     ],
 )
 def test_tensors_in_lists_have_the_type_that_the_kernel_is_called_by(name: str, size: int) -> None:
-    dims: dict[str, Any] = {
-        "input_dims": "[[[4,6],[3]],[]]",
-        "input_types": '["TensorList","Scalar"]',
-    }
     rows = facts(
-        event("aten::_foreach_mul_", 0, 10, **dims), call(1, 1), kernel(20, 30, 1, name=name)
+        event("aten::_foreach_mul_", 0, 10, **LISTS), call(1, 1), kernel(20, 30, 1, name=name)
     )
     assert column(rows, "flops") == [27, None, 27]
     assert column(rows, "bytes") == [54 * size, None, 54 * size]
@@ -391,15 +355,10 @@ def test_tensors_in_lists_have_the_type_that_the_kernel_is_called_by(name: str, 
 def test_without_kernels_they_have_the_only_type_in_the_trace(
     others: tuple[str, ...], size: int | None
 ) -> None:
-    dims: dict[str, Any] = {
-        "input_dims": "[[[4,6],[3]],[]]",
-        "input_types": '["TensorList","Scalar"]',
-    }
-    typed = [
-        event("aten::t", 50, 60, input_dims="[[4,6]]", input_types=f'["{word}"]') for word in others
-    ]
     rows = facts(
-        event("aten::cat", 0, 10, **dims), event("aten::_foreach_mul_", 20, 30, **dims), *typed
+        event("aten::cat", 0, 10, **LISTS),
+        event("aten::_foreach_mul_", 20, 30, **LISTS),
+        *(event("aten::t", 50, 60, **inputs("[[4,6]]", word)) for word in others),
     )
     moved = None if size is None else 54 * size
     assert column(rows, "flops")[:2] == [0, 27]
@@ -407,13 +366,9 @@ def test_without_kernels_they_have_the_only_type_in_the_trace(
 
 
 def test_a_kernel_that_names_no_type_does_not_decide_that_of_a_list() -> None:
-    dims: dict[str, Any] = {
-        "input_dims": "[[[4,6],[3]],[]]",
-        "input_types": '["TensorList","Scalar"]',
-    }
     rows = facts(
-        event("aten::t", 0, 1, input_dims="[[4,6]]", input_types='["c10::BFloat16"]'),
-        event("aten::cat", 20, 30, **dims),
+        event("aten::t", 0, 1, **BF16),
+        event("aten::cat", 20, 30, **LISTS),
         call(21, 1),
         kernel(40, 50, 1, name="some_kernel"),
     )
@@ -422,34 +377,20 @@ def test_a_kernel_that_names_no_type_does_not_decide_that_of_a_list() -> None:
 
 def test_what_is_in_no_op_does_not_decide_the_type_of_a_list_in_the_last_row() -> None:
     rows = facts(
-        event("aten::t", 0, 1, input_dims="[[4,6]]", input_types='["c10::BFloat16"]'),
-        event("aten::t", 2, 3, input_dims="[[4,6]]", input_types='["float"]'),
+        event("aten::t", 0, 1, **BF16),
+        event("aten::t", 2, 3, **inputs("[[4,6]]", "float")),
         kernel(5, 6, 99, name="CatArrayBatchedCopy<double, int>"),
-        event(
-            "aten::cat",
-            20,
-            30,
-            input_dims="[[[4,6],[3]],[]]",
-            input_types='["TensorList","Scalar"]',
-        ),
+        event("aten::cat", 20, 30, **LISTS),
     )
     assert column(rows, "bytes")[3] is None
 
 
 def test_an_op_inside_tells_the_type_of_a_list() -> None:
-    dims: dict[str, Any] = {
-        "input_dims": "[[[4,6],[3]],[]]",
-        "input_types": '["TensorList","Scalar"]',
-    }
-    inside: dict[str, Any] = {
-        "input_dims": "[[4,6],[]]",
-        "input_types": '["c10::BFloat16","double"]',
-    }
     rows = facts(
-        event("aten::_foreach_mul_", 0, 10, **dims),
-        event("aten::mul_", 1, 9, **inside),
-        event("aten::_foreach_mul_", 20, 30, **dims),
-        event("aten::mul_", 21, 29, input_dims="[[4,6],[]]", input_types='["float","double"]'),
+        event("aten::_foreach_mul_", 0, 10, **LISTS),
+        event("aten::mul_", 1, 9, **inputs("[[4,6],[]]", "c10::BFloat16", "double")),
+        event("aten::_foreach_mul_", 20, 30, **LISTS),
+        event("aten::mul_", 21, 29, **inputs("[[4,6],[]]", "float", "double")),
     )
     assert column(rows, "bytes")[::2] == [54 * 2, 54 * 4]
     assert column(rows, "work_dtype")[::2] == ["bf16", "fp32"]
@@ -468,17 +409,6 @@ def test_ops_elsewhere() -> None:
     assert column(rows, "flops") == [120, 120, 120, 120, None]
 
 
-def test_duplicates_count_once() -> None:
-    rows = facts(
-        event("aten::mm", 0, 50, **MM),
-        event("aten::mm", 1, 40, **MM),
-        call(2, 1),
-        kernel(60, 70, 1),
-    )
-    assert column(rows, "work_id") == [0, 0, 0, 0]
-    assert column(rows, "flops") == [120, 120, None, 120]
-
-
 def test_nothing_is_known_where_nothing_was_recorded() -> None:
     assert facts() == []
     rows = facts(event("aten::mm", 0, 1), event(None, 2, None), event("aten::mm", None, None, **MM))
@@ -489,11 +419,8 @@ def test_nothing_is_known_where_nothing_was_recorded() -> None:
 
 def test_inputs_in_one_text() -> None:
     """As Ascend writes them."""
-    dims: dict[str, Any] = {
-        "input_dims": "4,5;\r\n3,5;\r\n3",
-        "input_types": "float;\r\nfloat;\r\nfloat",
-    }
-    (row,) = facts(event("aten::linear", 0, 1, **dims))
+    texts = {"input_dims": "4,5;\r\n3,5;\r\n3", "input_types": "float;\r\nfloat;\r\nfloat"}
+    (row,) = facts(event("aten::linear", 0, 1) | texts)
     assert (row["flops"], row["bytes"], row["work_dtype"]) == (120, 4 * (20 + 15 + 3 + 12), "fp32")
 
 
@@ -565,9 +492,9 @@ def programs(draw: st.DrawFn) -> list[dict[str, object]]:
             depth = draw(st.integers(1, 4))
             for level in range(depth):
                 name = draw(st.sampled_from(("aten::mm", "aten::linear", "aten::t", "other")))
-                inputs = {"aten::mm": MM, "aten::linear": LINEAR}.get(name, {})
-                inputs = inputs if draw(st.booleans()) else {}
-                events.append(event(name, at + level, at + 50 - level, thread=thread, **inputs))
+                known = {"aten::mm": MM, "aten::linear": LINEAR}.get(name, {})
+                given = known if draw(st.booleans()) else {}
+                events.append(event(name, at + level, at + 50 - level, thread=thread, **given))
             for launch in range(draw(st.integers(0, 3))):
                 number += 1
                 events.append(call(at + 10 + 2 * launch, number, thread=thread))
@@ -623,10 +550,9 @@ def test_owners_and_sums_are_those_of_a_plain_loop(events: list[dict[str, object
 
 def test_nothing_is_known_of_a_list_without_shapes() -> None:
     """Torch has not always written those of lists."""
-    inputs: dict[str, Any] = {"input_types": '["TensorList","Scalar"]'}
     rows = facts(
-        event("aten::cat", 0, 9, input_dims="[[],[]]", **inputs),
-        event("aten::cat", 10, 19, input_dims="[[[4],[2]],[]]", **inputs),
+        event("aten::cat", 0, 9, **inputs("[[],[]]", "TensorList", "Scalar")),
+        event("aten::cat", 10, 19, **inputs("[[[4],[2]],[]]", "TensorList", "Scalar")),
     )
     assert column(rows, "bytes") == [None, 2 * 6 * 4]
     assert column(rows, "flops")[1] == 0

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import cli
 from profframe.query import macros
 from profframe.show.findings import findings, headlines
 from profframe.show.terminal import text
+from tests.conftest import Run
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "gpu_training.json.gz")
 
@@ -112,29 +112,29 @@ class TestText:
 
 
 class TestCommandLine:
-    def test_findings_as_rows(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.run(["advice", EXAMPLE, "--format", "json"]) == 0
-        rows = json.loads(capsys.readouterr().out)
+    def test_findings_as_rows(self, run: Run) -> None:
+        code, out, _ = run("advice", EXAMPLE, "--format", "json")
+        assert code == 0
+        rows = json.loads(out)
         assert rows == profframe.load(EXAMPLE).advice().to_dicts()
         assert rows[0]["rule"] == "data_loading"
 
-    def test_a_threshold_that_there_is_not(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.run(["advice", EXAMPLE, "-p", "data_loading_shar=1"]) == 2
-        assert "did you mean 'data_loading_share'" in capsys.readouterr().err
+    def test_a_threshold_that_there_is_not(self, run: Run) -> None:
+        code, _, err = run("advice", EXAMPLE, "-p", "data_loading_shar=1")
+        assert code == 2
+        assert "did you mean 'data_loading_share'" in err
 
-    def test_a_broken_rule_is_named(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_broken_rule_is_named(self, tmp_path: Path, run: Run) -> None:
         path = tmp_path / "mine.sql"
         path.write_text("SELECT 1")
-        assert cli.run(["advice", EXAMPLE, "--rules", str(path)]) == 1
-        err = capsys.readouterr().err
+        code, _, err = run("advice", EXAMPLE, "--rules", path)
+        assert code == 1
         assert err == f"error: {path}: the first line of a rule is '-- mine: one sentence.'\n"
 
-    def test_a_bare_shell_gives_the_same(self, capsys: pytest.CaptureFixture[str]) -> None:
-        given = ["-p", "low_gpu_use_share=0.9"]
-        assert cli.run(["answer", "advice", "--sql", *given]) == 0
-        script, trace = capsys.readouterr().out, profframe.load(EXAMPLE)
+    def test_a_bare_shell_gives_the_same(self, run: Run) -> None:
+        code, script, _ = run("answer", "advice", "--sql", "-p", "low_gpu_use_share=0.9")
+        assert code == 0
+        trace = profframe.load(EXAMPLE)
         with duckdb.connect() as bare:
             for name, table in trace.tables.items():
                 bare.register(name, table)

@@ -11,9 +11,9 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import cli
 from profframe.errors import ParameterError
 from profframe.trace.trace import Trace
+from tests.conftest import Run
 
 
 def slice_(category: str, name: str, start: int, length: int, **args: object) -> dict[str, Any]:
@@ -130,17 +130,11 @@ def test_torchs_form_has_no_place_for_marks(trace: Trace, tmp_path: Path) -> Non
         trace.export_chrome_trace(tmp_path / "o.json", legacy=True, highlight=trace.critical_path())
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
-    code = cli.run([str(argument) for argument in arguments])
-    captured = capsys.readouterr()
-    return code, captured.out, captured.err
-
-
 def test_the_verb_shows_what_binds_and_writes_an_overlay(
-    source: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: Path, tmp_path: Path, run: Run
 ) -> None:
     overlay = tmp_path / "overlay.json"
-    code, out, err = run(capsys, "critical-path", source, "--step", 3, "--overlay", overlay)
+    code, out, err = run("critical-path", source, "--step", 3, "--overlay", overlay)
     assert (code, err) == (0, "")
     assert "Critical path of step 3 of trace, rank 0: 120.000 us, 4 parts" in out
     assert "What takes longest on it" in out
@@ -148,18 +142,17 @@ def test_the_verb_shows_what_binds_and_writes_an_overlay(
 
 
 @pytest.mark.parametrize("verb", [("critical-path",), ("answer", "critical_path")])
-def test_the_rows_are_those_of_python(
-    verb: tuple[str, ...], source: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_rows_are_those_of_python(verb: tuple[str, ...], source: Path, run: Run) -> None:
     option = ("--step", "3") if len(verb) == 1 else ("-p", "step=3")
-    rows = json.loads(run(capsys, *verb, source, *option, "--format", "json")[1])
+    rows = json.loads(run(*verb, source, *option, "--format", "json")[1])
     assert rows == profframe.load(source).critical_path(3).events.to_dicts()
 
 
-def test_wrong_usage_and_bad_input(source: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(capsys, "answer", "critical_path")[0] == 2
-    assert "a verb" in run(capsys, "answer", "critical_path")[2]
-    assert run(capsys, "answer", "critical_path", source, "-p", "step=x")[0] == 2
-    assert "did you mean 'step'" in run(capsys, "answer", "critical_path", source, "-p", "stp=3")[2]
-    code, _, err = run(capsys, "critical-path", source, "--step", 4)
+def test_wrong_usage_and_bad_input(source: Path, run: Run) -> None:
+    code, _, err = run("answer", "critical_path")
+    assert code == 2
+    assert "a verb" in err
+    assert run("answer", "critical_path", source, "-p", "step=x")[0] == 2
+    assert "did you mean 'step'" in run("answer", "critical_path", source, "-p", "stp=3")[2]
+    code, _, err = run("critical-path", source, "--step", 4)
     assert (code, err) == (1, f"error: {source}: no step 4; there is step 3\n")

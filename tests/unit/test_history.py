@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
-from profframe import ParameterError, Trace, UnknownNameError, schema
+from profframe import ParameterError, Trace, UnknownNameError
 from profframe.analysis import checks, regressions, selecting
 from profframe.analysis.stats import change_points, noise, typical
-from profframe.cli import run as command
-from tests.builders import table
+from tests.builders import stored
+from tests.conftest import Run
 
 Row = Mapping[str, object]
 DAY = 86_400 * 10**9
@@ -30,11 +30,7 @@ HOSTILE = ("it's", '<b>"x"</b>', "a; DROP TABLE events", "\x1b[31m\n", "名前 "
 
 
 def checked(
-    trace: Trace,
-    baseline: Any,
-    runs: Any,
-    limit: Mapping[str, Fraction],
-    per_step: int = 0,
+    trace: Trace, baseline: Any, runs: Any, limit: Mapping[str, Fraction], per_step: int = 0
 ) -> checks.CheckResult:
     """What the verb ``check`` asks."""
     totals = partial(trace.runs, per_step)
@@ -46,8 +42,7 @@ def trace_of(rows: Iterable[Row], **tables: Iterable[Row]) -> Trace:
     events = [{"event_id": i, "rank": 0, "start_ns": i} | dict(row) for i, row in enumerate(rows)]
     keys = sorted({(str(row["run"]), int(str(row["rank"]))) for row in events})
     traces = [{"run": run, "rank": rank, "clock": "relative"} for run, rank in keys]
-    given = {"events": events, "traces": traces} | tables
-    return Trace.from_tables({name: table(name, given.get(name, [])) for name in schema.TABLES})
+    return stored(**({"events": events, "traces": traces} | tables))
 
 
 def op(run: str, name: str | None, self_ns: int, **columns: object) -> dict[str, object]:
@@ -217,13 +212,8 @@ def run_by_loop(own: list[dict[str, Any]]) -> dict[str, Any]:
 
 class TestOrder:
     def test_by_start_where_every_clock_is_utc(self) -> None:
-        traces = pl.DataFrame(
-            {
-                "run": ["a", "b", "b"],
-                "clock": ["utc"] * 3,
-                "start_ns": [5, 9, 3],
-            }
-        )
+        columns = {"run": ["a", "b", "b"], "clock": ["utc"] * 3, "start_ns": [5, 9, 3]}
+        traces = pl.DataFrame(columns)
         assert selecting.in_order(traces).rows() == [("b", 3), ("a", 5)]
 
     @pytest.mark.parametrize(("clock", "start"), [("relative", 3), ("utc", None), ("unknown", 3)])
@@ -395,9 +385,8 @@ class TestTypical:
     def test_hardly_any_noise(self) -> None:
         """A byte more is no outlier where all others are equal; a tenth more is."""
         values = np.array([1e9] * 8 + [1e9 + 1, 1.1e9])
-        score, _ = typical.deviation(
-            values, typical.median_of_others(values, np.zeros(10, np.int64))
-        )
+        others = typical.median_of_others(values, np.zeros(10, np.int64))
+        score, _ = typical.deviation(values, others)
         assert abs(score[8]) < 0.01
         assert score[9] > 50
 
@@ -409,9 +398,8 @@ class TestTypical:
 
     def test_zero_counts_by_difference(self) -> None:
         values = np.array([0.0, 1, 2, 1, 0, 2, 1, 500])
-        score, _ = typical.deviation(
-            values, typical.median_of_others(values, np.zeros(8, np.int64))
-        )
+        others = typical.median_of_others(values, np.zeros(8, np.int64))
+        score, _ = typical.deviation(values, others)
         assert score.argmax() == 7
 
     def test_few_rows_have_no_pace(self) -> None:
@@ -435,11 +423,10 @@ class TestNoise:
         base = noise.Samples(zeros, several, np.array([10.0, 12, 14]), 1, several)
         other = noise.Samples(zeros[:1], several[:1], np.array([20.0]), 1, several[:1])
         expected = 2 * special.stdtr(2, -8 / np.sqrt(4 + 4 / 3))
-        assert noise.compare(base, other).p[0] == pytest.approx(expected)
-        assert noise.compare(other, base).p[0] == pytest.approx(expected)
-        assert noise.compare(base, other).low[0] == pytest.approx(
-            -noise.compare(other, base).high[0]
-        )
+        there, back = noise.compare(base, other), noise.compare(other, base)
+        assert there.p[0] == pytest.approx(expected)
+        assert back.p[0] == pytest.approx(expected)
+        assert there.low[0] == pytest.approx(-back.high[0])
 
 
 class TestRegressions:
@@ -492,9 +479,8 @@ class TestRegressions:
                 },
                 schema_overrides=dict.fromkeys(("step", *work), pl.Int64),
             )
-            found += regressions.regressions(
-                regressions.compare_runs(rows, runs[:9], runs[9:])
-            ).height
+            compared = regressions.compare_runs(rows, runs[:9], runs[9:])
+            found += regressions.regressions(compared).height
         assert found <= 1
 
     def test_runs_that_are_slow_as_a_whole_have_a_pace(self) -> None:
@@ -633,9 +619,8 @@ class TestOutliers:
                 slow = 500 if (number, name) == (7, "y") else 0
                 rows.append(op(f"r{number}", name, round(1000 * (1 + 0.01 * rng.normal())) + slow))
         found = trace_of(rows).outliers()
-        assert found.filter(metric="op_self_ns").select("run", "what", "name").rows()[0] == (
-            *("r7", "op", "y"),
-        )
+        worst = found.filter(metric="op_self_ns").select("run", "what", "name").row(0)
+        assert worst == ("r7", "op", "y")
         assert set(found["run"]) == {"r7"}
         assert found["score"].to_list()[0] > 10
         excess = found["excess_ns"][0]
@@ -653,16 +638,9 @@ class TestOutliers:
             assert names[:1] == expected
 
     def test_memory_has_no_ops(self) -> None:
+        record = {"rank": 0, "time_ns": 1, "bytes": 9, "device_type": "CUDA", "device": 0}
         memory = [
-            {
-                "run": f"r{n}",
-                "rank": 0,
-                "time_ns": 1,
-                "bytes": 9,
-                "device_type": "CUDA",
-                "device": 0,
-                "total_allocated_bytes": 2000 if n == 3 else 1000,
-            }
+            record | {"run": f"r{n}", "total_allocated_bytes": 2000 if n == 3 else 1000}
             for n in range(8)
         ]
         found = trace_of([op(f"r{n}", "x", 5) for n in range(8)], memory=memory).outliers()
@@ -843,50 +821,45 @@ class TestCommandLine:
         ],
     )
     def test_exit_codes(
-        self,
-        store: Path,
-        options: Sequence[str],
-        code: int,
-        message: str,
-        capsys: pytest.CaptureFixture[str],
+        self, store: Path, options: Sequence[str], code: int, message: str, run: Run
     ) -> None:
-        assert command(["check", str(store), *options]) == code
-        printed = capsys.readouterr()
-        assert message in printed.err
-        assert (printed.err == "") == (code == 0)
+        found, _, err = run("check", store, *options)
+        assert found == code
+        assert message in err
+        assert (err == "") == (code == 0)
 
-    def test_a_run_may_be_named_like_a_number(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_a_run_may_be_named_like_a_number(self, tmp_path: Path, run: Run) -> None:
         rows = [op(f"2026010{n}", "x", 1000 + n + 900 * (n == 3)) for n in range(1, 8)]
         trace_of(rows).to_parquet(tmp_path / "store")
         options = ["--baseline", "*[4-7]", "--runs", "20260103", "--fail-on", "5%"]
-        assert command(["check", str(tmp_path / "store"), *options]) == 3
-        assert "against it    20260103" in capsys.readouterr().out
+        code, out, _ = run("check", tmp_path / "store", *options)
+        assert code == 3
+        assert "against it    20260103" in out
 
-    def test_statistics_are_answers_too(
-        self, store: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        trend = ["answer", "trend", str(store), "-p", "metric=op:op4", "--format", "csv"]
-        assert command(trend) == 0
-        assert capsys.readouterr().out.splitlines()[0].startswith("metric,run,start_ns,value")
-        assert command(["answer", "outliers", str(store), "-p", "per=step"]) == 0
-        assert command(["answer", "outliers", str(store), "-p", "top=x"]) == 2
-        assert command(["answer", "trend"]) == 2
-        assert "profframe answer trend TRACE [-p metric=...]" in capsys.readouterr().err
+    def test_statistics_are_answers_too(self, store: Path, run: Run) -> None:
+        code, out, _ = run("answer", "trend", store, "-p", "metric=op:op4", "--format", "csv")
+        assert code == 0
+        assert out.startswith("metric,run,start_ns,value")
+        assert run("answer", "outliers", store, "-p", "per=step")[0] == 0
+        assert run("answer", "outliers", store, "-p", "top=x")[0] == 2
+        code, _, err = run("answer", "trend")
+        assert code == 2
+        assert "profframe answer trend TRACE [-p metric=...]" in err
 
-    def test_what_a_person_reads(self, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert command(["check", str(store), "--baseline", "20", "--runs", "5"]) == 0
-        lines = capsys.readouterr().out.splitlines()
+    def test_what_a_person_reads(self, store: Path, run: Run) -> None:
+        code, out, _ = run("check", store, "--baseline", "20", "--runs", "5")
+        assert code == 0
+        lines = out.splitlines()
         assert lines[0].split() == ["baseline", "20", "runs,", "r0", "to", "r19"]
         assert lines[1].split() == ["against", "it", "5", "runs,", "r20", "to", "r24"]
         assert lines[2].startswith("op self time")
         assert "Takes longer" in lines
         assert lines[-1].split()[:2] == ["op", "op4"]
 
-    def test_rows_for_programs(self, store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_rows_for_programs(self, store: Path, run: Run) -> None:
         options = ["--baseline", "20", "--runs", "5", "--format", "json", "--fail-on", "5%"]
-        assert command(["check", str(store), *options]) == 3
-        (row,) = json.loads(capsys.readouterr().out)
+        code, out, _ = run("check", store, *options)
+        assert code == 3
+        (row,) = json.loads(out)
         assert (row["what"], row["name"], row["significant"]) == ("op", "op4", True)
         assert list(row) == list(regressions.COLUMNS)

@@ -13,10 +13,10 @@ import pytest
 
 import profframe
 from profframe import Trace
-from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.facts.kinds import Rule
 from profframe.readers.bytes import ByteSource
+from tests.conftest import Run
 
 Write = Callable[..., Path]
 
@@ -479,7 +479,7 @@ def refuses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("refuses")
 def test_a_file_that_cannot_be_read_among_others_is_passed_over_and_named(
-    write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    write: Write, tmp_path: Path, run: Run
 ) -> None:
     write("a.json")
     secret = write("secret.json")
@@ -487,8 +487,9 @@ def test_a_file_that_cannot_be_read_among_others_is_passed_over_and_named(
     assert trace.traces["run"].to_list() == ["a"]
     (row,) = trace.quality.filter(trace.quality["check"] == "unreadable_file").to_dicts()
     assert row["detail"].endswith(f": {secret}: cannot be read: Permission denied")
-    assert command_line(["info", str(tmp_path)]) == 0
-    (line,) = capsys.readouterr().err.splitlines()
+    code, _, err = run("info", tmp_path)
+    assert code == 0
+    (line,) = err.splitlines()
     assert line.startswith("warning: ")
     assert str(secret) in line
     with pytest.raises(SourceError, match=r"secret\.json: cannot be read: Permission denied"):
@@ -520,7 +521,7 @@ DEEP = [300, 985, 990, 5000]
 @pytest.mark.parametrize("deep", DEEP)
 @pytest.mark.parametrize("where", ["x", "deviceProperties", "distributedInfo"])
 def test_a_header_that_is_nested_deep_is_passed_over_and_named(
-    where: str, deep: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    where: str, deep: int, tmp_path: Path, run: Run
 ) -> None:
     path = tmp_path / "a.json"
     nested = "[" * deep + "]" * deep
@@ -532,12 +533,13 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
         assert trace.events.height == 1
         found = set(trace.quality["check"])
         assert ("unreadable_header" in found) == (value == nested)
-    assert command_line(["show", str(path)]) == 0, capsys.readouterr().err
+    code, _, err = run("show", path)
+    assert code == 0, err
 
 
 @pytest.mark.parametrize("deep", DEEP)
 def test_events_that_are_nested_deep_are_loaded_and_exported(
-    deep: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    deep: int, tmp_path: Path, run: Run
 ) -> None:
     path, nested = tmp_path / "a.json", "[" * deep + "]" * deep
     args = f'{{"name": {nested}, "Input Dims": {nested}, "sort_index": {"7" * 5000}}}'
@@ -547,8 +549,9 @@ def test_events_that_are_nested_deep_are_loaded_and_exported(
         f'"process_sort_index", {members}}}, {{"ph": "X", "name": "aten::mm", "cat": "cpu_op", '
         f'"ts": 1, "dur": 1, {members}}}]'
     )
-    for verb in (["info"], ["show"], ["export", "-o", str(tmp_path / "b.json")]):
-        assert command_line([verb[0], str(path), *verb[1:]]) == 0, capsys.readouterr().err
+    for verb, *options in (["info"], ["show"], ["export", "-o", tmp_path / "b.json"]):
+        code, _, err = run(verb, path, *options)
+        assert code == 0, err
 
 
 def test_sizes_that_no_number_holds_are_no_work(tmp_path: Path) -> None:

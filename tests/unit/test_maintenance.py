@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from profframe import load, schema, store
-from profframe.cli import run as command_line
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.store import layout, maintenance
+from tests.conftest import Run
 from tests.unit.test_store import RUNS, both, one, rewrite
 
 Content = dict[str, pl.DataFrame]
@@ -349,28 +349,27 @@ def test_a_reader_at_work_finds_every_run_whole_or_not_at_all(tmp_path: Path) ->
     assert {row[1] for row in seen if row[0] == "d"} <= {2, 4, 6, 8}
 
 
-def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_line(tmp_path: Path, run: Run) -> None:
     write(tmp_path, "a/b", "c")
-    path = str(tmp_path)
 
-    assert command_line(["store", "compact", path]) == 0
-    assert "4 traces packed" in capsys.readouterr().err
-    assert command_line(["store", "ls", path, "--format", "json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
+    def printed(code: int, verb: str, *options: str) -> tuple[str, str]:
+        """What it prints, on stdout and on stderr."""
+        found, out, err = run("store", verb, tmp_path, *options)
+        assert found == code
+        return out, err
+
+    assert "4 traces packed" in printed(0, "compact")[1]
+    rows = json.loads(printed(0, "ls", "--format", "json")[0])
     assert [(row["run"], row["ranks"], row["events"]) for row in rows] == [
         ("a/b", 2, 4),
         ("c", 2, 4),
     ]
-    assert command_line(["store", "ls", path, "--ranks"]) == 0
-    assert "2 runs, 4 traces (4 packed), 8 events" in capsys.readouterr().out
-    assert command_line(["store", "rm", path, "a/b", "--rank", "1"]) == 0
-    assert "1 trace of 1 run removed" in capsys.readouterr().err
-    assert command_line(["store", "rm", path]) == 2
-    assert command_line(["store", "verify", path]) == 0
-    assert "sound" in capsys.readouterr().err
+    assert "2 runs, 4 traces (4 packed), 8 events" in printed(0, "ls", "--ranks")[0]
+    assert "1 trace of 1 run removed" in printed(0, "rm", "a/b", "--rank", "1")[1]
+    assert "Usage" in printed(2, "rm")[1]
+    assert "sound" in printed(0, "verify")[1]
     flip(next(tmp_path.glob("pack-*/events.parquet")))
-    assert command_line(["store", "verify", path]) == 1
-    assert "checksum differs" in capsys.readouterr().err
+    assert "checksum differs" in printed(1, "verify")[1]
 
 
 def test_a_long_name_is_removed_by_all_of_it(tmp_path: Path) -> None:

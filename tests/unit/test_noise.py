@@ -151,14 +151,7 @@ def test_so_are_few_rows(rows: int, numbers: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("number", [4, 12])
 @pytest.mark.parametrize(
-    "of",
-    [
-        normal,
-        outliers,
-        autocorrelated(0.5),
-        autocorrelated(0.8),
-        some_autocorrelated,
-    ],
+    "of", [normal, outliers, autocorrelated(0.5), autocorrelated(0.8), some_autocorrelated]
 )
 def test_steps_of_a_run_are_seldom_called_different(of: Noise, number: int) -> None:
     assert false_alarms(of, (number, number), steps) <= MOST

@@ -5,16 +5,18 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 import profframe
 from profframe import NotATraceError, SourceError, Trace
-from tests.databases import Row, thread, write
+from tests.databases import Row, accounted, columns, found, thread, write
+
+Export = Callable[..., Trace]
 
 MAIN: Final = thread(500, 501)
 OTHER: Final = thread(500, 502)
@@ -32,8 +34,11 @@ STRINGS: Final = (
 )
 
 
-def export(path: Path, **tables: Sequence[Row]) -> Trace:
-    return profframe.load(write(path / "report.sqlite", {"StringIds": STRINGS, **tables}))
+@pytest.fixture
+def export(tmp_path: Path) -> Export:
+    """Load a report of these tables."""
+    path = tmp_path / "report.sqlite"
+    return lambda **tables: profframe.load(write(path, {"StringIds": STRINGS, **tables}))
 
 
 def nvtx(start: int, end: int | None, text: str | None, **more: object) -> Row:
@@ -52,24 +57,8 @@ def kernel(start: int, end: int, correlation: int, **more: object) -> Row:
     return row | ids | {"demangledName": 2, "shortName": 3, "gridX": 80} | more
 
 
-def columns(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
-    return trace.events.select(names).rows()
-
-
-def accounted(trace: Trace) -> dict[str, int]:
-    row = trace.traces.row(0, named=True)
-    counts: dict[str, int] = json.loads(row["accounted"])
-    assert sum(counts.values()) == row["source_events"]
-    return counts
-
-
-def found(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").rows())
-
-
-def test_a_kernel_belongs_to_the_range_around_its_launch_on_its_own_thread(tmp_path: Path) -> None:
+def test_a_kernel_belongs_to_the_range_around_its_launch_on_its_own_thread(export: Export) -> None:
     trace = export(
-        tmp_path,
         NVTX_EVENTS=[
             nvtx(0, 100, "aten::mm, op_id = 3"),
             nvtx(0, 100, "aten::add, op_id = 4", globalTid=OTHER),
@@ -91,9 +80,8 @@ def test_a_kernel_belongs_to_the_range_around_its_launch_on_its_own_thread(tmp_p
     assert accounted(trace) == {"events": 4, "metadata": 6}
 
 
-def test_a_range_of_the_user_owns_kernels_where_no_op_is_around(tmp_path: Path) -> None:
+def test_a_range_of_the_user_owns_kernels_where_no_op_is_around(export: Export) -> None:
     trace = export(
-        tmp_path,
         NVTX_EVENTS=[nvtx(0, 100, None, textId=5), nvtx(5, 50, "inner")],
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(10, 20, 1), call(60, 70, 2)],
         CUPTI_ACTIVITY_KIND_KERNEL=[kernel(200, 260, 1), kernel(300, 301, 2)],
@@ -105,9 +93,8 @@ def test_a_range_of_the_user_owns_kernels_where_no_op_is_around(tmp_path: Path) 
     assert trace.events["op_id"].to_list()[-2:] == [1, 0]
 
 
-def test_correlations_are_of_a_process(tmp_path: Path) -> None:
+def test_correlations_are_of_a_process(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(10, 20, 5), call(11, 12, 5, globalTid=SECOND)],
         CUPTI_ACTIVITY_KIND_KERNEL=[
             kernel(30, 40, 5, globalPid=thread(600, 0)),
@@ -118,10 +105,9 @@ def test_correlations_are_of_a_process(tmp_path: Path) -> None:
     assert columns(trace, "pid", "launch_id")[2:] == [("600", 1), ("500", 0), ("700", None)]
 
 
-def test_processes_of_two_machines_are_apart(tmp_path: Path) -> None:
+def test_processes_of_two_machines_are_apart(export: Export) -> None:
     elsewhere = thread(500, 501, machine=2)
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(10, 20, 5), call(11, 12, 5, globalTid=elsewhere)],
         CUPTI_ACTIVITY_KIND_KERNEL=[kernel(30, 40, 5, globalPid=thread(500, 0, machine=2))],
         PROCESSES=[
@@ -132,9 +118,8 @@ def test_processes_of_two_machines_are_apart(tmp_path: Path) -> None:
     assert columns(trace, "pid", "launch_id") == [("1:500", None), ("2:500", None), ("2:500", 1)]
 
 
-def test_the_machine_is_named_only_where_there_are_several(tmp_path: Path) -> None:
+def test_the_machine_is_named_only_where_there_are_several(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(10, 20, 5), call(30, 40, 6, globalTid=SECOND)],
         CUPTI_ACTIVITY_KIND_KERNEL=[kernel(50, 60, 5)],
         PROCESSES=[
@@ -146,9 +131,8 @@ def test_the_machine_is_named_only_where_there_are_several(tmp_path: Path) -> No
     assert columns(trace, "pid", "launch_id") == [("500", None), ("600", None), ("500", 0)]
 
 
-def test_of_nested_calls_the_innermost_launched(tmp_path: Path) -> None:
+def test_of_nested_calls_the_innermost_launched(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[
             call(10, 40, 9, eventClass=67),
             call(11, 39, 9),
@@ -160,10 +144,9 @@ def test_of_nested_calls_the_innermost_launched(tmp_path: Path) -> None:
     assert trace.events["launch_id"].to_list() == [None, None, None, 2]
 
 
-def test_names_of_emit_nvtx_are_split(tmp_path: Path) -> None:
+def test_names_of_emit_nvtx_are_split(export: Export) -> None:
     parts = "seq = 12, op_id = 8, sizes = [[4], [2, 3], []], input_op_ids = [(5,0), (0,-1)]"
     trace = export(
-        tmp_path,
         NVTX_EVENTS=[
             nvtx(0, 10, f"aten::addmm, {parts}"),
             nvtx(20, 30, "aten::addmm, seq = 13"),
@@ -187,9 +170,8 @@ def test_names_of_emit_nvtx_are_split(tmp_path: Path) -> None:
     assert averages["aten::addmm"] == 2
 
 
-def test_a_backward_op_of_todays_pytorch_finds_its_forward_op(tmp_path: Path) -> None:
+def test_a_backward_op_of_todays_pytorch_finds_its_forward_op(export: Export) -> None:
     trace = export(
-        tmp_path,
         NVTX_EVENTS=[
             nvtx(0, 10, "aten::addmm, seq = 12, op_id = 8"),
             nvtx(
@@ -210,9 +192,8 @@ def test_a_backward_op_of_todays_pytorch_finds_its_forward_op(tmp_path: Path) ->
     ]
 
 
-def test_a_range_that_ends_elsewhere_or_never_is_asynchronous(tmp_path: Path) -> None:
+def test_a_range_that_ends_elsewhere_or_never_is_asynchronous(export: Export) -> None:
     trace = export(
-        tmp_path,
         NVTX_EVENTS=[
             nvtx(0, 100, "moves", eventType=STARTED, endGlobalTid=OTHER),
             nvtx(10, 20, "stays", eventType=STARTED, endGlobalTid=MAIN),
@@ -229,9 +210,8 @@ def test_a_range_that_ends_elsewhere_or_never_is_asynchronous(tmp_path: Path) ->
     assert found(trace) == {"missing_duration": 1}
 
 
-def test_marks_names_and_domains(tmp_path: Path) -> None:
+def test_marks_names_and_domains(export: Export) -> None:
     trace = export(
-        tmp_path,
         NVTX_EVENTS=[
             nvtx(0, None, "NCCL", eventType=DOMAIN, domainId=3),
             nvtx(1, 9, "ncclAllReduce", domainId=3),
@@ -250,11 +230,10 @@ def test_marks_names_and_domains(tmp_path: Path) -> None:
     assert accounted(trace) == {"events": 1, "instants": 1, "metadata": 6 + 1 + 1 + 3}
 
 
-def test_copies_sets_syncs_and_graphs_have_names_and_kinds(tmp_path: Path) -> None:
+def test_copies_sets_syncs_and_graphs_have_names_and_kinds(export: Export) -> None:
     device = {"deviceId": 1, "contextId": 1, "streamId": 13, "correlationId": 4}
     copy = device | {"bytes": 64}
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(0, 5, 4)],
         CUPTI_ACTIVITY_KIND_MEMCPY=[
             copy | {"start": 10, "end": 20, "copyKind": 1, "srcKind": 1, "dstKind": 2},
@@ -283,9 +262,8 @@ def test_copies_sets_syncs_and_graphs_have_names_and_kinds(tmp_path: Path) -> No
     assert json.loads(trace.events["args"][2])["bytes"] == 64
 
 
-def test_all_nodes_of_a_graph_belong_to_its_launch(tmp_path: Path) -> None:
+def test_all_nodes_of_a_graph_belong_to_its_launch(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(0, 5, 4)],
         CUPTI_ACTIVITY_KIND_KERNEL=[
             kernel(10 * n, 10 * n + 5, 4, graphNodeId=100 + n) for n in range(1, 4)
@@ -306,11 +284,10 @@ def test_a_mangled_name_is_taken_where_there_is_no_other(tmp_path: Path) -> None
     assert names == ["add(float*, int)", "_Znonsense", None]
 
 
-def test_times_are_utc_where_the_session_says_when_it_began(tmp_path: Path) -> None:
+def test_times_are_utc_where_the_session_says_when_it_began(export: Export) -> None:
     session = {"utcEpochNs": UTC, "utcTime": "2023-11-14T22:13:20", "systemClockNs": 35}
     shift = [{"name": "EXPORT_PARAM_TIME_SHIFT", "value": "1000"}]
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(1007, 1009, 1)],
         TARGET_INFO_SESSION_START_TIME=[session],
         META_DATA_EXPORT=shift,
@@ -319,9 +296,8 @@ def test_times_are_utc_where_the_session_says_when_it_began(tmp_path: Path) -> N
     assert trace.traces.select("clock", "base_ns").row(0) == ("utc", UTC - 1000)
 
 
-def test_times_that_were_normalised_to_utc_stay(tmp_path: Path) -> None:
+def test_times_that_were_normalised_to_utc_stay(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(UTC + 1, UTC + 3, 1)],
         TARGET_INFO_SESSION_START_TIME=[{"utcEpochNs": UTC}],
     )
@@ -329,9 +305,8 @@ def test_times_that_were_normalised_to_utc_stay(tmp_path: Path) -> None:
     assert trace.traces.select("clock", "base_ns").row(0) == ("utc", None)
 
 
-def test_devices_have_the_properties_that_kineto_gives(tmp_path: Path) -> None:
+def test_devices_have_the_properties_that_kineto_gives(export: Export) -> None:
     trace = export(
-        tmp_path,
         TARGET_INFO_GPU=[
             {"id": 4, "name": "NVIDIA A100", "totalMemory": 42, "smCount": 108, "cuDevice": 0,
              "computeMajor": 8, "computeMinor": 0, "threadsPerWarp": 32, "chipName": "GA100"},
@@ -344,9 +319,8 @@ def test_devices_have_the_properties_that_kineto_gives(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_what_is_not_loaded_is_counted_by_name(tmp_path: Path) -> None:
+def test_what_is_not_loaded_is_counted_by_name(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[call(0, 1, 1)],
         OSRT_API=[{"start": 0, "end": 9}, {"start": 3, "end": 4}],
         A_TABLE_OF_TOMORROW=[{"x": 1}],
@@ -359,18 +333,16 @@ def test_what_is_not_loaded_is_counted_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["globalPid", "contextId", "demangledName", "shortName", "end"])
-def test_columns_may_be_missing(tmp_path: Path, missing: str) -> None:
+def test_columns_may_be_missing(export: Export, missing: str) -> None:
     row = {name: value for name, value in kernel(5, 9, 1).items() if name != missing}
-    trace = export(
-        tmp_path, CUPTI_ACTIVITY_KIND_RUNTIME=[call(0, 1, 1)], CUPTI_ACTIVITY_KIND_KERNEL=[row]
-    )
+    trace = export(CUPTI_ACTIVITY_KIND_RUNTIME=[call(0, 1, 1)], CUPTI_ACTIVITY_KIND_KERNEL=[row])
     events = trace.events.rows(named=True)
     assert (events[1]["kind"], events[1]["start_ns"], events[1]["launch_id"]) == ("kernel", 5, 0)
 
 
-def test_a_table_may_have_many_columns(tmp_path: Path) -> None:
+def test_a_table_may_have_many_columns(export: Export) -> None:
     more = {f"column{n}": n if n % 2 else None for n in range(140)}
-    trace = export(tmp_path, CUPTI_ACTIVITY_KIND_KERNEL=[kernel(0, 1, 1, **more)])
+    trace = export(CUPTI_ACTIVITY_KIND_KERNEL=[kernel(0, 1, 1, **more)])
     args = json.loads(trace.events["args"][0])
     kept = {name: n for name, n in args.items() if name.startswith("column")}
     assert kept == {f"column{n}": n for n in range(1, 140, 2)}
@@ -402,14 +374,13 @@ def test_an_export_without_events_loads(tmp_path: Path) -> None:
     assert found(trace) == {"no_events": 0}
 
 
-def test_a_range_without_a_name_has_none(tmp_path: Path) -> None:
-    trace = export(tmp_path, NVTX_EVENTS=[nvtx(0, 4, None), nvtx(5, 6, "", textId=400)])
+def test_a_range_without_a_name_has_none(export: Export) -> None:
+    trace = export(NVTX_EVENTS=[nvtx(0, 4, None), nvtx(5, 6, "", textId=400)])
     assert columns(trace, "kind", "name") == [("annotation", None), ("annotation", "")]
 
 
-def test_odd_values_are_counted(tmp_path: Path) -> None:
+def test_odd_values_are_counted(export: Export) -> None:
     trace = export(
-        tmp_path,
         CUPTI_ACTIVITY_KIND_RUNTIME=[
             call(0, 1, 1),
             {**call(2, 3, 2), "start": "soon", "nameId": b"x"},
@@ -429,8 +400,8 @@ def test_odd_values_are_counted(tmp_path: Path) -> None:
     "name",
     ['say "hi"', "<b>&amp;</b>", "nul\0 inside", "line\nbreak", "ünïcödé 🦄", "a, seq = b", ""],
 )
-def test_names_are_kept_as_they_are(tmp_path: Path, name: str) -> None:
-    trace = export(tmp_path, NVTX_EVENTS=[nvtx(0, 1, name), nvtx(2, 3, name, eventType=MARK)])
+def test_names_are_kept_as_they_are(export: Export, name: str) -> None:
+    trace = export(NVTX_EVENTS=[nvtx(0, 1, name), nvtx(2, 3, name, eventType=MARK)])
     assert trace.events["name"].to_list() == [name]
     assert trace.instants["name"].to_list() == [name]
 
@@ -561,4 +532,5 @@ def test_a_database_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
 def test_paths_with_odd_characters_open(tmp_path: Path) -> None:
     folder = tmp_path / "a b?c#d%20é"
     folder.mkdir()
-    assert export(folder, NVTX_EVENTS=[nvtx(0, 1, "x")]).events.height == 1
+    path = write(folder / "r.sqlite", {"StringIds": STRINGS, "NVTX_EVENTS": [nvtx(0, 1, "x")]})
+    assert profframe.load(path).events.height == 1

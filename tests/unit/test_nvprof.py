@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 import profframe
 from profframe import NotATraceError, SourceError, Trace
-from tests.databases import Row, object_id, write
+from tests.databases import Row, accounted, columns, found, object_id, write
+
+Load = Callable[..., Trace]
 
 PID: Final = 29051
 MAIN: Final = 1290573632
@@ -43,8 +45,10 @@ def database(path: Path, **tables: Sequence[Row]) -> Path:
     )
 
 
-def load(path: Path, **tables: Sequence[Row]) -> Trace:
-    return profframe.load_nvprof(database(path, **tables))
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    """Load a database of these activities."""
+    return lambda **tables: profframe.load_nvprof(database(tmp_path, **tables))
 
 
 def marker(flags: int, time: int, id_: int, name: int = NO_NAME, thread: int = MAIN) -> Row:
@@ -66,24 +70,8 @@ def kernel(start: int, end: int, correlation: int, **more: object) -> Row:
     return row | {"streamId": 7, "correlationId": correlation, "name": ADD, "gridX": 80} | more
 
 
-def columns(trace: Trace, *names: str) -> list[tuple[Any, ...]]:
-    return trace.events.select(names).rows()
-
-
-def found(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").rows())
-
-
-def accounted(trace: Trace) -> dict[str, int]:
-    row = trace.traces.row(0, named=True)
-    counts: dict[str, int] = json.loads(row["accounted"])
-    assert sum(counts.values()) == row["source_events"]
-    return counts
-
-
-def test_a_kernel_belongs_to_the_marker_around_its_launch_on_its_own_thread(tmp_path: Path) -> None:
+def test_a_kernel_belongs_to_the_marker_around_its_launch_on_its_own_thread(load: Load) -> None:
     trace = load(
-        tmp_path,
         MARKER=[*ranges(1, 0, 100, MM), *ranges(2, 0, 100, MUL, thread=OTHER)],
         RUNTIME=[call(10, 20, 5), call(30, 40, 6, thread=OTHER)],
         CONCURRENT_KERNEL=[kernel(200, 260, 5), kernel(300, 307, 6)],
@@ -108,11 +96,11 @@ def test_a_kernel_belongs_to_the_marker_around_its_launch_on_its_own_thread(tmp_
 
 
 @pytest.mark.parametrize("table", ["RUNTIME", "DRIVER"])
-def test_of_several_processes_a_kernel_has_none(tmp_path: Path, table: str) -> None:
+def test_of_several_processes_a_kernel_has_none(load: Load, table: str) -> None:
     """Rows of devices do not say of which one they are."""
     calls = [call(10, 20, 5), call(30, 40, 6) | {"processId": 7}]
     kernels = [kernel(50, 60, 5), kernel(70, 80, 6)]
-    trace = load(tmp_path, **{table: calls, "CONCURRENT_KERNEL": kernels})
+    trace = load(**{table: calls, "CONCURRENT_KERNEL": kernels})
     assert columns(trace, "pid", "launch_id") == [
         (str(PID), None),
         ("7", None),
@@ -121,15 +109,15 @@ def test_of_several_processes_a_kernel_has_none(tmp_path: Path, table: str) -> N
     ]
 
 
-def test_one_process_may_make_calls_of_both_kinds(tmp_path: Path) -> None:
+def test_one_process_may_make_calls_of_both_kinds(load: Load) -> None:
     rows = {"RUNTIME": [call(10, 20, 5)], "DRIVER": [call(12, 18, 5)]}
-    trace = load(tmp_path, **rows, CONCURRENT_KERNEL=[kernel(50, 60, 5)])
+    trace = load(**rows, CONCURRENT_KERNEL=[kernel(50, 60, 5)])
     assert columns(trace, "pid", "launch_id") == [(str(PID), None), (str(PID), None), (str(PID), 1)]
 
 
 @pytest.mark.parametrize("cbid", [13, 211, 214, 269, 272, 311, 999])
-def test_any_call_may_launch(tmp_path: Path, cbid: int) -> None:
-    trace = load(tmp_path, RUNTIME=[call(10, 20, 5, cbid)], CONCURRENT_KERNEL=[kernel(30, 40, 5)])
+def test_any_call_may_launch(load: Load, cbid: int) -> None:
+    trace = load(RUNTIME=[call(10, 20, 5, cbid)], CONCURRENT_KERNEL=[kernel(30, 40, 5)])
     assert trace.events["launch_id"].to_list() == [None, 0]
     assert trace.events["name"][0] == {
         13: "cudaLaunch",
@@ -142,16 +130,15 @@ def test_any_call_may_launch(tmp_path: Path, cbid: int) -> None:
     }[cbid]  # fmt: skip
 
 
-def test_what_a_call_gave_back_is_kept_where_it_failed(tmp_path: Path) -> None:
+def test_what_a_call_gave_back_is_kept_where_it_failed(load: Load) -> None:
     rows = [call(0, 1, 1), call(2, 3, 2) | {"returnValue": 700}]
-    trace = load(tmp_path, RUNTIME=rows)
+    trace = load(RUNTIME=rows)
     args = [json.loads(text) for text in trace.events["args"]]
     assert args == [{"cbid": 211}, {"cbid": 211, "returnValue": 700}]
 
 
-def test_names_of_emit_nvtx_are_split_and_backward_ops_find_their_forward(tmp_path: Path) -> None:
+def test_names_of_emit_nvtx_are_split_and_backward_ops_find_their_forward(load: Load) -> None:
     trace = load(
-        tmp_path,
         MARKER=[*ranges(1, 0, 10, MUL), *ranges(2, 20, 30, BACKWARD), *ranges(3, 40, 50, REGION),
                 *ranges(4, 60, 70, MM)],
     )  # fmt: skip
@@ -164,9 +151,8 @@ def test_names_of_emit_nvtx_are_split_and_backward_ops_find_their_forward(tmp_pa
     ]
 
 
-def test_markers_are_paired_by_their_id_wherever_they_end(tmp_path: Path) -> None:
+def test_markers_are_paired_by_their_id_wherever_they_end(load: Load) -> None:
     trace = load(
-        tmp_path,
         MARKER=[
             marker(START, 0, 1, MUL),
             marker(START, 1, 2, REGION),
@@ -184,16 +170,15 @@ def test_markers_are_paired_by_their_id_wherever_they_end(tmp_path: Path) -> Non
     assert accounted(trace)["events"] == 6
 
 
-def test_markers_of_a_process_ignore_what_follows_its_id(tmp_path: Path) -> None:
+def test_markers_of_a_process_ignore_what_follows_its_id(load: Load) -> None:
     start = marker(START, 0, 1, REGION) | {"objectKind": PROCESS, "objectId": object_id(PID, 5)}
     end = marker(END, 4, 1) | {"objectKind": PROCESS, "objectId": object_id(PID, 9)}
-    trace = load(tmp_path, MARKER=[start, end])
+    trace = load(MARKER=[start, end])
     assert columns(trace, "pid", "tid", "is_async", "self_ns") == [(str(PID), None, False, 4)]
 
 
-def test_markers_without_their_other_half_are_kept(tmp_path: Path) -> None:
+def test_markers_without_their_other_half_are_kept(load: Load) -> None:
     trace = load(
-        tmp_path,
         MARKER=[marker(START, 3, 1, MUL), marker(END, 5, 9), marker(INSTANT, 7, 4, REGION)],
     )
     assert columns(trace, "name", "start_ns", "dur_ns", "is_async") == [("mul", 3, None, True)]
@@ -205,21 +190,20 @@ def test_markers_without_their_other_half_are_kept(tmp_path: Path) -> None:
     assert accounted(trace) == {"events": 1, "instants": 2, "metadata": 10}
 
 
-def test_a_range_without_a_name_has_none(tmp_path: Path) -> None:
-    trace = load(tmp_path, MARKER=ranges(1, 0, 4, NO_NAME))
+def test_a_range_without_a_name_has_none(load: Load) -> None:
+    trace = load(MARKER=ranges(1, 0, 4, NO_NAME))
     assert columns(trace, "kind", "name", "dur_ns") == [("annotation", None, 4)]
 
 
-def test_a_domain_is_an_argument(tmp_path: Path) -> None:
+def test_a_domain_is_an_argument(load: Load) -> None:
     rows = [row | {"domain": DOMAIN} for row in ranges(1, 0, 4, REGION)]
-    trace = load(tmp_path, MARKER=rows)
+    trace = load(MARKER=rows)
     assert trace.events["args"].to_list() == ['{"domain": "ncclDomain"}']
 
 
-def test_copies_sets_syncs_overhead_and_names(tmp_path: Path) -> None:
+def test_copies_sets_syncs_overhead_and_names(load: Load) -> None:
     device = {"contextId": 2, "streamId": 13, "correlationId": 4}
     trace = load(
-        tmp_path,
         CONTEXT=[{"contextId": 2, "deviceId": 1}],
         DRIVER=[call(0, 5, 4, cbid=307), call(6, 7, 8, cbid=1)],
         MEMCPY=[device | {"start": 10, "end": 20, "bytes": 64, "copyKind": 2, "srcKind": 3,
@@ -259,10 +243,9 @@ def test_copies_sets_syncs_overhead_and_names(tmp_path: Path) -> None:
     assert accounted(trace) == {"events": 7, "metadata": 10 + 1 + 3}
 
 
-def test_times_that_nobody_measured_are_unknown(tmp_path: Path) -> None:
+def test_times_that_nobody_measured_are_unknown(load: Load) -> None:
     utc = 1_583_975_499_355_129_131
     trace = load(
-        tmp_path,
         RUNTIME=[call(utc, utc + 9, 1)],
         CONCURRENT_KERNEL=[kernel(0, 0, 1), kernel(utc + 2, utc + 5, 1)],
     )
@@ -271,9 +254,8 @@ def test_times_that_nobody_measured_are_unknown(tmp_path: Path) -> None:
     assert found(trace) == {"missing_time": 1, "missing_duration": 1}
 
 
-def test_devices_have_the_properties_that_kineto_gives(tmp_path: Path) -> None:
+def test_devices_have_the_properties_that_kineto_gives(load: Load) -> None:
     trace = load(
-        tmp_path,
         DEVICE=[{"_id_": 1, "id": 0, "name": V100, "globalMemorySize": 42, "numMultiprocessors": 80,
                  "computeCapabilityMajor": 7, "computeCapabilityMinor": 0, "uuid": b"\x91\xff"}],
     )  # fmt: skip
@@ -283,9 +265,8 @@ def test_devices_have_the_properties_that_kineto_gives(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_kernels_of_every_table_load(tmp_path: Path) -> None:
+def test_kernels_of_every_table_load(load: Load) -> None:
     trace = load(
-        tmp_path,
         RUNTIME=[call(0, 1, 1)],
         CONCURRENT_KERNEL=[kernel(2, 3, 1)],
         KERNEL=[kernel(4, 5, 1)],
@@ -296,22 +277,22 @@ def test_kernels_of_every_table_load(tmp_path: Path) -> None:
     assert trace.events["launch_id"].to_list() == [None, 0, 0, 0, 0]
 
 
-def test_an_old_kernel_has_the_correlation_of_its_runtime_call(tmp_path: Path) -> None:
+def test_an_old_kernel_has_the_correlation_of_its_runtime_call(load: Load) -> None:
     row = {n: value for n, value in kernel(5, 9, 1).items() if n != "correlationId"}
     row["runtimeCorrelationId"] = 33
-    trace = load(tmp_path, RUNTIME=[call(0, 1, 33)], CONCURRENT_KERNEL=[row])
+    trace = load(RUNTIME=[call(0, 1, 33)], CONCURRENT_KERNEL=[row])
     assert trace.events["launch_id"].to_list() == [None, 0]
 
 
 @pytest.mark.parametrize(
     "missing", ["domain", "objectKind", "objectId", "name", "timestamp", "id", "flags"]
 )
-def test_columns_of_markers_may_be_missing(tmp_path: Path, missing: str) -> None:
+def test_columns_of_markers_may_be_missing(load: Load, missing: str) -> None:
     rows = [
         {column: value for column, value in row.items() if column != missing}
         for row in ranges(1, 0, 4, REGION)
     ]
-    trace = load(tmp_path, MARKER=rows)
+    trace = load(MARKER=rows)
     assert accounted(trace) == {
         "flags": {"instants": 2, "metadata": 10},
         "id": {"events": 1, "instants": 1, "metadata": 10},
@@ -321,9 +302,9 @@ def test_columns_of_markers_may_be_missing(tmp_path: Path, missing: str) -> None
 
 
 @pytest.mark.parametrize("missing", ["cbid", "threadId", "processId", "end", "returnValue"])
-def test_columns_of_calls_may_be_missing(tmp_path: Path, missing: str) -> None:
+def test_columns_of_calls_may_be_missing(load: Load, missing: str) -> None:
     row = {column: value for column, value in call(0, 4, 1).items() if column != missing}
-    trace = load(tmp_path, RUNTIME=[row], CONCURRENT_KERNEL=[kernel(5, 9, 1)])
+    trace = load(RUNTIME=[row], CONCURRENT_KERNEL=[kernel(5, 9, 1)])
     assert columns(trace, "kind", "launch_id") == [("runtime", None), ("kernel", 0)]
 
 
@@ -339,15 +320,14 @@ def test_the_table_of_strings_may_be_missing(tmp_path: Path) -> None:
     assert columns(trace, "name", "dur_ns") == [(None, 4)]
 
 
-def test_ids_that_are_too_short_are_unknown(tmp_path: Path) -> None:
+def test_ids_that_are_too_short_are_unknown(load: Load) -> None:
     rows = [row | {"objectId": b"\x01"} for row in ranges(1, 0, 4, REGION)]
-    trace = load(tmp_path, MARKER=rows)
+    trace = load(MARKER=rows)
     assert columns(trace, "pid", "tid", "dur_ns", "is_async") == [(None, None, 4, False)]
 
 
-def test_what_is_not_loaded_is_counted_by_name(tmp_path: Path) -> None:
+def test_what_is_not_loaded_is_counted_by_name(load: Load) -> None:
     trace = load(
-        tmp_path,
         RUNTIME=[call(0, 1, 1)],
         CUDA_EVENT=[{"correlationId": 1}],
         ENVIRONMENT=[{"timestamp": 1}, {"timestamp": 2}],
@@ -362,8 +342,8 @@ def test_what_is_not_loaded_is_counted_by_name(tmp_path: Path) -> None:
     assert found(trace) == {"rows_not_loaded": 3}
 
 
-def test_a_database_without_activities_loads_empty(tmp_path: Path) -> None:
-    trace = load(tmp_path, RUNTIME=[], MARKER=[])
+def test_a_database_without_activities_loads_empty(load: Load) -> None:
+    trace = load(RUNTIME=[], MARKER=[])
     assert trace.events.height == 0
     assert trace.self_times().height == 0
 

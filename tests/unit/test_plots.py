@@ -21,7 +21,7 @@ from profframe.show.plots import palette, parts, split_chart
 from profframe.trace.plots import Plots
 from profframe.trace.trace import Trace
 from tests import hostile
-from tests.builders import table
+from tests.builders import stored
 
 OF_TRACES = (
     "breakdown", "steps", "kernels", "memory", "queue_depth", "idle", "roofline", "ranks",
@@ -78,8 +78,7 @@ def runs() -> Trace:
         events += [run | {"kind": kind} | slow for kind in ("host_op", "kernel")]
         events += [run | {"kind": "annotation"} | step]
     traces = [{"run": f"night-{n}", "rank": 0, "clock": "relative"} for n in range(8)]
-    rows = {"events": events, "traces": traces}
-    return Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+    return stored(events=events, traces=traces)
 
 
 def frames(chart: Any) -> Iterator[pl.DataFrame]:
@@ -429,7 +428,7 @@ def test_without_altair_the_error_has_the_pip_line(example: Path) -> None:
 
 
 def test_an_empty_trace_says_what_it_lacks() -> None:
-    empty = Trace.from_tables({name: t.arrow.empty_table() for name, t in schema.TABLES.items()})
+    empty = stored()
     assert drawn_by(empty) == {}
     with pytest.raises(ParameterError, match="flame: this trace has no slices on the host"):
         Plots(empty).flame()
@@ -442,8 +441,7 @@ def test_many_devices_share_the_rows_that_altair_takes() -> None:
         for time in range(1000)
     ]
     ranks = [{"rank": rank, "clock": "relative", "start_ns": 0} for rank in range(10)]
-    rows: dict[str, Any] = {"memory": memory, "traces": ranks}
-    trace = Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+    trace = stored(memory=memory, traces=ranks)
     chart = Plots(trace).memory()
     assert rows_of(chart).group_by("rank").len()["len"].to_list() == [625] * 8
     assert said(split_chart(chart)[0]) == ["Memory over time", "first 8 of 10 devices"]
@@ -459,8 +457,7 @@ def test_every_hostile_run_has_its_panel_and_its_line() -> None:
         for step in range(2)
     ]
     ranks = [{"run": run, "clock": "relative", "start_ns": 0} for run in names]
-    rows: dict[str, Any] = {"events": events, "traces": ranks}
-    trace = Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+    trace = stored(events=events, traces=ranks)
     for chart, found in ((Plots(trace).kernels(), 6), (Plots(trace).idle(), 6)):
         assert len(bars(svg(chart))) == found
     assert len(bars(svg(Plots(trace).breakdown()))) == 4 * len(names)

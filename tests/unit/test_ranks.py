@@ -12,11 +12,11 @@ import polars as pl
 import pytest
 
 import profframe
-from profframe import cli
 from profframe.facts.formulas.dtypes import DTYPES
 from profframe.query import macros
 from profframe.show import terminal
 from profframe.trace.trace import Trace
+from tests.conftest import Run
 
 Change = Callable[[int, dict[str, Any]], dict[str, Any] | None]
 STEP_US = 1000.0
@@ -209,39 +209,33 @@ def test_impossible_sizes_are_not_known(tmp_path: Path) -> None:
     assert set(rows.collectives()["bytes"]) == {None}
 
 
-def shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def shown(folder: Path, run: Run) -> list[str]:
     """Lines of the section about ranks that the command line shows."""
-    capsys.readouterr()
-    assert cli.run(["show", str(folder), "--top", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    code, out, _ = run("show", folder, "--top", 2)
+    assert code == 0
+    lines = out.splitlines()
     starts = [at for at, line in enumerate(lines) if line.startswith("Ranks that others wait for")]
     return lines[starts[0] : lines.index("", starts[0])] if starts else []
 
 
-def test_a_summary_says_who_is_waited_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_summary_says_who_is_waited_for(tmp_path: Path, run: Run) -> None:
     job(tmp_path, keep)
-    title, _, first, second = shown(tmp_path, capsys)
+    title, _, first, second = shown(tmp_path, run)
     assert title == "Ranks that others wait for (top 2 of 4)"
     words = ["3", "10", "10", "100.0", "%", "600.000", "us", "60.000", "us", "0.000", "us"]
     assert first.split() == [*words, "aten::mm"]
     assert second.split()[0] == "0"
 
 
-def test_a_summary_says_if_clocks_differ(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_summary_says_if_clocks_differ(tmp_path: Path, run: Run) -> None:
     job(tmp_path, lambda rank, event: event | {"ts": event["ts"] + 700.0 * rank})
-    title, *_ = shown(tmp_path, capsys)
+    title, *_ = shown(tmp_path, run)
     assert title.startswith("Ranks that others wait for (their clocks differ: see clock_skew)")
 
 
-def test_a_summary_of_one_rank_says_nothing_of_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_summary_of_one_rank_says_nothing_of_it(tmp_path: Path, run: Run) -> None:
     job(tmp_path, keep)
-    assert shown(tmp_path / "rank0.json", capsys) == []
+    assert shown(tmp_path / "rank0.json", run) == []
 
 
 def test_moments_without_a_rank_are_since_the_first_of_the_run(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from profframe.errors import AnswerError, ParameterError, UnknownNameError
 from profframe.query import sandbox
 from profframe.query.catalogue import catalogue
 from profframe.query.sandbox import Terms
+from tests.conftest import Run
 
 CANARY = "the canary"
 RULE = """\
@@ -168,12 +169,10 @@ class TestRefused:
 
     @pytest.mark.parametrize("sql", [*REACHES.values(), *STATEMENTS.values()])
     def test_by_the_verb(
-        self, store: Path, written: Callable[[str], str], capsys: pytest.CaptureFixture[str],
-        sql: str,
-    ) -> None:  # fmt: skip
-        assert cli.run(["sql", str(store), written(sql)]) == 1
-        out, error = capsys.readouterr()
-        assert out == ""
+        self, store: Path, written: Callable[[str], str], run: Run, sql: str
+    ) -> None:
+        code, out, error = run("sql", store, written(sql))
+        assert (code, out) == (1, "")
         assert error.startswith("error: ")
         assert error.count("\n") == 1
         assert CANARY not in error
@@ -396,16 +395,16 @@ class TestGiven:
             in_memory.sql("SELECT 1", files="no/such")
 
     def test_on_the_command_line(
-        self, store: Path, outside: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+        self, store: Path, outside: Path, tmp_path: Path, run: Run
     ) -> None:
         sql = f"SELECT content FROM read_text('{outside}/canary.csv')"
         file = tmp_path / "mine.sql"
         file.write_text(sql)
-        for command in (["sql", str(store), sql], ["answer", str(file), str(store)]):
-            assert cli.run([*command, "--files", str(outside)]) == 0
-            assert CANARY in capsys.readouterr().out
-            assert cli.run([*command, "--files", str(tmp_path)]) == 1
-            assert CANARY not in capsys.readouterr().out
+        for command in (["sql", store, sql], ["answer", file, store]):
+            for folder, expected in ((outside, 0), (tmp_path, 1)):
+                code, out, _ = run(*command, "--files", folder)
+                assert code == expected
+                assert (CANARY in out) == (code == 0)
 
     def test_a_store_behind_a_link(self, store: Path, tmp_path: Path) -> None:
         (tmp_path / "link").symlink_to(store)
@@ -479,11 +478,10 @@ class TestLimits:
         ],
     )
     def test_on_the_command_line(
-        self, store: Path, capsys: pytest.CaptureFixture[str], sql: str, option: list[str],
-        message: str,
-    ) -> None:  # fmt: skip
-        assert cli.run(["sql", str(store), sql, *option]) == 1
-        error = capsys.readouterr().err
+        self, store: Path, run: Run, sql: str, option: list[str], message: str
+    ) -> None:
+        code, _, error = run("sql", store, sql, *option)
+        assert code == 1
         assert error.startswith(f"error: {message}")
         assert error.count("\n") == 1
 

@@ -12,30 +12,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe import schema
 from profframe.query.selection import spans
 from profframe.show import terminal, units
 from profframe.trace.trace import Trace
-from tests.builders import table
+from tests.builders import stored
 from tests.pages import Page
 
 HOSTILE = "<script>alert('x')</script>\x1b[31m&\n\""
 
 
 def trace_of(runs: list[str], quality: str = "truncated") -> Trace:
-    rows: dict[str, list[dict[str, object]]] = {
-        "events": [
+    note = {"check": quality, "events": 3, "action": quality, "detail": quality}
+    return stored(
+        events=[
             {"run": run, "kind": kind, "start_ns": 5, "dur_ns": 2_500_000, "device": device}
             for run in runs
             for kind, device in (("host_op", None), ("kernel", 0), ("kernel", 0))
         ],
-        "traces": [{"run": run, "device_type": "CUDA"} for run in runs],
-        "quality": [
-            {"run": run, "check": quality, "events": 3, "action": quality, "detail": quality}
-            for run in runs
-        ],
-    }
-    return Trace.from_tables({name: table(name, rows.get(name, [])) for name in schema.TABLES})
+        traces=[{"run": run, "device_type": "CUDA"} for run in runs],
+        quality=[{"run": run} | note for run in runs],
+    )
 
 
 def test_repr_says_what_is_inside_in_a_few_lines() -> None:
@@ -50,7 +46,7 @@ def test_repr_says_what_is_inside_in_a_few_lines() -> None:
 
 def test_repr_of_many_runs_and_of_nothing_is_short() -> None:
     many = repr(trace_of([f"run{i}" for i in range(100)]))
-    nothing = repr(Trace.from_tables({name: table(name, []) for name in schema.TABLES}))
+    nothing = repr(stored())
 
     assert len(many.splitlines()) == 5
     assert "and 95 more" in many

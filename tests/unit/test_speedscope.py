@@ -20,6 +20,7 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
 from tests import hostile
 from tests.builders import event, loaded
+from tests.conftest import Run
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -218,15 +219,14 @@ class TestFoldedPaths:
 class TestCommandLine:
     SOURCE = str(EXAMPLES / "gpu_training.json.gz")
 
-    def test_forms_by_their_endings(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_forms_by_their_endings(self, tmp_path: Path, run: Run) -> None:
         for name in ("a.speedscope.json.gz", "b.folded", "c.json"):
-            assert cli.run(["export", self.SOURCE, "-o", str(tmp_path / name), "--step", "2"]) == 0
+            code, _, err = run("export", self.SOURCE, "-o", tmp_path / name, "--step", 2)
+            assert code == 0
+            assert err.splitlines()[0].endswith(f"{name}: written")
         assert read(tmp_path / "a.speedscope.json.gz")["profiles"]
         assert " " in (tmp_path / "b.folded").read_text()
         assert profframe.load(tmp_path / "c.json").events["step"].unique().to_list() == [2]
-        assert capsys.readouterr().err.splitlines()[0].endswith("a.speedscope.json.gz: written")
 
     def test_tracks_and_what_is_wrong(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -26,18 +26,8 @@ from profframe.store import maintenance, parquet
 from tests.builders import table
 
 RUNS = [
-    "a",
-    "",
-    ".",
-    "..",
-    ".hidden",
-    "a/b",
-    "../../etc",
-    "2024-01-01",
-    "naïve 名前",
-    "x" * 300,
-    "~",
-]
+    "a", "", ".", "..", ".hidden", "a/b", "../../etc", "2024-01-01", "naïve 名前", "x" * 300, "~",
+]  # fmt: skip
 
 
 def one(run: str = "run", rank: int = 0, names: tuple[str, ...] = ("mm",)) -> dict[str, pa.Table]:
@@ -186,11 +176,8 @@ def test_an_existing_rank_is_replaced_and_nothing_is_left_over(
     store.write(one(rank=0, names=("new", "newer")), tmp_path)
 
     assert [row["name"] for row in stored(tmp_path)["events"]] == ["new", "newer", "mm"]
-    assert sorted(path.name for path in tmp_path.rglob("*") if path.is_dir()) == [
-        "rank=0",
-        "rank=1",
-        "run=run",
-    ]
+    folders = sorted(path.name for path in tmp_path.rglob("*") if path.is_dir())
+    assert folders == ["rank=0", "rank=1", "run=run"]
 
 
 def killed_writer(path: Path, at: str, can_exchange: bool) -> None:

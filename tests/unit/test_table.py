@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from profframe import ParameterError, Trace, UnknownNameError, schema
+from profframe import ParameterError, Trace, UnknownNameError
 from profframe.analysis.torch_table import times
-from profframe.facts import add_facts
-from tests.builders import Row, event, tables
-
-
-def trace(
-    *events: Row, run: str = "run", memory: Sequence[Row] = (), header: Row | None = None
-) -> Trace:
-    """A trace of these events, with the facts."""
-    facts = add_facts(tables(*events, memory=memory, header=header))
-    return Trace.from_tables(
-        {name: schema.conform(name, rows, run, 0) for name, rows in facts.items()}
-    )
-
-
-def together(*traces: Trace) -> Trace:
-    names = schema.TABLES
-    return Trace.from_tables({n: pa.concat_tables([t.tables[n] for t in traces]) for n in names})
+from tests.builders import event, together
+from tests.builders import loaded as trace
 
 
 def cells(text: str) -> list[list[str]]:
@@ -211,10 +194,7 @@ class TestHostileText:
         one = trace(*(event("f", n, n, input_dims=text) for n, text in enumerate(dims)))
         text = one.table(group_by_input_shape=True, sort_by="input_shapes")
         assert "no list" in text
-        assert re.findall(r"\[\[2\], \[3, .\]\]", text) == [
-            "[[2], [3, 5]]",
-            "[[2], [3, 4]]",
-        ]
+        assert re.findall(r"\[\[2\], \[3, .\]\]", text) == ["[[2], [3, 5]]", "[[2], [3, 4]]"]
 
 
 class TestUnknownTimes:

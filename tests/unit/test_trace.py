@@ -18,7 +18,7 @@ import profframe
 from profframe import schema, store
 from profframe.errors import AnswerError, ParameterError, StoreError, UnknownNameError
 from profframe.trace.trace import Trace
-from tests.builders import Row, table
+from tests.builders import Row, stored, table
 
 STEPS = 4
 TIMED = ("memory", "flows", "counters", "instants")
@@ -52,14 +52,11 @@ def rank_tables(run: str, rank: int) -> dict[str, list[dict[str, object]]]:
 
 def trace_of(*traces: tuple[str, int]) -> Trace:
     parts = [rank_tables(run, rank) for run, rank in traces]
-    return Trace.from_tables(
-        {name: table(name, [r for part in parts for r in part[name]]) for name in schema.TABLES}
-    )
+    return stored(**{name: [r for part in parts for r in part[name]] for name in parts[0]})
 
 
 def made_of(events: Iterable[Row], memory: Iterable[Row] = ()) -> Trace:
-    rows = {"events": events, "memory": memory, "traces": [{}]}
-    return Trace.from_tables({name: table(name, rows.get(name, ())) for name in schema.TABLES})
+    return stored(events=events, memory=memory, traces=[{}])
 
 
 @pytest.fixture(scope="module")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profframe import cli, schema
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.facts import add_facts
 from profframe.show.tree import Tree
 from profframe.trace.trace import Trace
-from tests.builders import Row, event, table, tables
+from tests.builders import Row, event, loaded, stored, together
+from tests.conftest import Run
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
 TRAINING = (
@@ -50,18 +49,7 @@ NO_SLICE = (
 )
 
 
-def traced(*events: Row, run: str = "r", rank: int = 0) -> Trace:
-    main = [{"thread": 0, "thread_name": "main"}]
-    found = add_facts(tables(*events, threads=main))
-    return Trace.from_tables(
-        {name: schema.conform(name, rows, run, rank) for name, rows in found.items()}
-    )
-
-
-def together(*traces: Trace) -> Trace:
-    return Trace.from_tables(
-        {name: pa.concat_tables(t.tables[name] for t in traces) for name in schema.TABLES}
-    )
+traced = partial(loaded, threads=[{"thread": 0, "thread_name": "main"}])
 
 
 @pytest.fixture(scope="module")
@@ -129,10 +117,7 @@ def test_no_column_for_devices_without_device_time() -> None:
 
 def test_nothing_to_draw(trace: Trace) -> None:
     assert str(trace.filter(kinds="kernel").tree()) == "no host slices"
-    assert (
-        Trace.from_tables({n: t.arrow.empty_table() for n, t in schema.TABLES.items()}).tree()
-        == "no host slices"
-    )
+    assert stored().tree() == "no host slices"
 
 
 def test_names_do_nothing_and_stay_on_their_line() -> None:
@@ -166,11 +151,7 @@ def test_one_trace_of_several(tmp_path: Path) -> None:
     [
         ({"event_id": 7}, UnknownNameError, "no event 7; they are 0 to 6"),
         ({"event_id": -1}, UnknownNameError, "no event -1; they are 0 to 6"),
-        (
-            {"event_id": 6},
-            ParameterError,
-            NO_SLICE,
-        ),
+        ({"event_id": 6}, ParameterError, NO_SLICE),
         ({"event_id": 1.5}, ParameterError, "event_id: needs integers of 64 bits, got 1.5"),
         ({"depth": -1}, ParameterError, "depth: needs 0 or more levels, got -1"),
         ({"row_limit": "all"}, ParameterError, "row_limit: needs integers of 64 bits, got 'all'"),
@@ -250,9 +231,10 @@ def test_as_recursion_over_parents(events: list[Row], depth: int, row_limit: int
 
 
 class TestCommandLine:
-    def test_tree_is_a_verb(self, capsys: pytest.CaptureFixture[str]) -> None:
-        assert cli.run(["tree", EXAMPLE, "--event", "0", "--depth", "1"]) == 0
-        head, step, load, *_ = capsys.readouterr().out.splitlines()
+    def test_tree_is_a_verb(self, run: Run) -> None:
+        code, out, _ = run("tree", EXAMPLE, "--event", 0, "--depth", 1)
+        assert code == 0
+        head, step, load, *_ = out.splitlines()
         assert head.split() == ["total", "self", "%", "event", "name"]
         assert step.endswith("  ProfilerStep#1")
         assert load.endswith("    load batch  (+6 inside)")
@@ -265,23 +247,14 @@ class TestCommandLine:
             (["--run", "x"], "no run named 'x'"),
         ],
     )
-    def test_errors_are_one_line(
-        self, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        assert cli.run(["tree", EXAMPLE, *arguments]) == 1
-        captured = capsys.readouterr()
-        assert captured.out == ""
-        assert re.fullmatch(rf"error: .*{re.escape(message)}.*\n", captured.err)
+    def test_errors_are_one_line(self, arguments: list[str], message: str, run: Run) -> None:
+        code, out, err = run("tree", EXAMPLE, *arguments)
+        assert (code, out) == (1, "")
+        assert re.fullmatch(rf"error: .*{re.escape(message)}.*\n", err)
 
-    def test_device_slices_have_no_tree(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        rows: dict[str, list[Row]] = {
-            "events": [{"kind": "kernel", "name": "sgemm"}],
-            "traces": [{}],
-        }
+    def test_device_slices_have_no_tree(self, tmp_path: Path, run: Run) -> None:
         store = tmp_path / "store"
-        made = {name: table(name, rows.get(name, [])) for name in schema.TABLES}
-        Trace.from_tables(made).to_parquet(store)
-        assert cli.run(["tree", str(store), "--event", "0"]) == 1
-        assert "is no host slice that nests" in capsys.readouterr().err
+        stored(events=[{"kind": "kernel", "name": "sgemm"}], traces=[{}]).to_parquet(store)
+        code, _, err = run("tree", store, "--event", 0)
+        assert code == 1
+        assert "is no host slice that nests" in err

@@ -182,22 +182,24 @@ def zero(file: Path) -> None:
     file.write_bytes(data[:4] + bytes(middle) + data[4 + middle :])
 
 
+def replace(file: Path, made: Callable[[pa.Field, int], pa.Array], *names: str) -> None:
+    """Make those of the columns anew that the file has, of their field and the number of rows."""
+    rows = pq.ParquetFile(file).read()
+    for place, field in enumerate(rows.schema):
+        if field.name in names:
+            rows = rows.set_column(place, field.name, made(field, len(rows)))
+    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
+    rows = rows.replace_schema_metadata(metadata)
+    pq.write_table(rows, file, store_schema=False, compression="none")
+
+
 def no_utf8(file: Path) -> None:
     """A text column that is none, as other writers leave it."""
-    rows = pq.ParquetFile(file).read()
-    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
-    place = rows.schema.get_field_index("name" if "name" in rows.column_names else "source")
-    rows = rows.set_column(place, rows.column_names[place], not_utf8(len(rows)))
-    pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
+    replace(file, lambda _, number: not_utf8(number), "name", "source")
 
 
 def other_type(file: Path) -> None:
-    rows = pq.ParquetFile(file).read()
-    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
-    place = rows.schema.get_field_index("dur_ns" if "dur_ns" in rows.column_names else "end_ns")
-    texts = pa.array(["x"] * len(rows))
-    rows = rows.set_column(place, rows.column_names[place], texts)
-    pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
+    replace(file, lambda _, number: pa.array(["x"] * number), "dur_ns", "end_ns")
 
 
 def pipe(file: Path) -> None:
@@ -291,11 +293,7 @@ def say_its_checksum(file: Path) -> None:
 
 def strange_code(file: Path) -> None:
     """Codes of texts that are not in their dictionary."""
-    rows = pq.ParquetFile(file).read()
-    rows = rows.set_column(rows.schema.get_field_index("name"), "name", pa.array(["x", "y", "z"]))
-    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
-    rows = rows.replace_schema_metadata(metadata)
-    pq.write_table(rows, file, store_schema=False, compression="none")
+    replace(file, lambda *_: pa.array(["x", "y", "z"]), "name")
     group = pq.read_metadata(file).row_group(0)
     (name,) = (
         column
@@ -328,12 +326,7 @@ def test_a_checksum_proves_nothing(damage: Callable[[Path], None], root: Path) -
 
 def test_null_is_refused_where_there_is_none(root: Path) -> None:
     file = root / "run=b/rank=0/events.parquet"
-    rows = pq.ParquetFile(file).read()
-    for name in ("kind", "event_id"):
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, name, pa.nulls(len(rows), rows.schema.field(name).type))
-    metadata = {parquet.VERSION_KEY: str(schema.SCHEMA_VERSION)}
-    pq.write_table(rows.replace_schema_metadata(metadata), file, store_schema=False)
+    replace(file, lambda field, number: pa.nulls(number, field.type), "kind", "event_id")
     say_its_checksum(file)
 
     for asked in ("kind", "event_id", ["kind", "flops"], pl.all()):
