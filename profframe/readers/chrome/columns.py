@@ -92,12 +92,13 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     members
         Arrays of the members of events and of their arguments, by name; those in ``old.`` have an
         old spelling, and ``time_text.`` is there if a time could not be read. Instead of the
-        decimals ``ts`` and ``dur`` there may be whole nanoseconds, ``time_ns`` and ``dur_ns``.
+        decimals ``ts`` and ``dur`` there may be what `_times` makes of them.
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = pc.dictionary_encode(members[name])
-    members |= _no_flags(members) if "time_ns" in members else _times(members)
+    if "time_ns" not in members:
+        members |= _times(members)
     destinations = _destinations(members)
     tables = np.flatnonzero(np.bincount(destinations, minlength=len(Table)))
     batch: dict[Table, pa.Table] = {}
@@ -148,12 +149,6 @@ def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
         "bad_dur": pa.array(bad_duration),
         "rounded": pa.array(start.rounded | duration.rounded),
     }
-
-
-def _no_flags(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Flags of times that are whole nanoseconds already: none is bad or rounded."""
-    false = pa.array(np.zeros(len(members["time_ns"]), np.bool_))
-    return dict.fromkeys(("bad_time", "bad_dur", "rounded"), false)
 
 
 def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:

@@ -168,7 +168,6 @@ def _event_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
         "dur_ns": pa.array(fields["end"] - fields["start"], mask=bad_end),
         "bad_time": pa.array(fields["bad_start"]),
         "bad_dur": pa.array(bad_end),
-        "rounded": pa.array(np.zeros(number.size, np.bool_)),
         "correlation": pa.array(number, mask=~by_correlation),
         "external_id": pa.array(external, mask=external <= 0),
         "sequence_nr": pa.array(sequence, mask=sequence < 0),
@@ -338,7 +337,6 @@ def _record_columns(fields: Fields) -> dict[str, pa.Array]:
         "pid": lines["pid"],
         "tid": lines["tid"],
         "bad_time": pa.array(fields["bad_start"]),
-        "rounded": pa.array(np.zeros(fields["id"].size, np.bool_)),
     }
 
 

@@ -89,13 +89,6 @@ _BROKEN: Final = r"""
     SELECT row, args FROM arguments
     WHERE NOT json_valid(args)
        OR regexp_matches(args, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')"""
-_NO_NUMBERS: Final[Mapping[str, npt.NDArray[Any]]] = {
-    **dict.fromkeys(
-        ("timestamp", "end", "device", "line", "flow_id", "order"), np.empty(0, np.int64)
-    ),
-    **dict.fromkeys(("is_slice", "is_host", "names_overload"), np.empty(0, np.bool_)),
-}
-"""Numbers of an empty profile."""
 _EMPTY, _COMMA, _ID, _OPEN, _CLOSE = (
     pa.scalar(text, pa.string()) for text in ("", ",", '"External id":', "{", "}")
 )
@@ -165,8 +158,8 @@ def read(results: Any, settings: Settings) -> RawTrace:
         events = _TorchEvents(results.events())
         batches = [part.batch for part in parts]
         numbers = {
-            name: np.concatenate([_NO_NUMBERS[name], *(part.numbers[name] for part in parts)])
-            for name in _NO_NUMBERS
+            name: np.concatenate([part.numbers[name] for part in parts])
+            for name in parts[0].numbers
         }
         slices = _rows(batches, Table.EVENTS)
         if slices is not None and events.objects:
@@ -193,14 +186,14 @@ def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
 
 
 def _activity_fields(activities: Sequence[Any], settings: Settings) -> Iterator[Fields]:
-    """Fields of the activities, batch by batch.
+    """Fields of the activities, batch by batch; one batch at least.
 
     Kernels of a collective get the arguments of the op that describes it, which comes before.
     """
     collectives: dict[int, str] = {}
     excluded = {"linked_correlation_id"} if settings.on_host else set()
     types = {name: type_ for name, type_ in _ACTIVITY.items() if name not in excluded}
-    for start in range(0, len(activities), _ROWS):
+    for start in range(0, len(activities) or 1, _ROWS):
         fields = read_fields(activities[start : start + _ROWS], types)
         if settings.on_host:
             fields |= {"linked_correlation_id": np.zeros_like(fields["correlation_id"])}
@@ -261,6 +254,7 @@ def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
         "time_ns": pa.array(fields["timestamp"]),
         "dur_ns": pa.array(fields["duration"], mask=is_instant),
         **dict.fromkeys(("id", "bp"), pa.nulls(count, pa.string())),
+        **dict.fromkeys(("bad_time", "bad_dur", "rounded"), pa.nulls(count, pa.bool_())),
     }
     return _Part(batch_of(members), numbers, repairs)
 
@@ -421,7 +415,7 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
         {
             "start_ns": pa.array([start_ns], pa.int64()),
             "dur_ns": pa.array([end_ns - start_ns], pa.int64()),
-            **dict.fromkeys(("bad_time", "bad_dur", "rounded", "is_remote", "is_legacy"), false),
+            **dict.fromkeys(("is_remote", "is_legacy"), false),
             **{name: pa.array([text], pa.string()) for name, text in texts.items()},
         },
     )
