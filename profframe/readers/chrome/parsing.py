@@ -98,22 +98,17 @@ _ROWS_WITH_OTHER_KEYS: Final = f"""
 class _Patterns:
     """Which patterns occur in the text of a wave's pieces."""
 
-    non_finite: bool
-    old_args: bool
-    escaped_colon: bool
-    own_args: bool
-
-
-_NO_PATTERNS: Final = _Patterns(
-    non_finite=False, old_args=False, escaped_colon=False, own_args=False
-)
+    non_finite: bool = False
+    old_args: bool = False
+    escaped_colon: bool = False
+    own_args: bool = False
 
 
 def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     texts = pl.Series(pieces)
     is_suspect = texts.str.contains(_SUSPECT)
     if not is_suspect.any():
-        return _NO_PATTERNS
+        return _Patterns()
     suspects = texts.filter(is_suspect)
     regexes = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
     non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
@@ -179,7 +174,9 @@ class Parser:
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
         session = self._session
-        with session.registered("pieces", pa.table({"t": _single_chunks(pieces)})):
+        # DuckDB works by chunks, and the result of one piece stays in a processor's cache.
+        single = pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
+        with session.registered("pieces", pa.table({"t": single})):
             try:
                 pieces.validate(full=True)
                 patterns = _patterns(pieces)
@@ -202,7 +199,8 @@ class Parser:
         self, session: Session, pieces: pa.LargeStringArray, patterns: _Patterns
     ) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and searched afterwards."""
-        query = partial(_query, patterns, all_args=_bytes(pieces) <= _ALL)
+        size = pc.sum(pc.binary_length(pieces)).as_py()
+        query = partial(_query, patterns, all_args=size <= _ALL)
         if not (self._expects_other_keys or patterns.escaped_colon):
             rows = session.rows_of(query(other_keys=False))
             self._check_args(session, rows)
@@ -256,14 +254,6 @@ def _colons(texts: pa.Array) -> int:
     return sum(int(np.count_nonzero(part == ord(":"))) for part in parts)
 
 
-def _bytes(texts: pa.LargeStringArray) -> int:
-    """Bytes of all texts together."""
-    first, last = np.frombuffer(texts.buffers()[1], np.int64)[
-        [texts.offset, texts.offset + len(texts)]
-    ]
-    return int(last - first)
-
-
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
     """Members of the structures in the rows, each as one array; later ones win."""
     flat = rows.flatten()
@@ -299,14 +289,6 @@ def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
 def _pieces(text: bytes | memoryview, offsets: list[int]) -> pa.LargeStringArray:
     bounds = pa.py_buffer(np.asarray(offsets, dtype=np.int64))
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
-
-
-def _single_chunks(pieces: pa.LargeStringArray) -> pa.ChunkedArray:
-    """The pieces in chunks of one.
-
-    DuckDB works by chunks, and the result of one piece stays in a processor's cache.
-    """
-    return pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
 
 
 def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:
