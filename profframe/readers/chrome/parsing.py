@@ -182,7 +182,7 @@ class Parser:
                 patterns = _patterns(pieces)
                 if strict and patterns.non_finite:
                     return None
-                members = self._parse(session, pieces, patterns)
+                members = self._parse(pieces, patterns)
                 if strict and members["ph"].null_count and _no_objects(session.cursor):
                     return None
                 if _lacks_times(members):
@@ -195,15 +195,14 @@ class Parser:
                 return None
             return with_device_args(batch_of(members), session)
 
-    def _parse(
-        self, session: Session, pieces: pa.LargeStringArray, patterns: _Patterns
-    ) -> dict[str, pa.Array]:
+    def _parse(self, pieces: pa.LargeStringArray, patterns: _Patterns) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and searched afterwards."""
+        session = self._session
         size = pc.sum(pc.binary_length(pieces)).as_py()
         query = partial(_query, patterns, all_args=size <= _ALL)
         if not (self._expects_other_keys or patterns.escaped_colon):
             rows = session.rows_of(query(other_keys=False))
-            self._check_args(session, rows)
+            self._check_args(rows)
             if _has_all_keys(pieces, _combined(rows["event"])):
                 return _members(rows)
         keys = [names for (names,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
@@ -211,10 +210,10 @@ class Parser:
             raise _DoubledError
         self._expects_other_keys |= not {key for names in keys for key in names}.issubset(_KEYS)
         rows = session.rows_of(query(other_keys=self._expects_other_keys))
-        self._check_args(session, rows)
+        self._check_args(rows)
         return _members(rows)
 
-    def _check_args(self, session: Session, rows: pa.Table) -> None:
+    def _check_args(self, rows: pa.Table) -> None:
         """Raise an error for arguments that have a member twice."""
         args = pc.struct_field(rows["event"], "args")
         if _KEYS_OF_ARGS not in rows.column_names:
@@ -223,8 +222,8 @@ class Parser:
                 raise _DoubledError
         elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - self._sound_keys:
             numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
-            with session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
-                ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
+            with self._session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
+                ((is_doubled,),) = self._session.cursor.execute(_ANY_DOUBLED).fetchall()
             if is_doubled:
                 raise _DoubledError
             self._sound_keys.update(numbers.tolist())

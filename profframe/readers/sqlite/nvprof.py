@@ -239,8 +239,7 @@ class _Profile(Activities):
         if lone.any():
             self.quality.note("unmatched_end", int(lone.sum()))
             lone_ends = filtered(ends, pa.array(lone))
-            owners = self._owners(lone_ends["kind"], lone_ends["object"])
-            yield marks({"start": lone_ends["time"]} | owners, "MARKER", "E")
+            yield marks({"start": lone_ends["time"]} | _owners(lone_ends), "MARKER", "E")
 
     def _marker(self, raw: Columns) -> Columns:
         """Name, owner and arguments of markers."""
@@ -248,10 +247,7 @@ class _Profile(Activities):
         texts = domain.dictionary_encode()
         members = [json.dumps({"domain": text}) for text in texts.dictionary.to_pylist()]
         args = pa.array(members, TEXT).take(texts.indices)
-        return self._owners(raw["kind"], raw["object"]) | {
-            "name": self.text(raw["name"]),
-            "args": args,
-        }
+        return _owners(raw) | {"name": self.text(raw["name"]), "args": args}
 
     def _calls(self, category: str) -> Iterator[Batch]:
         """Calls of the runtime or the driver, including unknown ones."""
@@ -285,7 +281,7 @@ class _Profile(Activities):
         for raw in self.database.batches(table, selection):
             name = {"name": names_by_code(_overhead_name, raw["overhead"])}
             times = {"start": raw["start"], "end": raw["end"]}
-            yield events(times | self._owners(raw["kind"], raw["object"]) | name, "OVERHEAD")
+            yield events(times | _owners(raw) | name, "OVERHEAD")
 
     def _labels(self) -> Iterator[Batch]:
         """Names of processes and threads; names of other objects are metadata."""
@@ -293,22 +289,15 @@ class _Profile(Activities):
         selection = integers(table, {"kind": "{objectKind}", "name": "{name}"}) | _object(table)
         for raw in self.database.batches(table, selection):
             label = names_by_code(_LABELS.get, raw["kind"])
-            owners = self._owners(raw["kind"], raw["object"])
             is_label = pc.is_valid(label)
             self.accounted["metadata"] += int(pc.sum(pc.invert(is_label)).as_py() or 0)
-            columns = filtered(owners | {"text": self.text(raw["name"])}, is_label)
+            columns = filtered(_owners(raw) | {"text": self.text(raw["name"])}, is_label)
             yield labels(label.filter(is_label), columns)
 
     def _device_of(self, context: pa.Array) -> pa.Array:
         encoded = context.dictionary_encode()
         devices = [self._devices.get(number) for number in encoded.dictionary.to_pylist()]
         return pa.array(devices, INT64).take(encoded.indices)
-
-    def _owners(self, kind: pa.Array, object_: pa.Array) -> Columns:
-        """Process and thread of an object; an object of another kind has neither."""
-        pid = pc.if_else(pc.less_equal(kind, _THREAD), pc.bit_wise_and(object_, 0xFFFFFFFF), None)
-        tid = pc.if_else(pc.equal(kind, _THREAD), pc.shift_right(object_, 32), None)
-        return {"pid": pid.cast(TEXT), "tid": pc.bit_wise_and(tid, 0xFFFFFFFF).cast(TEXT)}
 
 
 def _object(table: SourceTable) -> dict[str, tuple[str, pa.DataType]]:
@@ -317,6 +306,14 @@ def _object(table: SourceTable) -> dict[str, tuple[str, pa.DataType]]:
     blob = f"CASE WHEN typeof({id_}) = 'blob' AND length({id_}) >= {_BYTES} THEN {id_} END"
     prefix = f"substr({blob}, 1, {_BYTES})"
     return {"object": (prefix, LITTLE_ENDIAN)}
+
+
+def _owners(rows: Columns) -> Columns:
+    """Process and thread of each row's object; an object of another kind has neither."""
+    kind, object_ = rows["kind"], rows["object"]
+    pid = pc.if_else(pc.less_equal(kind, _THREAD), pc.bit_wise_and(object_, 0xFFFFFFFF), None)
+    tid = pc.if_else(pc.equal(kind, _THREAD), pc.shift_right(object_, 32), None)
+    return {"pid": pid.cast(TEXT), "tid": pc.bit_wise_and(tid, 0xFFFFFFFF).cast(TEXT)}
 
 
 def _owner(rows: Columns) -> pa.Array:

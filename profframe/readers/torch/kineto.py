@@ -37,10 +37,15 @@ from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
 from profframe.readers.json import repair
-from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, read_fields
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from profframe.readers.torch.flows import FORWARD, flow_rows
+from profframe.readers.torch.getters import (
+    UNDECODABLE,
+    Fields,
+    Flags,
+    Ints,
+    as_texts,
+    read_fields,
+)
 
 _ROWS: Final = 1 << 15
 """Activities in one batch."""
@@ -65,7 +70,6 @@ _SAMPLE: Final = 97
 _WITH_OVERLOAD: Final = r"::.*\."
 """Pattern in the names of activities where overloads were captured."""
 _FLOW: Final[Mapping[str, npt.DTypeLike]] = {"flow_type": np.int64, "flow_start": np.bool_}
-_FORWARD, _FLOW_NAMES = 1, ("ac2g", "fwdbwd")
 
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
 """Categories of events that torch records itself."""
@@ -245,8 +249,8 @@ def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
     }
     phase = pa.array(is_instant.astype(np.int8))
     members |= {
-        "ph": _pair("X", "i").take(phase),
-        "s": _pair(None, "t").take(phase),
+        "ph": pa.array(["X", "i"]).take(phase),
+        "s": pa.array([None, "t"]).take(phase),
         "cat": categories,
         "name": names,
         "pid": as_texts(numbers["device"]),
@@ -263,10 +267,6 @@ def _is(categories: pa.Array, texts: Sequence[str]) -> Flags:
     values = pa.array(texts, pa.string())
     mask: Flags = pc.is_in(categories, values).to_numpy(zero_copy_only=False)
     return mask
-
-
-def _pair(first: str | None, second: str | None) -> pa.Array:
-    return pa.array([first, second], pa.string())
 
 
 def _arguments(fields: Fields, categories: pa.DictionaryArray) -> pa.Array:
@@ -428,25 +428,13 @@ def _flows(activities: Sequence[Any], numbers: Fields) -> pa.Table:
     """Both ends of each flow, at the activities that it connects."""
     rows = np.flatnonzero(numbers["flow_id"] > 0)
     ends = read_fields(list(map(activities.__getitem__, rows.tolist())), _FLOW)
-    is_forward = pa.array((ends["flow_type"] == _FORWARD).astype(np.int8))
-    is_end = pa.array((~ends["flow_start"]).astype(np.int8))
-    category = _pair(*_FLOW_NAMES).take(is_forward)
-    false = pa.array(np.zeros(rows.size, np.bool_))
-    return conform(
-        Table.FLOWS,
-        {
-            "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
-            "category": category,
-            "name": category,
-            "phase": _pair("s", "f").take(is_end),
-            "binding_point": _pair(None, "e").take(is_end),
-            "time_ns": pa.array(numbers["timestamp"][rows]),
-            "pid": as_texts(numbers["device"][rows]),
-            "tid": as_texts(numbers["line"][rows]),
-            "bad_time": false,
-            "rounded": false,
-        },
-    )
+    columns = {
+        "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
+        "time_ns": pa.array(numbers["timestamp"][rows]),
+        "pid": as_texts(numbers["device"][rows]),
+        "tid": as_texts(numbers["line"][rows]),
+    }
+    return flow_rows(columns, ends["flow_type"] == FORWARD, ~ends["flow_start"])
 
 
 def _labels(numbers: Fields) -> pa.Table:
