@@ -54,14 +54,14 @@ _ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
-_LINE: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"}
+_KEYS: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"}
+_MARK: Final = _KEYS | {"time_ns": "time_ns"}
 _TEXTS: Final = {"category": "cat", "name": "name", "args": "args"}
-_MARK: Final = _LINE | {"time_ns": "time_ns"}
+_PHASED: Final = _TEXTS | {"phase": "ph"}
 _MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
     Table.EVENTS: {
-        **_LINE,
-        **_TEXTS,
-        "phase": "ph",
+        **_KEYS,
+        **_PHASED,
         "start_ns": "time_ns",
         "dur_ns": "dur_ns",
         "bad_dur": "bad_dur",
@@ -83,12 +83,10 @@ _MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
         "total_allocated_bytes": "Total Allocated",
         "total_reserved_bytes": "Total Reserved",
     },
-    Table.FLOWS: {**_MARK, **_TEXTS, "flow_id": "id", "phase": "ph", "binding_point": "bp"},
+    Table.FLOWS: {**_MARK, **_PHASED, "flow_id": "id", "binding_point": "bp"},
     Table.COUNTERS: {**_MARK, **_TEXTS, "counter_id": "id"},
     Table.THREADS: {"name": "name", "pid": "pid", "tid": "tid", "args": "args"},
-    Table.INSTANTS: _MARK
-    | _TEXTS
-    | {"instant_id": "id", "phase": "ph", "scope": "s", "dur_ns": "dur_ns"},
+    Table.INSTANTS: {**_MARK, **_PHASED, "instant_id": "id", "scope": "s", "dur_ns": "dur_ns"},
 }
 """Columns of each table that are members, or arguments, as they are."""
 _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())

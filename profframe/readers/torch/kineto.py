@@ -249,8 +249,8 @@ def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
     }
     phase = pa.array(is_instant.astype(np.int8))
     members |= {
-        "ph": pa.array(["X", "i"]).take(phase),
-        "s": pa.array([None, "t"]).take(phase),
+        "ph": pa.array(["X", "i"], pa.string()).take(phase),
+        "s": pa.array([None, "t"], pa.string()).take(phase),
         "cat": categories,
         "name": names,
         "pid": as_texts(numbers["device"]),
