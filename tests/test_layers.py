@@ -55,6 +55,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/sqlite/nvprof.py": "the reader of nvprof's databases",
     "readers/torch/kineto.py": "live objects have the words of their export",
     "readers/torch/function_events.py": "the same",
+    "readers/torch/flows.py": "the same",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

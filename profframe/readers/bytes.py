@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeVar, cast
+from typing import Final, cast
 
 import pyarrow as pa
 from isal import igzip_lib, isal_zlib
@@ -29,6 +30,7 @@ _PARTS: Final = 3
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BOM: Final = b"\xef\xbb\xbf"
+_BROKEN: Final = cast("type[Exception]", igzip_lib.IsalError)  # its stub has an instance
 
 
 @dataclass(slots=True)
@@ -58,15 +60,15 @@ class ByteSource:
         """
         if self._head is None:
             self._head = next(self._read, b"")
-        raw = self._head[:_CHUNK]
-        if raw.startswith(_GZIP):
-            return Beginning(
-                _decompressed_head(isal_zlib.decompressobj(wbits=31).decompress, raw), True
-            )
-        if raw.startswith(_ZSTD):
-            stream = pa.CompressedInputStream(pa.BufferReader(raw), "zstd")
-            return Beginning(_decompressed_head(stream.read, _CHUNK), True)
-        return Beginning(raw, False)
+        plain = raw = self._head[:_CHUNK]
+        try:
+            if raw.startswith(_GZIP):
+                plain = isal_zlib.decompressobj(wbits=31).decompress(raw)
+            elif raw.startswith(_ZSTD):
+                plain = pa.CompressedInputStream(pa.BufferReader(raw), "zstd").read(_CHUNK)
+        except (OSError, _BROKEN):  # it is damaged, and tells nothing
+            plain = b""
+        return Beginning(plain, raw.startswith((_GZIP, _ZSTD)))
 
     def close(self) -> None:
         """Close the file, read or not."""
@@ -110,21 +112,15 @@ class ByteSource:
         SourceError
             The file cannot be opened or read.
         """
-        first = True
-        for block in self._decompressed():
-            yield block.removeprefix(_BOM) if first else block
-            first = False
-
-    def _decompressed(self) -> Iterator[bytes]:
         raw = self._all()
         first = next(raw, b"")
+        blocks: Iterator[bytes] = itertools.chain((first,), raw)
         if first.startswith(_GZIP):
-            yield from self._inflate(first, raw)
+            blocks = self._inflate(blocks)
         elif first.startswith(_ZSTD):
-            yield from self._unzstd(first, raw)
-        else:
-            yield first
-            yield from raw
+            blocks = self._unzstd(blocks)
+        yield next(blocks, b"").removeprefix(_BOM)
+        yield from blocks
 
     def _raw(self) -> Iterator[bytes]:
         try:
@@ -139,12 +135,11 @@ class ByteSource:
         except OSError as error:
             raise SourceError(f"{self.path}: cannot be read: {error.strerror or error}") from error
 
-    def _inflate(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
+    def _inflate(self, raw: Iterator[bytes]) -> Iterator[bytes]:
         """Gzip, member by member; what follows the last one is padding or damage."""
-        broken = cast("type[Exception]", igzip_lib.IsalError)  # its stub has an instance
         member = isal_zlib.decompressobj(wbits=31)
         out: list[bytes] = []
-        for data in _chunks(first, raw):
+        for data in _chunks(raw):
             rest = data.lstrip(b"\0") if member.eof else data
             while rest:
                 if member.eof:
@@ -154,7 +149,7 @@ class ByteSource:
                     member = isal_zlib.decompressobj(wbits=31)
                 try:
                     out.append(member.decompress(rest))
-                except broken as error:
+                except _BROKEN as error:
                     self.damage = f"the gzip stream is damaged: {error}"
                     break
                 rest = member.unused_data.lstrip(b"\0") if member.eof else b""
@@ -169,8 +164,8 @@ class ByteSource:
         if text := b"".join(out):
             yield text
 
-    def _unzstd(self, first: bytes, raw: Iterator[bytes]) -> Iterator[bytes]:
-        stream = pa.CompressedInputStream(pa.PythonFile(_Readable(first, raw), mode="r"), "zstd")
+    def _unzstd(self, raw: Iterator[bytes]) -> Iterator[bytes]:
+        stream = pa.CompressedInputStream(pa.PythonFile(_Readable(raw), mode="r"), "zstd")
         while True:
             try:
                 out = stream.read(BLOCK >> 2)  # a read of a damaged stream loses its output
@@ -201,24 +196,13 @@ def is_pipe(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-_Argument = TypeVar("_Argument", bytes, int)
-
-
-def _decompressed_head(decompress: Callable[[_Argument], bytes], argument: _Argument) -> bytes:
-    """Decompressed bytes; none if the stream is damaged."""
-    try:
-        return decompress(argument)
-    except (OSError, cast("type[Exception]", igzip_lib.IsalError)):
-        return b""
-
-
-def _chunks(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+def _chunks(blocks: Iterable[bytes]) -> Iterator[bytes]:
     """The same bytes in small chunks, since a damaged chunk is lost as a whole.
 
     The end is a chunk of its own, so that a wrong checksum there costs nothing.
     """
     pending = b""
-    for block in itertools.chain((first,), rest):
+    for block in blocks:
         data = pending + block
         end = max(0, len(data) - _CHECKSUM)
         for start in range(0, end, _CHUNK):
@@ -227,32 +211,19 @@ def _chunks(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield pending
 
 
-class _Readable:
+class _Readable(io.RawIOBase):
     """An iterator of blocks as a file object for Arrow."""
 
-    def __init__(self, first: bytes, rest: Iterator[bytes]) -> None:
-        self._buffer = first
-        self._rest = rest
-        self.closed = False
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._buffer = b""
+        self._blocks = blocks
 
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         if not self._buffer:
-            self._buffer = next(self._rest, b"")
+            self._buffer = next(self._blocks, b"")
         out = self._buffer if size < 0 else self._buffer[:size]
         self._buffer = self._buffer[len(out) :]
         return out
 
     def readable(self) -> bool:
         return True
-
-    def writable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        self.closed = True
-
-    def flush(self) -> None:
-        """Nothing to flush: the stream is only read."""

@@ -44,10 +44,8 @@ def stopping(stop: Stop, timeout_s: float | None = None) -> Iterator[threading.E
         timer.daemon = True
         timer.start()
     try:
-        if threading.current_thread() is threading.main_thread() and os.name != "nt":
-            with _watcher(os.getpid()).calling(stop):
-                yield is_late
-        else:
+        gets_signals = threading.current_thread() is threading.main_thread() and os.name != "nt"
+        with _watcher(os.getpid()).calling(stop) if gets_signals else contextlib.nullcontext():
             yield is_late
     finally:
         if timer is not None:
@@ -86,6 +84,7 @@ class _Watcher:
                 self._stop()
 
     def _stop(self) -> None:
+        """Call all functions: in the thread's own frame the last one would stay alive for ever."""
         for stop in [*self._stops]:
             with contextlib.suppress(Exception):  # it may have ended meanwhile
                 stop()

@@ -214,15 +214,10 @@ def _limit(file: Path) -> int | None:
 def _room(kind: _Groups, folder: Path, limit: int) -> int | None:
     """Bytes left under a group's limit; None if its usage is unknown."""
     with suppress(OSError, ValueError):
-        return limit - _used(folder, kind)
+        room = limit - int((folder / kind.used).read_text())
+        for line in (folder / "memory.stat").read_text().splitlines():
+            name, _, size = line.partition(" ")
+            if name in kind.files:  # they can be evicted
+                room += int(size)
+        return room
     return None
-
-
-def _used(folder: Path, kind: _Groups) -> int:
-    """Memory of a group, without files that can be evicted."""
-    used = int((folder / kind.used).read_text())
-    for line in (folder / "memory.stat").read_text().splitlines():
-        name, _, size = line.partition(" ")
-        if name in kind.files:
-            used -= int(size)
-    return used

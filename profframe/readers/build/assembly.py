@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -107,7 +108,9 @@ def assemble(
         "counters": _counters(rows[Table.COUNTERS], connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
-        "devices": devices(header.device_properties, _used_devices(slices)),
+        "devices": devices(
+            header.device_properties, used=slices["device"].unique().drop_null().to_pylist()
+        ),
     }
     if not sum(accounted.values()):
         quality.note("no_events", 0)
@@ -135,7 +138,7 @@ def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> p
     times = rows[name]
     earliest, latest = (pa.scalar(ns, INT64) for ns in (-LONGEST_NS, LONGEST_NS - base_ns))
     sane = pc.and_(pc.greater(times, earliest), pc.less(times, latest))
-    bad = pc.or_(rows["bad_time"], pc.fill_null(pc.invert(sane), fill_value=False))
+    bad = pc.fill_null(pc.or_kleene(rows["bad_time"], pc.invert(sane)), fill_value=False)
     missing = pc.and_(pc.is_null(times), pc.invert(bad))
     for check, mask in (("impossible_time", bad), ("missing_time", missing)):
         if count := _count(mask):
@@ -173,12 +176,6 @@ def _number_threads(
         )
         numbered[table] = part.append_column("thread", pa.array(number[threads.indices], INT32))
     return numbered, numbers
-
-
-def _used_devices(slices: pa.Table) -> list[int]:
-    """Devices that slices ran on."""
-    devices: list[int] = slices["device"].unique().drop_null().to_pylist()
-    return devices
 
 
 def _threads(labels: pa.Table, numbers: Mapping[_Thread, int]) -> pa.Table:
@@ -241,10 +238,11 @@ def _label(value: object) -> str | None:
 def _events(rows: pa.Table, quality: Quality) -> pa.Table:
     """Slices with event ids; impossible durations become NULL."""
     duration = rows["dur_ns"]
-    bad = rows["bad_dur"]
-    impossible = pc.or_(bad, pc.fill_null(pc.greater_equal(duration, LONGEST_NS), fill_value=False))
+    too_long = pc.or_kleene(rows["bad_dur"], pc.greater_equal(duration, LONGEST_NS))
+    impossible = pc.fill_null(too_long, fill_value=False)
     negative = pc.fill_null(pc.less(duration, 0), fill_value=False)
-    missing = pc.and_(pc.and_(pc.is_null(duration), pc.invert(bad)), pc.equal(rows["phase"], "X"))
+    is_absent = pc.and_not(pc.is_null(duration), impossible)
+    missing = pc.and_(is_absent, pc.equal(rows["phase"], "X"))
     for check, mask in (
         ("impossible_duration", impossible),
         ("negative_duration", negative),
@@ -298,23 +296,15 @@ def _traces(
 ) -> pa.Table:
     """The row of `traces`, without the name of the trace."""
     start_ns, end_ns = _span(tables)
-    row: dict[str, object] = {
-        "format": header.format,
-        "clock": header.clock,
-        "base_ns": header.base_ns,
+    row = asdict(header) | {
         "start_ns": start_ns,
         "end_ns": end_ns,
         "schema_version": schema.SCHEMA_VERSION,
-        "world_size": header.world_size,
-        "backend": header.backend,
-        "device_type": header.device_type,
-        "device_properties": header.device_properties,
-        "profiler_flags": header.profiler_flags,
-        "metadata": header.metadata,
         "source_events": sum(accounted.values()),
         "accounted": json.dumps({name: count for name, count in accounted.items() if count}),
     }
-    fields = [field for field in schema.TRACES.arrow if field.name in row]
+    names = row.keys() - {"rank", "rank_source"}
+    fields = [field for field in schema.TRACES.arrow if field.name in names]
     return pa.Table.from_pylist([row], pa.schema(fields))
 
 

@@ -38,7 +38,8 @@ class Table(enum.IntEnum):
 
 _KEY_TEXTS: Final = {"pid": NAME, "tid": NAME}
 _TIMED: Final = {"bad_time": BOOL, "rounded": BOOL}
-"""Whether a time was invalid or out of range, and whether it was finer than a nanosecond."""
+"""Whether a time was invalid or out of range, and whether it was finer than a nanosecond; NULL, as
+in all rows of a source without such times, means no."""
 
 
 def _columns(table: Table) -> dict[str, pa.DataType]:

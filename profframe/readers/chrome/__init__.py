@@ -224,8 +224,7 @@ def _with_exported_counts(raw: RawTrace, exported: Mapping[str, Any]) -> RawTrac
         return raw
     counts = {"source_events": sum(accounted.values()), "accounted": json.dumps(accounted)}
     for name, value in counts.items():
-        values = pa.array([value], traces.schema.field(name).type)
-        traces = traces.set_column(traces.column_names.index(name), name, values)
+        traces = replaced(traces, name, pa.array([value], traces.schema.field(name).type))
     return replace(raw, tables={**raw.tables, "traces": traces})
 
 
@@ -271,13 +270,11 @@ def _index(value: object) -> int | None:
 
 def device_type_of(batches: Iterable[Batch]) -> str | None:
     """Type of the devices in use, by the categories of all rows."""
-    categories: set[str] = set()
-    for batch in batches:
-        for table in (Table.EVENTS, Table.FLOWS):
-            if table in batch:
-                categories.update(
-                    c
-                    for c in batch[table]["category"].chunk(0).dictionary.to_pylist()
-                    if c is not None
-                )
+    columns = [
+        batch[table]["category"]
+        for batch in batches
+        for table in (Table.EVENTS, Table.FLOWS)
+        if table in batch
+    ]
+    categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}
     return next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)

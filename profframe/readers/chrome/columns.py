@@ -40,16 +40,9 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "scope": "INTEGER",
         "overload_name": "VARCHAR",
-        "is_async": "BOOLEAN",
-        "is_remote": "BOOLEAN",
-        "is_legacy": "BOOLEAN",
-        "node_id": "BIGINT",
-        "device": "BIGINT",
-        "stream": "BIGINT",
-        "torch_flops": "BIGINT",
-        "cpu_bytes": "BIGINT",
-        "device_bytes": "BIGINT",
-        "kernel_ns": "BIGINT",
+        **dict.fromkeys(("is_async", "is_remote", "is_legacy"), "BOOLEAN"),
+        **dict.fromkeys(("node_id", "device", "stream"), "BIGINT"),
+        **dict.fromkeys(("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns"), "BIGINT"),
     }
 )
 """Columns that Kineto does not write, or not always, and their SQL types."""
@@ -61,27 +54,43 @@ _ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
-_EVENT_ARGS: Final = {
-    "correlation": "correlation",
-    "external_id": "External id",
-    "fwd_thread": "Fwd thread id",
-    "python_id": "Python id",
-    "python_parent_id": "Python parent id",
-    "python_module_id": "Python module id",
-    "module_hierarchy": "Module Hierarchy",
-    "input_types": "Input type",
-    "concrete_inputs": "Concrete Inputs",
-    "args": "args",
-    "ev_idx": "Ev Idx",
+_KEYS: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"}
+_MARK: Final = _KEYS | {"time_ns": "time_ns"}
+_TEXTS: Final = {"category": "cat", "name": "name", "args": "args"}
+_PHASED: Final = _TEXTS | {"phase": "ph"}
+_MEMBERS: Final[Mapping[Table, Mapping[str, str]]] = {
+    Table.EVENTS: {
+        **_KEYS,
+        **_PHASED,
+        "start_ns": "time_ns",
+        "dur_ns": "dur_ns",
+        "bad_dur": "bad_dur",
+        "correlation": "correlation",
+        "external_id": "External id",
+        "fwd_thread": "Fwd thread id",
+        "python_id": "Python id",
+        "python_parent_id": "Python parent id",
+        "python_module_id": "Python module id",
+        "module_hierarchy": "Module Hierarchy",
+        "input_types": "Input type",
+        "concrete_inputs": "Concrete Inputs",
+        "ev_idx": "Ev Idx",
+    },
+    Table.MEMORY: {
+        **_MARK,
+        "address": "Addr",
+        "bytes": "Bytes",
+        "total_allocated_bytes": "Total Allocated",
+        "total_reserved_bytes": "Total Reserved",
+    },
+    Table.FLOWS: {**_MARK, **_PHASED, "flow_id": "id", "binding_point": "bp"},
+    Table.COUNTERS: {**_MARK, **_TEXTS, "counter_id": "id"},
+    Table.THREADS: {"name": "name", "pid": "pid", "tid": "tid", "args": "args"},
+    Table.INSTANTS: {**_MARK, **_PHASED, "instant_id": "id", "scope": "s", "dur_ns": "dur_ns"},
 }
+"""Columns of each table that are members, or arguments, as they are."""
 _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
 _DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
-_MEMORY_ARGS: Final = {
-    "address": "Addr",
-    "bytes": "Bytes",
-    "total_allocated_bytes": "Total Allocated",
-    "total_reserved_bytes": "Total Reserved",
-}
 
 
 def batch_of(members: Mapping[str, pa.Array]) -> Batch:
@@ -92,20 +101,24 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     members
         Arrays of the members of events and of their arguments, by name; those in ``old.`` have an
         old spelling, and ``time_text.`` is there if a time could not be read. Instead of the
-        decimals ``ts`` and ``dur`` there may be whole nanoseconds, ``time_ns`` and ``dur_ns``.
+        decimals ``ts`` and ``dur`` there may be what `_times` makes of them.
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = pc.dictionary_encode(members[name])
-    members |= _no_flags(members) if "time_ns" in members else _times(members)
+    if "time_ns" not in members:
+        members |= _times(members)
     destinations = _destinations(members)
     tables = np.flatnonzero(np.bincount(destinations, minlength=len(Table)))
     batch: dict[Table, pa.Table] = {}
     for table in map(Table, tables.tolist()):
-        make = _COLUMNS_OF[table]
-        batch[table] = conform(
-            table, make(_FilteredMembers(members, pa.array(destinations == table)))
-        )
+        rows = _FilteredMembers(members, pa.array(destinations == table))
+        columns = rows.all(_MEMBERS[table])
+        if table is Table.EVENTS:
+            columns |= _event_columns(rows, columns["external_id"])
+        elif table is Table.MEMORY:
+            columns |= _device_of_memory(rows)
+        batch[table] = conform(table, columns)
     return batch
 
 
@@ -150,12 +163,6 @@ def _times(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
     }
 
 
-def _no_flags(members: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-    """Flags of times that are whole nanoseconds already: none is bad or rounded."""
-    false = pa.array(np.zeros(len(members["time_ns"]), np.bool_))
-    return dict.fromkeys(("bad_time", "bad_dur", "rounded"), false)
-
-
 def _unread(text: pa.Array, value: pa.Array) -> npt.NDArray[np.bool_]:
     unread = pc.and_(pc.is_valid(text), pc.is_null(value))
     flags: npt.NDArray[np.bool_] = unread.to_numpy(zero_copy_only=False)
@@ -190,21 +197,16 @@ def _is(encoded: pa.DictionaryArray, texts: Sequence[str | None]) -> npt.NDArray
     return _by_code(encoded, values, None in texts) > 0
 
 
-def _key_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    return rows.all({"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"})
-
-
-def _event_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    names = {"phase": "ph", "category": "cat", "name": "name", "start_ns": "time_ns"}
-    columns = _key_columns(rows) | rows.all(names | _EVENT_ARGS)
-    columns |= rows.all({"dur_ns": "dur_ns", "bad_dur": "bad_dur"})
+def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, pa.Array]:
+    """Columns of slices that take more than a copy of a member."""
     input_dims = rows["Input Dims"]
     if "old.external id" in rows:
-        columns["external_id"] = pc.coalesce(columns["external_id"], rows["old.external id"])
+        external_id = pc.coalesce(external_id, rows["old.external id"])
         input_dims = pc.coalesce(input_dims, rows["old.Input dims"])
     sequence = rows["Sequence number"]
     finished = rows["finished"]
-    columns |= {
+    columns = {
+        "external_id": external_id,
         "sequence_nr": pc.if_else(pc.greater_equal(sequence, _ZERO), sequence, _NO_NUMBER),
         "is_async": pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished)),
         "input_dims": _on_texts(input_dims, _without_spaces),
@@ -285,45 +287,11 @@ def _without_spaces(texts: pa.Array) -> pa.Array:
     return pc.if_else(is_list, pc.replace_substring(texts, " ", ""), texts)
 
 
-def _memory_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
     type_ = rows["Device Type"]
     is_valid = pc.and_(pc.greater_equal(type_, _ZERO), pc.less(type_, _DEVICE_TYPES))
     index = pc.if_else(is_valid, type_, _NO_NUMBER)
-    return (
-        _key_columns(rows)
-        | rows.all(_MEMORY_ARGS | {"time_ns": "time_ns"})
-        | {
-            "device_type": pa.array(ALLOCATOR_DEVICES).take(index),
-            "device": pc.if_else(pc.greater(type_, _ZERO), rows["Device Id"], _NO_NUMBER),
-        }
-    )
-
-
-def _flow_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    names = {"flow_id": "id", "category": "cat", "name": "name", "phase": "ph", "args": "args"}
-    return _key_columns(rows) | rows.all(names | {"time_ns": "time_ns", "binding_point": "bp"})
-
-
-def _counter_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    names = {"counter_id": "id", "category": "cat", "name": "name", "args": "args"}
-    return _key_columns(rows) | rows.all(names | {"time_ns": "time_ns"})
-
-
-def _label_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    return rows.all({"name": "name", "pid": "pid", "tid": "tid", "args": "args"})
-
-
-def _instant_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
-    names = {"instant_id": "id", "category": "cat", "name": "name", "phase": "ph", "args": "args"}
-    times = {"time_ns": "time_ns", "dur_ns": "dur_ns"}
-    return _key_columns(rows) | rows.all(names | times | {"scope": "s"})
-
-
-_COLUMNS_OF: Final[Mapping[Table, Callable[[_FilteredMembers], dict[str, pa.Array]]]] = {
-    Table.EVENTS: _event_columns,
-    Table.MEMORY: _memory_columns,
-    Table.FLOWS: _flow_columns,
-    Table.COUNTERS: _counter_columns,
-    Table.THREADS: _label_columns,
-    Table.INSTANTS: _instant_columns,
-}
+    return {
+        "device_type": pa.array(ALLOCATOR_DEVICES).take(index),
+        "device": pc.if_else(pc.greater(type_, _ZERO), rows["Device Id"], _NO_NUMBER),
+    }

@@ -17,30 +17,16 @@ from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
 """Host op that describes the collective that is called."""
-_TYPES: Final = {
-    "bytes": "BIGINT",
-    "Collective name": "VARCHAR",
-    "Process Group Name": "VARCHAR",
-    "Process Group Description": "VARCHAR",
-    "Process Group ID": "VARCHAR",
-    "Process Group Ranks": "VARCHAR",
-    "Global rank start": "BIGINT",
-    "Global rank stride": "BIGINT",
-    "Group size": "BIGINT",
-    "Seq": "BIGINT",
-    "Comms Id": "VARCHAR",
-    "dtype": "VARCHAR",
-    "In msg nelems": "BIGINT",
-    "Out msg nelems": "BIGINT",
-    "In split size": "VARCHAR",
-    "Out split size": "VARCHAR",
-    "Src Rank": "BIGINT",
-    "Dst Rank": "BIGINT",
-    "data_type": "VARCHAR",
-    "count": "BIGINT",
-    "wait_on_stream": "BIGINT",
-    "wait_on_cuda_event_record_corr_id": "BIGINT",
-}
+_INTEGERS: Final = (
+    "bytes", "Global rank start", "Global rank stride", "Group size", "Seq", "In msg nelems",
+    "Out msg nelems", "Src Rank", "Dst Rank", "count", "wait_on_stream",
+    "wait_on_cuda_event_record_corr_id",
+)  # fmt: skip
+_TEXTS: Final = (
+    "Collective name", "Process Group Name", "Process Group Description", "Process Group ID",
+    "Process Group Ranks", "Comms Id", "dtype", "In split size", "Out split size", "data_type",
+)  # fmt: skip
+_TYPES: Final = dict.fromkeys(_INTEGERS, "BIGINT") | dict.fromkeys(_TEXTS, "VARCHAR")
 _ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
 """Name of a kernel of Ascend's library: collective, end of the group's name, and two numbers."""
 _LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"

@@ -98,22 +98,17 @@ _ROWS_WITH_OTHER_KEYS: Final = f"""
 class _Patterns:
     """Which patterns occur in the text of a wave's pieces."""
 
-    non_finite: bool
-    old_args: bool
-    escaped_colon: bool
-    own_args: bool
-
-
-_NO_PATTERNS: Final = _Patterns(
-    non_finite=False, old_args=False, escaped_colon=False, own_args=False
-)
+    non_finite: bool = False
+    old_args: bool = False
+    escaped_colon: bool = False
+    own_args: bool = False
 
 
 def _patterns(pieces: pa.LargeStringArray) -> _Patterns:
     texts = pl.Series(pieces)
     is_suspect = texts.str.contains(_SUSPECT)
     if not is_suspect.any():
-        return _NO_PATTERNS
+        return _Patterns()
     suspects = texts.filter(is_suspect)
     regexes = (_OLD_SPELLING, _ESCAPED_COLON, _OWN)
     non_finite = suspects.filter(suspects.str.contains(_NON_FINITE)).str.replace_all(_TEXT, '""')
@@ -179,13 +174,15 @@ class Parser:
 
     def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Batch | None:
         session = self._session
-        with session.registered("pieces", pa.table({"t": _single_chunks(pieces)})):
+        # DuckDB works by chunks, and the result of one piece stays in a processor's cache.
+        single = pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
+        with session.registered("pieces", pa.table({"t": single})):
             try:
                 pieces.validate(full=True)
                 patterns = _patterns(pieces)
                 if strict and patterns.non_finite:
                     return None
-                members = self._parse(session, pieces, patterns)
+                members = self._parse(pieces, patterns)
                 if strict and members["ph"].null_count and _no_objects(session.cursor):
                     return None
                 if _lacks_times(members):
@@ -198,14 +195,14 @@ class Parser:
                 return None
             return with_device_args(batch_of(members), session)
 
-    def _parse(
-        self, session: Session, pieces: pa.LargeStringArray, patterns: _Patterns
-    ) -> dict[str, pa.Array]:
+    def _parse(self, pieces: pa.LargeStringArray, patterns: _Patterns) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and searched afterwards."""
-        query = partial(_query, patterns, all_args=_bytes(pieces) <= _ALL)
+        session = self._session
+        size = pc.sum(pc.binary_length(pieces)).as_py()
+        query = partial(_query, patterns, all_args=size <= _ALL)
         if not (self._expects_other_keys or patterns.escaped_colon):
             rows = session.rows_of(query(other_keys=False))
-            self._check_args(session, rows)
+            self._check_args(rows)
             if _has_all_keys(pieces, _combined(rows["event"])):
                 return _members(rows)
         keys = [names for (names,) in session.cursor.execute(_KEYS_OF_EVENTS).fetchall()]
@@ -213,10 +210,10 @@ class Parser:
             raise _DoubledError
         self._expects_other_keys |= not {key for names in keys for key in names}.issubset(_KEYS)
         rows = session.rows_of(query(other_keys=self._expects_other_keys))
-        self._check_args(session, rows)
+        self._check_args(rows)
         return _members(rows)
 
-    def _check_args(self, session: Session, rows: pa.Table) -> None:
+    def _check_args(self, rows: pa.Table) -> None:
         """Raise an error for arguments that have a member twice."""
         args = pc.struct_field(rows["event"], "args")
         if _KEYS_OF_ARGS not in rows.column_names:
@@ -225,8 +222,8 @@ class Parser:
                 raise _DoubledError
         elif set(pc.unique(rows[_KEYS_OF_ARGS]).to_pylist()) - self._sound_keys:
             numbers, first = np.unique(rows[_KEYS_OF_ARGS].to_numpy(), return_index=True)
-            with session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
-                ((is_doubled,),) = session.cursor.execute(_ANY_DOUBLED).fetchall()
+            with self._session.registered("listed", pa.table({"args": args.take(pa.array(first))})):
+                ((is_doubled,),) = self._session.cursor.execute(_ANY_DOUBLED).fetchall()
             if is_doubled:
                 raise _DoubledError
             self._sound_keys.update(numbers.tolist())
@@ -254,14 +251,6 @@ def _colons(texts: pa.Array) -> int:
     letters = np.frombuffer(text, np.uint8)[first:last]
     parts = (letters[i : i + _CACHED] for i in range(0, letters.size, _CACHED))
     return sum(int(np.count_nonzero(part == ord(":"))) for part in parts)
-
-
-def _bytes(texts: pa.LargeStringArray) -> int:
-    """Bytes of all texts together."""
-    first, last = np.frombuffer(texts.buffers()[1], np.int64)[
-        [texts.offset, texts.offset + len(texts)]
-    ]
-    return int(last - first)
 
 
 def _members(rows: pa.Table) -> dict[str, pa.Array]:
@@ -299,14 +288,6 @@ def _lacks_times(members: Mapping[str, pa.Array]) -> bool:
 def _pieces(text: bytes | memoryview, offsets: list[int]) -> pa.LargeStringArray:
     bounds = pa.py_buffer(np.asarray(offsets, dtype=np.int64))
     return pa.LargeStringArray.from_buffers(len(offsets) - 1, bounds, pa.py_buffer(text))
-
-
-def _single_chunks(pieces: pa.LargeStringArray) -> pa.ChunkedArray:
-    """The pieces in chunks of one.
-
-    DuckDB works by chunks, and the result of one piece stays in a processor's cache.
-    """
-    return pa.chunked_array([pieces.slice(i, 1) for i in range(len(pieces))], pieces.type)
 
 
 def _runs(pieces: list[Batch | None]) -> list[tuple[int, int, Batch | None]]:

@@ -166,7 +166,7 @@ class _Repairer:
         self.depth = 0
         """Open objects and arrays."""
         self.opening = ""
-        """How the element begins."""
+        """The first bracket and key of the element."""
         self.alike = 0
         """Objects in it that begin alike."""
         self.splits = False
@@ -259,7 +259,8 @@ class _Repairer:
     ) -> tuple[str | None, int]:
         """Repaired text of the object there; one that is open lacks its bracket."""
         state = (self.repairs.copy(), dict(self.first))
-        self.opening = _opening(self.text, position)
+        opening = _OPENING.match(self.text, position)
+        self.opening = opening.group() if opening else ""
         self.splits, self.alike = splits, 0
         try:
             return self._object(self._bracket(position) - 1 if is_open else position)
@@ -465,16 +466,10 @@ class _Repairer:
         return '"' + self._content(position + 1, end) + '"', following
 
     def _content(self, start: int, end: int) -> str:
-        content = content_of(self.text[start:end])
-        for check in content.repairs:
+        content, repairs = content_of(self.text[start:end])
+        for check in repairs:
             self.note(check, start)
-        return content.text
-
-
-def _opening(text: str, position: int) -> str:
-    """The first bracket and key of an object."""
-    match = _OPENING.match(text, position)
-    return match.group() if match else ""
+        return content
 
 
 def _plain_number(word: str) -> str:

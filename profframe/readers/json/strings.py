@@ -7,7 +7,6 @@ end is guessed only where that fails.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 WHOLE: Final = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
@@ -134,16 +133,8 @@ def _end_before_key(text: str, start: int, quote: int) -> int | None:
     return start + len(content if is_next else before)
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
-    """What is between two quotes, as JSON writes it, and the names of its repairs."""
-
-    text: str
-    repairs: tuple[str, ...] = ()
-
-
-def content_of(text: str) -> Content:
-    r"""What is between two quotes, repaired.
+def content_of(text: str) -> tuple[str, list[str]]:
+    r"""What is between two quotes, as JSON writes it, and the names of its repairs.
 
     Parameters
     ----------
@@ -153,11 +144,11 @@ def content_of(text: str) -> Content:
     Examples
     --------
     >>> content_of('say "hi"')
-    Content(text='say \\"hi\\"', repairs=('raw_quote',))
+    ('say \\"hi\\"', ['raw_quote'])
     """
-    if not _ODD.search(text):
-        return Content(text)
     repairs: list[str] = []
+    if not _ODD.search(text):
+        return text, repairs
     marks = {mark.group() for mark in _MARK.finditer(text)}
     if '"' in marks:
         repairs.append("raw_quote")
@@ -175,4 +166,4 @@ def content_of(text: str) -> Content:
     if _HALF.search(text) and not is_unicode(text):
         repairs.append("lone_surrogate")
         text = _SURROGATE.sub(lambda m: r"\ufffd" if m.group(1) else m.group(), text)
-    return Content(text, tuple(repairs))
+    return text, repairs

@@ -43,6 +43,9 @@ _UNKNOWN: Final = pa.scalar(None, INT64)
 _UTC_NS: Final = 1_200_000_000_000_000_000
 """Times from here on, in nanoseconds, are since the epoch (the year 2008)."""
 
+PREFIX: Final = "CUPTI_ACTIVITY_KIND_"
+"""Beginning of the names of tables with CUPTI's activities."""
+
 Columns = dict[str, pa.Array]
 Expressions = Mapping[str, str]
 """SQL by our names; ``{column}`` is a column of the table, or NULL if it has none."""
@@ -54,22 +57,21 @@ class Activity:
 
     Attributes
     ----------
-    table, category
-        Name in the database, and category in the trace.
+    category
+        Category in the trace, and end of the table's name.
     names
         Columns with ids of a name; the first that is not NULL counts.
     codes, title
-        Numbers that give a slice without a name its title, and the function for it.
-    extra
-        Other columns.
+        SQL of the numbers that give a slice without a name its title, and the function for it.
+    has_bytes
+        It has the number of bytes.
     """
 
-    table: str
     category: str
     names: tuple[str, ...] = ()
-    codes: Expressions = field(default_factory=dict)
+    codes: tuple[str, ...] = ()
     title: Callable[..., str | None] | None = None
-    extra: Expressions = field(default_factory=dict)
+    has_bytes: bool = False
 
 
 @dataclass(slots=True)
@@ -82,8 +84,8 @@ class Activities(ABC):
 
     STRINGS: ClassVar[str]
     """Table of texts."""
-    STRING: ClassVar[Expressions]
-    """Its columns: ``id`` and ``text``."""
+    STRING: ClassVar[tuple[str, str]]
+    """SQL of its ids, and of their texts."""
     SHARED: ClassVar[Expressions]
     """Columns of every activity on a device."""
     EXCLUDED: ClassVar[tuple[str, ...]]
@@ -131,11 +133,13 @@ class Activities(ABC):
 
     def slices(self, activity: Activity) -> Iterator[Batch]:
         """Slices of a table on devices."""
-        table = self.open(activity.table)
+        table = self.open(PREFIX + activity.category)
         names = {name: f"{{{name}}}" for name in activity.names}
-        columns = {**self.SHARED, **activity.codes, **activity.extra, **names}
+        codes = {code: code for code in activity.codes}
+        size = {"bytes": "{bytes}"} if activity.has_bytes else {}
         args = table.json(*self.EXCLUDED, *names)
-        selection = integers(table, columns) | {"args": (args, TEXT)}
+        columns = integers(table, {**self.SHARED, **codes, **size, **names})
+        selection = columns | {"args": (args, TEXT)}
         for raw in self.database.batches(table, selection):
             texts = [self.text(raw.pop(name)) for name in names]
             rows = raw | self.location(raw)
@@ -143,9 +147,7 @@ class Activities(ABC):
             if activity.title is None:
                 rows["name"] = demangled_names(pc.coalesce(*texts))
             else:
-                rows["name"] = names_by_code(
-                    activity.title, *(raw[code] for code in activity.codes)
-                )
+                rows["name"] = names_by_code(activity.title, *map(raw.get, codes))
             yield events(rows, activity.category)
 
     def text(self, ids: pa.Array) -> pa.Array:
@@ -154,10 +156,8 @@ class Activities(ABC):
             return pa.nulls(len(ids), TEXT)
         if self._strings is None:
             table = self.database.table(self.STRINGS)
-            selection = {
-                "id": (self.STRING["id"].format_map(table), INT64),
-                "text": (self.STRING["text"].format_map(table), TEXT),
-            }
+            number, text = (sql.format_map(table) for sql in self.STRING)
+            selection = {"id": (number, INT64), "text": (text, TEXT)}
             self._strings = self.database.read_all(table, selection)
         return lookup(ids, self._strings)
 
@@ -185,30 +185,52 @@ def integers(table: SourceTable, columns: Expressions) -> dict[str, tuple[str, p
 
 def events(columns: Mapping[str, pa.Array], category: str | pa.Array) -> Batch:
     """A batch of slices, from ``start`` to ``end`` in nanoseconds, with their other columns."""
+    start, end = columns["start"], columns["end"]
     if isinstance(category, str):
-        category = constant(category, len(columns["start"]))
-    rows = {**columns, "category": category}
-    return {Table.EVENTS: slices(columns["start"], columns["end"], rows)}
+        category = constant(category, len(start))
+    beyond = pc.or_(_beyond(start), _beyond(end))
+    rows = {
+        "phase": constant("X", len(start)),
+        "start_ns": start,
+        "dur_ns": pc.if_else(beyond, _UNKNOWN, pc.subtract(end, start)),
+        "bad_dur": beyond,
+        **columns,
+        "category": category,
+    }
+    return {Table.EVENTS: conform(Table.EVENTS, rows)}
 
 
 def ranges(columns: Mapping[str, pa.Array], category: str, is_async: pa.Array) -> Batch:
     """A batch of NVTX ranges, with the parts of names by PyTorch in columns of their own."""
     parts = nvtx.split(columns["name"])
-    rows = {
-        **{name: columns[name] for name in ("start", "end", "pid", "tid")},
-        "name": parts.name,
-        "sequence_nr": parts.sequence_nr,
-        "external_id": parts.external_id,
-        "input_dims": parts.input_dims,
-        "scope": parts.scope,
-        "is_async": is_async,
-        "args": nvtx.with_inputs(columns["args"], parts.inputs),
-    }
-    return events(rows, pc.if_else(parts.is_op, f"{category}_OP", category))
+    rows = {name: columns[name] for name in ("start", "end", "pid", "tid")} | parts
+    rows["is_async"] = is_async
+    inputs = pc.binary_join_element_wise('"', parts["inputs"], '"', "")
+    rows["args"] = with_member(columns["args"], "input_op_ids", inputs)
+    return events(rows, pc.if_else(parts["is_op"], f"{category}_OP", category))
 
 
-def labels(label: pa.Array, columns: Mapping[str, pa.Array]) -> Batch:
+def marks(columns: Mapping[str, pa.Array], category: str, phase: str) -> Batch:
+    """A batch of instants, at ``start`` in nanoseconds, with their other columns."""
+    time = columns["start"]
+    shared = {"phase": constant(phase, len(time)), "category": constant(category, len(time))}
+    return {Table.INSTANTS: conform(Table.INSTANTS, {**columns, **shared, "time_ns": time})}
+
+
+def with_member(args: pa.Array, name: str, values: pa.Array) -> pa.Array:
+    """Arguments with one more member, first, from JSON texts; NULL adds none."""
+    if values.null_count == len(values):
+        return args
+    member = pc.binary_join_element_wise(f'{{"{name}":', values, "")
+    rest = pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(args, 1), "")
+    joined = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
+    return pc.if_else(pc.is_valid(values), joined, args)
+
+
+def labels(label: str | pa.Array, columns: Mapping[str, pa.Array]) -> Batch:
     """A batch of names of processes and threads, from ``text``."""
+    if isinstance(label, str):
+        label = constant(label, len(columns["text"]))
     texts = columns["text"].to_pylist()
     args = [None if text is None else json.dumps({"name": text}) for text in texts]
     rows = {"name": label, "pid": columns["pid"], "tid": columns["tid"]}
@@ -221,55 +243,15 @@ def device_properties(row: Mapping[str, Any], keys: Mapping[str, str]) -> dict[s
     return kineto | {k: v for k, v in row.items() if k not in keys and k != "_id_"}
 
 
-def constant(value: object, count: int, type_: pa.DataType = TEXT) -> pa.Array:
-    """The same value for every row."""
-    return pa.repeat(pa.scalar(value, type_), count)
-
-
-def slices(start: pa.Array, end: pa.Array, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of events: start and end in nanoseconds, and their other columns."""
-    count = len(start)
-    false = constant(value=False, count=count, type_=pa.bool_())
-    beyond = false if _is_sound(start) and _is_sound(end) else pc.or_(_beyond(start), _beyond(end))
-    return conform(
-        Table.EVENTS,
-        {
-            "phase": constant("X", count),
-            "start_ns": start,
-            "dur_ns": pc.if_else(beyond, _UNKNOWN, pc.subtract(end, start)),
-            "bad_dur": beyond,
-            "bad_time": false,
-            "rounded": false,
-            **columns,
-        },
-    )
-
-
-def _is_sound(times: pa.Array) -> bool:
-    """Whether the difference of any two fits into 64 bits."""
-    bounds = pc.min_max(times).as_py()
-    return all(bound is None or abs(bound) < LONGEST_NS for bound in bounds.values())
+def constant(text: str | None, count: int) -> pa.Array:
+    """The same text for every row."""
+    return pa.repeat(pa.scalar(text, TEXT), count)
 
 
 def _beyond(times: pa.Array) -> pa.Array:
+    """Whether differences of a time may not fit into 64 bits."""
     in_range = pc.and_(pc.less(times, _LONGEST), pc.greater(times, _SHORTEST))
     return pc.fill_null(pc.invert(in_range), fill_value=False)
-
-
-def marks(time: pa.Array, phase: str, columns: Mapping[str, pa.Array]) -> pa.Table:
-    """Rows of instants: a time in nanoseconds, and their other columns."""
-    count = len(time)
-    false = constant(value=False, count=count, type_=pa.bool_())
-    return conform(
-        Table.INSTANTS,
-        {
-            "phase": constant(phase, count),
-            "time_ns": time,
-            "bad_time": false,
-            "rounded": false,
-            **columns,
-        },
-    )
 
 
 def filtered(columns: Mapping[str, pa.Array], mask: pa.Array) -> dict[str, pa.Array]:

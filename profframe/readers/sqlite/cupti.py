@@ -133,19 +133,15 @@ def names_by_code(name: Callable[..., str | None], *codes: pa.Array) -> pa.Array
     NULL is passed to the function as -1.
     """
     distinct = [pc.fill_null(code, -1).dictionary_encode() for code in codes]
-    combined = np.zeros(len(codes[0]), np.int64)
-    for code in distinct:
-        combined = combined * max(1, len(code.dictionary)) + code.indices.to_numpy()
+    shape = [max(1, len(code.dictionary)) for code in distinct]
+    combined = np.ravel_multi_index([code.indices.to_numpy() for code in distinct], shape)
     combination = pa.array(combined).dictionary_encode()
-    texts: list[str | None] = []
-    for number in combination.dictionary.to_pylist():
-        parts: list[int] = []
-        rest = number
-        for code in reversed(distinct):
-            rest, place = divmod(rest, max(1, len(code.dictionary)))
-            parts.append(code.dictionary[place].as_py())
-        texts.append(name(*reversed(parts)))
-    return pa.array(texts, TEXT).take(combination.indices)
+    places = np.unravel_index(combination.dictionary.to_numpy(), shape)
+    parts = [
+        code.dictionary.take(pa.array(place)).to_pylist()
+        for code, place in zip(distinct, places, strict=True)
+    ]
+    return pa.array(map(name, *parts), TEXT).take(combination.indices)
 
 
 def device_lines(device: pa.Array, stream: pa.Array) -> pa.Array:

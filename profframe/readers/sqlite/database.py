@@ -177,7 +177,7 @@ class Database:
             return pa.array(values, pa.binary()).cast(TEXT)
         except (pa.ArrowException, TypeError):
             texts = [_plain(value) for value in values]
-            undecodable = sum(isinstance(v, bytes) and not _is_utf8(v) for v in values)
+            undecodable = sum(isinstance(v, bytes) and str(_plain(v)).encode() != v for v in values)
             if undecodable:
                 self.anomalies["invalid_utf8"] += undecodable
             return pa.array([None if t is None else str(t) for t in texts], TEXT)
@@ -215,14 +215,6 @@ def _integer(value: object) -> int | None:
     return value if type(value) is int else None
 
 
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
 @contextmanager
 def open_database(path: Path, progress: Progress | None = None) -> Iterator[Database]:
     """Open a database for reading.
@@ -238,10 +230,9 @@ def open_database(path: Path, progress: Progress | None = None) -> Iterator[Data
     with ExitStack() as stack:
         try:
             address = _address(path, stack)
+            connection = stack.enter_context(closing(sqlite3.connect(address, uri=True)))
         except OSError as error:
             raise SourceError(f"{path}: cannot be read: {error.strerror or error}") from error
-        try:
-            connection = stack.enter_context(closing(sqlite3.connect(address, uri=True)))
         except sqlite3.Error as error:
             raise _damaged(path, None, error) from error
         connection.text_factory = bytes

@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.assembly import LONGEST_NS
-from profframe.readers.build.rows import Batch, Header, RawTrace, Table
+from profframe.readers.build.rows import Batch, Header, RawTrace
 from profframe.readers.sqlite.activities import (
+    PREFIX,
     Activities,
     Activity,
     Columns,
@@ -33,15 +34,16 @@ from profframe.readers.sqlite.activities import (
     lookup,
     marks,
     ranges,
+    with_member,
 )
 from profframe.readers.sqlite.cupti import copy_name, set_name, sync_name
 from profframe.readers.sqlite.database import Database, SourceTable
-from profframe.schema import BOOL, INT64, TEXT
+from profframe.schema import INT64, TEXT
 from profframe.system.disk_tables import Spool
 
 NVTX: Final = "NVTX_EVENTS"
-RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
-OVERHEAD: Final = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
+RUNTIME: Final = f"{PREFIX}RUNTIME"
+OVERHEAD: Final = (f"{PREFIX}OVERHEAD", "PROFILER_OVERHEAD")
 PROCESSES: Final = "PROCESSES"
 THREADS: Final = "ThreadNames"
 
@@ -54,7 +56,6 @@ _OWN_TABLES: Final = (
 )
 _OWN_PREFIXES: Final = ("NVTX_", "TARGET_INFO_")
 """Tables that only Nsight Systems writes, and prefixes of others."""
-_ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 _CALL_COLUMNS: Final = ("start", "end", "correlationId", "globalTid", "nameId", "eventClass")
 """Columns of calls that are not arguments."""
 _MARKS: Final = (34, 65)
@@ -91,7 +92,7 @@ _DEVICE_KEYS: Final = {
 
 def knows(database: Database) -> bool:
     """Whether Nsight Systems wrote the database: by its tables, or by its serialised ids."""
-    activities = [t for name, t in database.tables.items() if name.startswith(_ACTIVITY)]
+    activities = [t for name, t in database.tables.items() if name.startswith(PREFIX)]
     return (
         any(name in _OWN_TABLES or name.startswith(_OWN_PREFIXES) for name in database.tables)
         or (_Export.STRINGS in database.tables and bool(activities))
@@ -119,7 +120,7 @@ class _Export(Activities):
     """An export of Nsight Systems, table by table."""
 
     STRINGS: ClassVar = "StringIds"
-    STRING: ClassVar[Expressions] = {"id": "{id}", "text": "{value}"}
+    STRING: ClassVar = ("{id}", "{value}")
     SHARED: ClassVar[Expressions] = {
         "start": "{start}",
         "end": "{end}",
@@ -130,35 +131,16 @@ class _Export(Activities):
     }
     EXCLUDED: ClassVar = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
+        Activity("KERNEL", names=("demangledName", "mangledName", "shortName")),
         Activity(
-            f"{_ACTIVITY}KERNEL", "KERNEL", names=("demangledName", "mangledName", "shortName")
-        ),
-        Activity(
-            f"{_ACTIVITY}MEMCPY",
             "MEMCPY",
-            codes={"kind": "{copyKind}", "source": "{srcKind} + 1", "target": "{dstKind} + 1"},
+            codes=("{copyKind}", "{srcKind} + 1", "{dstKind} + 1"),
             title=copy_name,
-            extra={"bytes": "{bytes}"},
+            has_bytes=True,
         ),
-        Activity(
-            f"{_ACTIVITY}MEMSET",
-            "MEMSET",
-            codes={"kind": "{memKind} + 1"},
-            title=set_name,
-            extra={"bytes": "{bytes}"},
-        ),
-        Activity(
-            f"{_ACTIVITY}SYNCHRONIZATION",
-            "SYNCHRONIZATION",
-            codes={"kind": "{syncType}"},
-            title=sync_name,
-        ),
-        Activity(
-            f"{_ACTIVITY}GRAPH_TRACE",
-            "GRAPH_TRACE",
-            codes={"graph": "{graphId}"},
-            title=_graph_name,
-        ),
+        Activity("MEMSET", codes=("{memKind} + 1",), title=set_name, has_bytes=True),
+        Activity("SYNCHRONIZATION", codes=("{syncType}",), title=sync_name),
+        Activity("GRAPH_TRACE", codes=("{graphId}",), title=_graph_name),
     )
     DESCRIBE: ClassVar = re.compile(
         r"StringIds|ThreadNames|PROCESSES|ProcessStreams|UnwindMethodType|NVTX_PAYLOAD_SCHEMAS"
@@ -174,8 +156,8 @@ class _Export(Activities):
         for name, column in ((PROCESSES, "globalPid"), (THREADS, "globalTid")):
             table = self.database.table(name)
             selection = integers(table, {"machine": f"DISTINCT {{{column}}} >> {_MACHINE}"})
-            for raw in self.database.batches(table, selection):
-                machines.update(raw["machine"].drop_null().to_pylist())
+            machines.update(self.database.read_all(table, selection)["machine"].to_pylist())
+        machines.discard(None)
         self._several_machines = len(machines) > 1
 
     def batches(self) -> Iterator[Batch]:
@@ -208,7 +190,8 @@ class _Export(Activities):
         for raw in self.database.batches(table, integers(table, numbers) | texts):
             columns = raw | self._owners(raw["owner"])
             columns["text"] = pc.coalesce(raw["text"], self.text(raw["text_id"]))
-            columns["args"] = _with_domain(columns["args"], raw["domain"], domains)
+            domain = lookup(raw["domain"], domains)
+            columns["args"] = with_member(columns["args"], "domain", domain)
             kind = raw["type"]
             is_name, is_mark = _is_in(kind, _NAMES), _is_in(kind, _MARKS)
             is_range = pc.invert(pc.or_(is_name, is_mark))
@@ -217,27 +200,26 @@ class _Export(Activities):
             self.accounted["metadata"] += int(pc.sum(describes).as_py() or 0)
             yield {
                 **_ranges(filtered(columns, is_range)),
-                Table.INSTANTS: _mark_rows(filtered(columns, is_mark)),
-                **_labels("thread_name", filtered(columns, names_thread)),
+                **_marks(filtered(columns, is_mark)),
+                **labels("thread_name", filtered(columns, names_thread)),
             }
 
     def _calls(self) -> Iterator[Batch]:
         """Calls of the runtime and the driver."""
-        table = self.open(RUNTIME)
-        args = table.json(*_CALL_COLUMNS, **_zero_as_null(table, "returnValue"))
-        for rows in self._on_host(table, args):
+        for rows in self._on_host(RUNTIME, "returnValue"):
             is_driver = _is_in(rows["event_class"], _DRIVER)
             yield events(rows, pc.if_else(is_driver, "DRIVER", "RUNTIME"))
 
     def _overhead(self) -> Iterator[Batch]:
         """Overhead of the profiler and the driver."""
         for name in OVERHEAD:
-            table = self.open(name)
-            for rows in self._on_host(table, table.json(*_CALL_COLUMNS)):
+            for rows in self._on_host(name):
                 yield events(rows, "OVERHEAD")
 
-    def _on_host(self, table: SourceTable, args: str) -> Iterator[Columns]:
+    def _on_host(self, name: str, *zero_as_null: str) -> Iterator[Columns]:
         """Columns that the tables of host slices share."""
+        table = self.open(name)
+        args = table.json(*_CALL_COLUMNS, **_zero_as_null(table, *zero_as_null))
         numbers = {
             "start": "{start}",
             "end": "{end}",
@@ -256,12 +238,12 @@ class _Export(Activities):
         selection = integers(table, {"owner": "{globalPid}"}) | {"text": (table["name"], TEXT)}
         for raw in self.database.batches(table, selection):
             owners = self._owners(raw["owner"]) | {"tid": constant(None, len(raw["text"]))}
-            yield _labels("process_name", raw | owners)
+            yield labels("process_name", raw | owners)
         table = self.open(THREADS)
         selection = integers(table, {"owner": "{globalTid}", "id": "{nameId}"})
         for raw in self.database.batches(table, selection):
             text = {"text": self.text(raw["id"])}
-            yield _labels("thread_name", self._owners(raw["owner"]) | text)
+            yield labels("thread_name", self._owners(raw["owner"]) | text)
 
     def _owners(self, owner: pa.Array) -> Columns:
         """Process and thread of a serialised id, with the machine if there are several."""
@@ -276,7 +258,7 @@ class _Export(Activities):
         }
 
     def _domains(self, table: SourceTable) -> Columns:
-        """Names of NVTX domains by number."""
+        """Names of NVTX domains, as JSON, by number."""
         columns = {
             "id": (table["domainId"], INT64),
             "text": (table["text"], TEXT),
@@ -284,7 +266,9 @@ class _Export(Activities):
         }
         where = f"WHERE {table['eventType']} = {_DOMAIN}"
         rows = self.database.read_all(table, columns, where)
-        return {"id": rows["id"], "text": pc.coalesce(rows["text"], self.text(rows["text_id"]))}
+        names = pc.coalesce(rows["text"], self.text(rows["text_id"])).to_pylist()
+        texts = [None if name is None else json.dumps(name) for name in names]
+        return {"id": rows["id"], "text": pa.array(texts, TEXT)}
 
     def header(self, *, is_utc: bool) -> Header:
         """The clock, the devices, and what the export says about itself."""
@@ -327,42 +311,18 @@ def _is_in(codes: pa.Array, values: tuple[int, ...]) -> pa.Array:
     return pc.is_in(codes, value_set=pa.array(values, INT64))
 
 
-def _with_domain(args: pa.Array, domain: pa.Array, domains: Columns) -> pa.Array:
-    """Arguments with the name of the domain."""
-    if not len(domains["id"]):
-        return args
-    texts = [None if t is None else json.dumps(t) for t in domains["text"].to_pylist()]
-    name = lookup(domain, {"id": domains["id"], "text": pa.array(texts, TEXT)})
-    member = pc.binary_join_element_wise('{"domain":', name, "")
-    rest = pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(args, 1), "")
-    joined = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
-    return pc.if_else(pc.is_valid(name), joined, args)
-
-
 def _ranges(columns: Columns) -> Batch:
     """Ranges; those that end on another thread, or never, are asynchronous."""
     changes_thread = pc.not_equal(columns["ended_by"], columns["owner"])
-    changes_thread = pc.if_else(
-        _is_in(columns["type"], _ASYNC), changes_thread, pa.scalar(value=False, type=BOOL)
-    )
-    unfinished = pc.is_null(columns["end"])
-    is_async = pc.if_else(unfinished, pa.scalar(value=True, type=BOOL), changes_thread)
+    may_change = _is_in(columns["type"], _ASYNC)
+    ends_elsewhere = pc.and_kleene(may_change, changes_thread)
+    is_async = pc.or_kleene(pc.is_null(columns["end"]), ends_elsewhere)
     return ranges(columns | {"name": columns["text"]}, "NVTX", is_async)
 
 
-def _mark_rows(columns: Columns) -> pa.Table:
-    shared = {name: columns[name] for name in ("pid", "tid", "args")}
-    count = len(columns["start"])
-    rest = {
-        "category": constant("NVTX", count),
-        "name": columns["text"],
-        "scope": constant("t", count),
-    }
-    return marks(columns["start"], "i", shared | rest)
-
-
-def _labels(label: str, columns: Columns) -> Batch:
-    return labels(constant(label, len(columns["text"])), columns)
+def _marks(columns: Columns) -> Batch:
+    scope = constant("t", len(columns["start"]))
+    return marks(columns | {"name": columns["text"], "scope": scope}, "NVTX", "i")
 
 
 def _integer(value: object) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import ClassVar, Final
@@ -21,8 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import Batch, Header, RawTrace, Table
+from profframe.readers.build.rows import Batch, Header, RawTrace
 from profframe.readers.sqlite.activities import (
+    PREFIX,
     Activities,
     Activity,
     Columns,
@@ -48,13 +49,12 @@ from profframe.readers.sqlite.database import LITTLE_ENDIAN, Database, SourceTab
 from profframe.schema import INT64, TEXT
 from profframe.system.disk_tables import Spool
 
-MARKER: Final = "CUPTI_ACTIVITY_KIND_MARKER"
-RUNTIME: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
-DRIVER: Final = "CUPTI_ACTIVITY_KIND_DRIVER"
-OVERHEAD: Final = "CUPTI_ACTIVITY_KIND_OVERHEAD"
-NAME: Final = "CUPTI_ACTIVITY_KIND_NAME"
+MARKER: Final = f"{PREFIX}MARKER"
+OVERHEAD: Final = f"{PREFIX}OVERHEAD"
+NAME: Final = f"{PREFIX}NAME"
+CALLS: Final = MappingProxyType({"RUNTIME": RUNTIME_CALLS, "DRIVER": DRIVER_CALLS})
+"""Tables of calls, and the names of calls by number."""
 
-_ACTIVITY: Final = "CUPTI_ACTIVITY_KIND_"
 _STARTS: Final = 2
 _ENDS: Final = 4
 """Flags of a marker; without both it is an instant."""
@@ -113,7 +113,7 @@ _Ints = npt.NDArray[np.int64]
 
 def knows(database: Database) -> bool:
     """Whether the database has activities of CUDA; ask the reader of Nsight Systems first."""
-    return any(name.startswith(_ACTIVITY) for name in database.tables)
+    return any(name.startswith(PREFIX) for name in database.tables)
 
 
 def read(database: Database, spool: Spool | None = None) -> RawTrace:
@@ -132,7 +132,7 @@ class _Profile(Activities):
     """A database of nvprof, table by table."""
 
     STRINGS: ClassVar = "StringTable"
-    STRING: ClassVar[Expressions] = {"id": "{_id_}", "text": "nullif({value}, '-- null --')"}
+    STRING: ClassVar = ("{_id_}", "nullif({value}, '-- null --')")
     SHARED: ClassVar[Expressions] = {
         **_TIMES,
         "device": "{deviceId}",
@@ -143,32 +143,20 @@ class _Profile(Activities):
     EXCLUDED: ClassVar = ("_id_", "start", "end", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
         *(
-            Activity(f"{_ACTIVITY}{kernel}", kernel, names=("name",))
+            Activity(kernel, names=("name",))
             for kernel in ("CONCURRENT_KERNEL", "KERNEL", "CDP_KERNEL")
         ),
         *(
             Activity(
-                f"{_ACTIVITY}{copy}",
                 copy,
-                codes={"kind": "{copyKind}", "source": "{srcKind}", "target": "{dstKind}"},
+                codes=("{copyKind}", "{srcKind}", "{dstKind}"),
                 title=copy_name,
-                extra={"bytes": "{bytes}"},
+                has_bytes=True,
             )
             for copy in ("MEMCPY", "MEMCPY2")
         ),
-        Activity(
-            f"{_ACTIVITY}MEMSET",
-            "MEMSET",
-            codes={"kind": "{memoryKind}"},
-            title=set_name,
-            extra={"bytes": "{bytes}"},
-        ),
-        Activity(
-            f"{_ACTIVITY}SYNCHRONIZATION",
-            "SYNCHRONIZATION",
-            codes={"kind": "{type}"},
-            title=sync_name,
-        ),
+        Activity("MEMSET", codes=("{memoryKind}",), title=set_name, has_bytes=True),
+        Activity("SYNCHRONIZATION", codes=("{type}",), title=sync_name),
     )
     DESCRIBE: ClassVar = re.compile(
         r"StringTable|Version|CUPTI_ACTIVITY_KIND_(DEVICE|DEVICE_ATTRIBUTE|CONTEXT|STREAM|NVLINK"
@@ -181,28 +169,22 @@ class _Profile(Activities):
     def __post_init__(self) -> None:
         """Find the process, if there is only one, and the device of each context."""
         pids: set[int] = set()
-        for name in (RUNTIME, DRIVER):
-            table = self.database.table(name)
-            where = f"GROUP BY {table['processId']}"
-            for raw in self.database.batches(table, integers(table, {"pid": "{processId}"}), where):
-                pids.update(raw["pid"].drop_null().to_pylist())
+        for name in CALLS:
+            table = self.database.table(PREFIX + name)
+            selection = integers(table, {"pid": "DISTINCT {processId}"})
+            pids.update(self.database.read_all(table, selection)["pid"].to_pylist())
+        pids.discard(None)
         self._process = str(*pids) if len(pids) == 1 else None
-        for row in self.database.records(self.database.table(f"{_ACTIVITY}CONTEXT")):
+        for row in self.database.records(self.database.table(f"{PREFIX}CONTEXT")):
             context, device = row.get("contextId"), row.get("deviceId")
             if isinstance(context, int) and isinstance(device, int):
                 self._devices[context] = device
 
     def batches(self) -> Iterator[Batch]:
         """All rows; of two with equal times the outer one comes first."""
+        calls = itertools.chain.from_iterable(map(self._calls, CALLS))
         on_devices = itertools.chain.from_iterable(map(self.slices, self.ACTIVITIES))
-        return itertools.chain(
-            self._markers(),
-            self._calls(RUNTIME, "RUNTIME", RUNTIME_CALLS),
-            self._calls(DRIVER, "DRIVER", DRIVER_CALLS),
-            self._overhead(),
-            on_devices,
-            self._labels(),
-        )
+        return itertools.chain(self._markers(), calls, self._overhead(), on_devices, self._labels())
 
     def location(self, raw: Columns) -> Columns:
         """The only process, and the device, from the context if it is NULL."""
@@ -212,7 +194,7 @@ class _Profile(Activities):
     def header(self, *, is_utc: bool) -> Header:
         """The devices and the version of the database."""
         version = self.database.records(self.database.table("Version"))
-        devices = self.database.records(self.database.table(f"{_ACTIVITY}DEVICE"))
+        devices = self.database.records(self.database.table(f"{PREFIX}DEVICE"))
         for device in devices:
             if isinstance(device.get("name"), int):
                 device["name"] = self.text(pa.array([device["name"]], INT64))[0].as_py()
@@ -237,9 +219,7 @@ class _Profile(Activities):
         yield from self._paired(starts, ends)
         instant = f"WHERE coalesce(NOT {is_start} AND NOT {is_end}, TRUE)"
         for raw in self.database.batches(table, named_marker, instant):
-            columns = self._marker(raw)
-            category = {"category": constant("MARKER", len(raw["time"]))}
-            yield {Table.INSTANTS: marks(raw["time"], "i", columns | category)}
+            yield marks({"start": raw["time"]} | self._marker(raw), "MARKER", "i")
 
     def _paired(self, starts: Columns, ends: Columns) -> Iterator[Batch]:
         """Pair each start with the end of its id, the n-th with the n-th."""
@@ -259,9 +239,7 @@ class _Profile(Activities):
         if lone.any():
             self.quality.note("unmatched_end", int(lone.sum()))
             lone_ends = filtered(ends, pa.array(lone))
-            owners = self._owners(lone_ends["kind"], lone_ends["object"])
-            category = {"category": constant("MARKER", len(lone_ends["time"]))}
-            yield {Table.INSTANTS: marks(lone_ends["time"], "E", owners | category)}
+            yield marks({"start": lone_ends["time"]} | _owners(lone_ends), "MARKER", "E")
 
     def _marker(self, raw: Columns) -> Columns:
         """Name, owner and arguments of markers."""
@@ -269,18 +247,16 @@ class _Profile(Activities):
         texts = domain.dictionary_encode()
         members = [json.dumps({"domain": text}) for text in texts.dictionary.to_pylist()]
         args = pa.array(members, TEXT).take(texts.indices)
-        return self._owners(raw["kind"], raw["object"]) | {
-            "name": self.text(raw["name"]),
-            "args": args,
-        }
+        return _owners(raw) | {"name": self.text(raw["name"]), "args": args}
 
-    def _calls(self, name: str, category: str, names: Mapping[int, str]) -> Iterator[Batch]:
+    def _calls(self, category: str) -> Iterator[Batch]:
         """Calls of the runtime or the driver, including unknown ones."""
 
         def title(call: int) -> str | None:
-            return names.get(call, f"{category.lower()} call {call}") if call >= 0 else None
+            unknown = f"{category.lower()} call {call}"
+            return CALLS[category].get(call, unknown) if call >= 0 else None
 
-        table = self.open(name)
+        table = self.open(PREFIX + category)
         excluded = ("_id_", "start", "end", "processId", "threadId", "correlationId", "returnValue")
         replacements = {"returnValue": f"nullif({table['returnValue']}, 0)"}
         numbers = {
@@ -305,7 +281,7 @@ class _Profile(Activities):
         for raw in self.database.batches(table, selection):
             name = {"name": names_by_code(_overhead_name, raw["overhead"])}
             times = {"start": raw["start"], "end": raw["end"]}
-            yield events(times | self._owners(raw["kind"], raw["object"]) | name, "OVERHEAD")
+            yield events(times | _owners(raw) | name, "OVERHEAD")
 
     def _labels(self) -> Iterator[Batch]:
         """Names of processes and threads; names of other objects are metadata."""
@@ -313,22 +289,15 @@ class _Profile(Activities):
         selection = integers(table, {"kind": "{objectKind}", "name": "{name}"}) | _object(table)
         for raw in self.database.batches(table, selection):
             label = names_by_code(_LABELS.get, raw["kind"])
-            owners = self._owners(raw["kind"], raw["object"])
             is_label = pc.is_valid(label)
             self.accounted["metadata"] += int(pc.sum(pc.invert(is_label)).as_py() or 0)
-            columns = filtered(owners | {"text": self.text(raw["name"])}, is_label)
+            columns = filtered(_owners(raw) | {"text": self.text(raw["name"])}, is_label)
             yield labels(label.filter(is_label), columns)
 
     def _device_of(self, context: pa.Array) -> pa.Array:
         encoded = context.dictionary_encode()
         devices = [self._devices.get(number) for number in encoded.dictionary.to_pylist()]
         return pa.array(devices, INT64).take(encoded.indices)
-
-    def _owners(self, kind: pa.Array, object_: pa.Array) -> Columns:
-        """Process and thread of an object; an object of another kind has neither."""
-        pid = pc.if_else(pc.less_equal(kind, _THREAD), pc.bit_wise_and(object_, 0xFFFFFFFF), None)
-        tid = pc.if_else(pc.equal(kind, _THREAD), pc.shift_right(object_, 32), None)
-        return {"pid": pid.cast(TEXT), "tid": pc.bit_wise_and(tid, 0xFFFFFFFF).cast(TEXT)}
 
 
 def _object(table: SourceTable) -> dict[str, tuple[str, pa.DataType]]:
@@ -337,6 +306,14 @@ def _object(table: SourceTable) -> dict[str, tuple[str, pa.DataType]]:
     blob = f"CASE WHEN typeof({id_}) = 'blob' AND length({id_}) >= {_BYTES} THEN {id_} END"
     prefix = f"substr({blob}, 1, {_BYTES})"
     return {"object": (prefix, LITTLE_ENDIAN)}
+
+
+def _owners(rows: Columns) -> Columns:
+    """Process and thread of each row's object; an object of another kind has neither."""
+    kind, object_ = rows["kind"], rows["object"]
+    pid = pc.if_else(pc.less_equal(kind, _THREAD), pc.bit_wise_and(object_, 0xFFFFFFFF), None)
+    tid = pc.if_else(pc.equal(kind, _THREAD), pc.shift_right(object_, 32), None)
+    return {"pid": pid.cast(TEXT), "tid": pc.bit_wise_and(tid, 0xFFFFFFFF).cast(TEXT)}
 
 
 def _owner(rows: Columns) -> pa.Array:
@@ -359,7 +336,6 @@ def _match(
     for name, rows in (("starts", starts), ("ends", ends)):
         connection.register(name, pa.table({key: rows[key] for key in ("object", "id", "time")}))
     pairs = connection.sql(_PAIRS).fetchnumpy()
-    for name in ("starts", "ends"):
-        connection.unregister(name)
+    connection.unregister("starts").unregister("ends")
     first, second = (np.asarray(pairs[name], np.int64) for name in ("first", "second"))
     return first, second

@@ -7,7 +7,6 @@ its forward op.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -27,39 +26,26 @@ _PARTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
-    """Names of ranges in parts.
+def split(texts: pa.Array) -> dict[str, pa.Array]:
+    """The parts of each name; a name that PyTorch did not write has one part.
 
     ``is_op`` means that PyTorch named the range after an operator: a region of the user has no
     sequence number, no shapes and usually no namespace. ``inputs`` are the ops that made its
     inputs.
-    """
-
-    name: pa.Array
-    is_op: pa.Array
-    sequence_nr: pa.Array
-    external_id: pa.Array
-    input_dims: pa.Array
-    scope: pa.Array
-    inputs: pa.Array
-
-
-def split(texts: pa.Array) -> Ranges:
-    """The parts of each name; a name that PyTorch did not write has one part.
 
     Examples
     --------
-    >>> ranges = split(pa.array(["aten::add, seq = 7, sizes = [[2, 3]]", "forward"]))
-    >>> ranges.name.to_pylist(), ranges.sequence_nr.to_pylist(), ranges.input_dims.to_pylist()
-    (['aten::add', 'forward'], [7, None], ['[[2,3]]', None])
+    >>> parts = split(pa.array(["aten::add, seq = 7, sizes = [[2, 3]]", "forward"]))
+    >>> parts["name"].to_pylist(), parts["sequence_nr"].to_pylist(), parts["is_op"].to_pylist()
+    (['aten::add', 'forward'], [7, None], [True, False])
     """
     encoded = texts.dictionary_encode()
-    ranges = Ranges(*(part.take(encoded.indices) for part in _distinct(encoded.dictionary)))
-    return replace(ranges, is_op=pc.fill_null(ranges.is_op, fill_value=False))
+    distinct = _distinct(encoded.dictionary)
+    columns = {name: part.take(encoded.indices) for name, part in distinct.items()}
+    return columns | {"is_op": pc.fill_null(columns["is_op"], fill_value=False)}
 
 
-def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
+def _distinct(texts: pa.Array) -> dict[str, pa.Array]:
     parts = pc.extract_regex(texts, _PARTS)
     name, numbered, stashed, seq, op, sizes, inputs = (
         _not_empty(parts.field(group))
@@ -70,27 +56,17 @@ def _distinct(texts: pa.Array) -> tuple[pa.Array, ...]:
     sequence = pc.if_else(pc.equal(seq, "-"), None, seq).cast(INT64)
     number = pc.if_else(pc.greater_equal(sequence, 0), sequence, None)
     scope = pc.if_else(pc.is_valid(stashed), pa.scalar(BACKWARD, INT32), pa.scalar(None, INT32))
-    return (
-        pc.fill_null(name, ""),
-        is_op,
-        number,
-        op.cast(INT64),
-        pc.replace_substring(sizes, " ", ""),
-        scope,
-        inputs,
-    )
+    return {
+        "name": pc.fill_null(name, ""),
+        "is_op": is_op,
+        "sequence_nr": number,
+        "external_id": op.cast(INT64),
+        "input_dims": pc.replace_substring(sizes, " ", ""),
+        "scope": scope,
+        "inputs": inputs,
+    }
 
 
 def _not_empty(texts: pa.Array) -> pa.Array:
     """Text of a part; NULL if it is missing."""
     return pc.if_else(pc.not_equal(texts, ""), texts, pa.scalar(None, TEXT))
-
-
-def with_inputs(args: pa.Array, inputs: pa.Array) -> pa.Array:
-    """Arguments as JSON text, with the ops that made the inputs."""
-    if inputs.null_count == len(inputs):
-        return args
-    member = pc.binary_join_element_wise('{"input_op_ids":"', inputs, '"', "")
-    rest = pc.binary_join_element_wise(",", pc.utf8_slice_codeunits(args, 1), "")
-    joined = pc.binary_join_element_wise(member, pc.fill_null(rest, "}"), "")
-    return pc.if_else(pc.is_valid(inputs), joined, args)

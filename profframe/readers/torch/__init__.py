@@ -53,6 +53,7 @@ def knows(source: object) -> bool:
     return _source_class(source) is not None
 
 
+@uncollected()
 def read(source: object) -> RawTrace:
     """Read a finished profile into the tables of one trace, without run and rank and facts.
 
@@ -69,11 +70,6 @@ def read(source: object) -> RawTrace:
     ParameterError
         The source holds averages, or not all of it are events.
     """
-    with uncollected():
-        return _read(source)
-
-
-def _read(source: Any) -> RawTrace:
     match _source_class(source):
         case name if name == _RESULTS:
             return kineto.read(source, kineto.Settings(_header({})))

@@ -23,26 +23,23 @@ from profframe.readers.build.assembly import assemble
 from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
-from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, read_fields
-
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
+from profframe.readers.torch.flows import FORWARD, flow_rows
+from profframe.readers.torch.getters import (
+    UNDECODABLE,
+    Fields,
+    Flags,
+    Ints,
+    as_texts,
+    read_fields,
+)
 
 _FIELDS: Final[Mapping[str, npt.DTypeLike]] = {
-    "name": object,
-    "id": np.int64,
-    "thread": object,
-    "time_range.start": np.float64,
-    "time_range.end": np.float64,
-    "device_type.name": object,
-    "kernels": object,
-    "fwd_thread": object,
-    "flops": object,
-    **dict.fromkeys(("scope", "sequence_nr", "node_id"), np.int64),
+    **dict.fromkeys(("name", "thread", "fwd_thread", "device_type.name"), object),
+    **dict.fromkeys(("kernels", "flops", "input_shapes", "stack"), object),
+    **dict.fromkeys(("time_range.start", "time_range.end"), np.float64),
+    **dict.fromkeys(("id", "scope", "sequence_nr", "node_id"), np.int64),
     **dict.fromkeys(("cpu_memory_usage", "device_memory_usage"), np.int64),
     **dict.fromkeys(("is_async", "is_remote", "is_legacy"), np.bool_),
-    "input_shapes": object,
-    "stack": object,
 }
 _OPTIONAL: Final[Mapping[str, object]] = {
     **dict.fromkeys(("overload_name", "trace_name", "activity_type", "_metadata_json")),
@@ -61,7 +58,6 @@ _HOST: Final = "CPU"
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
-_FORWARD, _FLOW_NAMES = 1, ("ac2g", "fwdbwd")
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
 _OTHER_MEMORY: Final = "PRIVATEUSEONE"
 _SHORT: Final = 1e10
@@ -105,13 +101,13 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     batch: dict[Table, pa.Table] = {}
     if slices["name"]:
         batch[Table.EVENTS] = conform(Table.EVENTS, _event_columns(slices, settings))
-        batch[Table.FLOWS] = conform(Table.FLOWS, _flow_columns(slices))
+        batch[Table.FLOWS] = _flows(slices)
     if is_memory.any():
         records = _filtered(fields, is_memory)
         batch[Table.MEMORY] = conform(Table.MEMORY, _memory_columns(records, settings))
     if (is_record & ~is_memory).any():
         marks = _filtered(fields, is_record & ~is_memory)
-        batch[Table.INSTANTS] = conform(Table.INSTANTS, _mark_columns(marks))
+        batch[Table.INSTANTS] = conform(Table.INSTANTS, _instant_columns(marks))
     types = dict.fromkeys(t.upper() for t in fields["device_type.name"] if t != _HOST)
     header = replace(settings.header, clock="relative", device_type=next(iter(types), None))
     with parsing_database.connect() as connection:
@@ -168,7 +164,6 @@ def _event_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
         "dur_ns": pa.array(fields["end"] - fields["start"], mask=bad_end),
         "bad_time": pa.array(fields["bad_start"]),
         "bad_dur": pa.array(bad_end),
-        "rounded": pa.array(np.zeros(number.size, np.bool_)),
         "correlation": pa.array(number, mask=~by_correlation),
         "external_id": pa.array(external, mask=external <= 0),
         "sequence_nr": pa.array(sequence, mask=sequence < 0),
@@ -308,37 +303,23 @@ def _torch_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
     return columns
 
 
-def _flow_columns(fields: Fields) -> dict[str, pa.Array]:
+def _flows(fields: Fields) -> pa.Table:
     """Both ends of each flow, at the slices that it connects."""
-    rows = np.flatnonzero(_ints(fields["flow_id"]) > 0)
-    ends = _filtered(fields, np.isin(np.arange(fields["id"].size), rows))
-    is_forward = pa.array([int(type_ == _FORWARD) for type_ in ends["flow_type"]], pa.int8())
-    is_end = pa.array([int(not start) for start in ends["flow_start"]], pa.int8())
-    category = pa.array(_FLOW_NAMES).take(is_forward)
-    lines = _line_columns(ends)
-    false = pa.array(np.zeros(rows.size, np.bool_))
-    return {
-        "flow_id": pa.array(ends["flow_id"], pa.int64()).cast(pa.string()),
-        "category": category,
-        "name": category,
-        "phase": pa.array(["s", "f"]).take(is_end),
-        "binding_point": pa.array([None, "e"]).take(is_end),
-        "time_ns": pa.array(ends["start"], mask=ends["bad_start"]),
-        "pid": lines["pid"],
-        "tid": lines["tid"],
-        "bad_time": pa.array(ends["bad_start"]),
-        "rounded": false,
-    }
+    ends = _filtered(fields, _ints(fields["flow_id"]) > 0)
+    flow_id = pa.array(ends["flow_id"], pa.int64()).cast(pa.string())
+    is_forward = np.array([type_ == FORWARD for type_ in ends["flow_type"]], np.bool_)
+    is_end = np.array([not start for start in ends["flow_start"]], np.bool_)
+    return flow_rows(_mark_columns(ends) | {"flow_id": flow_id}, is_forward, is_end)
 
 
-def _record_columns(fields: Fields) -> dict[str, pa.Array]:
+def _mark_columns(fields: Fields) -> dict[str, pa.Array]:
+    """Time and thread of what has no duration."""
     lines = _line_columns(fields)
     return {
         "time_ns": pa.array(fields["start"], mask=fields["bad_start"]),
         "pid": lines["pid"],
         "tid": lines["tid"],
         "bad_time": pa.array(fields["bad_start"]),
-        "rounded": pa.array(np.zeros(fields["id"].size, np.bool_)),
     }
 
 
@@ -347,15 +328,15 @@ def _memory_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
     on_device = fields["device_memory_usage"] != 0
     size = np.where(on_device, fields["device_memory_usage"], fields["cpu_memory_usage"])
     type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", _OTHER_MEMORY)
-    return _record_columns(fields) | {
+    return _mark_columns(fields) | {
         "bytes": pa.array(size),
         "device_type": pa.array([_HOST, type_]).take(pa.array(on_device.astype(np.int8))),
     }
 
 
-def _mark_columns(fields: Fields) -> dict[str, pa.Array]:
+def _instant_columns(fields: Fields) -> dict[str, pa.Array]:
     count = fields["id"].size
-    return _record_columns(fields) | {
+    return _mark_columns(fields) | {
         "phase": pa.array(["i"] * count),
         "scope": pa.array(["t"] * count),
         "category": pa.array(["cpu_instant_event"] * count),

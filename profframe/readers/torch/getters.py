@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Ints: TypeAlias = npt.NDArray[np.int64]
 Getter: TypeAlias = Callable[[Any], Any]
 Fields: TypeAlias = dict[str, Any]
 """By name: an array of numbers, or a list of anything else."""

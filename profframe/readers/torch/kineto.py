@@ -37,10 +37,15 @@ from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
 from profframe.readers.json import repair
-from profframe.readers.torch.getters import UNDECODABLE, Fields, as_texts, read_fields
-
-Ints = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
+from profframe.readers.torch.flows import FORWARD, flow_rows
+from profframe.readers.torch.getters import (
+    UNDECODABLE,
+    Fields,
+    Flags,
+    Ints,
+    as_texts,
+    read_fields,
+)
 
 _ROWS: Final = 1 << 15
 """Activities in one batch."""
@@ -65,7 +70,6 @@ _SAMPLE: Final = 97
 _WITH_OVERLOAD: Final = r"::.*\."
 """Pattern in the names of activities where overloads were captured."""
 _FLOW: Final[Mapping[str, npt.DTypeLike]] = {"flow_type": np.int64, "flow_start": np.bool_}
-_FORWARD, _FLOW_NAMES = 1, ("ac2g", "fwdbwd")
 
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
 """Categories of events that torch records itself."""
@@ -89,13 +93,6 @@ _BROKEN: Final = r"""
     SELECT row, args FROM arguments
     WHERE NOT json_valid(args)
        OR regexp_matches(args, '[\[:,]\s*[+-]?(?i:nan|inf|infinity)\s*[,\]}]')"""
-_NO_NUMBERS: Final[Mapping[str, npt.NDArray[Any]]] = {
-    **dict.fromkeys(
-        ("timestamp", "end", "device", "line", "flow_id", "order"), np.empty(0, np.int64)
-    ),
-    **dict.fromkeys(("is_slice", "is_host", "names_overload"), np.empty(0, np.bool_)),
-}
-"""Numbers of an empty profile."""
 _EMPTY, _COMMA, _ID, _OPEN, _CLOSE = (
     pa.scalar(text, pa.string()) for text in ("", ",", '"External id":', "{", "}")
 )
@@ -165,8 +162,8 @@ def read(results: Any, settings: Settings) -> RawTrace:
         events = _TorchEvents(results.events())
         batches = [part.batch for part in parts]
         numbers = {
-            name: np.concatenate([_NO_NUMBERS[name], *(part.numbers[name] for part in parts)])
-            for name in _NO_NUMBERS
+            name: np.concatenate([part.numbers[name] for part in parts])
+            for name in parts[0].numbers
         }
         slices = _rows(batches, Table.EVENTS)
         if slices is not None and events.objects:
@@ -193,14 +190,14 @@ def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
 
 
 def _activity_fields(activities: Sequence[Any], settings: Settings) -> Iterator[Fields]:
-    """Fields of the activities, batch by batch.
+    """Fields of the activities, batch by batch; one batch at least.
 
     Kernels of a collective get the arguments of the op that describes it, which comes before.
     """
     collectives: dict[int, str] = {}
     excluded = {"linked_correlation_id"} if settings.on_host else set()
     types = {name: type_ for name, type_ in _ACTIVITY.items() if name not in excluded}
-    for start in range(0, len(activities), _ROWS):
+    for start in range(0, len(activities) or 1, _ROWS):
         fields = read_fields(activities[start : start + _ROWS], types)
         if settings.on_host:
             fields |= {"linked_correlation_id": np.zeros_like(fields["correlation_id"])}
@@ -252,8 +249,8 @@ def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
     }
     phase = pa.array(is_instant.astype(np.int8))
     members |= {
-        "ph": _pair("X", "i").take(phase),
-        "s": _pair(None, "t").take(phase),
+        "ph": pa.array(["X", "i"], pa.string()).take(phase),
+        "s": pa.array([None, "t"], pa.string()).take(phase),
         "cat": categories,
         "name": names,
         "pid": as_texts(numbers["device"]),
@@ -261,6 +258,7 @@ def _part(connection: duckdb.DuckDBPyConnection, fields: Fields) -> _Part:
         "time_ns": pa.array(fields["timestamp"]),
         "dur_ns": pa.array(fields["duration"], mask=is_instant),
         **dict.fromkeys(("id", "bp"), pa.nulls(count, pa.string())),
+        **dict.fromkeys(("bad_time", "bad_dur", "rounded"), pa.nulls(count, pa.bool_())),
     }
     return _Part(batch_of(members), numbers, repairs)
 
@@ -269,10 +267,6 @@ def _is(categories: pa.Array, texts: Sequence[str]) -> Flags:
     values = pa.array(texts, pa.string())
     mask: Flags = pc.is_in(categories, values).to_numpy(zero_copy_only=False)
     return mask
-
-
-def _pair(first: str | None, second: str | None) -> pa.Array:
-    return pa.array([first, second], pa.string())
 
 
 def _arguments(fields: Fields, categories: pa.DictionaryArray) -> pa.Array:
@@ -421,7 +415,7 @@ def _with_span(slices: pa.Table | None, numbers: Fields, start_ns: int) -> pa.Ta
         {
             "start_ns": pa.array([start_ns], pa.int64()),
             "dur_ns": pa.array([end_ns - start_ns], pa.int64()),
-            **dict.fromkeys(("bad_time", "bad_dur", "rounded", "is_remote", "is_legacy"), false),
+            **dict.fromkeys(("is_remote", "is_legacy"), false),
             **{name: pa.array([text], pa.string()) for name, text in texts.items()},
         },
     )
@@ -434,25 +428,13 @@ def _flows(activities: Sequence[Any], numbers: Fields) -> pa.Table:
     """Both ends of each flow, at the activities that it connects."""
     rows = np.flatnonzero(numbers["flow_id"] > 0)
     ends = read_fields(list(map(activities.__getitem__, rows.tolist())), _FLOW)
-    is_forward = pa.array((ends["flow_type"] == _FORWARD).astype(np.int8))
-    is_end = pa.array((~ends["flow_start"]).astype(np.int8))
-    category = _pair(*_FLOW_NAMES).take(is_forward)
-    false = pa.array(np.zeros(rows.size, np.bool_))
-    return conform(
-        Table.FLOWS,
-        {
-            "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
-            "category": category,
-            "name": category,
-            "phase": _pair("s", "f").take(is_end),
-            "binding_point": _pair(None, "e").take(is_end),
-            "time_ns": pa.array(numbers["timestamp"][rows]),
-            "pid": as_texts(numbers["device"][rows]),
-            "tid": as_texts(numbers["line"][rows]),
-            "bad_time": false,
-            "rounded": false,
-        },
-    )
+    columns = {
+        "flow_id": pa.array(numbers["flow_id"][rows]).cast(pa.string()),
+        "time_ns": pa.array(numbers["timestamp"][rows]),
+        "pid": as_texts(numbers["device"][rows]),
+        "tid": as_texts(numbers["line"][rows]),
+    }
+    return flow_rows(columns, ends["flow_type"] == FORWARD, ~ends["flow_start"])
 
 
 def _labels(numbers: Fields) -> pa.Table:

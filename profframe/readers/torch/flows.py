@@ -1,0 +1,29 @@
+"""Rows of the flows that Kineto draws between activities."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe.readers.build.rows import Table, conform
+from profframe.readers.torch.getters import Flags
+from profframe.schema import TEXT
+
+FORWARD: Final = 1
+"""Type of the flows from a forward to a backward op; others are from a launch to a device."""
+
+
+def flow_rows(columns: Mapping[str, pa.Array], is_forward: Flags, is_end: Flags) -> pa.Table:
+    """Both ends of each flow, as the exporter writes them, with their ids, times and threads."""
+    category = pa.array(["ac2g", "fwdbwd"], TEXT).take(pa.array(is_forward.astype(np.int8)))
+    end = pa.array(is_end.astype(np.int8))
+    shared = {
+        "category": category,
+        "name": category,
+        "phase": pa.array(["s", "f"], TEXT).take(end),
+        "binding_point": pa.array([None, "e"], TEXT).take(end),
+    }
+    return conform(Table.FLOWS, {**columns, **shared})
