@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ from profframe import schema
 from profframe.errors import StoreError
 from profframe.query.selection import any_of, literal
 from profframe.store import manifest
-from profframe.store.manifest import MOST_RANK, PACK, Key, Manifest
+from profframe.store.manifest import MOST_RANK, PACK, Key
 from profframe.store.parquet import keys_in
 
 SET_ASIDE: Final = ".old-"
@@ -255,6 +255,16 @@ def check_own(root: Path, folder: Path) -> None:
 
 
 @contextmanager
+def store_errors(root: Path, verb: str = "write") -> Iterator[None]:
+    """Turn an OSError into a StoreError that names its file, or the store."""
+    try:
+        yield
+    except OSError as error:
+        file, why = error.filename or root, error.strerror or error
+        raise StoreError(f"{file}: cannot {verb} the store: {why}") from error
+
+
+@contextmanager
 def locked(root: Path) -> Iterator[None]:
     """Hold the lock for naming folders in a store, where its file system has locks."""
     import fcntl
@@ -285,12 +295,12 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Place, ...]:
     ordered = sorted(folders, key=_by_run_and_rank)
-    manifests = [
-        _manifest(folder, tolerant=tolerant)
-        for folder in ordered
-        if folder.name.startswith(PACK) and folder.parent == root
-    ]
-    replaced = {name: was for pack in manifests for name, was in pack.replaces.items()}
+    tolerance = suppress(StoreError) if tolerant else nullcontext()
+    replaced: dict[str, str] = {}
+    for folder in ordered:
+        if folder.name.startswith(PACK) and folder.parent == root:
+            with tolerance:
+                replaced |= manifest.read(folder).replaces
     singles: list[Place] = []
     others: list[Place] = []
     for folder in ordered:
@@ -305,7 +315,9 @@ def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Pl
     names: set[tuple[str, int]] = {(p.component or "", p.rank or 0) for p in singles}
     shared: list[Place] = []
     for place in sorted(others, key=lambda p: manifest.age(p.folder.name), reverse=True):
-        members = _members(place, tolerant=tolerant)
+        members: frozenset[Key] = frozenset()
+        with tolerance:
+            members = keys_in(place.file("traces"))
         visible = frozenset(k for k in members if (component(k[0]), k[1]) not in names)
         names |= {(component(run), rank) for run, rank in visible}
         shared.append(replace(place, members=members, visible=visible))
@@ -321,24 +333,6 @@ def _run_and_rank(folder: Path) -> tuple[str | None, int | None]:
     run = run.removeprefix("run=")
     is_encoded = run.isascii() and (_CUT.fullmatch(run) or component(unquote(run)) == run)
     return (run, int(number[1])) if is_encoded else (None, None)
-
-
-def _manifest(folder: Path, *, tolerant: bool) -> Manifest:
-    try:
-        return manifest.read(folder)
-    except StoreError:
-        if tolerant:
-            return Manifest()
-        raise
-
-
-def _members(place: Place, *, tolerant: bool) -> frozenset[Key]:
-    try:
-        return keys_in(place.file("traces"))
-    except StoreError:
-        if tolerant:
-            return frozenset()
-        raise
 
 
 def _by_run_and_rank(folder: Path) -> tuple[str, int, str]:
