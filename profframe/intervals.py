@@ -152,8 +152,7 @@ def _holding(start: Ints, end: Ints, at: Ints) -> Ints:
     """Rows of the intervals with some point inside, of any group."""
     at = np.sort(at)
     before = np.searchsorted(at, start, side="left")
-    rows: Ints = np.flatnonzero(before < np.searchsorted(at, end, side="right"))
-    return rows
+    return np.flatnonzero(before < np.searchsorted(at, end, side="right"))
 
 
 def last_until(group: Ints, at: Ints, in_group: Ints, until: Ints) -> Ints:

@@ -7,15 +7,13 @@ from pathlib import Path
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import echo, emit, output_form
+from profframe.cli.output import Output, with_output
 from profframe.cli.questions import check_question, parameter
 from profframe.cli.verbs import (
     Terms,
     takes_sources,
     verbs,
     with_compat,
-    with_form,
-    with_output,
     with_terms,
 )
 
@@ -35,7 +33,6 @@ with_rules = click.option(
 @with_rules
 @with_terms
 @with_compat
-@with_form
 @with_output
 def advice(
     sources: tuple[str, ...],
@@ -45,8 +42,7 @@ def advice(
     *,
     terms: Terms,
     compat: str | None,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> None:
     """Show what makes it slow, and what to do.
 
@@ -56,13 +52,9 @@ def advice(
     from profframe.query.catalogue import advice as advice_answer
     from profframe.show.findings import findings
 
-    form = output_form(form, output)
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
     check_question(question, thresholds)
     trace = terms.apply(load(sources, compat=compat))
     rows = trace.answer(question, **thresholds)
-    if form == "table" and output is None:
-        echo(findings(rows, top))
-    else:
-        emit(rows, form, output, lambda _: findings(rows, top))
+    output.emit(rows, lambda _: findings(rows, top))

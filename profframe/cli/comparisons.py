@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from functools import partial
-from pathlib import Path
 
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import emit, output_form
-from profframe.cli.verbs import GREW, takes_sources, verbs, with_form, with_output
+from profframe.cli.output import Output, with_output
+from profframe.cli.verbs import GREW, takes_sources, verbs
 from profframe.errors import ParameterError
 
 
@@ -44,7 +43,6 @@ from profframe.errors import ParameterError
     help="Characters of a name; 0: all.",
 )
 @click.option("--fail-on", metavar="N%", help="Exit with 3 if something grew by more.")
-@with_form
 @with_output
 def diff(
     base: str,
@@ -57,8 +55,7 @@ def diff(
     top: int,
     name_width: int,
     fail_on: str | None,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> int:
     """Show what changed from BASE to OTHER.
 
@@ -73,7 +70,6 @@ def diff(
     from profframe.loading.diff import diff as compare
     from profframe.show import changes
 
-    data_form = output_form(form, output)
     try:
         limit = None if fail_on is None else percent(fail_on)
     except ParameterError as error:
@@ -84,10 +80,8 @@ def diff(
     sides = load((base,)), load((other,))
     rows = compare(*sides, pair, kernel_by=kernel_by, per=per, copies=copies)
     sums = totals(rows)
-    emit(
+    output.emit(
         rows,
-        data_form,
-        output,
         lambda width: changes.report(
             rows, sums, (base, other), top=top, name_width=name_width, width=width
         ),
@@ -129,7 +123,6 @@ def diff(
     help="Tokens or samples of a step, for the metric throughput_per_s.",
 )
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows.")
-@with_form
 @with_output
 def check(
     sources: tuple[str, ...],
@@ -139,8 +132,7 @@ def check(
     *,
     per_step: int,
     top: int,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> int:
     """Hold runs against several runs before.
 
@@ -156,7 +148,6 @@ def check(
     from profframe.analysis.checks import limits_of
     from profframe.show import checks
 
-    data_form = output_form(form, output)
     try:
         limits = limits_of(fail_on)
     except ParameterError as error:
@@ -167,10 +158,8 @@ def check(
     base, others = _some_runs(baseline, names), _some_runs(runs, names) if runs else None
     totals = partial(trace.runs, per_step)
     result = check_runs(traces, trace.samples(), totals, base, others, limit=limits)
-    emit(
+    output.emit(
         result.regressions,
-        data_form,
-        output,
         lambda width: checks.report(
             (result.base, result.others), result.metrics, result.regressions, top=top, width=width
         ),

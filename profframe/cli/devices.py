@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from profframe.cli.loading import load
-from profframe.cli.output import as_rows, echo, emit, output_form, width_of_terminal
+from profframe.cli.loading import load, naming
+from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import takes_sources, verbs, with_form, with_output
-from profframe.errors import UnknownNameError
+from profframe.cli.verbs import takes_sources, verbs
 from profframe.show.units import visible
 
 
@@ -25,7 +24,6 @@ from profframe.show.units import visible
 @click.option("--dtype", metavar="TYPE", help="Hold all work against the peak of this data type.")
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
-@with_form
 @with_output
 def roofline(
     sources: tuple[str, ...],
@@ -34,8 +32,7 @@ def roofline(
     devices: Path | None,
     *,
     top: int,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> None:
     """Show how close kernels came to what their device can do.
 
@@ -46,14 +43,13 @@ def roofline(
 
     from profframe.show import excerpts, terminal
 
-    data_form = output_form(form, output)
     if dtype is not None:
         check_question("roofline", {"dtype": dtype})
     trace = load(sources)
     trace = trace if devices is None else trace.with_devices(devices)
     rows = trace.roofline(by, dtype)
-    if form is not None or output is not None:
-        emit(rows, data_form, output, as_rows(rows, trace))
+    if output.is_asked_for:
+        output.emit(rows, as_rows(rows, trace))
         return
     title = f"Roofline by {by}"
     echo(
@@ -77,10 +73,8 @@ def augment(
     achieved_bandwidth_pct.
     """
     trace = load((source,))
-    try:
+    with naming((source,)):
         trace = trace.filter(runs=run, ranks=rank)
-    except UnknownNameError as error:
-        raise UnknownNameError(f"{source}: {error}") from None
     trace = trace if devices is None else trace.with_devices(devices)
     trace.augment(output)
     counts = trace.sql(

@@ -7,15 +7,13 @@ from typing import Final
 
 import click
 
-from profframe.cli.loading import load
+from profframe.cli.loading import load, naming
 from profframe.cli.verbs import takes_sources, verbs
-from profframe.errors import UnknownNameError
 from profframe.show.units import visible
 
 _FORMS: Final = ("chrome", "speedscope", "stacks")
 _ENDINGS: Final = {".speedscope.json": "speedscope", ".folded": "stacks", ".txt": "stacks"}
 _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
-_COMPRESSED: Final = (".gz", ".zst")
 
 
 @verbs.command()
@@ -66,10 +64,8 @@ def export(
     if tracks and tool != "chrome":
         raise click.UsageError(f"--track is for chrome, not for {tool}")
     trace = load(sources)
-    try:
+    with naming(sources):
         trace = trace.filter(runs=run, ranks=rank, steps=step)
-    except UnknownNameError as error:
-        raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
     if tool == "chrome":
         trace.export_chrome_trace(output, tracks=tracks or None)
     elif tool == "speedscope":
@@ -80,7 +76,5 @@ def export(
 
 
 def _form(output: Path) -> str:
-    name = output.name.lower()
-    for ending in _COMPRESSED:
-        name = name.removesuffix(ending)
+    name = output.name.lower().removesuffix(".gz").removesuffix(".zst")
     return next((form for ending, form in _ENDINGS.items() if name.endswith(ending)), "chrome")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from profframe.cli.output import warn
+from profframe.errors import AnswerError, UnknownNameError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -38,6 +39,15 @@ def load(
         for detail in quality["detail"].filter(quality["check"] == UNREADABLE_FILE):
             warn(detail)
     return trace
+
+
+@contextmanager
+def naming(sources: Sequence[str], kind: type[AnswerError] = UnknownNameError) -> Iterator[None]:
+    """Let errors of a kind begin with the traces that they are about."""
+    try:
+        yield
+    except kind as error:
+        raise type(error)(f"{' '.join(sources)}: {error}") from None
 
 
 class Bar:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from profframe.cli.verbs import BAD_INPUT, ENDINGS
+from profframe.cli.verbs import BAD_INPUT
 from profframe.show.units import escaped, visible
 from profframe.system.atomic_files import atomic_write
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
     Human = Callable[[int | None], RenderableType]
+
+Result = TypeVar("Result")
+_ENDINGS: Final = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
 
 
 class _Stdout(io.FileIO):
@@ -79,28 +84,49 @@ def warn(message: str) -> None:
     click.echo(f"warning: {visible(message)}", err=True)
 
 
-def output_form(form: str | None, output: Path | None) -> str:
-    """Form of the output: that of the option, else by the ending of the file."""
-    form = form or (ENDINGS.get(output.suffix, "table") if output else "table")
-    if form == "parquet" and output is None:
-        raise click.UsageError("--format parquet needs -o FILE")
-    return form
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where the rows of a verb go, and in which form."""
+
+    form: str
+    file: Path | None
+    is_asked_for: bool
+    """Whether an option names the form or the file."""
+
+    def emit(self, frame: pl.DataFrame, human: Human) -> None:
+        """Write a frame to the file or to stdout."""
+        if self.form == "table" and self.file is None:
+            echo(human(width_of_terminal()))
+            return
+        data = _encoded(frame, self.form, human)
+        if self.file is None:
+            data = _visible_lines(data) if sys.stdout.isatty() else data
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        else:
+            with atomic_write(self.file) as draft:
+                draft.write_bytes(data)
 
 
-def emit(frame: pl.DataFrame, form: str, output: Path | None, human: Human) -> None:
-    """Write a frame in a form, to a file or to stdout."""
-    if form == "table" and output is None:
-        echo(human(width_of_terminal()))
-        return
-    data = _encoded(frame, form, human)
-    if output is None:
-        data = _visible_lines(data) if sys.stdout.isatty() else data
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
-    else:
-        with atomic_write(output) as draft:
-            draft.write_bytes(data)
+def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """Give a verb the options of `Output`, as one argument ``output``."""
+
+    @click.option(
+        "--format",
+        "form",
+        type=click.Choice(["table", *_ENDINGS.values()]),
+        help="Default: by the ending of FILE, else a table.",
+    )
+    @click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
+    @functools.wraps(verb)
+    def wrapper(form: str | None, output: Path | None, **others: Any) -> Result:
+        known = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
+        if known == "parquet" and output is None:
+            raise click.UsageError("--format parquet needs -o FILE")
+        return verb(**others, output=Output(known, output, bool(form or output)))
+
+    return wrapper
 
 
 def _encoded(frame: pl.DataFrame, form: str, human: Human) -> bytes:

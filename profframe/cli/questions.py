@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from profframe.cli.loading import load
-from profframe.cli.output import as_prose, as_rows, emit, output_form
-from profframe.cli.verbs import Terms, verbs, with_compat, with_form, with_output, with_terms
+from profframe.cli.output import Output, as_prose, as_rows, with_output
+from profframe.cli.verbs import Terms, verbs, with_compat, with_terms
 from profframe.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_terms
 @with_compat
-@with_form
 @with_output
 def answer(
     name: str | None,
@@ -49,8 +47,7 @@ def answer(
     as_sql: bool,
     terms: Terms,
     compat: str | None,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> None:
     """Ask a question of the catalogue.
 
@@ -59,23 +56,17 @@ def answer(
     """
     from profframe.trace.query import answers
 
-    form = output_form(form, output)
     if name is None:
         catalogue = answers()
-        emit(catalogue, form, output, as_prose(catalogue))
+        output.emit(catalogue, as_prose(catalogue))
         return
     values = dict(map(parameter, parameters))
-    if name == "critical_path" and sources:
-        options = _options(values, _PATH)
+    if sources and (name in _METHODS or name == "critical_path"):
+        options = _options(values, _METHODS.get(name, _PATH))
         trace = terms.apply(load(sources, compat=compat))
-        rows = trace.critical_path(**options).events
-        emit(rows, form, output, as_rows(rows, trace))
-        return
-    if name in _METHODS and sources:
-        options = _options(values, _METHODS[name])
-        trace = terms.apply(load(sources, compat=compat))
-        rows = getattr(trace, name)(**options)
-        emit(rows, form, output, as_rows(rows, trace))
+        result = getattr(trace, name)(**options)
+        rows = result.events if name == "critical_path" else result
+        output.emit(rows, as_rows(rows, trace))
         return
     check_question(name, values)
     if as_sql:
@@ -83,14 +74,13 @@ def answer(
         from profframe.query.run import script
 
         click.echo(script(find(name), values), nl=False)
-        return
-    if not sources:
+    elif not sources:
         columns = _columns(name)
-        emit(columns, form, output, as_prose(columns))
-        return
-    trace = terms.apply(load(sources, compat=compat))
-    rows = trace.answer(name, **values)
-    emit(rows, form, output, as_rows(rows, trace))
+        output.emit(columns, as_prose(columns))
+    else:
+        trace = terms.apply(load(sources, compat=compat))
+        rows = trace.answer(name, **values)
+        output.emit(rows, as_rows(rows, trace))
 
 
 @verbs.command()
@@ -98,7 +88,6 @@ def answer(
 @click.argument("query")
 @with_terms
 @with_compat
-@with_form
 @with_output
 def sql(
     source: str,
@@ -106,18 +95,16 @@ def sql(
     *,
     terms: Terms,
     compat: str | None,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> None:
     """Run one SELECT over the tables.
 
     They are: events, memory, flows, counters, instants, threads, devices, traces, quality. It
     reads nothing else but what --files names.
     """
-    form = output_form(form, output)
     trace = terms.apply(load((source,), compat=compat))
     rows = trace.sql(query)
-    emit(rows, form, output, as_rows(rows, trace))
+    output.emit(rows, as_rows(rows, trace))
 
 
 def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:

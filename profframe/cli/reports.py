@@ -57,8 +57,7 @@ def report(
     """
     from profframe.trace.report import Options
 
-    options = Options(title, sections or None, rows)
-    options.check()
+    Options(title, sections or None, rows).check()
     trace = load(sources, compat=compat)
     with closing(Bar()) as bar:
         trace.report(

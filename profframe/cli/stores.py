@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from profframe.cli.loading import Bar
-from profframe.cli.output import complain, emit, output_form
-from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat, with_form, with_output
+from profframe.cli.output import Output, complain, with_output
+from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat
 from profframe.show.units import visible
 
 
@@ -80,9 +80,8 @@ _store = click.argument("path", metavar="STORE", type=Path)
 @store_verbs.command("ls")
 @_store
 @click.option("--ranks", is_flag=True, help="A row for each rank.")
-@with_form
 @with_output
-def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None) -> None:
+def store_list(path: Path, *, ranks: bool, output: Output) -> None:
     """Show the runs of a store.
 
     Ranks, events, bytes, start, and the versions of schema and facts; also of a store of another
@@ -91,10 +90,9 @@ def store_list(path: Path, *, ranks: bool, form: str | None, output: Path | None
     from profframe.show import stores
     from profframe.store import maintenance
 
-    data_form = output_form(form, output)
     contents = maintenance.contents(path)
     rows = contents if ranks else stores.by_run(contents)
-    emit(rows, data_form, output, lambda width: stores.listing(contents, rows, width))
+    output.emit(rows, lambda width: stores.listing(contents, rows, width))
 
 
 @store_verbs.command("rm")
@@ -132,9 +130,8 @@ def store_compact(path: Path) -> None:
 
 @store_verbs.command("verify")
 @_store
-@with_form
 @with_output
-def store_verify(path: Path, form: str | None, output: Path | None) -> int:
+def store_verify(path: Path, output: Output) -> int:
     """Check every file of a store: checksum, columns and types.
 
     The exit code is 1 if anything is wrong; then a line says what, for each file.
@@ -142,11 +139,10 @@ def store_verify(path: Path, form: str | None, output: Path | None) -> int:
     from profframe.show import stores, terminal
     from profframe.store import maintenance
 
-    data_form = output_form(form, output)
     with closing(Bar()) as bar:
         problems = maintenance.verify(path, lambda done, total: bar(done, total, "checking"))
-    if form is not None or output is not None:
-        emit(problems, data_form, output, lambda _: terminal.table(problems, None))
+    if output.is_asked_for:
+        output.emit(problems, lambda _: terminal.table(problems, None))
     for line in stores.problems(problems):
         complain(line)
     if not problems.height:

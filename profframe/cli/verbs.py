@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,8 +20,6 @@ BAD_INPUT: Final = 1
 GREW: Final = 3
 INTERRUPTED: Final = 130
 
-ENDINGS: Final[Mapping[str, str]] = {".csv": "csv", ".json": "json", ".parquet": "parquet"}
-
 
 class _Verbs(click.Group):
     """Verbs; a command line without one shows a trace."""
@@ -32,18 +30,11 @@ class _Verbs(click.Group):
 
 
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
-with_form = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", *ENDINGS.values()]),
-    help="Default: by the ending of FILE, else a table.",
-)
 with_compat = click.option(
     "--compat",
     type=click.Choice(["torch"]),
     help="Facts as torch has them, also where those are wrong.",
 )
-with_output = click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
 
 
 _TERMS: Final = (

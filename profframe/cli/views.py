@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from profframe.cli.loading import load
-from profframe.cli.output import as_rows, echo, emit, output_form, width_of_terminal
-from profframe.cli.verbs import takes_sources, verbs, with_compat, with_form, with_output
+from profframe.cli.loading import load, naming
+from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
+from profframe.cli.verbs import takes_sources, verbs, with_compat
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
 
@@ -55,10 +55,8 @@ def show(
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
     trace = load(sources, compat=compat)
-    try:
+    with naming(sources):
         trace = trace.filter(ranks=rank, steps=step)
-    except UnknownNameError as error:
-        raise UnknownNameError(f"{' '.join(sources)}: {error}") from None
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort))
 
@@ -134,10 +132,8 @@ def tree(
     from rich.text import Text
 
     trace = load(sources)
-    try:
+    with naming(sources, AnswerError):
         text = trace.tree(event_id, depth, run, rank, rows)
-    except AnswerError as error:
-        raise type(error)(f"{' '.join(sources)}: {error}") from None
     echo(Text(text, no_wrap=True, overflow="ellipsis"))
 
 
@@ -149,7 +145,6 @@ def tree(
 @click.option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
-@with_form
 @with_output
 def critical_path(
     sources: tuple[str, ...],
@@ -160,8 +155,7 @@ def critical_path(
     rank: int | None,
     top: int,
     overlay: Path | None,
-    form: str | None,
-    output: Path | None,
+    output: Output,
 ) -> None:
     """Show what the end had to wait for.
 
@@ -170,18 +164,15 @@ def critical_path(
     """
     from profframe.show import path, terminal
 
-    data_form = output_form(form, output)
     trace = load(sources)
-    try:
+    with naming(sources, AnswerError):
         result = trace.critical_path(step, run, rank, annotation)
-    except AnswerError as error:
-        raise type(error)(f"{' '.join(sources)}: {error}") from None
     if overlay is not None:
         trace.filter(runs=result.run, ranks=result.rank).export_chrome_trace(
             overlay, highlight=result if result.events.height else None
         )
-    if form is not None or output is not None:
-        emit(result.events, data_form, output, as_rows(result.events, trace))
+    if output.is_asked_for:
+        output.emit(result.events, as_rows(result.events, trace))
         return
     width = width_of_terminal()
     echo(

@@ -50,13 +50,11 @@ class Bucket(Destination):
         return self.url
 
     def prepare(self) -> None:
-        with self._store_errors():
-            files, root = self._files()
+        with self._files() as (files, root):
             files.makedirs(root, exist_ok=True)
 
     def records(self) -> Iterator[Record]:
-        with self._store_errors():
-            files, root = self._files()
+        with self._files() as (files, root):
             files.invalidate_cache()
             paths = files.glob(f"{root}/run=*/rank=*/traces.parquet")
         for file in paths:
@@ -66,26 +64,25 @@ class Bucket(Destination):
         return ()
 
     def staged_folder(self, staged_key: str) -> str | None:
-        with self._store_errors():
-            files, root = self._files()
+        with self._files() as (files, root):
             paths = files.glob(f"{root}/{STAGED}{staged_key}/run=*/rank=*/traces.parquet")
             return self._within(paths[0]) if paths else None
 
     def open(self, file: str) -> AbstractContextManager[IO[bytes]]:
-        with self._store_errors():
-            files, root = self._files()
+        with self._files() as (files, root):
             stream: AbstractContextManager[IO[bytes]] = files.open(f"{root}/{file}", "rb")
             return stream
 
     def has(self, path: str) -> bool:
-        with self._store_errors():
-            files, root = self._files()
+        with self._files() as (files, root):
             return bool(files.exists(f"{root}/{path}"))
 
     def stage(self, staged_key: str, write: Callable[[Path], object]) -> Record:
-        with tempfile.TemporaryDirectory(prefix="profframe-") as local, self._store_errors():
+        with (
+            tempfile.TemporaryDirectory(prefix="profframe-") as local,
+            self._files() as (files, root),
+        ):
             write(Path(local, "store"))
-            files, root = self._files()
             (folder,) = Path(local, "store").glob("run=*/rank=*")
             target = f"{root}/{STAGED}{staged_key}/{folder.parent.name}/{folder.name}"
             files.makedirs(target, exist_ok=True)
@@ -98,8 +95,7 @@ class Bucket(Destination):
 
     def publish(self, staged: Record, *, replace: bool) -> bool:
         target = folder_of(staged.run, staged.rank)
-        with self._store_errors():
-            files, root = self._files()
+        with self._files() as (files, root):
             if not files.exists(f"{root}/{staged.folder}/traces.parquet"):
                 raise FileNotFoundError(staged.folder)
             if files.exists(f"{root}/{target}/traces.parquet"):
@@ -114,27 +110,23 @@ class Bucket(Destination):
         return True
 
     def discard(self, staged: Record) -> None:
-        files, root = self._files()
-        with contextlib.suppress(FileNotFoundError), self._store_errors():
+        with contextlib.suppress(FileNotFoundError), self._files() as (files, root):
             files.rm(f"{root}/{staged.staged_folder}", recursive=True)
 
     def locked(self) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def _files(self) -> tuple[Any, str]:
-        files, root = file_system(self.url)
-        return files, root.rstrip("/")
-
     def _within(self, file: str) -> str:
         """The folder of a file of the store, from its root."""
-        root = self._files()[1]
-        return file.removeprefix(root).strip("/").rpartition("/")[0]
+        with self._files() as (_, root):
+            return file.removeprefix(root).strip("/").rpartition("/")[0]
 
     @contextlib.contextmanager
-    def _store_errors(self) -> Iterator[None]:
-        """Turn errors of the file system into a StoreError that names the store."""
+    def _files(self) -> Iterator[tuple[Any, str]]:
+        """The file system and the root; errors become a StoreError that names the store."""
         try:
-            yield
+            files, root = file_system(self.url)
+            yield files, root.rstrip("/")
         except (FileNotFoundError, ProfframeError):
             raise
         except Exception as error:

@@ -17,7 +17,7 @@ from profframe.converting.bucket import destination
 from profframe.converting.inputs import Item, Source, as_list, items
 from profframe.converting.pattern import Pattern
 from profframe.converting.pool import LocalPool, cores, default_workers
-from profframe.converting.scheduler import Batch, InlineExecutor, Outcome, Progress
+from profframe.converting.scheduler import Batch, InlineExecutor, Progress
 from profframe.converting.staging import Folder
 from profframe.errors import ParameterError
 from profframe.loading.options import check_names
@@ -129,9 +129,8 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
     with _engine(executor, files, workers, threads) as engine:
-        return _frame(
-            Batch(target, files, engine, compat=compat, threads=threads, progress=progress).run()
-        )
+        batch = Batch(target, files, engine, compat=compat, threads=threads, progress=progress)
+        return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
 
 
 @contextmanager
@@ -172,7 +171,3 @@ def _copy(trace: Trace, root: Path) -> pl.DataFrame:
         )
         .select(pl.col(name).cast(kind) for name, kind in _SCHEMA.items())
     )
-
-
-def _frame(outcomes: Sequence[Outcome]) -> pl.DataFrame:
-    return Frame([asdict(outcome) for outcome in outcomes], _SCHEMA)

@@ -88,13 +88,10 @@ class _Records:
     def of(cls, records: Iterable[Record]) -> _Records:
         index = cls()
         for record in records:
-            index.add(record)
+            index.by_name[record.run, record.rank] = record
+            if record.source is not None:
+                index.by_source[record.source].append(record)
         return index
-
-    def add(self, record: Record) -> None:
-        self.by_name[record.run, record.rank] = record
-        if record.source is not None:
-            self.by_source[record.source].append(record)
 
     def matching(self, source: str, options: str, content: str | None = None) -> list[Record]:
         """Records of a source and options, of one content or of any."""

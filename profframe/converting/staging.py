@@ -229,7 +229,7 @@ class Folder(Destination):
         return str(self.root)
 
     def prepare(self) -> None:
-        try:
+        with layout.store_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             for leftover in self.root.glob(f"{STAGED}*"):
                 with contextlib.suppress(FileNotFoundError):
@@ -237,10 +237,6 @@ class Folder(Destination):
                         shutil.rmtree(leftover, ignore_errors=True)
             with self.locked():
                 pass
-        except OSError as error:
-            raise StoreError(
-                f"{error.filename or self.root}: cannot write the store: {error.strerror or error}"
-            ) from error
 
     def records(self) -> Iterator[Record]:
         for place in layout.places(self.root):

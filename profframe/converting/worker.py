@@ -19,8 +19,6 @@ from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreE
 from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from profframe.converting.staging import Destination, Record
     from profframe.readers.bytes import Progress
 
@@ -144,6 +142,8 @@ def _write(
     task: Task, path: Path, record: Mapping[str, str], draft: Path, progress: Progress | None
 ) -> None:
     """Read a file as `load` does, and write it with the record of its source."""
+    import pyarrow as pa
+
     from profframe.loading.files import read_trace, write_trace
     from profframe.loading.options import FactOptions
 
@@ -153,16 +153,10 @@ def _write(
     )
     traces = trace.raw.tables["traces"]
     for column, value in record.items():
-        traces = traces.append_column(column, _text(value))
+        traces = traces.append_column(column, pa.array([value], pa.string()))
     raw = replace(trace.raw, tables={**trace.raw.tables, "traces": traces})
     source = "path" if task.rank_is_in_path else trace.rank_source
     write_trace(replace(trace, path=task.name, raw=raw, rank_source=source), draft)
-
-
-def _text(value: str) -> pa.Array:
-    import pyarrow as pa
-
-    return pa.array([value], pa.string())
 
 
 @contextmanager

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import ids, is_kind, last_equal, numbers, present, words
-from profframe.facts.fact import Note, Output, Tables, columns, fact, note, of_events
+from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_links import ARROW_COLUMNS, arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
 from profframe.intervals import Ints, Mask, stab
@@ -43,7 +41,18 @@ def launches(tables: Tables) -> Output:
 
 def launch_columns(events: pa.Table, launch: Ints, op: Ints) -> Output:
     """Columns of these calls and ops, with notes about inconsistencies."""
-    return of_events(*_notes(events, launch, op), launch_id=ids(launch), op_id=ids(op))
+    busy = is_kind(events, schema.DEVICE_KINDS)
+    unlaunched = busy & (numbers(events, "correlation") != 0) & (launch < 0)
+    external = numbers(events, "external_id")
+    has_id = external != 0
+    joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
+    mismatch = joined & has_id & has_id[op] & (external[op] != external)
+    return of_events(
+        *note("kernel_without_launch", np.flatnonzero(unlaunched)),
+        *note("external_id_mismatch", np.flatnonzero(mismatch)),
+        launch_id=ids(launch),
+        op_id=ids(op),
+    )
 
 
 def device_calls(events: pa.Table) -> tuple[Ints, Ints]:
@@ -147,18 +156,3 @@ def _follow_arrows(tables: Tables, op: Ints) -> None:
     op_row = stab(numbers(events, "thread")[ops], start, end, thread, at)
     is_connected = (starts_at >= 0) & (op_row >= 0)
     op[starts_at[is_connected]] = ops[op_row[is_connected]]
-
-
-def _notes(events: pa.Table, launch: Ints, op: Ints) -> Iterator[Note]:
-    busy = is_kind(events, schema.DEVICE_KINDS)
-    unlaunched = busy & (numbers(events, "correlation") != 0) & (launch < 0)
-    yield from note("kernel_without_launch", np.flatnonzero(unlaunched))
-    yield from note("external_id_mismatch", np.flatnonzero(_mismatch(events, launch, op)))
-
-
-def _mismatch(events: pa.Table, launch: Ints, op: Ints) -> Mask:
-    external = numbers(events, "external_id")
-    has_id = external != 0
-    joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
-    mismatch: Mask = joined & has_id & has_id[op] & (external[op] != external)
-    return mismatch

@@ -48,9 +48,9 @@ class Description:
     """Conditions on a device; None is any value."""
 
     name: re.Pattern[str]
-    memory_gb: tuple[float, float] | None
-    multiprocessors: int | None
-    compute_capability: str | None
+    memory_gb: tuple[float, float] | None = None
+    multiprocessors: int | None = None
+    compute_capability: str | None = None
 
     def holds(self, device: Mapping[str, Any]) -> bool:
         """Whether a row of `devices` meets them all."""
@@ -176,16 +176,11 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
         for key, value in values.items()
         if value is not None
     }
-    return Model(tuple(map(_description, entry["match"])), columns)
+    return Model(tuple(_description(**conditions) for conditions in entry["match"]), columns)
 
 
-def _description(conditions: Mapping[str, Any]) -> Description:
-    return Description(
-        re.compile(conditions.get("name", ""), re.IGNORECASE),
-        conditions.get("memory_gb"),
-        conditions.get("multiprocessors"),
-        conditions.get("compute_capability"),
-    )
+def _description(name: str = "", **conditions: Any) -> Description:
+    return Description(re.compile(name, re.IGNORECASE), **conditions)
 
 
 def _is_positive(value: object) -> bool:

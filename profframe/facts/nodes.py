@@ -252,8 +252,7 @@ def _crossing(lines: _Lines, marks: _Marks) -> Mask:
     """Markers that end after the one around them."""
     around = lines.innermost(marks.rows, marks.rows)
     end = lines.end[marks.rows]
-    crossing: Mask = (around >= 0) & (end > end[around])
-    return crossing
+    return (around >= 0) & (end > end[around])
 
 
 def _in_graphs(lines: _Lines, marks: _Marks) -> _Marks:

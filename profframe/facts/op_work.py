@@ -128,8 +128,7 @@ class _Work:
 
     @property
     def has_work(self) -> Mask:
-        mask: Mask = (self.flops >= 0) | (self.bytes >= 0)
-        return mask
+        return (self.flops >= 0) | (self.bytes >= 0)
 
 
 def _op_work(events: pa.Table, formulas: Mapping[str, Formula]) -> _Work:

@@ -109,7 +109,7 @@ def _chains(tables: Tables, frame: Ints, used: Ints) -> tuple[Ints, _Chains]:
     events = tables["events"]
     codes, texts = words(events, "name")
     chain = np.full(events.num_rows + 1, -1, np.int64)
-    names, arounds, bounds = [], [], [0]
+    names, arounds, bounds = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [0]
     for rows in _levels(events, used):
         key = chain[frame[rows]] * (len(texts) + 1) + codes[rows] % (len(texts) + 1)
         distinct, number = np.unique(key, return_inverse=True)
@@ -118,13 +118,9 @@ def _chains(tables: Tables, frame: Ints, used: Ints) -> tuple[Ints, _Chains]:
         arounds.append(around)
         chain[rows] = bounds[-1] + number
         bounds.append(bounds[-1] + distinct.size)
-    empty = [np.empty(0, np.int64)]
-    return chain[:-1], _Chains(
-        pa.array([*texts, ""], pa.string()),
-        np.concatenate(names or empty),
-        np.concatenate(arounds or empty),
-        bounds,
-    )
+    texts_of_names = pa.array([*texts, ""], pa.string())
+    chains = _Chains(texts_of_names, np.concatenate(names), np.concatenate(arounds), bounds)
+    return chain[:-1], chains
 
 
 def _levels(events: pa.Table, rows: Ints) -> list[Ints]:

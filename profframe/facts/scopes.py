@@ -67,8 +67,7 @@ def _in_preorder(events: pa.Table, rows: Ints) -> Ints:
     preorder = numbers(events, "preorder", missing=-1)[rows]
     at = np.full(events.num_rows, -1, np.int64)
     at[preorder[preorder >= 0]] = rows[preorder >= 0]
-    ordered: Ints = at[at >= 0]
-    return ordered
+    return at[at >= 0]
 
 
 def backward_functions(events: pa.Table) -> Mask:
@@ -80,5 +79,4 @@ def backward_functions(events: pa.Table) -> Mask:
 def evaluations(events: pa.Table) -> Mask:
     """The engine's own slices around backward functions."""
     names, texts = words(events, "name")
-    mask: Mask = np.array([*(text.startswith(_EVALUATION) for text in texts), False])[names]
-    return mask
+    return np.array([*(text.startswith(_EVALUATION) for text in texts), False])[names]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -19,6 +20,7 @@ from profframe import schema
 from profframe import store as stores
 from profframe.errors import MissingExtraError, ParameterError, SourceError
 from profframe.loading.load import load
+from profframe.loading.options import check_names
 from profframe.trace.trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -211,30 +213,20 @@ def trace_handler(
     _torch("trace_handler")
     if run is not None and (type(run) is not str or not run):
         raise ParameterError(f"run must be text, not {run!r}")
-    if rank is not None and not (type(rank) is int and 0 <= rank < 1 << 31):
-        raise ParameterError(f"rank must be an int from 0 to {(1 << 31) - 1}, not {rank!r}")
-    return _Handler(Path(store), run or Path(sys.argv[0]).stem or "run", rank)
+    check_names(None, rank)
+    path, first, cycles = Path(store), run or Path(sys.argv[0]).stem or "run", itertools.count()
 
-
-class _Handler:
-    """Writes each cycle as a run of its own."""
-
-    def __init__(self, path: Path, run: str, rank: int | None) -> None:
-        self._path = path
-        self._run = run
-        self._rank = rank
-        self._cycle = 0
-
-    def __call__(self, profiler: Any) -> None:
-        rank = _rank() if self._rank is None else self._rank
-        while True:
-            cycle, self._cycle = self._cycle, self._cycle + 1
-            run = f"{self._run}.{cycle}" if cycle else self._run
-            if stores.has(self._path, run, rank):
+    def write(profiler: Any) -> None:
+        own_rank = _rank() if rank is None else rank
+        for cycle in cycles:
+            name = f"{first}.{cycle}" if cycle else first
+            if stores.has(path, name, own_rank):
                 continue
-            tables = load(profiler, run=run, rank=rank).tables
-            if stores.add(_with_note(tables, run, rank, cycle) if cycle else tables, self._path):
+            tables = load(profiler, run=name, rank=own_rank).tables
+            if stores.add(_with_note(tables, name, own_rank, cycle) if cycle else tables, path):
                 return
+
+    return write
 
 
 def _with_note(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> dict[str, pa.Table]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
-from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from profframe.loading.options import FactOptions, LoadOptions, Progress
 from profframe.loading.run_names import NamedTrace, cycles, name_trace
 from profframe.loading.tables import combine, table_parts
 from profframe.readers import is_pipe, read
-from profframe.store.cache import Cache
+from profframe.store.cache import store_of
 from profframe.system.disk_tables import Spool
 from profframe.system.memory_limit import within
 from profframe.system.memory_pool import system_memory
@@ -44,7 +44,7 @@ def _cached(files: Files, options: LoadOptions, folder: Path) -> Path:
     """The store of the files in a cache, written if it is new."""
     for path in filter(is_pipe, files.paths):
         raise ParameterError(f"{path}: cache knows files by their content, and a pipe is read once")
-    cached = Cache(folder).store_of(files.paths, options.run, options.rank, options.facts.key())
+    cached = store_of(folder, files.paths, options.run, options.rank, options.facts.key())
     if not store.is_store(cached):
         draft = cached.with_name(f".tmp-{uuid.uuid4().hex}")
         store.write(_tables(files, options), draft)
@@ -117,13 +117,13 @@ def write_trace(trace: NamedTrace, path: Source, *, replace: bool = True) -> boo
 
 def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     """Read the files, add facts and names, and concatenate."""
-    total = _Total(files.paths, options.progress)
+    sizes = [_size(path) for path in files.paths]
     traces: list[NamedTrace] = []
     skipped: list[SourceError] = []
-    for path in files.paths:
+    for path, before in zip(files.paths, accumulate(sizes, initial=0), strict=False):
         try:
             with within(path):
-                raw = options.facts.add(read(path, total.of(path)))
+                raw = options.facts.add(read(path, _shifted(options.progress, before, sum(sizes))))
                 traces.append(name_trace(path, raw, options.run, options.rank))
         except SourceError as error:
             if path not in files.optional:
@@ -137,23 +137,9 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     return combine(cycles(traces), skipped)
 
 
-class _Total:
-    """Progress over several files, from that of each."""
-
-    def __init__(self, paths: Sequence[Path], progress: Progress | None) -> None:
-        self._progress = progress
-        self._before: dict[Path, int] = {}
-        self._total = 0
-        for path in paths:
-            self._before[path] = self._total
-            self._total += _size(path)
-
-    def of(self, path: Path) -> Progress | None:
-        """What to call while `path` is read."""
-        progress = self._progress
-        if progress is None:
-            return None
-        return lambda done, _: progress(self._before[path] + done, self._total)
+def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Progress over several files, from that of one."""
+    return None if progress is None else lambda done, _: progress(before + done, total)
 
 
 def _size(path: Path) -> int:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from profframe.errors import ParameterError
 from profframe.loading.options import LoadOptions
 from profframe.trace.trace import Trace
+
+_DECIDED: Final = {
+    "kinds": "are found when a trace is loaded; a store has them already",
+    "fx_metadata": "names the nodes of graphs when a trace is loaded; a store has them already",
+    "devices": "are matched when a trace is loaded; of a store, use .roofline(devices=)",
+    "formulas": "count work when a trace is loaded; a store has the numbers already",
+    "compat": "changes what is found when a trace is loaded; a store has that already",
+}
+"""Options of facts, and why a store does not take them."""
 
 
 def open_store(path: Path, options: LoadOptions) -> Trace:
@@ -21,33 +31,12 @@ def open_store(path: Path, options: LoadOptions) -> Trace:
     UnknownNameError
         There is no such run, rank or step.
     """
-    _check(options)
-    trace = Trace.from_store(path, runs=options.runs, ranks=options.ranks)
-    return trace.limited(options.memory_limit).filter(steps=options.steps)
-
-
-def _check(options: LoadOptions) -> None:
-    """Raise a ParameterError for an option that does not apply to a store."""
-    facts = options.facts
-    if facts.kinds is not None:
-        raise ParameterError("kinds are found when a trace is loaded; a store has them already")
-    if facts.fx_metadata is not None:
-        raise ParameterError(
-            "fx_metadata names the nodes of graphs when a trace is loaded; a store has them already"
-        )
-    if facts.devices is not None:
-        raise ParameterError(
-            "devices are matched when a trace is loaded; of a store, use .roofline(devices=)"
-        )
-    if facts.formulas is not None:
-        raise ParameterError(
-            "formulas count work when a trace is loaded; a store has the numbers already"
-        )
-    if facts.compat is not None:
-        raise ParameterError(
-            "compat changes what is found when a trace is loaded; a store has that already"
-        )
+    for name, reason in _DECIDED.items():
+        if getattr(options.facts, name) is not None:
+            raise ParameterError(f"{name} {reason}")
     if options.run is not None or options.rank is not None:
         raise ParameterError(
             "run and rank name what is loaded from traces; use .filter(runs=, ranks=) on a store"
         )
+    trace = Trace.from_store(path, runs=options.runs, ranks=options.ranks)
+    return trace.limited(options.memory_limit).filter(steps=options.steps)

@@ -14,9 +14,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from profframe import schema
-from profframe.errors import AnswerError, UnknownNameError
+from profframe.errors import UnknownNameError
 from profframe.query import macros
-from profframe.query.header import Answer, parse, sql_directory
+from profframe.query.header import Answer, parse, read_sql, sql_directory
 from profframe.query.rules import ANSWER, SHARED_NAMES, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
 
@@ -156,9 +156,4 @@ def _files() -> Mapping[str, Path]:
 def _read(path: Path) -> Answer:
     if path == _files()[ANSWER]:
         return advice()
-    try:
-        return parse(path.read_text(encoding="utf-8"), path.stem)
-    except OSError as error:
-        raise AnswerError(f"{path}: cannot read the answer: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise AnswerError(f"{path}: the answer is not UTF-8 text") from error
+    return parse(read_sql(path, "answer"), path.stem)

@@ -150,6 +150,16 @@ def parse(sql: str, name: str, *, has_columns: bool = True) -> Answer:
     )
 
 
+def read_sql(path: Path, what: str) -> str:
+    """Text of a file of SQL."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise AnswerError(f"{path}: cannot read the {what}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise AnswerError(f"{path}: the {what} is not UTF-8 text") from error
+
+
 def comment_lines(sql: str) -> list[str]:
     """Lines of the comment that the SQL starts with, without their dashes."""
     lines = []

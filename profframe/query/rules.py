@@ -19,7 +19,15 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from profframe.errors import AnswerError
-from profframe.query.header import COMMENT, Answer, Parameter, comment_lines, parse, sql_directory
+from profframe.query.header import (
+    COMMENT,
+    Answer,
+    Parameter,
+    comment_lines,
+    parse,
+    read_sql,
+    sql_directory,
+)
 from profframe.query.selection import literal
 
 _KEYWORDS: Final = ("suggestion", "link", "only if")
@@ -175,12 +183,7 @@ def read(path: Path) -> Rule:
     >>> read(sql_directory() / "rules" / "data_loading.sql").answer.sentence
     'steps wait for the data loader.'
     """
-    try:
-        sql = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise AnswerError(f"{path}: cannot read the rule: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise AnswerError(f"{path}: the rule is not UTF-8 text") from error
+    sql = read_sql(path, "rule")
     try:
         answer = parse(sql, path.stem, has_columns=False)
     except AnswerError as error:

@@ -272,8 +272,11 @@ def check(connection: duckdb.DuckDBPyConnection, sql: str, where: str, terms: Te
     Traceback (most recent call last):
     profframe.errors.AnswerError: query: needs exactly one SELECT, found DROP
     """
-    if not _is_unicode(sql):
-        raise AnswerError(f"{where}: is no text that UTF-8 can write: it has half a character")
+    try:
+        sql.encode()
+    except UnicodeEncodeError:
+        why = "is no text that UTF-8 can write: it has half a character"
+        raise AnswerError(f"{where}: {why}") from None
     kinds = [statement.type for statement in connection.extract_statements(sql)]
     if kinds != [duckdb.StatementType.SELECT]:
         statements = ", ".join(kind.name for kind in kinds) or "no statement"
@@ -325,14 +328,6 @@ def _refused_arguments(name: str, arguments: Iterable[Mapping[str, Any]]) -> Ite
             yield f"{name}() of anything but names of tables"
         words = {*re.findall(r"\w+", json.dumps(table).lower())}
         yield from (f"{name}({word})" for word in words & _SYSTEM)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _is_number(value: object) -> bool:

@@ -18,7 +18,7 @@ import shutil
 import tempfile
 from collections import defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ from profframe import schema
 from profframe.errors import StoreError
 from profframe.query.selection import any_of, literal
 from profframe.store import manifest
-from profframe.store.manifest import MOST_RANK, PACK, Key, Manifest
+from profframe.store.manifest import MOST_RANK, PACK, Key
 from profframe.store.parquet import keys_in
 
 SET_ASIDE: Final = ".old-"
@@ -45,13 +45,13 @@ _TABLE_FILES: Final = frozenset(f"{name}.parquet" for name in schema.TABLES)
 class Place:
     """A folder with a file per table.
 
-    A folder of one (run, rank) has ``component`` and ``rank`` from its path, without reading files.
+    A folder of one (run, rank) has its ``name`` from its path, without reading files: the run as a
+    component, and the rank.
     Any other folder has ``members``, and those of them that are ``visible``.
     """
 
     folder: Path
-    component: str | None = None
-    rank: int | None = None
+    name: Key | None = None
     members: frozenset[Key] = frozenset()
     visible: frozenset[Key] = frozenset()
     identity: str = ""
@@ -69,18 +69,17 @@ class Place:
     @property
     def keys(self) -> frozenset[Key]:
         """Visible (run, rank)s; a name too long for the path is read from a file."""
-        if self.component is None or self.rank is None:
+        if self.name is None:
             return self.visible
-        if "~" in self.component:
-            return keys_in(self.file("traces"))
-        return frozenset({(unquote(self.component), self.rank)})
+        run, rank = self.name
+        return keys_in(self.file("traces")) if "~" in run else frozenset({(unquote(run), rank)})
 
     @property
     def names(self) -> frozenset[Key]:
         """Visible (run, rank)s, runs as components; reads no file."""
-        if self.component is None or self.rank is None:
+        if self.name is None:
             return frozenset((component(run), rank) for run, rank in self.visible)
-        return frozenset({(self.component, self.rank)})
+        return frozenset({self.name})
 
     @property
     def condition(self) -> str | None:
@@ -102,15 +101,14 @@ class Place:
         ranks
             Ranks; None for all.
         """
-        if self.component is None or self.rank is None:
-            visible = frozenset(
-                (run, rank)
-                for run, rank in self.visible
-                if (runs is None or component(run) in runs) and (ranks is None or rank in ranks)
-            )
-            return replace(self, visible=visible) if visible else None
-        is_run = runs is None or self.component in runs
-        return self if is_run and (ranks is None or self.rank in ranks) else None
+
+        def is_among(run: str, rank: int) -> bool:
+            return (runs is None or run in runs) and (ranks is None or rank in ranks)
+
+        if self.name is not None:
+            return self if is_among(*self.name) else None
+        visible = frozenset(key for key in self.visible if is_among(component(key[0]), key[1]))
+        return replace(self, visible=visible) if visible else None
 
 
 def component(run: str) -> str:
@@ -253,6 +251,16 @@ def check_own(root: Path, folder: Path) -> None:
             raise StoreError(f"{path}: a link; nothing is changed behind a link in a store")
 
 
+@contextmanager
+def store_errors(root: Path, verb: str = "write") -> Iterator[None]:
+    """Turn an OSError into a StoreError that names its file, or the store."""
+    try:
+        yield
+    except OSError as error:
+        file, why = error.filename or root, error.strerror or error
+        raise StoreError(f"{file}: cannot {verb} the store: {why}") from error
+
+
 def _folders(root: Path) -> Iterator[Path]:
     """Folders with table files, except hidden ones; a set-aside one replaces a missing one."""
     for where, names, files in os.walk(root):
@@ -269,60 +277,41 @@ def _folders(root: Path) -> Iterator[Path]:
 
 def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Place, ...]:
     ordered = sorted(folders, key=_by_run_and_rank)
-    manifests = [
-        _manifest(folder, tolerant=tolerant)
-        for folder in ordered
-        if folder.name.startswith(PACK) and folder.parent == root
-    ]
-    replaced = {name: was for pack in manifests for name, was in pack.replaces.items()}
+    tolerance = suppress(StoreError) if tolerant else nullcontext()
+    replaced: dict[str, str] = {}
+    for folder in ordered:
+        if folder.name.startswith(PACK) and folder.parent == root:
+            with tolerance:
+                replaced |= manifest.read(folder).replaces
     singles: list[Place] = []
     others: list[Place] = []
     for folder in ordered:
         name, now = name_in(root, folder) if replaced and folder != root else "", identity(folder)
         if name in replaced and replaced[name] in {"", now}:
             continue
-        run, rank = _run_and_rank(folder)
-        if run is None or rank is None:
-            others.append(Place(folder, identity=now))
-        else:
-            singles.append(Place(folder, run, rank, identity=now))
-    names: set[tuple[str, int]] = {(p.component or "", p.rank or 0) for p in singles}
+        place = Place(folder, _name_of(folder), identity=now)
+        (others if place.name is None else singles).append(place)
+    names = {place.name for place in singles}
     shared: list[Place] = []
     for place in sorted(others, key=lambda p: manifest.age(p.folder.name), reverse=True):
-        members = _members(place, tolerant=tolerant)
+        members: frozenset[Key] = frozenset()
+        with tolerance:
+            members = keys_in(place.file("traces"))
         visible = frozenset(k for k in members if (component(k[0]), k[1]) not in names)
         names |= {(component(run), rank) for run, rank in visible}
         shared.append(replace(place, members=members, visible=visible))
     return (*singles, *reversed(shared))
 
 
-def _run_and_rank(folder: Path) -> tuple[str | None, int | None]:
+def _name_of(folder: Path) -> Key | None:
     """Run as in the path, and rank; None for a folder that is not of one (run, rank)."""
     path = folder.absolute() if folder.name and folder.parent.name else folder.resolve()
     run, number = path.parent.name, _RANK.fullmatch(path.name.removeprefix(SET_ASIDE))
     if not run.startswith("run=") or not number or int(number[1]) > MOST_RANK:
-        return None, None
+        return None
     run = run.removeprefix("run=")
     is_encoded = run.isascii() and (_CUT.fullmatch(run) or component(unquote(run)) == run)
-    return (run, int(number[1])) if is_encoded else (None, None)
-
-
-def _manifest(folder: Path, *, tolerant: bool) -> Manifest:
-    try:
-        return manifest.read(folder)
-    except StoreError:
-        if tolerant:
-            return Manifest()
-        raise
-
-
-def _members(place: Place, *, tolerant: bool) -> frozenset[Key]:
-    try:
-        return keys_in(place.file("traces"))
-    except StoreError:
-        if tolerant:
-            return frozenset()
-        raise
+    return (run, int(number[1])) if is_encoded else None
 
 
 def _by_run_and_rank(folder: Path) -> tuple[str, int, str]:

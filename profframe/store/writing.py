@@ -7,8 +7,8 @@ import errno
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +19,10 @@ from profframe.store.layout import (
     SET_ASIDE,
     TEMPORARY,
     check_own,
-    component,
     folder_of,
     packs,
     places,
+    store_errors,
     temporary,
     write_manifest,
 )
@@ -133,49 +133,40 @@ def put(
     StoreError
         It cannot be written; what was in the store is still there.
     """
-    root = Path(path)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
-        if not replace and has(root, run, rank):
-            return False
-        return _write_one(tables, root, component(run), rank, replace=replace)
-    except OSError as error:
-        raise _cannot_write(root, error) from error
+    with _opened(path) as root:
+        return _write_one(tables, root, run, rank, replace=replace)
 
 
 def _write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str], *, replace: bool) -> bool:
     """Whether all of them were written."""
-    root = Path(path)
     parts = {name: by_trace(table) for name, table in tables.items()}
     unnamed = {key for part in parts.values() for key in part} - parts["traces"].keys()
     if unnamed:
         run, rank = min(unnamed)
-        raise StoreError(f"{root}: run {run!r}, rank {rank} has rows but no row in `traces`")
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        _sweep(root)
-        is_new = True
-        for run, rank in parts["traces"]:
-            if not replace and has(root, run, rank):
-                is_new = False
-                continue
-            rows = {name: [part.get((run, rank), tables[name][:0])] for name, part in parts.items()}
-            is_new &= _write_one(rows, root, component(run), rank, replace=replace)
-    except OSError as error:
-        raise _cannot_write(root, error) from error
+        raise StoreError(f"{Path(path)}: run {run!r}, rank {rank} has rows but no row in `traces`")
+    is_new = True
+    with _opened(path) as root:
+        for key in parts["traces"]:
+            rows = {name: [part.get(key, tables[name][:0])] for name, part in parts.items()}
+            is_new &= _write_one(rows, root, *key, replace=replace)
     return is_new
 
 
-def _cannot_write(root: Path, error: OSError) -> StoreError:
-    return StoreError(
-        f"{error.filename or root}: cannot write the store: {error.strerror or error}"
-    )
+@contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """The folder of a store, made if it does not exist."""
+    root = Path(path)
+    with store_errors(root):
+        root.mkdir(parents=True, exist_ok=True)
+        _sweep(root)
+        yield root
 
 
 def _write_one(
     tables: Mapping[str, Iterable[pa.Table]], root: Path, run: str, rank: int, *, replace: bool
 ) -> bool:
+    if not replace and has(root, run, rank):
+        return False
     with temporary(root) as folder:
         fresh = folder / f"rank={rank}"
         fresh.mkdir()
@@ -184,7 +175,7 @@ def _write_one(
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
         write_manifest(fresh)
-        return publish(fresh, root / f"run={run}" / fresh.name, replace=replace)
+        return publish(fresh, folder_of(root, run, rank), replace=replace)
 
 
 def publish(fresh: Path, target: Path, *, replace: bool) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from profframe.facts.formulas.formula import Count, Formula, broadcast, read
+from profframe.facts.formulas.formula import Count, Formula, broadcast, by_op, dense, read
 from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
@@ -126,8 +126,7 @@ def _backward(*others: int, layout: Layout = heads_first, first: int = 1) -> For
     inputs = tuple(range(first, first + 3))
 
     def bytes_(op: Op) -> int:
-        gradients = sum(tensor.count * tensor.size for tensor in map(op.tensor, inputs))
-        return read(op, *inputs, *others) + gradients
+        return read(op, *inputs, *others) + dense(*map(op.tensor, inputs))
 
     return Formula(lambda op: layout(op, inputs).backward, bytes_)
 
@@ -140,42 +139,37 @@ _FLASH: Final = packed(3, 5, heads_first)
 _EFFICIENT: Final = packed(4, 6, heads_first)
 _FLASH_BACKWARD: Final = packed(6, 8, heads_first)
 _EFFICIENT_BACKWARD: Final = packed(6, 8, heads_first)
-_SDPA: Final = "aten::_scaled_dot_product"
 
-ATTENTION: Final = MappingProxyType(
+_ATEN: Final = by_op(
     {
-        **dict.fromkeys(
-            (
-                "aten::scaled_dot_product_attention",
-                f"{_SDPA}_attention_math",
-                f"{_SDPA}_attention_math_for_mps",
-                f"{_SDPA}_efficient_attention",
-                f"{_SDPA}_cudnn_attention",
-                f"{_SDPA}_fused_attention_overrideable",
-            ),
-            _forward(3),
-        ),
-        f"{_SDPA}_flash_attention": _forward(),
-        f"{_SDPA}_flash_attention_for_cpu": _forward(5),
-        f"{_SDPA}_flash_attention_backward": _backward(0, 4, 5),
-        f"{_SDPA}_efficient_attention_backward": _backward(0, 4, 5, 6),
-        **dict.fromkeys(
-            (f"{_SDPA}_cudnn_attention_backward", f"{_SDPA}_flash_attention_for_cpu_backward"),
-            _backward(0, 4, 5, 8),
-        ),
-        f"{_SDPA}_fused_attention_overrideable_backward": _backward(0, 4, 6, 7),
-        "aten::_flash_attention_forward": _forward(layout=_FLASH),
-        "aten::_efficient_attention_forward": _forward(3, layout=_EFFICIENT),
-        "aten::_flash_attention_backward": _backward(0, 4, 5, layout=_FLASH_BACKWARD),
-        "aten::_efficient_attention_backward": _backward(0, 4, 5, 10, layout=_EFFICIENT_BACKWARD),
+        "scaled_dot_product_attention _scaled_dot_product_attention_math"
+        " _scaled_dot_product_attention_math_for_mps _scaled_dot_product_efficient_attention"
+        " _scaled_dot_product_cudnn_attention"
+        " _scaled_dot_product_fused_attention_overrideable": _forward(3),
+        "_scaled_dot_product_flash_attention": _forward(),
+        "_scaled_dot_product_flash_attention_for_cpu": _forward(5),
+        "_scaled_dot_product_flash_attention_backward": _backward(0, 4, 5),
+        "_scaled_dot_product_efficient_attention_backward": _backward(0, 4, 5, 6),
+        "_scaled_dot_product_cudnn_attention_backward"
+        " _scaled_dot_product_flash_attention_for_cpu_backward": _backward(0, 4, 5, 8),
+        "_scaled_dot_product_fused_attention_overrideable_backward": _backward(0, 4, 6, 7),
+        "_flash_attention_forward": _forward(layout=_FLASH),
+        "_efficient_attention_forward": _forward(3, layout=_EFFICIENT),
+        "_flash_attention_backward": _backward(0, 4, 5, layout=_FLASH_BACKWARD),
+        "_efficient_attention_backward": _backward(0, 4, 5, 10, layout=_EFFICIENT_BACKWARD),
+    }
+)
+_OTHERS: Final = by_op(
+    {
         "flex_attention": Formula(_flops_only(heads_first, "forward")),
         "flex_attention_backward": Formula(_flops_only(heads_first, "backward")),
-        **dict.fromkeys(
-            ("flash_attn::_flash_attn_forward", "flash_attn_3::fwd", "aiter::mha_fwd"),
-            _forward(layout=lengths_first),
+        "flash_attn::_flash_attn_forward flash_attn_3::fwd aiter::mha_fwd": _forward(
+            layout=lengths_first
         ),
         "flash_attn::_flash_attn_backward": _backward(0, 4, 5, layout=lengths_first),
         "flash_attn::_flash_attn_varlen_forward": _forward(layout=even(3, 5)),
-    }
+    },
+    "{}",
 )
+ATTENTION: Final = MappingProxyType(_ATEN | _OTHERS)
 """Name of the op -> its formula."""

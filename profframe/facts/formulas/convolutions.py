@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from profframe.facts.formulas.formula import Count, Formula, product, read
-from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
+from profframe.facts.formulas.formula import Count, Formula, by_op, dense, product, read
+from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Backward:
         """The inputs, and the gradients in the mask."""
         gradient, image, weight = map(op.tensor, (self.gradient, self.image, self.weight))
         of_image, of_weight, of_bias = self.gradients(op)
-        output_bytes = of_image * _dense(image) + of_weight * _dense(weight)
+        output_bytes = of_image * dense(image) + of_weight * dense(weight)
         if of_bias:
             output_bytes += gradient.shape[1] * weight.size
         return read(op, self.gradient, self.image, self.weight) + output_bytes
@@ -148,10 +148,6 @@ def _input_gradient(op: Op) -> int:
     """FLOPs from gradient and weight, as the size of the input is not recorded."""
     gradient, weight = op.tensor(1).shape, op.tensor(2)
     return 2 * gradient[0] * math.prod(gradient[2:]) * weight.count
-
-
-def _dense(tensor: Tensor) -> int:
-    return tensor.count * tensor.size
 
 
 def _backward(places: Backward) -> Formula:
@@ -170,60 +166,48 @@ def _unpadded(stride: int) -> Count:
     return flops
 
 
-_CONVOLUTION: Final = _forward(
-    Places(bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8)
-)
-_CONV: Final = _forward(Places(bias=2, stride=3, padding=4, dilation=5))
-_CONV_TRANSPOSE: Final = _forward(
-    Places(bias=2, stride=3, padding=4, output_padding=5, groups=6, dilation=7, transposed=True)
-)
-_SLOW: Final = _forward(Places(bias=3, stride=4, padding=5))
-_SLOW_DILATED: Final = _forward(Places(bias=3, stride=4, padding=5, dilation=6))
-_SLOW_TRANSPOSE: Final = _forward(
-    Places(bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True)
-)
-_CUDNN: Final = _forward(Places(padding=2, stride=3, dilation=4))
-_CUDNN_TRANSPOSE: Final = _forward(
-    Places(padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True)
-)
-_WITH_BIAS: Final = _forward(Places(bias=2, padding=3, stride=4, dilation=5))
-
-CONVOLUTIONS: Final = MappingProxyType(
+CONVOLUTIONS: Final = by_op(
     {
-        **dict.fromkeys(
-            ("aten::convolution", "aten::_convolution", "aten::convolution_overrideable"),
-            _CONVOLUTION,
+        "convolution _convolution convolution_overrideable": _forward(
+            Places(
+                bias=2, stride=3, padding=4, dilation=5, transposed=6, output_padding=7, groups=8
+            )
         ),
-        **{f"aten::conv{n}d": _CONV for n in (1, 2, 3)},
-        "aten::_convolution_mode": _CONV,
-        **dict.fromkeys(
-            ("aten::conv_transpose1d", "aten::conv_transpose2d", "aten::conv_transpose3d"),
-            _CONV_TRANSPOSE,
+        "conv1d conv2d conv3d _convolution_mode cudnn_convolution_relu miopen_convolution_relu": (
+            _forward(Places(bias=2, stride=3, padding=4, dilation=5))
         ),
-        **dict.fromkeys(
-            ("aten::_slow_conv2d_forward", "aten::thnn_conv2d", "aten::slow_conv3d",
-             "aten::slow_conv3d_forward"), _SLOW),
-        **dict.fromkeys(
-            ("aten::_conv_depthwise2d", "aten::conv_depthwise3d", "aten::slow_conv_dilated2d",
-             "aten::slow_conv_dilated3d"), _SLOW_DILATED),
-        **{f"aten::slow_conv_transpose{n}d": _SLOW_TRANSPOSE for n in (2, 3)},
-        "aten::cudnn_convolution": _CUDNN,
-        "aten::cudnn_convolution_transpose": _CUDNN_TRANSPOSE,
-        **{f"aten::{library}_convolution": _WITH_BIAS for library in ("miopen", "mkldnn")},
-        "aten::miopen_depthwise_convolution": _WITH_BIAS,
-        "aten::cudnn_convolution_relu": _CONV,
-        "aten::miopen_convolution_relu": _CONV,
-        "aten::cudnn_convolution_add_relu": _forward(
-            Places(bias=4, stride=5, padding=6, dilation=7, others=(2,))),
-        "aten::convolution_backward": _backward(Backward(0, 1, 2, transposed=7, mask=10)),
-        "aten::convolution_backward_overrideable": _backward(
-            Backward(0, 1, 2, transposed=6, mask=9)),
-        **dict.fromkeys(
-            ("aten::cudnn_convolution_backward_input", "aten::miopen_convolution_backward_input"),
-            Formula(_input_gradient)),
-        "aten::_slow_conv2d_backward": _backward(Backward(0, 1, 2, transposed=False, mask=6)),
+        "conv_transpose1d conv_transpose2d conv_transpose3d": _forward(
+            Places(
+                bias=2, stride=3, padding=4, output_padding=5, groups=6, dilation=7, transposed=True
+            )
+        ),
+        "_slow_conv2d_forward thnn_conv2d slow_conv3d slow_conv3d_forward": _forward(
+            Places(bias=3, stride=4, padding=5)
+        ),
+        "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d": _forward(
+            Places(bias=3, stride=4, padding=5, dilation=6)
+        ),
+        "slow_conv_transpose2d slow_conv_transpose3d": _forward(
+            Places(bias=3, stride=4, padding=5, output_padding=6, dilation=7, transposed=True)
+        ),
+        "cudnn_convolution": _forward(Places(padding=2, stride=3, dilation=4)),
+        "cudnn_convolution_transpose": _forward(
+            Places(padding=2, output_padding=3, stride=4, dilation=5, groups=6, transposed=True)
+        ),
+        "miopen_convolution mkldnn_convolution miopen_depthwise_convolution": _forward(
+            Places(bias=2, padding=3, stride=4, dilation=5)
+        ),
+        "cudnn_convolution_add_relu": _forward(
+            Places(bias=4, stride=5, padding=6, dilation=7, others=(2,))
+        ),
+        "convolution_backward": _backward(Backward(0, 1, 2, transposed=7, mask=10)),
+        "convolution_backward_overrideable": _backward(Backward(0, 1, 2, transposed=6, mask=9)),
+        "cudnn_convolution_backward_input miopen_convolution_backward_input": Formula(
+            _input_gradient
+        ),
+        "_slow_conv2d_backward": _backward(Backward(0, 1, 2, transposed=False, mask=6)),
     }
-)  # fmt: skip
+)
 """Name of the op -> its formula.
 
 ``torch.utils.flop_counter`` has the same numbers, except for the weight gradient of grouped

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Final
 
-from profframe.facts.formulas.formula import Formula, elements, like, moved, none, read
+from profframe.facts.formulas.formula import (
+    Formula,
+    by_op,
+    dense,
+    elements,
+    like,
+    moved,
+    none,
+    read,
+)
 from profframe.facts.formulas.ops import Op, Tensor, Unknown
-
-
-def _dense_bytes(tensor: Tensor) -> int:
-    return tensor.count * tensor.size
 
 
 def _copy_bytes(op: Op) -> int:
@@ -19,8 +23,7 @@ def _copy_bytes(op: Op) -> int:
 
 
 def _cat_bytes(op: Op) -> int:
-    parts = op.tensors(0)
-    return sum(tensor.bytes + _dense_bytes(tensor) for tensor in parts)
+    return sum(tensor.bytes + dense(tensor) for tensor in op.tensors(0))
 
 
 def _embedding_bytes(op: Op) -> int:
@@ -96,37 +99,27 @@ def _put_bytes(op: Op) -> int:
     return values.bytes + (2 if op.value(3) else 1) * values.count * op.tensor(0).size
 
 
-_COPY: Final = Formula(none, _copy_bytes)
-_NEW: Final = Formula(none, moved((0,), like(0)))
-_FILL: Final = Formula(none, lambda op: op.tensor(0).bytes)
-_RANDOM: Final = Formula(None, lambda op: op.tensor(0).bytes)
-_BAG: Final = Formula(_bag_flops, _bag_bytes)
-_SCATTER_ADD: Final = Formula(elements(2), _scatter_add_bytes)
-_INDEX_ADD: Final = Formula(elements(3), _index_add_bytes)
-_PUT: Final = Formula(_put_flops, _put_bytes)
-
-COPIES: Final = MappingProxyType(
+COPIES: Final = by_op(
     {
-        "aten::copy_": _COPY,
-        "aten::clone": _NEW,
-        **{f"aten::{name}": _NEW for name in ("flip", "roll", "tril", "triu")},
-        **{f"aten::{name}_": _NEW for name in ("tril", "triu")},
-        **dict.fromkeys(("aten::fill_", "aten::zero_"), _FILL),
-        **{f"aten::{name}_": _RANDOM
-           for name in ("normal", "uniform", "bernoulli", "random", "exponential")},
-        **dict.fromkeys(("aten::cat", "aten::_cat"), Formula(none, _cat_bytes)),
-        "aten::embedding": Formula(none, _embedding_bytes),
-        "aten::embedding_dense_backward": Formula(elements(0), _embedding_backward_bytes),
-        **dict.fromkeys(("aten::_embedding_bag", "aten::_embedding_bag_forward_only"), _BAG),
-        "aten::index_select": Formula(none, _index_select_bytes),
-        "aten::gather": Formula(none, _gather_bytes),
-        **dict.fromkeys(("aten::scatter", "aten::scatter_"), Formula(none, _scatter_bytes)),
-        **{f"aten::scatter_add{_}": _SCATTER_ADD for _ in ("", "_")},
-        **{f"aten::index_add{_}": _INDEX_ADD for _ in ("", "_")},
-        "aten::index": Formula(none),
-        **dict.fromkeys(("aten::index_put_", "aten::_index_put_impl_"), _PUT),
+        "copy_": Formula(none, _copy_bytes),
+        "clone flip roll tril triu tril_ triu_": Formula(none, moved((0,), like(0))),
+        "fill_ zero_": Formula(none, lambda op: op.tensor(0).bytes),
+        "normal_ uniform_ bernoulli_ random_ exponential_": Formula(
+            None, lambda op: op.tensor(0).bytes
+        ),
+        "cat _cat": Formula(none, _cat_bytes),
+        "embedding": Formula(none, _embedding_bytes),
+        "embedding_dense_backward": Formula(elements(0), _embedding_backward_bytes),
+        "_embedding_bag _embedding_bag_forward_only": Formula(_bag_flops, _bag_bytes),
+        "index_select": Formula(none, _index_select_bytes),
+        "gather": Formula(none, _gather_bytes),
+        "scatter scatter_": Formula(none, _scatter_bytes),
+        "scatter_add scatter_add_": Formula(elements(2), _scatter_add_bytes),
+        "index_add index_add_": Formula(elements(3), _index_add_bytes),
+        "index": Formula(none),
+        "index_put_ _index_put_impl_": Formula(_put_flops, _put_bytes),
     }
-)  # fmt: skip
+)
 """Name of the op -> its formula.
 
 The operations of random number generators are unknown. No profiler records the indices of

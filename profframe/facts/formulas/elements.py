@@ -12,7 +12,18 @@ from types import MappingProxyType
 from typing import Final
 
 from profframe.facts.formulas.dtypes import BOOL, FP32, INT64, Dtype
-from profframe.facts.formulas.formula import Count, Formula, broadcast, elements, meet, read, size
+from profframe.facts.formulas.formula import (
+    Count,
+    Formula,
+    broadcast,
+    by_op,
+    dense,
+    elements,
+    meet,
+    none,
+    read,
+    size,
+)
 from profframe.facts.formulas.ops import Op, Tensor, Unknown
 
 
@@ -63,10 +74,11 @@ def _new_and_in_place(
     each: int, *places: int, result: Dtype | str = "meet"
 ) -> tuple[Formula, Formula]:
     """The op that returns a new tensor, and the one in place."""
-    return (
-        _pointwise(each, *places, result=result),
-        _pointwise(each, *places, in_place=True),
-    )
+    return _pointwise(each, *places, result=result), _pointwise(each, *places, in_place=True)
+
+
+def _list_counts(each: int) -> Count:
+    return lambda op: each * sum(tensor.count for tensor in op.tensors(0))
 
 
 def _list_of(each: int, lists: int) -> Formula:
@@ -75,16 +87,13 @@ def _list_of(each: int, lists: int) -> Formula:
     New results and results in place write the same number of bytes.
     """
 
-    def flops(op: Op) -> int:
-        return each * sum(tensor.count for tensor in op.tensors(0))
-
     def bytes_(op: Op) -> int:
-        total = sum(tensor.count * tensor.size for tensor in op.tensors(0))
+        total = dense(*op.tensors(0))
         for place in range(lists):
             total += read(op, place) if place and op.optional(place) else _list_bytes(op, place)
         return total
 
-    return Formula(flops, bytes_)
+    return Formula(_list_counts(each), bytes_)
 
 
 def _list_bytes(op: Op, place: int) -> int:
@@ -98,65 +107,54 @@ def _list_bytes(op: Op, place: int) -> int:
 
 
 _FLOATS: Final = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin", "cos", "tan",
-    "asin", "acos", "atan", "sinh", "cosh", "tanh", "erf", "erfc", "erfinv", "sigmoid",
-    "reciprocal", "digamma", "lgamma",
-)  # fmt: skip
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh erf "
+    "erfc erfinv sigmoid reciprocal digamma lgamma"
+)
 _SAME: Final = (
-    "neg", "abs", "sign", "sgn", "ceil", "floor", "round", "trunc", "frac", "relu", "relu6",
-    "square", "silu", "gelu", "mish", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu", "elu",
-    "celu", "selu", "softplus", "softshrink", "hardshrink", "log_sigmoid", "bitwise_not",
-    "nan_to_num", "threshold", "positive",
-)  # fmt: skip
-_PREDICATES: Final = (
-    "isnan", "isinf", "isfinite", "logical_not", "isneginf", "isposinf", "signbit",
-)  # fmt: skip
+    "neg abs sign sgn ceil floor round trunc frac relu relu6 square silu gelu mish hardswish "
+    "hardsigmoid hardtanh leaky_relu elu celu selu softplus softshrink hardshrink log_sigmoid "
+    "bitwise_not nan_to_num threshold positive"
+)
 _PAIRS: Final = (
-    "sub", "rsub", "mul", "floor_divide", "remainder", "fmod", "pow", "maximum", "minimum",
-    "fmax", "fmin", "bitwise_and", "bitwise_or", "bitwise_xor", "__and__", "__or__", "__xor__",
-    "bitwise_left_shift", "bitwise_right_shift", "prelu", "_prelu_kernel",
-)  # fmt: skip
-_FLOAT_PAIRS: Final = (
-    "div", "true_divide", "divide", "atan2", "hypot",
-)  # fmt: skip
-_COMPARISONS: Final = (
-    "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor",
-)  # fmt: skip
+    "sub rsub mul floor_divide remainder fmod pow maximum minimum fmax fmin bitwise_and "
+    "bitwise_or bitwise_xor __and__ __or__ __xor__ bitwise_left_shift bitwise_right_shift prelu "
+    "_prelu_kernel add"
+)
 _GRADIENTS: Final = (
-    "threshold", "gelu", "sigmoid", "tanh", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh",
-    "leaky_relu", "softplus", "log_sigmoid", "softshrink", "hardshrink", "logit", "native_dropout",
-)  # fmt: skip
+    "threshold gelu sigmoid tanh silu mish hardswish hardsigmoid hardtanh leaky_relu softplus "
+    "log_sigmoid softshrink hardshrink logit native_dropout"
+)
 
 _BY_NAME: Final[Mapping[str, tuple[Formula, Formula]]] = MappingProxyType(
     {
-        **dict.fromkeys(_FLOATS, _new_and_in_place(1, 0, result="float")),
-        **dict.fromkeys(_SAME, _new_and_in_place(1, 0)),
-        **dict.fromkeys(_PREDICATES, _new_and_in_place(1, 0, result=BOOL)),
-        **dict.fromkeys((*_PAIRS, "add"), _new_and_in_place(1, 0, 1)),
-        **dict.fromkeys(_FLOAT_PAIRS, _new_and_in_place(1, 0, 1, result="float")),
-        **dict.fromkeys(_COMPARISONS, _new_and_in_place(1, 0, 1, result=BOOL)),
+        _FLOATS: _new_and_in_place(1, 0, result="float"),
+        _SAME: _new_and_in_place(1, 0),
+        "isnan isinf isfinite logical_not isneginf isposinf signbit": _new_and_in_place(
+            1, 0, result=BOOL
+        ),
+        _PAIRS: _new_and_in_place(1, 0, 1),
+        "div true_divide divide atan2 hypot": _new_and_in_place(1, 0, 1, result="float"),
+        "eq ne lt le gt ge logical_and logical_or logical_xor": _new_and_in_place(
+            1, 0, 1, result=BOOL
+        ),
         "clamp": _new_and_in_place(2, 0, 1, 2),
-        **dict.fromkeys(("clamp_min", "clamp_max"), _new_and_in_place(1, 0, 1)),
-        **dict.fromkeys(("addcmul", "addcdiv"), _new_and_in_place(2, 0, 1, 2)),
+        "clamp_min clamp_max": _new_and_in_place(1, 0, 1),
+        "addcmul addcdiv": _new_and_in_place(2, 0, 1, 2),
         "lerp": _new_and_in_place(3, 0, 1, 2),
-        "masked_fill": (_pointwise(0, 0, 1), _pointwise(0, 0, 1, in_place=True)),
+        "masked_fill": _new_and_in_place(0, 0, 1),
     }
 )
 """Names without namespace; the op in place has an underscore at its end."""
 
 _UNARY_LISTS: Final = (
-    "abs", "acos", "asin", "atan", "ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor",
-    "frac", "lgamma", "log", "log10", "log1p", "log2", "neg", "reciprocal", "round", "rsqrt",
-    "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-)  # fmt: skip
-_PAIRED_LISTS: Final = (
-    "add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max",
-)  # fmt: skip
+    "abs acos asin atan ceil cos cosh erf erfc exp expm1 floor frac lgamma log log10 log1p log2 "
+    "neg reciprocal round rsqrt sigmoid sign sin sinh sqrt tan tanh trunc"
+)
 _LISTS: Final[Mapping[str, Formula]] = MappingProxyType(
     {
-        **dict.fromkeys(_UNARY_LISTS, _list_of(1, 1)),
-        **dict.fromkeys(_PAIRED_LISTS, _list_of(1, 2)),
-        **dict.fromkeys(("addcmul", "addcdiv"), _list_of(2, 3)),
+        _UNARY_LISTS: _list_of(1, 1),
+        "add sub mul div pow maximum minimum clamp_min clamp_max": _list_of(1, 2),
+        "addcmul addcdiv": _list_of(2, 3),
         "lerp": _list_of(3, 3),
     }
 )
@@ -164,20 +162,15 @@ _LISTS: Final[Mapping[str, Formula]] = MappingProxyType(
 
 def _list_copy(op: Op) -> int:
     """The first list is written, the second read."""
-    output_bytes = sum(tensor.count * tensor.size for tensor in op.tensors(0))
-    return output_bytes + sum(tensor.bytes for tensor in op.tensors(1))
+    return dense(*op.tensors(0)) + sum(tensor.bytes for tensor in op.tensors(1))
 
 
 def _list_write(op: Op) -> int:
-    return sum(tensor.count * tensor.size for tensor in op.tensors(0))
+    return dense(*op.tensors(0))
 
 
 def _list_norm(op: Op) -> int:
     return sum(tensor.bytes + tensor.size for tensor in op.tensors(0))
-
-
-def _list_counts(place: int, each: int) -> Count:
-    return lambda op: each * sum(tensor.count for tensor in op.tensors(place))
 
 
 def _maybe(op: Op, place: int) -> tuple[Tensor, ...]:
@@ -199,8 +192,8 @@ def _optimizer(each: int, states: Iterable[int], *, decay: int | None = None) ->
 
     def bytes_(op: Op) -> int:
         required, optional = (0, *places[:2]), places[2:]
-        state_bytes = sum(t.count * t.size for place in required for t in op.tensors(place))
-        state_bytes += sum(t.count * t.size for place in optional for t in _maybe(op, place))
+        state_bytes = sum(dense(*op.tensors(place)) for place in required)
+        state_bytes += sum(dense(*_maybe(op, place)) for place in optional)
         return 2 * state_bytes + sum(tensor.bytes for tensor in op.tensors(1))
 
     return Formula(flops, bytes_)
@@ -213,17 +206,8 @@ def _sgd_flops(op: Op) -> int:
 
 
 def _sgd_bytes(op: Op) -> int:
-    state_bytes = sum(t.count * t.size for t in (*op.tensors(0), *_maybe(op, 2)))
+    state_bytes = dense(*op.tensors(0), *_maybe(op, 2))
     return 2 * state_bytes + sum(tensor.bytes for tensor in op.tensors(1))
-
-
-_OPTIMIZERS: Final = {
-    "aten::_fused_adam_": _optimizer(13, (2, 3, 4), decay=9),
-    "aten::_fused_adamw_": _optimizer(14, (2, 3, 4)),
-    "aten::_fused_adagrad_": _optimizer(7, (2,), decay=6),
-    "aten::_fused_sgd_": Formula(_sgd_flops, _sgd_bytes),
-}
-"""Adam: 3 for the mean, 4 for the mean of squares, 3 for the root, 3 for the step; AdamW decays."""
 
 
 def _dropout_bytes(op: Op) -> int:
@@ -250,32 +234,37 @@ def _cumulative_bytes(op: Op) -> int:
     return source.bytes + source.count * size(op.dtype(2, dtype))
 
 
-_CUMULATIVE: Final = Formula(elements(0), _cumulative_bytes)
-
 ELEMENTS: Final = MappingProxyType(
     {
-        **{f"aten::{name}": new for name, (new, _) in _BY_NAME.items()},
-        **{f"aten::{name}_": in_place for name, (_, in_place) in _BY_NAME.items()},
-        **{f"aten::_foreach_{name}": formula for name, formula in _LISTS.items()},
-        **{f"aten::_foreach_{name}_": formula for name, formula in _LISTS.items()},
-        **dict.fromkeys((f"aten::{name}_backward" for name in _GRADIENTS), _pointwise(1, 0, 1)),
-        "aten::elu_backward": _pointwise(1, 0, 5),
-        "aten::where": _pointwise(0, 0, 1, 2, result="values"),
-        **dict.fromkeys(
-            ("aten::native_dropout", "aten::_fused_dropout"),
-            Formula(elements(0, 2), _dropout_bytes),
+        **by_op({names: new for names, (new, _) in _BY_NAME.items()}),
+        **by_op({names: in_place for names, (_, in_place) in _BY_NAME.items()}, "aten::{}_"),
+        **by_op(_LISTS, "aten::_foreach_{}"),
+        **by_op(_LISTS, "aten::_foreach_{}_"),
+        **by_op({_GRADIENTS: _pointwise(1, 0, 1)}, "aten::{}_backward"),
+        **by_op(
+            {
+                "elu_backward": _pointwise(1, 0, 5),
+                "where": _pointwise(0, 0, 1, 2, result="values"),
+                "native_dropout _fused_dropout": Formula(elements(0, 2), _dropout_bytes),
+                "_masked_scale": _pointwise(2, 0, 1),
+                "mse_loss l1_loss": Formula(_loss_flops, _loss_bytes),
+                "mse_loss_backward": _pointwise(3, 0, 1, 2),
+                "cumsum cumprod": Formula(elements(0), _cumulative_bytes),
+                "_foreach_copy_": Formula(none, _list_copy),
+                "_foreach_zero_": Formula(none, _list_write),
+                "_foreach_norm": Formula(_list_counts(2), _list_norm),
+                "_amp_foreach_non_finite_check_and_unscale_": Formula(
+                    _list_counts(1), lambda op: 2 * _list_write(op)
+                ),
+                "_fused_adam_": _optimizer(13, (2, 3, 4), decay=9),
+                "_fused_adamw_": _optimizer(14, (2, 3, 4)),
+                "_fused_adagrad_": _optimizer(7, (2,), decay=6),
+                "_fused_sgd_": Formula(_sgd_flops, _sgd_bytes),
+            }
         ),
-        "aten::_masked_scale": _pointwise(2, 0, 1),
-        **dict.fromkeys(("aten::mse_loss", "aten::l1_loss"), Formula(_loss_flops, _loss_bytes)),
-        "aten::mse_loss_backward": _pointwise(3, 0, 1, 2),
-        **dict.fromkeys(("aten::cumsum", "aten::cumprod"), _CUMULATIVE),
-        "aten::_foreach_copy_": Formula(lambda _: 0, _list_copy),
-        "aten::_foreach_zero_": Formula(lambda _: 0, _list_write),
-        "aten::_foreach_norm": Formula(_list_counts(0, 2), _list_norm),
-        "aten::_amp_foreach_non_finite_check_and_unscale_": Formula(
-            _list_counts(0, 1), lambda op: 2 * _list_write(op)
-        ),
-        **_OPTIMIZERS,
     }
 )
-"""Name of the op -> its formula."""
+"""Name of the op -> its formula.
+
+Adam: 3 for the mean, 4 for the mean of squares, 3 for the root, 3 for the step; AdamW decays.
+"""

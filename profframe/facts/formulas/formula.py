@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
+from types import MappingProxyType
 from typing import TypeAlias
 
 from profframe.facts.formulas.dtypes import BF16, FP16, FP32, Dtype
@@ -40,6 +41,19 @@ class Formula:
     bytes: Count | None = None
 
 
+def by_op(
+    formulas: Mapping[str, Formula], form: str = "aten::{}"
+) -> MappingProxyType[str, Formula]:
+    """Formulas by the full names of ops, of this form, from short names with spaces between."""
+    return MappingProxyType(
+        {
+            form.format(name): formula
+            for names, formula in formulas.items()
+            for name in names.split()
+        }
+    )
+
+
 def none(_: Op) -> int:
     """No floating-point operations: the op only moves data."""
     return 0
@@ -58,7 +72,12 @@ def moved(reads: Iterable[int], writes: Count) -> Count:
 
 def like(place: int) -> Count:
     """Bytes of a new dense tensor with the shape and type of that argument."""
-    return lambda op: op.tensor(place).count * op.tensor(place).size
+    return lambda op: dense(op.tensor(place))
+
+
+def dense(*tensors: Tensor) -> int:
+    """Bytes of these tensors without expanded dimensions."""
+    return sum(tensor.count * tensor.size for tensor in tensors)
 
 
 def elements(place: int, each: int = 1) -> Count:

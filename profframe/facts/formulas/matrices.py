@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import Final
 
 from profframe.facts.formulas.dtypes import INT32, Dtype
-from profframe.facts.formulas.formula import Count, Formula, broadcast, meet, read, size
+from profframe.facts.formulas.formula import (
+    Count,
+    Formula,
+    broadcast,
+    by_op,
+    like,
+    meet,
+    read,
+    size,
+)
 from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
 
 
@@ -80,23 +88,13 @@ def _linear_backward_flops(op: Op) -> int:
 def _linear_backward_bytes(op: Op) -> int:
     of_input, of_weight, of_bias = op.value(3)
     bias = op.tensor(2).shape[0] * op.tensor(2).size
-    output_bytes = (
-        of_input * _dense(op.tensor(0)) + of_weight * _dense(op.tensor(2)) + of_bias * bias
-    )
+    output_bytes = of_input * like(0)(op) + of_weight * like(2)(op) + of_bias * bias
     return read(op, 0, 1, 2) + int(output_bytes)
 
 
-def _dense(tensor: Tensor) -> int:
-    return tensor.count * tensor.size
-
-
 def _addbmm_bytes(op: Op) -> int:
-    return read(op, 0, 1, 2) + math.prod(_product_shape(op)) * op.tensor(1).size
-
-
-def _product_shape(op: Op) -> Shape:
     shape, _ = _product(op.tensor(1).shape, op.tensor(2).shape)
-    return shape[1:]
+    return read(op, 0, 1, 2) + math.prod(shape[1:]) * op.tensor(1).size
 
 
 def _grouped_shape(op: Op, offsets: int) -> tuple[Shape, int]:
@@ -135,34 +133,23 @@ def _int4_bytes(op: Op) -> int:
     return read(op, 0, 1, 3) + rows * op.tensor(1).shape[0] * 8 * op.tensor(0).size
 
 
-_MM: Final = _matmul(ndim=2)
-_ADDMM: Final = _matmul(1, 2, 0, ndim=2)
-_SCALED_MM: Final = Formula(_flops(0, 1, ndim=2), _bytes(0, 1, 2, 3, 4, 5, dtype=6))
-_LINEAR: Final = Formula(_linear_flops, _linear_bytes)
-_LINEAR_BACKWARD: Final = Formula(_linear_backward_flops, _linear_backward_bytes)
-
-MATRICES: Final = MappingProxyType(
+MATRICES: Final = by_op(
     {
-        "aten::mm": _MM,
-        "aten::_int_mm": Formula(_flops(0, 1, ndim=2), _bytes(0, 1, result=INT32)),
-        "aten::addmm": _ADDMM,
-        "aten::addmm_": _ADDMM,
-        "aten::_addmm_activation": _ADDMM,
-        "aten::bmm": _matmul(ndim=3),
-        **dict.fromkeys(("aten::baddbmm", "aten::baddbmm_"), _matmul(1, 2, 0, ndim=3)),
-        "aten::addbmm": Formula(_flops(1, 2, ndim=3), _addbmm_bytes),
-        **dict.fromkeys(("aten::matmul", "aten::mv", "aten::dot", "aten::vdot"), _matmul()),
-        **dict.fromkeys(("aten::addmv", "aten::addmv_"), _matmul(1, 2, 0)),
-        "aten::linear": _LINEAR,
-        "aten::_linear": _LINEAR,
-        "aten::mkldnn_linear": _LINEAR,
-        "aten::linear_backward": _LINEAR_BACKWARD,
-        "aten::_scaled_mm": _SCALED_MM,
-        "aten::_scaled_mm_v2": Formula(_flops(0, 1, ndim=2)),
-        "aten::_grouped_mm": _grouped(2, 4, 3),
-        "aten::_scaled_grouped_mm": _grouped(4, 7, 2, 3, 5, 6),
-        "aten::_weight_int8pack_mm": _LINEAR,
-        "aten::_weight_int4pack_mm": Formula(_int4_flops, _int4_bytes),
+        "mm": _matmul(ndim=2),
+        "_int_mm": Formula(_flops(0, 1, ndim=2), _bytes(0, 1, result=INT32)),
+        "addmm addmm_ _addmm_activation": _matmul(1, 2, 0, ndim=2),
+        "bmm": _matmul(ndim=3),
+        "baddbmm baddbmm_": _matmul(1, 2, 0, ndim=3),
+        "addbmm": Formula(_flops(1, 2, ndim=3), _addbmm_bytes),
+        "matmul mv dot vdot": _matmul(),
+        "addmv addmv_": _matmul(1, 2, 0),
+        "linear _linear mkldnn_linear _weight_int8pack_mm": Formula(_linear_flops, _linear_bytes),
+        "linear_backward": Formula(_linear_backward_flops, _linear_backward_bytes),
+        "_scaled_mm": Formula(_flops(0, 1, ndim=2), _bytes(0, 1, 2, 3, 4, 5, dtype=6)),
+        "_scaled_mm_v2": Formula(_flops(0, 1, ndim=2)),
+        "_grouped_mm": _grouped(2, 4, 3),
+        "_scaled_grouped_mm": _grouped(4, 7, 2, 3, 5, 6),
+        "_weight_int4pack_mm": Formula(_int4_flops, _int4_bytes),
     }
 )
 """Name of the op -> its formula; ``torch.utils.flop_counter`` has the same numbers."""

@@ -7,12 +7,20 @@ A reduction counts one operation for each input element, or as many as its terms
 from __future__ import annotations
 
 import math
-from types import MappingProxyType
 from typing import Any, Final
 
 from profframe.facts.formulas.dtypes import BOOL, INT64, Dtype
 from profframe.facts.formulas.elements import ELEMENTS
-from profframe.facts.formulas.formula import Formula, elements, like, moved, product, read, size
+from profframe.facts.formulas.formula import (
+    Formula,
+    by_op,
+    elements,
+    like,
+    moved,
+    product,
+    read,
+    size,
+)
 from profframe.facts.formulas.ops import Op, Shape, Unknown
 
 
@@ -215,67 +223,50 @@ def _nll_backward_bytes(op: Op) -> int:
     return read(op, 0, 2, 3) + like(1)(op)
 
 
-_SOFTMAX: Final = Formula(elements(0, 5), _softmax_bytes)
-_SOFTMAX_BACKWARD: Final = Formula(elements(1, 4), _softmax_backward_bytes)
-_MAX_POOL_BACKWARD: Final = Formula(elements(0), moved((0, 7), like(1)))
-_NLL: Final = Formula(elements(1), _nll_bytes)
-_NLL_BACKWARD: Final = Formula(elements(2), _nll_backward_bytes)
-
-REDUCTIONS: Final = MappingProxyType(
+REDUCTIONS: Final = by_op(
     {
-        **dict.fromkeys(
-            ("aten::sum", "aten::nansum", "aten::mean", "aten::prod"), _reduction(1, dtype=3)
+        "sum nansum mean prod": _reduction(1, dtype=3),
+        "amax amin": _reduction(1, result="same"),
+        "logsumexp": _reduction(3, result="same"),
+        "any all": _reduction(1, result=BOOL),
+        "argmax argmin": _reduction(1, result=INT64),
+        "max": _extreme("max"),
+        "min": _extreme("min"),
+        "std var": _reduction(4, result="same"),
+        "std_mean var_mean": _reduction(4, result="same", outputs=2),
+        "linalg_vector_norm norm": _reduction(2, dims=2, dtype=4, result="same"),
+        "_softmax _log_softmax": Formula(elements(0, 5), _softmax_bytes),
+        "_softmax_backward_data _log_softmax_backward_data": Formula(
+            elements(1, 4), _softmax_backward_bytes
         ),
-        **dict.fromkeys(("aten::amax", "aten::amin"), _reduction(1, result="same")),
-        "aten::logsumexp": _reduction(3, result="same"),
-        **dict.fromkeys(("aten::any", "aten::all"), _reduction(1, result=BOOL)),
-        **dict.fromkeys(("aten::argmax", "aten::argmin"), _reduction(1, result=INT64)),
-        **{f"aten::{name}": _extreme(name) for name in ("max", "min")},
-        **dict.fromkeys(("aten::std", "aten::var"), _reduction(4, result="same")),
-        **dict.fromkeys(
-            ("aten::std_mean", "aten::var_mean"), _reduction(4, result="same", outputs=2)
+        "native_layer_norm": _norm(5, (2, 3)),
+        "_fused_rms_norm": _norm(3, (2,)),
+        "native_group_norm": _norm(5, (1, 2)),
+        "native_batch_norm _native_batch_norm_legit cudnn_batch_norm miopen_batch_norm": (
+            _batch_norm(5, 3, 4)
         ),
-        **dict.fromkeys(
-            ("aten::linalg_vector_norm", "aten::norm"),
-            _reduction(2, dims=2, dtype=4, result="same"),
+        "_native_batch_norm_legit_no_training": _batch_norm(False, 3, 4),
+        "native_layer_norm_backward": _norm_backward(9, 1, 5, 7, 0, 1, 3, 4, 5, 6),
+        "_fused_rms_norm_backward": _norm_backward(7, 1, 4, 5, 0, 1, 3, 4),
+        "native_group_norm_backward": _norm_backward(9, 1, 4, 9, 0, 1, 2, 3, 4),
+        "native_batch_norm_backward": _norm_backward(9, 1, 2, 9, 0, 1, 2, 3, 4, 5, 6),
+        "cudnn_batch_norm_backward miopen_batch_norm_backward": _norm_backward(
+            9, 0, 2, None, 0, 1, 2, 3, 4, 5, 6
         ),
-        **dict.fromkeys(("aten::_softmax", "aten::_log_softmax"), _SOFTMAX),
-        **dict.fromkeys(
-            ("aten::_softmax_backward_data", "aten::_log_softmax_backward_data"), _SOFTMAX_BACKWARD
+        "max_pool2d_with_indices": _pool(2, INT64.size),
+        "max_pool3d_with_indices": _pool(3, INT64.size),
+        "avg_pool2d": _pool(2, 0),
+        "avg_pool3d": _pool(3, 0),
+        "avg_pool2d_backward": Formula(_pool_backward_flops, moved((0,), like(1))),
+        "_adaptive_avg_pool2d": Formula(elements(0), _average_bytes),
+        "_adaptive_avg_pool2d_backward": Formula(elements(1), moved((0,), like(1))),
+        "max_pool2d_with_indices_backward max_pool3d_with_indices_backward": Formula(
+            elements(0), moved((0, 7), like(1))
         ),
-        "aten::native_layer_norm": _norm(5, (2, 3)),
-        "aten::_fused_rms_norm": _norm(3, (2,)),
-        "aten::native_group_norm": _norm(5, (1, 2)),
-        **dict.fromkeys(
-            (
-                "aten::native_batch_norm",
-                "aten::_native_batch_norm_legit",
-                "aten::cudnn_batch_norm",
-                "aten::miopen_batch_norm",
-            ),
-            _batch_norm(5, 3, 4),
-        ),
-        "aten::_native_batch_norm_legit_no_training": _batch_norm(False, 3, 4),
-        "aten::native_layer_norm_backward": _norm_backward(9, 1, 5, 7, 0, 1, 3, 4, 5, 6),
-        "aten::_fused_rms_norm_backward": _norm_backward(7, 1, 4, 5, 0, 1, 3, 4),
-        "aten::native_group_norm_backward": _norm_backward(9, 1, 4, 9, 0, 1, 2, 3, 4),
-        "aten::native_batch_norm_backward": _norm_backward(9, 1, 2, 9, 0, 1, 2, 3, 4, 5, 6),
-        **dict.fromkeys(
-            ("aten::cudnn_batch_norm_backward", "aten::miopen_batch_norm_backward"),
-            _norm_backward(9, 0, 2, None, 0, 1, 2, 3, 4, 5, 6),
-        ),
-        "aten::max_pool2d_with_indices": _pool(2, INT64.size),
-        "aten::max_pool3d_with_indices": _pool(3, INT64.size),
-        "aten::avg_pool2d": _pool(2, 0),
-        "aten::avg_pool3d": _pool(3, 0),
-        "aten::avg_pool2d_backward": Formula(_pool_backward_flops, moved((0,), like(1))),
-        "aten::_adaptive_avg_pool2d": Formula(elements(0), _average_bytes),
-        "aten::_adaptive_avg_pool2d_backward": Formula(elements(1), moved((0,), like(1))),
-        **{f"aten::max_pool{n}d_with_indices_backward": _MAX_POOL_BACKWARD for n in (2, 3)},
-        **dict.fromkeys((f"aten::upsample_nearest{n}d" for n in (1, 2, 3)), _resize(0)),
-        "aten::upsample_bilinear2d": _resize(7),
-        **{f"aten::nll_loss{n}_forward": _NLL for n in ("", "2d")},
-        **{f"aten::nll_loss{n}_backward": _NLL_BACKWARD for n in ("", "2d")},
+        "upsample_nearest1d upsample_nearest2d upsample_nearest3d": _resize(0),
+        "upsample_bilinear2d": _resize(7),
+        "nll_loss_forward nll_loss2d_forward": Formula(elements(1), _nll_bytes),
+        "nll_loss_backward nll_loss2d_backward": Formula(elements(2), _nll_backward_bytes),
     }
 )
 """Name of the op -> its formula.

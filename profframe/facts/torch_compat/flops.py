@@ -84,10 +84,6 @@ def _batched(first: Shape, second: Shape) -> int:
     return _matmul(first, second) // first[0]
 
 
-def _elements(shapes: Sequence[Shape]) -> int:
-    return math.prod(shapes[0])
-
-
 def _conv2d(shapes: Sequence[Shape], values: Sequence[str]) -> int:
     (batch, channels, *image), (out_channels, _, *kernel) = shapes[0], shapes[1]
     stride, padding, dilation = (_pair(text) for text in values[3:6])
@@ -115,8 +111,8 @@ FORMULAS: Final[Mapping[str, Formula]] = MappingProxyType(
         "aten::bmm": lambda shapes, _: _batched(shapes[0], shapes[1]),
         "aten::baddbmm": lambda shapes, _: _batched(shapes[1], shapes[2]),
         "aten::conv2d": _conv2d,
-        "aten::add": lambda shapes, _: _elements(shapes),
-        "aten::mul": lambda shapes, _: _elements(shapes),
+        "aten::add": lambda shapes, _: math.prod(shapes[0]),
+        "aten::mul": lambda shapes, _: math.prod(shapes[0]),
     }
 )
 """Name of the op -> its formula."""

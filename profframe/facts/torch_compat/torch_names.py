@@ -26,6 +26,4 @@ def grouping_name(name: str) -> str:
 def is_dropped(events: pa.Table) -> Mask:
     """Slices that torch drops by their name."""
     codes, texts = words(events, "name")
-    dropped = np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)
-    mask: Mask = dropped[codes]
-    return mask
+    return np.array([*(text in DROPPED_NAMES for text in texts), False], np.bool_)[codes]

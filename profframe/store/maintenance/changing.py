@@ -26,6 +26,7 @@ from profframe.store.layout import (
     next_pack,
     packs,
     places,
+    store_errors,
     temporary,
     write_manifest,
 )
@@ -288,14 +289,9 @@ def _exclusive(root: Path) -> Iterator[None]:
     """Hold the lock of a store, after cleaning up what a killed process left."""
     if root.name.startswith(("run=", "rank=", manifest.PACK)):
         raise StoreError(f"{root}: a part of a store; name the whole store")
-    try:
-        with locked(root):
-            _clean(root)
-            yield
-    except OSError as error:
-        raise StoreError(
-            f"{error.filename or root}: cannot change the store: {error.strerror or error}"
-        ) from error
+    with store_errors(root, "change"), locked(root):
+        _clean(root)
+        yield
 
 
 def _to_disk(folder: Path, *, files: bool = True) -> None:
