@@ -82,19 +82,21 @@ def tables(
 def loaded(*events: Row, run: str = "r", rank: int = 0, **columns: Any) -> Trace:
     """A trace of slices, with their facts; ``columns`` as `tables` takes them."""
     made = add_facts(tables(*events, **columns))
-    whole = {}
-    for name, rows in made.items():
-        given = rows.append_column("run", pa.array([run] * rows.num_rows))
-        given = given.append_column("rank", pa.array([rank] * rows.num_rows))
-        fields = schema.TABLES[name].arrow
-        columns_ = [
-            given[field.name].cast(field.type)
-            if field.name in given.column_names
-            else pa.array([_missing(field)] * rows.num_rows, field.type)
-            for field in fields
-        ]
-        whole[name] = pa.table(columns_, schema=fields)
-    return Trace.from_tables(whole)
+    return Trace.from_tables({n: schema.conform(n, t, run, rank) for n, t in made.items()})
+
+
+def loaded_ranks(ranks: Iterable[Sequence[Row]]) -> Trace:
+    """One trace of several ranks, each a list of slices, in two runs."""
+    parts = [
+        loaded(*rows, run=f"run {number % 2}", rank=number).tables
+        for number, rows in enumerate(ranks)
+    ]
+    return Trace.from_tables(
+        {
+            name: pa.concat_tables([part[name] for part in parts]).unify_dictionaries()
+            for name in schema.TABLES
+        }
+    )
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import statistics
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from tests.oracles.intervals import length, merged, shared, when
+
 Row = Mapping[str, Any]
-Interval = tuple[int, int]
 Answer = list[tuple[Any, ...]]
 
 WORK: Final = ("kernel", "memcpy", "memset")
@@ -137,36 +137,6 @@ def last(value: Any) -> tuple[bool, Any]:
     return value is None, value if value is not None else ""
 
 
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Intervals that do not touch each other, over the same time."""
-    found: list[list[int]] = []
-    for start, end in sorted(intervals):
-        if start >= end:
-            continue
-        if found and start <= found[-1][1]:
-            found[-1][1] = max(found[-1][1], end)
-        else:
-            found.append([start, end])
-    return [(start, end) for start, end in found]
-
-
-def length(intervals: Iterable[Interval]) -> int:
-    """Time that they cover."""
-    return sum(end - start for start, end in merged(intervals))
-
-
-def shared(some: Sequence[Interval], others: Sequence[Interval]) -> int:
-    """Time that both cover; both are merged."""
-    ends = [end for _, end in others]
-    covered = 0
-    for start, end in some:
-        at = bisect_right(ends, start)
-        while at < len(others) and others[at][0] < end:
-            covered += min(end, others[at][1]) - max(start, others[at][0])
-            at += 1
-    return covered
-
-
 class Rank:
     """One (run, rank): its rows by id, its work, and when its devices were busy and computed."""
 
@@ -213,11 +183,6 @@ class Rank:
             self.exposed(work),
             idle,
         )
-
-
-def when(row: Row) -> Interval:
-    """Start and end."""
-    return row["start_ns"], row["start_ns"] + row["dur_ns"]
 
 
 def ranks(rows: Sequence[Row]) -> dict[tuple[Any, ...], Rank]:

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import Trace, schema
-from profframe.facts import add_facts
-from tests.builders import Row, event, tables
+from tests.builders import Row, event, loaded, loaded_ranks
 from tests.conftest import real_trace
 from tests.oracles import kernels as oracle
+from tests.oracles.intervals import length, merged, shared
 
 REAL: Final = (
     "AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz",
@@ -103,22 +102,6 @@ def slices(draw: st.DrawFn) -> Row:
     return event(name, start, end, category="python_function", **more)
 
 
-def traced(*ranks: Sequence[Row]) -> Trace:
-    """One trace per list of slices, in two runs."""
-    parts = []
-    for number, rows in enumerate(ranks):
-        facts = add_facts(tables(*rows))
-        parts.append(
-            {n: schema.conform(n, t, f"run {number % 2}", number) for n, t in facts.items()}
-        )
-    return Trace.from_tables(
-        {
-            name: pa.concat_tables([part[name] for part in parts]).unify_dictionaries()
-            for name in schema.TABLES
-        }
-    )
-
-
 def rows_of(trace: Trace) -> list[dict[str, Any]]:
     return trace.events.select(oracle.COLUMNS).to_dicts()
 
@@ -137,7 +120,7 @@ def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
 def test_plain_loops_say_the_same(
     ranks: list[list[Row]], asked: tuple[str, dict[str, Any]]
 ) -> None:
-    trace = traced(*ranks)
+    trace = loaded_ranks(ranks)
     check(trace, rows_of(trace), *asked)
 
 
@@ -256,17 +239,6 @@ def hta_type(name: str) -> str:
     return "memory" if name.startswith(("Memcpy", "Memset")) else "computation"
 
 
-def hta_merged(rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """d.0: a new group where a start is past the running maximum of ends."""
-    groups: list[tuple[int, int]] = []
-    for start, end in sorted(rows):
-        if groups and start <= groups[-1][1]:
-            groups[-1] = (groups[-1][0], max(groups[-1][1], end))
-        else:
-            groups.append((start, end))
-    return groups
-
-
 @settings(max_examples=15)
 @given(
     st.lists(
@@ -286,14 +258,14 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
     DEV-7 and DEV-8: with more names than rows HTA sums sums, so its table is compared with all.
     """
     kinds = {"Memcpy HtoD": "gpu_memcpy", "Memset": "gpu_memset"}
-    trace = traced(
-        [
+    trace = loaded(
+        *(
             event(
                 name, start * 1000, (start + dur) * 1000, category=kinds.get(name, "kernel"),
                 thread=8, device=0, stream=7,
             )
             for name, start, dur in slices
-        ]
+        )
     )  # fmt: skip
     durations: dict[str, list[int]] = defaultdict(list)
     for name, _, dur in slices:
@@ -313,11 +285,10 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
     if any(name == "Memset" for name, _, _ in slices):
         return
     communication, computation = (
-        hta_merged([(a, a + d) for name, a, d in slices if hta_type(name) == type_])
+        [(start, start + dur) for name, start, dur in slices if hta_type(name) == type_]
         for type_ in ("communication", "computation")
     )
-    both = sum(max(0, min(b, d) - max(a, c)) for a, b in communication for c, d in computation)
-    talked = sum(b - a for a, b in communication)
+    both, talked = shared(merged(communication), merged(computation)), length(communication)
     rows = trace.kernel_overlap()["hidden_share"].to_list()
     assert rows == ([] if not communication else [pytest.approx(both / talked) if talked else None])
 
@@ -330,5 +301,5 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
 )
 def test_short_names_however_nested(name: str) -> None:
     """d.13, and unnamed namespaces leave no empty part."""
-    trace = traced([event(name, 0, 1, category="kernel")])
+    trace = loaded(event(name, 0, 1, category="kernel"))
     assert trace.kernels(by="short_name")["name"].to_list() == ["at::native::kernel"]

@@ -8,16 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import Trace, schema
-from profframe.facts import add_facts
 from profframe.query.catalogue import catalogue
-from tests.builders import Row, event, tables
+from tests.builders import Row, event, loaded_ranks
+from tests.oracles.intervals import Span, merged, shared, when
 
-Interval = tuple[int, int]
 Rows = list[dict[str, Any]]
 Key = tuple[str, int]
 
@@ -77,43 +75,9 @@ RANKS: Final = st.lists(
 """Several ranks at once, in two runs; some are empty or nearly so."""
 
 
-def traced(ranks: Sequence[Sequence[Row]]) -> Trace:
-    parts = [
-        {
-            name: schema.conform(name, rows, f"run {number % 2}", number)
-            for name, rows in add_facts(tables(*events)).items()
-        }
-        for number, events in enumerate(ranks)
-    ]
-    return Trace.from_tables(
-        {
-            name: pa.concat_tables([part[name] for part in parts]).unify_dictionaries()
-            for name in schema.TABLES
-        }
-    )
-
-
-# A plain union.
-
-
-def union(intervals: Iterable[Interval]) -> list[Interval]:
-    apart: list[Interval] = []
-    for start, end in sorted(intervals):
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
-        else:
-            apart.append((start, end))
-    return apart
-
-
 def busy(rows: Iterable[Row], since: int = -1, until: int = 99) -> int:
     """Time in a window in which at least one of the rows ran."""
-    merged = union(when(row) for row in rows)
-    return sum(max(min(end, until) - max(start, since), 0) for start, end in merged)
-
-
-def when(row: Any) -> Interval:
-    return row["start_ns"], row["start_ns"] + row["dur_ns"]
+    return shared([(since, until)], merged(map(when, rows)))
 
 
 def number(row: Row) -> int:
@@ -121,7 +85,7 @@ def number(row: Row) -> int:
     return int(str(row["name"]).partition("#")[2])
 
 
-def span(rows: Sequence[Row]) -> Interval:
+def span(rows: Sequence[Row]) -> Span:
     return min(when(row)[0] for row in rows), max(when(row)[1] for row in rows)
 
 
@@ -391,7 +355,7 @@ def ranks_of(trace: Trace) -> Ranks:
 
 @given(ranks=RANKS)
 def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
-    trace = traced(ranks)
+    trace = loaded_ranks(ranks)
     of = ranks_of(trace)
     with trace.asking() as asked:
         for title, (name, parameters, shown, expected) in SPECS.items():
