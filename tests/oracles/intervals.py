@@ -69,7 +69,11 @@ def window_sum(points: Sequence[tuple[int, int]], start: int, end: int) -> int:
 
 def when(row: Mapping[str, Any]) -> Span:
     """Start and end."""
-    return row["start_ns"], row["start_ns"] + row["dur_ns"]
+    return row["start_ns"], end(row)
+
+
+def end(row: Mapping[str, Any]) -> int:
+    return int(row["start_ns"] + row["dur_ns"])
 
 
 def merged(intervals: Iterable[Span]) -> list[Span]:

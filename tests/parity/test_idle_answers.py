@@ -19,6 +19,7 @@ from profframe.query.run import run
 from tests.builders import table
 from tests.cases import connection
 from tests.conftest import real_trace
+from tests.oracles.intervals import end
 
 Row = dict[str, Any]
 BUSY: Final = ("kernel", "memcpy", "memset")
@@ -30,10 +31,6 @@ KERNEL_WAIT_NS: Final = 30_000
 
 
 # Plain loops, over the rows of one (run, rank) as dicts.
-
-
-def end(row: Row) -> int:
-    return int(row["start_ns"] + row["dur_ns"])
 
 
 def timed_work(rows: Iterable[Row]) -> list[Row]:

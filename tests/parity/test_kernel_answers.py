@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from profframe import Trace, schema
 from tests.builders import Row, event, loaded, loaded_ranks
-from tests.conftest import real_trace
+from tests.conftest import only_real_trace, real_trace
 from tests.oracles import kernels as oracle
 from tests.oracles.intervals import length, merged, shared
 
@@ -127,18 +127,13 @@ def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
             check(trace, rows, *asked)
 
 
-def real(pattern: str, traces: Path) -> Trace:
-    (path,) = sorted(traces.glob(pattern))
-    return real_trace(path)
-
-
 @pytest.mark.parametrize(
     "pattern",
     [pytest.param(one, marks=pytest.mark.long) if one in LARGE else one for one in REAL],
     ids=range(len(REAL)),
 )
 def test_real_traces(pattern: str, traces: Path) -> None:
-    with real(pattern, traces).asking() as trace:
+    with only_real_trace(traces, pattern).asking() as trace:
         rows = rows_of(trace)
         for asked in ASKED:
             check(trace, rows, *asked)
@@ -171,7 +166,7 @@ def parts_add_up(trace: Trace) -> None:
 
 
 def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
-    trace = real(REAL[7], traces)
+    trace = only_real_trace(traces, REAL[7])
     marks = trace.events.filter(pl.col("kind") == "annotation")
     expected = marks.group_by("step", "name").agg(pl.col("device_ns").sum())
     found = trace.annotations().select("step", "name", "device_ns")
@@ -179,7 +174,7 @@ def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
 
 
 def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
-    trace = real(REAL[5], traces)
+    trace = only_real_trace(traces, REAL[5])
     trace.to_parquet(tmp_path / "store")
     store = Trace.from_store(tmp_path / "store")
     for name, asked in ASKED:
@@ -187,7 +182,7 @@ def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
 
 
 def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
-    trace = real(REAL[5], traces)
+    trace = only_real_trace(traces, REAL[5])
     kernels = trace.filter(kinds="kernel")
     assert (
         kernels.kernels()

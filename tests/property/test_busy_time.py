@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import mean
 from typing import Any, Final
 
 import polars as pl
@@ -15,6 +15,7 @@ from profframe import Trace, schema
 from profframe.query.catalogue import catalogue
 from tests.builders import Row, event, loaded_ranks
 from tests.oracles.intervals import Span, merged, shared, when
+from tests.oracles.kernels import class_of
 
 Rows = list[dict[str, Any]]
 Key = tuple[str, int]
@@ -27,7 +28,7 @@ WORK: Final = {
 COMMUNICATION: Final = "ncclDevKernel_AllReduce"
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "device", "stream", "step"),
-    *("preorder", "parent_id", "launch_id", "python_module_id", "idle_ns"),
+    *("preorder", "idle_ns"),
 )
 
 
@@ -96,27 +97,22 @@ class Rank:
     """Rows of one (run, rank), and the work of its devices."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows = {row["event_id"]: row for row in rows}
+        self.rows = rows
         self.work = [row for row in rows if row["kind"] in schema.DEVICE_KINDS]
-        self.communication = [row for row in self.work if row["name"] == COMMUNICATION]
-        self.copies = [row for row in self.work if row["kind"] == "memcpy"]
-        self.compute = [
-            row for row in self.work if row not in self.communication and row not in self.copies
-        ]
+        self.compute = [row for row in self.work if class_of(row) == "compute"]
         steps = (row for row in rows if (row["name"] or "").startswith("ProfilerStep#"))
         self.steps = sorted(steps, key=lambda row: (row["start_ns"], row["event_id"]))
 
-    def exposed(self, work: Rows, since: int = -1, until: int = 99) -> int:
+    def exposed(self, since: int = -1, until: int = 99) -> int:
         """Time in which some work communicated, and nothing on the rank computed."""
-        some = [row for row in work if row["name"] == COMMUNICATION]
-        return busy([*some, *self.compute], since, until) - busy(self.compute, since, until)
+        some = [row for row in self.work if class_of(row) != "copy"]
+        return busy(some, since, until) - busy(self.compute, since, until)
 
-    def by(self, *columns: str) -> dict[tuple[Any, ...], Rows]:
-        """Work by some of its columns."""
-        groups = defaultdict(list)
-        for row in self.work:
-            groups[tuple(row[name] for name in columns)].append(row)
-        return groups
+    def by_device(self) -> list[Rows]:
+        return [
+            [row for row in self.work if row["device"] == device]
+            for device in {row["device"] for row in self.work}
+        ]
 
 
 Ranks = dict[Key, Rank]
@@ -125,7 +121,7 @@ Said = Iterator[tuple[Any, ...]]
 
 def overview(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
-        yield *key, sum(map(busy, rank.by("device").values()))
+        yield *key, sum(map(busy, rank.by_device()))
 
 
 def time_breakdown(ranks: Ranks) -> Said:
@@ -136,7 +132,7 @@ def time_breakdown(ranks: Ranks) -> Said:
                 yield (
                     *key,
                     step,
-                    rank.exposed(rank.work, since, until),
+                    rank.exposed(since, until),
                     idle(rank.work, since, until),
                 )
 
@@ -175,13 +171,13 @@ def kernel_types(ranks: Ranks) -> Said:
 
 def exposed_communication(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
-        if rank.exposed(rank.work):
-            yield *key, rank.exposed(rank.work)
+        if rank.exposed():
+            yield *key, rank.exposed()
 
 
 def evaluation(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
-        for row in rank.rows.values():
+        for row in rank.rows:
             if row["preorder"] is not None:
                 idle_ns = idle(rank.work, *when(row)) if rank.work else None
                 yield *key, row["event_id"], idle_ns
@@ -194,8 +190,7 @@ def low_gpu_use(ranks: Ranks) -> Said:
         parts: list[float] = [idle(rank.work, *window) for window in windows]
         if rank.work and not windows:
             windows = [span(rank.work)]
-            devices = rank.by("device").values()
-            parts = [sum(idle(work, *span(work)) for work in devices) / len(devices)]
+            parts = [mean(idle(work, *span(work)) for work in rank.by_device())]
         if rank.work and sum(parts) > sum(until - since for since, until in windows) / 2:
             yield key
 

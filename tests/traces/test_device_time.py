@@ -39,17 +39,11 @@ def parts(slices: Iterable[dict[str, Any]], start: int, end: int) -> dict[str, i
     }
 
 
-def test_parts_of_the_span(chrome_trace: Path) -> None:
-    if chrome_trace.stat().st_size >= LARGE:
-        pytest.skip("large")
-    with real_trace(chrome_trace).asking() as trace:
-        check_parts(trace)
-
-
-@pytest.mark.long
-def test_parts_of_the_span_of_large_traces(chrome_trace: Path) -> None:
-    if not LARGE <= chrome_trace.stat().st_size < LARGEST:
-        pytest.skip("too large to be looked at in plain Python, or not large")
+@pytest.mark.parametrize("is_large", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_parts_of_the_span(chrome_trace: Path, is_large: bool) -> None:
+    size = chrome_trace.stat().st_size
+    if is_large != (size >= LARGE) or size >= LARGEST:
+        pytest.skip("large, or not large, or too large to be looked at in plain Python")
     with real_trace(chrome_trace).asking() as trace:
         check_parts(trace)
 
