@@ -108,8 +108,17 @@ def stored(**rows: Iterable[Row]) -> Trace:
 
 
 def together(*traces: Trace) -> Trace:
-    names = schema.TABLES
-    return Trace.from_tables({n: pa.concat_tables(t.tables[n] for t in traces) for n in names})
+    parts = {name: [trace.tables[name] for trace in traces] for name in schema.TABLES}
+    return Trace.from_tables(
+        {name: pa.concat_tables(rows).unify_dictionaries() for name, rows in parts.items()}
+    )
+
+
+def loaded_ranks(ranks: Iterable[Sequence[Row]]) -> Trace:
+    """One trace of several ranks, each a list of slices, in two runs."""
+    return together(
+        *(loaded(*rows, run=f"run {number % 2}", rank=number) for number, rows in enumerate(ranks))
+    )
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:

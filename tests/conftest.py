@@ -115,6 +115,12 @@ def real_trace(path: Path, compat: str | None = None) -> profframe.Trace:
     return profframe.load(path, compat=compat)
 
 
+def only_real_trace(traces: Path, pattern: str) -> profframe.Trace:
+    """The one real trace whose path is like this."""
+    (path,) = traces.glob(pattern)
+    return real_trace(path)
+
+
 @cache
 def _kept(path: Path, compat: str | None) -> profframe.Trace:
     return profframe.load(path, compat=compat)

@@ -39,6 +39,15 @@ def trace(*events: str, before: str = '"schemaVersion": 1', behind: str = '"end"
     return f'{{{before}, "traceEvents": [{inside}], {behind}}}'
 
 
+def write(path: Path, content: str | bytes) -> None:
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def load(folder: Path, content: str | bytes) -> Trace:
+    write(folder / "t.json", content)
+    return profframe.load(folder / "t.json")
+
+
 # What is no trace
 
 EXPECTED: Final = (
@@ -51,10 +60,7 @@ NO_TRACE: Final[dict[str, tuple[bytes, str]]] = {
     "text": (b"hello\nworld", "it is not JSON: Expecting value at line 1 column 1"),
     "html": (b"<html></html>", "it is not JSON: Expecting value at line 1 column 1"),
     "not text": (b"\x80\x04K\x01.", "it is not JSON: invalid start byte at byte 0 (not UTF-8)"),
-    "UTF-16": (
-        "[]".encode("utf-16"),
-        "it is not JSON: invalid start byte at byte 0 (not UTF-8)",
-    ),
+    "UTF-16": ("[]".encode("utf-16"), "it is not JSON: invalid start byte at byte 0 (not UTF-8)"),
     "broken JSON": (b'{"a": 1,\n "b" 2}', "it is not JSON: Expecting ':' delimiter at line 2"),
     "cut before the events": (
         b'{"schemaVersion": 1, "deviceP',
@@ -173,10 +179,6 @@ class Case:
     values: tuple[object, ...] = ("op",)
     dropped: int = 0
 
-    @property
-    def content(self) -> bytes:
-        return self.text.encode() if isinstance(self.text, str) else self.text
-
 
 HUGE: Final = ("9223372036854775807", "18446744073709551615", "9223372036854775.807", "1e300")
 LOADED: Final[dict[str, Case]] = {
@@ -254,10 +256,7 @@ LOADED: Final[dict[str, Case]] = {
         (None, None),
     ),
     "NaN as a time": Case(
-        trace(event(ts="nan")),
-        {"non_finite_number": 1, "missing_time": 1},
-        "start_ns",
-        (None,),
+        trace(event(ts="nan")), {"non_finite_number": 1, "missing_time": 1}, "start_ns", (None,)
     ),
     "negative durations": Case(
         trace(event(dur=-1), event(dur="-0.001"), event(dur='"-5"')),
@@ -266,10 +265,7 @@ LOADED: Final[dict[str, Case]] = {
         (None, None, None),
     ),
     "durations like 2^63": Case(
-        trace(*(event(dur=d) for d in HUGE)),
-        {"impossible_duration": 4},
-        "dur_ns",
-        (None,) * 4,
+        trace(*(event(dur=d) for d in HUGE)), {"impossible_duration": 4}, "dur_ns", (None,) * 4
     ),
     "durations like 2^63 in text": Case(
         trace(*(event(dur=f'"{d}"') for d in HUGE)),
@@ -278,10 +274,7 @@ LOADED: Final[dict[str, Case]] = {
         (None,) * 4,
     ),
     "times like 2^63": Case(
-        trace(*(event(ts=t) for t in HUGE)),
-        {"impossible_time": 4},
-        "start_ns",
-        (None,) * 4,
+        trace(*(event(ts=t) for t in HUGE)), {"impossible_time": 4}, "start_ns", (None,) * 4
     ),
     "no time and no duration": Case(
         trace('{"ph":"X","name":"op"}'),
@@ -357,9 +350,7 @@ LOADED: Final[dict[str, Case]] = {
     "damage behind the events": Case(
         trace(event(), behind='"a": {"b": [1, 2'), {"unreadable_trailer": 1}
     ),
-    "an element nested deep": Case(
-        trace(event(args="[" * 3000 + "]" * 3000)),
-    ),
+    "an element nested deep": Case(trace(event(args="[" * 3000 + "]" * 3000))),
     "an element nested deep and broken": Case(
         trace(event(args="[" * 3000 + "NaN" + "]" * 3000), event()),
         {"unreadable_event": 1},
@@ -389,9 +380,7 @@ def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, piece: int
 ) -> None:
     monkeypatch.setattr(stream, "PIECE", piece)
-    path = tmp_path / "t.json"
-    path.write_bytes(case.content)
-    loaded = profframe.load(path)
+    loaded = load(tmp_path, case.text)
     first, *between, last = loaded.events[case.column].to_list()
     assert tuple(between) == case.values
     assert loaded.events["name"].to_list()[:: len(between) + 1] == ["first", "last"]
@@ -405,7 +394,7 @@ def test_the_command_line_says_what_is_wrong(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for number, case in enumerate(LOADED.values()):
-        (tmp_path / f"{number}.json").write_bytes(case.content)
+        write(tmp_path / f"{number}.json", case.text)
 
     assert cli.run([str(tmp_path)]) == 0
     out, err = capsys.readouterr()
@@ -418,9 +407,7 @@ def test_the_command_line_says_what_is_wrong(
 def test_the_slow_way_gives_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
-    path = tmp_path / "t.json"
-    path.write_bytes(case.content)
-    fast = plain(profframe.load(path).tables)
+    fast = plain(load(tmp_path, case.text).tables)
     init = ArrayReader.__init__
 
     def repairing_all(
@@ -429,7 +416,7 @@ def test_the_slow_way_gives_the_same_tables(
         init(reader, blocks, key, _to_repair, *rest, mark=mark)
 
     monkeypatch.setattr(ArrayReader, "__init__", repairing_all)
-    assert plain(profframe.load(path).tables) == fast
+    assert plain(load(tmp_path, case.text).tables) == fast
 
 
 def _to_repair(wave: Wave) -> Parsed[Any]:
@@ -450,9 +437,7 @@ def test_text_that_looks_like_damage_sends_nothing_to_repair(
         return repair(text, *rest)
 
     monkeypatch.setattr(stream, "repair", noted)
-    path = tmp_path / "t.json"
-    path.write_text(trace(event("f(x: nan, y)", args=r'{"a": "C:\\ud800", "b": "[inf]"}')))
-    loaded = profframe.load(path)
+    loaded = load(tmp_path, trace(event("f(x: nan, y)", args=r'{"a": "C:\\ud800", "b": "[inf]"}')))
     assert (loaded.events["name"].to_list()[1], found(loaded)) == ("f(x: nan, y)", {})
     assert [text for text in repaired if text.strip()] == []
 
@@ -465,14 +450,12 @@ NUMBERS: Final = (
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("damage", ["", ', "bad": NaN'])
 def test_numbers_without_a_column_keep_their_text(tmp_path: Path, number: str, damage: str) -> None:
-    path = tmp_path / "t.json"
     inside = f'{{"a":{number},"b":[{number}]}}'
     text = trace(
         event(args=f'{inside}, "own": {number}, "more": {inside}{damage}'),
         before=f'"schemaVersion": 1, "x": {number}, "y": {{"z": [{number}]}}',
     )
-    path.write_text(text)
-    loaded = profframe.load(path)
+    loaded = load(tmp_path, text)
     args = loaded.events["args"].to_list()[1].replace(',"bad":null', "")
     assert args == f'{{"a":{number},"b":[{number}],"own":{number},"more":{inside}}}'
     (metadata,) = loaded.traces["metadata"].to_list()
@@ -482,17 +465,15 @@ def test_numbers_without_a_column_keep_their_text(tmp_path: Path, number: str, d
 
 
 def test_a_header_may_be_deep_and_its_numbers_long(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
     deep = "[" * 200 + "]" * 200
-    path.write_text(trace(before=f'"schemaVersion": 1, "a": {deep}, "b": {"7" * 5000}'))
-    (metadata,) = profframe.load(path).traces["metadata"].to_list()
+    header = f'"schemaVersion": 1, "a": {deep}, "b": {"7" * 5000}'
+    (metadata,) = load(tmp_path, trace(before=header)).traces["metadata"].to_list()
     assert f'"a": {deep}, "b": {"7" * 5000}e0' in metadata
 
 
 def test_the_clock_of_kineto_without_its_base_is_unknown(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(trace(event(ts=4369123456789.012)))
-    assert profframe.load(path).traces["clock"].to_list() == ["unknown"]
+    traces = load(tmp_path, trace(event(ts=4369123456789.012))).traces
+    assert traces["clock"].to_list() == ["unknown"]
 
 
 @pytest.mark.parametrize(
@@ -506,17 +487,13 @@ def test_the_clock_of_kineto_without_its_base_is_unknown(tmp_path: Path) -> None
 )
 def test_the_place_of_damage_is_named(tmp_path: Path, damaged: str, check: str, place: str) -> None:
     text = trace(event("é"), event("日本"), damaged)
-    path = tmp_path / "t.json"
-    path.write_text(text)
-    ((named, detail),) = profframe.load(path).quality.select("check", "detail").rows()
+    ((named, detail),) = load(tmp_path, text).quality.select("check", "detail").rows()
     assert named == check
     assert detail.endswith(f"first at byte {text.encode().index(place.encode()):,}")
 
 
 def test_a_bad_duration_is_shown_with_its_event(tmp_path: Path) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(trace(event(dur=-7)))
-    (note,) = profframe.load(path).quality.to_dicts()
+    (note,) = load(tmp_path, trace(event(dur=-7))).quality.to_dicts()
     assert (note["example_event_id"], note["events"]) == (1, 1)
     assert note["detail"].endswith("event 1: -7000 ns")
 
@@ -537,17 +514,13 @@ CLOSED: Final = WHOLE.index('], "traceName"') + 1
 
 @pytest.mark.parametrize("length", range(1, INSIDE, 3))
 def test_a_file_cut_before_its_events_is_no_trace(tmp_path: Path, length: int) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(WHOLE[:length])
     with pytest.raises(NotATraceError, match="it is not JSON"):
-        profframe.load(path)
+        load(tmp_path, WHOLE[:length])
 
 
 @pytest.mark.parametrize("length", range(INSIDE, len(WHOLE) - 2, 37))
 def test_a_file_cut_anywhere_keeps_the_events_before(tmp_path: Path, length: int) -> None:
-    path = tmp_path / "t.json"
-    path.write_text(WHOLE[:length])
-    loaded = profframe.load(path)
+    loaded = load(tmp_path, WHOLE[:length])
     whole_events = WHOLE.count("]}}", 0, length)
     assert loaded.events["name"].to_list() == NAMES[:whole_events]
     notes = found(loaded)
@@ -588,9 +561,7 @@ def test_a_gzip_file_cut_anywhere_keeps_the_events_before(
 def test_a_gzip_file_with_a_damaged_end_keeps_all_events(tmp_path: Path) -> None:
     whole = bytearray(gzip.compress(WHOLE.encode()))
     whole[-6] ^= 0xFF
-    path = tmp_path / "t.json"
-    path.write_bytes(bytes(whole))
-    loaded = profframe.load(path)
+    loaded = load(tmp_path, bytes(whole))
     assert loaded.events["name"].to_list() == NAMES
     assert found(loaded) == {"damaged_stream": 0}
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from tests.oracles.intervals import end
+
 Row = Mapping[str, Any]
 Node = tuple[Any, ...]
 Part = tuple[int | None, str, int, int]
@@ -50,10 +52,10 @@ class Oracle:
     @cached_property
     def host(self) -> list[Row]:
         return [
-            {**row, "s": max(row["start_ns"], self.start), "e": min(_end(row), self.end)}
+            {**row, "s": max(row["start_ns"], self.start), "e": min(end(row), self.end)}
             for row in self.rows
             if row["kind"] in HOST and _lasts(row)
-            if row["start_ns"] < self.end and _end(row) > self.start
+            if row["start_ns"] < self.end and end(row) > self.start
         ]
 
     @cached_property
@@ -61,11 +63,11 @@ class Oracle:
         calls = {row["event_id"]: row for row in self.calls}
         found: list[Row] = []
         for row in self.rows:
-            if row["kind"] in BUSY and _lasts(row) and self.start < _end(row) <= self.end:
+            if row["kind"] in BUSY and _lasts(row) and self.start < end(row) <= self.end:
                 call = calls.get(row["launch_id"])
                 launched = row["start_ns"] if call is None else call["start_ns"]
                 more = {
-                    "e": _end(row),
+                    "e": end(row),
                     "call": call,
                     "launched": min(launched, row["start_ns"]),
                     "on": (_or(row["device"]), _or(row["stream"])),
@@ -332,10 +334,6 @@ def _key(node: Node) -> str:
 
 def _lasts(row: Row) -> bool:
     return row["start_ns"] is not None and row["dur_ns"] is not None and row["dur_ns"] > 0
-
-
-def _end(row: Row) -> int:
-    return int(row["start_ns"] + row["dur_ns"])
 
 
 def _by_end(row: Row) -> tuple[int, int]:

@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.oracles import waiting
+from tests.oracles.intervals import end
 
 Row = Mapping[str, Any]
 Span = tuple[int, int]
 
 HIGH: Final = 4
 """Pieces that a queue must have had for its fall to count."""
-
-
-def end(row: Row) -> int:
-    return int(row["start_ns"] + row["dur_ns"])
 
 
 def points(rows: Sequence[Row]) -> list[tuple[int, int]]:

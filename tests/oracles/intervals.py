@@ -1,9 +1,12 @@
-"""Nesting by a stack, and sums and stabs by looking at everything."""
+"""Nesting by a stack, unions, and sums and stabs by looking at everything."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+Span = tuple[int, int]
 
 
 class Interval(NamedTuple):
@@ -62,6 +65,44 @@ def stab(intervals: Sequence[Interval], group: int, at: int) -> int:
 def window_sum(points: Sequence[tuple[int, int]], start: int, end: int) -> int:
     """Sum of the values at the points of a closed window."""
     return sum(value for at, value in points if start <= at <= end)
+
+
+def when(row: Mapping[str, Any]) -> Span:
+    """Start and end."""
+    return row["start_ns"], end(row)
+
+
+def end(row: Mapping[str, Any]) -> int:
+    return int(row["start_ns"] + row["dur_ns"])
+
+
+def merged(intervals: Iterable[Span]) -> list[Span]:
+    """Spans that do not touch each other, over the same time."""
+    found: list[list[int]] = []
+    for start, end in sorted(intervals):
+        if start >= end:
+            continue
+        if found and start <= found[-1][1]:
+            found[-1][1] = max(found[-1][1], end)
+        else:
+            found.append([start, end])
+    return [(start, end) for start, end in found]
+
+
+def length(intervals: Iterable[Span]) -> int:
+    """Time that they cover."""
+    return sum(end - start for start, end in merged(intervals))
+
+
+def shared(some: Sequence[Span], others: Sequence[Span]) -> int:
+    """Time that both cover; both are merged."""
+    covered = 0
+    for start, end in some:
+        at = bisect_right(others, start, key=lambda other: other[1])
+        while at < len(others) and others[at][0] < end:
+            covered += min(end, others[at][1]) - max(start, others[at][0])
+            at += 1
+    return covered
 
 
 def _sort_key(one: Interval, row: int) -> tuple[int, int, int, int, int]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import statistics
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from math import floor
 from typing import Any, Final
 
+from tests.oracles.intervals import length, merged, shared, when
+from tests.oracles.launching import WORK, largest, last, mean
+
 Row = Mapping[str, Any]
-Interval = tuple[int, int]
 Answer = list[tuple[Any, ...]]
 
-WORK: Final = ("kernel", "memcpy", "memset")
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "thread", "device"),
     *("stream", "step", "preorder", "parent_id", "launch_id", "op_id", "collective"),
@@ -72,7 +73,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
         for (_, class_), members in of_label.items():
             of_class[class_] += total(members) or 0
         ordered = sorted(
-            of_label, key=lambda key: (down(total(of_label[key])), last(key[0]), key[1])
+            of_label, key=lambda key: (largest(total(of_label[key])), last(key[0]), key[1])
         )
         kept = ordered if top <= 0 else ordered[:top]
         shown = [(False, *key, of_label[key]) for key in kept]
@@ -88,7 +89,6 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                 if op is not None:
                     per_op[op] += row["dur_ns"] or 0
             op = min(per_op, key=lambda name: (-per_op[name], name), default=None)
-            known = len(durations)
             found.append(
                 (
                     is_rest,
@@ -97,8 +97,8 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                         label,
                         len(members),
                         sum_ns,
-                        (2 * sum_ns + known) // (2 * known) if known else None,
-                        round(statistics.stdev(durations)) if known > 1 else None,
+                        mean(durations),
+                        floor(statistics.stdev(durations) + 0.5) if len(durations) > 1 else None,
                         min(durations, default=None),
                         max(durations, default=None),
                         part(sum_ns, everything),
@@ -111,7 +111,13 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
             )
     ordered_rows = sorted(
         found,
-        key=lambda one: (one[0], down(one[1][4]), *one[1][:2], last(one[1][2]), last(one[1][12])),
+        key=lambda one: (
+            one[0],
+            largest(one[1][4]),
+            *one[1][:2],
+            last(one[1][2]),
+            last(one[1][12]),
+        ),
     )
     return [row for _, row in ordered_rows]
 
@@ -125,46 +131,6 @@ def total(members: Iterable[Row]) -> int | None:
 def part(of: int | None, whole: int | None) -> float | None:
     """A quotient, where there is one."""
     return of / whole if of is not None and whole else None
-
-
-def down(value: int | None) -> tuple[bool, int]:
-    """Order of the greatest first, unknown last."""
-    return value is None, -(value or 0)
-
-
-def last(value: Any) -> tuple[bool, Any]:
-    """Order with unknown last."""
-    return value is None, value if value is not None else ""
-
-
-def merged(intervals: Iterable[Interval]) -> list[Interval]:
-    """Intervals that do not touch each other, over the same time."""
-    found: list[list[int]] = []
-    for start, end in sorted(intervals):
-        if start >= end:
-            continue
-        if found and start <= found[-1][1]:
-            found[-1][1] = max(found[-1][1], end)
-        else:
-            found.append([start, end])
-    return [(start, end) for start, end in found]
-
-
-def length(intervals: Iterable[Interval]) -> int:
-    """Time that they cover."""
-    return sum(end - start for start, end in merged(intervals))
-
-
-def shared(some: Sequence[Interval], others: Sequence[Interval]) -> int:
-    """Time that both cover; both are merged."""
-    ends = [end for _, end in others]
-    covered = 0
-    for start, end in some:
-        at = bisect_right(ends, start)
-        while at < len(others) and others[at][0] < end:
-            covered += min(end, others[at][1]) - max(start, others[at][0])
-            at += 1
-    return covered
 
 
 class Rank:
@@ -213,11 +179,6 @@ class Rank:
             self.exposed(work),
             idle,
         )
-
-
-def when(row: Row) -> Interval:
-    """Start and end."""
-    return row["start_ns"], row["start_ns"] + row["dur_ns"]
 
 
 def ranks(rows: Sequence[Row]) -> dict[tuple[Any, ...], Rank]:

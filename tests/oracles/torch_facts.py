@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.oracles.intervals import end
+
 Row = Mapping[str, Any]
 
 EVALUATION = "autograd::engine::evaluate_function: "
@@ -41,10 +43,6 @@ def scopes(rows: Sequence[Row]) -> list[int | None]:
 
 def is_backward(row: Row) -> bool:
     return bool(row["fwd_thread"]) or row["scope"] == 1
-
-
-def end(row: Row) -> int:
-    return int(row["start_ns"] + row["dur_ns"])
 
 
 def forward(row: Row, rows: Sequence[Row], threads: Mapping[str, int]) -> int | None:

@@ -5,8 +5,9 @@ Moments are nanoseconds, typed by hand. The loops are in ``tests/oracles/critica
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,20 +21,42 @@ import profframe
 from profframe import schema
 from profframe.analysis.critical_path import BOUNDS, CriticalPath
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.facts import add_facts
 from profframe.trace.trace import Trace
-from tests.builders import Row, event, tables
+from tests.builders import Row, event, loaded
 from tests.conftest import TRACES, real_trace
 from tests.oracles.critical_path import HOST, Oracle, helpers, merged
 
-Part = tuple[str | None, str, int, int]
 EXAMPLES: Final = settings().max_examples
 """A path asks nine questions: a few long lists show what many short ones do, for less."""
 
 
-def trace_of(*events: Row, run: str = "run", rank: int = 0) -> Trace:
-    found = add_facts(tables(*events))
-    return Trace.from_tables({n: schema.conform(n, t, run, rank) for n, t in found.items()})
+def trace_of(*lanes: str | Row, run: str = "run", rank: int = 0) -> Trace:
+    """Lanes as `slices_of` takes them, or rows, loaded."""
+    rows = (slices_of(lane) if isinstance(lane, str) else [lane] for lane in lanes)
+    return loaded(*chain.from_iterable(rows), run=run, rank=rank)
+
+
+def slices_of(lane: str) -> list[Row]:
+    """Slices of ``thread 0: ProfilerStep#1 0-100, cudaLaunchKernel/1 20-30`` or ``stream 7: ...``.
+
+    A number after a slash is the correlation. The category follows from the name.
+    """
+    kind, number, slices_ = re.fullmatch(r"(thread|stream) (\d+): (.*)", lane, re.DOTALL).groups()  # type: ignore[union-attr]
+    rows: list[Row] = []
+    for text in re.split(r",\s+", slices_):
+        name, link, *ends = re.fullmatch(r"(.*?)(?:/(\d+))? (\d+)-(\d+)", text).groups()  # type: ignore[union-attr]
+        start, end = map(int, ends)
+        correlation = int(link) if link else None
+        if kind == "stream":
+            category = "gpu_memcpy" if name.startswith("Memcpy") else "kernel"
+            rows.append(kernel(name, start, end, correlation, int(number), category=category))
+        elif re.match("(cu|cuda|hip)[A-Z]", name):
+            rows.append(call(name, start, end, correlation, int(number)))
+        else:
+            is_mark = name.startswith(("ProfilerStep#", "phase"))
+            category = "user_annotation" if is_mark else "cpu_op"
+            rows.append(event(name, start, end, category=category, thread=int(number)))
+    return rows
 
 
 def call(name: str, start: int, end: int, number: int | None = None, thread: int = 0) -> Row:
@@ -52,13 +75,11 @@ def sync(name: str, start: int, end: int, number: int | None, **more: object) ->
     return event(name, start, end, **{**given_, "correlation": number, **more})  # type: ignore[arg-type]
 
 
-def step(number: int, start: int, end: int) -> Row:
-    return event(f"ProfilerStep#{number}", start, end, category="user_annotation")
-
-
-def parts(path: CriticalPath) -> list[Part]:
-    end = pl.col("start_ns") + pl.col("dur_ns")
-    return path.events.select("name", "edge", "start_ns", end_ns=end).rows()
+def timeline(path: CriticalPath, last: int = 0) -> str:
+    """When each part begins, its edge and its slice; then the end. All parts, or the last few."""
+    check_shape(path)
+    parts = path.events.select("start_ns", "edge", "name").rows()[-last:]
+    return ", ".join([*(" ".join(map(str, part)) for part in parts), str(path.end_ns)])
 
 
 def bounds(path: CriticalPath) -> dict[str, int]:
@@ -67,124 +88,79 @@ def bounds(path: CriticalPath) -> dict[str, int]:
 
 def test_launch_bound() -> None:
     trace = trace_of(
-        step(1, 0, 100),
-        event("aten::add", 10, 40),
-        call("cudaLaunchKernel", 20, 30, 1),
-        event("aten::mul", 50, 90),
-        call("cudaLaunchKernel", 60, 70, 2),
-        kernel("add", 35, 40, 1),
-        kernel("mul", 80, 120, 2),
+        "thread 0: ProfilerStep#1 0-100, aten::add 10-40, cudaLaunchKernel/1 20-30,"
+        " aten::mul 50-90, cudaLaunchKernel/2 60-70",
+        "stream 7: add/1 35-40, mul/2 80-120",
     )
     path = trace.critical_path(1)
-    assert parts(path) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("aten::add", "slice", 10, 20),
-        ("cudaLaunchKernel", "slice", 20, 30),
-        ("aten::add", "slice", 30, 40),
-        ("ProfilerStep#1", "slice", 40, 50),
-        ("aten::mul", "slice", 50, 60),
-        ("cudaLaunchKernel", "launch", 60, 80),
-        ("mul", "work", 80, 120),
-    ]
+    assert timeline(path) == (
+        "0 slice ProfilerStep#1, 10 slice aten::add, 20 slice cudaLaunchKernel, 30 slice aten::add,"
+        " 40 slice ProfilerStep#1, 50 slice aten::mul, 60 launch cudaLaunchKernel, 80 work mul, 120"
+    )
     assert bounds(path) == {"host": 60, "launch": 20, "compute": 40}
     assert path.length_ns == 120
 
 
 def test_compute_bound() -> None:
     trace = trace_of(
-        step(1, 0, 100),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaLaunchKernel", 30, 40, 2),
-        call("cudaLaunchKernel", 50, 60, 3),
-        kernel("a", 25, 125, 1),
-        kernel("b", 127, 200, 2),
-        kernel("c", 200, 260, 3),
+        "thread 0: ProfilerStep#1 0-100, cudaLaunchKernel/1 10-20, cudaLaunchKernel/2 30-40,"
+        " cudaLaunchKernel/3 50-60",
+        "stream 7: a/1 25-125, b/2 127-200, c/3 200-260",
     )
     path = trace.critical_path(1)
-    assert parts(path) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("cudaLaunchKernel", "launch", 10, 25),
-        ("a", "work", 25, 125),
-        ("b", "queue", 125, 127),
-        ("b", "work", 127, 200),
-        ("c", "work", 200, 260),
-    ]
+    assert timeline(path) == (
+        "0 slice ProfilerStep#1, 10 launch cudaLaunchKernel, 25 work a, 125 queue b, 127 work b,"
+        " 200 work c, 260"
+    )
     assert bounds(path) == {"host": 10, "launch": 15, "compute": 233, "idle": 2}
 
 
 def test_work_that_begins_as_its_launch_returns_waited_for_that() -> None:
     """Not for the work before it on the stream, which ended while the call was still on."""
     trace = trace_of(
-        step(1, 0, 60),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaLaunchKernel", 30, 50, 2),
-        kernel("a", 20, 45, 1),
-        kernel("b", 50, 80, 2),
+        "thread 0: ProfilerStep#1 0-60, cudaLaunchKernel/1 10-20, cudaLaunchKernel/2 30-50",
+        "stream 7: a/1 20-45, b/2 50-80",
     )
-    assert parts(trace.critical_path(1)) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("cudaLaunchKernel", "slice", 10, 20),
-        ("ProfilerStep#1", "slice", 20, 30),
-        ("cudaLaunchKernel", "launch", 30, 50),
-        ("b", "work", 50, 80),
-    ]
+    assert timeline(trace.critical_path(1)) == (
+        "0 slice ProfilerStep#1, 10 slice cudaLaunchKernel, 20 slice ProfilerStep#1,"
+        " 30 launch cudaLaunchKernel, 50 work b, 80"
+    )
 
 
 @pytest.mark.parametrize("told", ["sync", "call", "unknown record"])
 def test_two_streams_with_an_event(told: str) -> None:
     """A kernel waits for one of another stream: a sync tells for what, or the call alone."""
+    on = {"stream": 9, "wait_on_stream": 7}
     waits: dict[str, list[Row]] = {
-        "sync": [
-            sync("Stream Wait Event", 35, 38, 4, stream=9, wait_on_stream=7, wait_on_correlation=3)
-        ],
-        "unknown record": [sync("Stream Wait Event", 35, 38, 4, stream=9, wait_on_stream=7)],
+        "sync": [sync("Stream Wait Event", 35, 38, 4, **on, wait_on_correlation=3)],
+        "unknown record": [sync("Stream Wait Event", 35, 38, 4, **on)],
         "call": [],
     }
     trace = trace_of(
-        step(1, 0, 60),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaEventRecord", 22, 25, 3),
-        call("cudaStreamWaitEvent", 35, 38, 4),
-        call("cudaLaunchKernel", 40, 50, 5),
+        "thread 0: ProfilerStep#1 0-60, cudaLaunchKernel/1 10-20, cudaEventRecord/3 22-25,"
+        " cudaStreamWaitEvent/4 35-38, cudaLaunchKernel/5 40-50",
         *waits[told],
-        kernel("a", 30, 130, 1),
-        kernel("ncclDevKernel_AllReduce", 133, 200, 5, stream=9),
+        "stream 7: a/1 30-130",
+        "stream 9: ncclDevKernel_AllReduce/5 133-200",
     )
     path = trace.critical_path(1)
-    assert parts(path)[-4:] == [
-        ("cudaLaunchKernel", "launch", 10, 30),
-        ("a", "work", 30, 130),
-        ("ncclDevKernel_AllReduce", "wait", 130, 133),
-        ("ncclDevKernel_AllReduce", "work", 133, 200),
-    ]
-    assert bounds(path) == {
-        "host": 10,
-        "launch": 20,
-        "compute": 100,
-        "communication": 67,
-        "idle": 3,
-    }
+    assert timeline(path, last=4) == (
+        "10 launch cudaLaunchKernel, 30 work a,"
+        " 130 wait ncclDevKernel_AllReduce, 133 work ncclDevKernel_AllReduce, 200"
+    )
+    expected = {"host": 10, "launch": 20, "compute": 100, "communication": 67, "idle": 3}
+    assert bounds(path) == expected
 
 
 def test_what_was_put_on_a_stream_after_the_record_is_not_waited_for() -> None:
     trace = trace_of(
-        step(1, 0, 100),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaEventRecord", 22, 25, 3),
-        call("cudaLaunchKernel", 26, 30, 2),
-        call("cudaStreamWaitEvent", 35, 38, 4),
-        call("cudaLaunchKernel", 40, 50, 5),
+        "thread 0: ProfilerStep#1 0-100, cudaLaunchKernel/1 10-20, cudaEventRecord/3 22-25,"
+        " cudaLaunchKernel/2 26-30, cudaStreamWaitEvent/4 35-38, cudaLaunchKernel/5 40-50",
         sync("Stream Wait Event", 35, 38, 4, stream=9, wait_on_stream=7, wait_on_correlation=3),
-        kernel("a", 25, 70, 1),
-        kernel("later", 70, 90, 2),
-        kernel("b", 95, 140, 5, stream=9),
+        "stream 7: a/1 25-70, later/2 70-90",
+        "stream 9: b/5 95-140",
     )
-    path = trace.critical_path(1)
-    assert parts(path)[-3:] == [
-        ("a", "work", 25, 70),
-        ("b", "wait", 70, 95),
-        ("b", "work", 95, 140),
-    ]
+    assert timeline(trace.critical_path(1), last=3) == "25 work a, 70 wait b, 95 work b, 140"
 
 
 SYNCS: Mapping[str, Row | None] = {
@@ -197,214 +173,138 @@ SYNCS: Mapping[str, Row | None] = {
 }
 
 
+def synchronised(name: str, end: int, work_end: int) -> CriticalPath:
+    """Of a call that lasts from 40 until an end, and work that does from 30 on."""
+    row = SYNCS[name]
+    return trace_of(
+        "thread 0: ProfilerStep#1 0-150, cudaLaunchKernel/1 10-20, cudaEventRecord/3 22-25,"
+        f" {name}/9 40-{end}",
+        *([] if row is None else [row]),
+        f"stream 7: a/1 30-{work_end}",
+    ).critical_path(1)
+
+
 @pytest.mark.parametrize("name", SYNCS)
 def test_sync_bound(name: str) -> None:
-    row = SYNCS[name]
-    trace = trace_of(
-        step(1, 0, 150),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaEventRecord", 22, 25, 3),
-        call(name, 40, 120, 9),
-        *([] if row is None else [row]),
-        kernel("a", 30, 115, 1),
+    path = synchronised(name, end=120, work_end=115)
+    assert timeline(path) == (
+        "0 slice ProfilerStep#1, 10 launch cudaLaunchKernel, 30 work a,"
+        f" 115 sync {name}, 120 slice ProfilerStep#1, 150"
     )
-    path = trace.critical_path(1)
-    assert parts(path) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("cudaLaunchKernel", "launch", 10, 30),
-        ("a", "work", 30, 115),
-        (name, "sync", 115, 120),
-        ("ProfilerStep#1", "slice", 120, 150),
-    ]
     assert bounds(path) == {"host": 40, "launch": 20, "compute": 85, "sync": 5}
 
 
 @pytest.mark.parametrize("name", SYNCS)
 def test_a_call_that_returns_as_the_work_ends_has_waited_for_it(name: str) -> None:
-    row = SYNCS[name]
-    trace = trace_of(
-        step(1, 0, 150),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaEventRecord", 22, 25, 3),
-        call(name, 40, 118, 9),
-        *([] if row is None else [row]),
-        kernel("a", 30, 118, 1),
+    assert timeline(synchronised(name, end=118, work_end=118)) == (
+        "0 slice ProfilerStep#1, 10 launch cudaLaunchKernel, 30 work a,"
+        " 118 slice ProfilerStep#1, 150"
     )
-    assert parts(trace.critical_path(1)) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("cudaLaunchKernel", "launch", 10, 30),
-        ("a", "work", 30, 118),
-        ("ProfilerStep#1", "slice", 118, 150),
-    ]
 
 
 @pytest.mark.parametrize("name", SYNCS)
 @pytest.mark.parametrize("end", [40, 119])
 def test_a_call_has_not_waited_for_what_ends_as_it_begins_or_after_it(name: str, end: int) -> None:
-    row = SYNCS[name]
-    trace = trace_of(
-        step(1, 0, 150),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaEventRecord", 22, 25, 3),
-        call(name, 40, 118, 9),
-        *([] if row is None else [row]),
-        kernel("a", 30, end, 1),
-    )
-    assert bounds(trace.critical_path(1)) == {"host": 150}
+    assert bounds(synchronised(name, end=118, work_end=end)) == {"host": 150}
 
 
 def test_of_works_that_a_call_waited_for_the_last_to_end_counts() -> None:
     trace = trace_of(
-        step(1, 0, 150),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaLaunchKernel", 22, 25, 2),
-        call("cudaLaunchKernel", 26, 28, 3),
-        call("hipDeviceSynchronize", 40, 118, 9),
-        kernel("a", 30, 100, 1),
-        kernel("b", 31, 118, 2, stream=8),
-        kernel("c", 32, 110, 3, stream=9),
+        "thread 0: ProfilerStep#1 0-150, cudaLaunchKernel/1 10-20, cudaLaunchKernel/2 22-25,"
+        " cudaLaunchKernel/3 26-28, hipDeviceSynchronize/9 40-118",
+        "stream 7: a/1 30-100",
+        "stream 8: b/2 31-118",
+        "stream 9: c/3 32-110",
     )
-    assert parts(trace.critical_path(1))[-3:] == [
-        ("cudaLaunchKernel", "launch", 22, 31),
-        ("b", "work", 31, 118),
-        ("ProfilerStep#1", "slice", 118, 150),
-    ]
+    assert timeline(trace.critical_path(1), last=3) == (
+        "22 launch cudaLaunchKernel, 31 work b, 118 slice ProfilerStep#1, 150"
+    )
 
 
 def test_a_call_that_need_not_wait_is_host_work() -> None:
     trace = trace_of(
-        step(1, 0, 150),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaDeviceSynchronize", 60, 80, 9),
+        "thread 0: ProfilerStep#1 0-150, cudaLaunchKernel/1 10-20, cudaDeviceSynchronize/9 60-80",
         sync("Context Sync", 60, 79, 9),
-        kernel("a", 30, 50, 1),
+        "stream 7: a/1 30-50",
     )
     assert bounds(trace.critical_path(1)) == {"host": 150}
 
 
 def test_a_blocking_copy_is_waited_for() -> None:
     trace = trace_of(
-        step(1, 0, 100),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaMemcpy", 25, 90, 2),
-        kernel("a", 22, 60, 1),
-        kernel("Memcpy DtoH (Device -> Pageable)", 62, 80, 2, category="gpu_memcpy"),
+        "thread 0: ProfilerStep#1 0-100, cudaLaunchKernel/1 10-20, cudaMemcpy/2 25-90",
+        "stream 7: a/1 22-60, Memcpy DtoH (Device -> Pageable)/2 62-80",
     )
-    path = trace.critical_path(1)
-    assert bounds(path) == {
-        "host": 20,
-        "launch": 12,
-        "compute": 38,
-        "copy": 18,
-        "sync": 10,
-        "idle": 2,
-    }
+    expected = {"host": 20, "launch": 12, "compute": 38, "copy": 18, "sync": 10, "idle": 2}
+    assert bounds(trace.critical_path(1)) == expected
 
 
 def test_forward_and_backward_thread() -> None:
     """The forward thread waits in its annotation while the backward thread works."""
-    bwd = {"thread": 1, "sequence_nr": 5, "fwd_thread": 1}
     trace = trace_of(
-        step(1, 0, 100),
+        "thread 0: ProfilerStep#1 0-100",
         event("aten::mm", 10, 30, sequence_nr=5),
-        event("MmBackward0", 45, 60, **bwd),  # type: ignore[arg-type]
-        event("aten::mm", 50, 55, thread=1),
-        event("AccumulateGrad", 62, 70, thread=1),
-        event("Optimizer.step", 80, 95),
+        event("MmBackward0", 45, 60, thread=1, sequence_nr=5, fwd_thread=1),
+        "thread 1: aten::mm 50-55, AccumulateGrad 62-70",
+        "thread 0: Optimizer.step 80-95",
     )
-    path = trace.critical_path(1)
-    assert parts(path) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("aten::mm", "slice", 10, 30),
-        ("ProfilerStep#1", "thread", 30, 45),
-        ("MmBackward0", "slice", 45, 50),
-        ("aten::mm", "slice", 50, 55),
-        ("MmBackward0", "slice", 55, 60),
-        (None, "between", 60, 62),
-        ("AccumulateGrad", "slice", 62, 70),
-        ("ProfilerStep#1", "thread", 70, 80),
-        ("Optimizer.step", "slice", 80, 95),
-        ("ProfilerStep#1", "slice", 95, 100),
-    ]
+    assert timeline(trace.critical_path(1)) == (
+        "0 slice ProfilerStep#1, 10 slice aten::mm, 30 thread ProfilerStep#1,"
+        " 45 slice MmBackward0, 50 slice aten::mm, 55 slice MmBackward0, 60 between None,"
+        " 62 slice AccumulateGrad, 70 thread ProfilerStep#1, 80 slice Optimizer.step,"
+        " 95 slice ProfilerStep#1, 100"
+    )
 
 
 def test_a_backward_thread_without_links_is_known_by_its_names() -> None:
     trace = trace_of(
-        step(1, 0, 100),
-        event("aten::mm", 10, 30),
-        event("MmBackward", 45, 60, thread=1),
-        *(event("aten::mm", 50, 55 + i, thread=1) for i in range(4)),
-        event("Optimizer.step", 80, 95),
+        "thread 0: ProfilerStep#1 0-100, aten::mm 10-30",
+        "thread 1: MmBackward 45-60",
+        *(f"thread 1: aten::mm 50-{end}" for end in (55, 56, 57, 58)),
+        "thread 0: Optimizer.step 80-95",
     )
     for path in (trace.critical_path(1), trace.critical_path()):
-        assert ("MmBackward", "slice", 45, 50) in parts(path)
+        assert ", 45 slice MmBackward, 50 " in timeline(path)
 
 
 def test_a_graph_is_launched_once() -> None:
     trace = trace_of(
-        step(1, 0, 50),
-        call("cudaGraphLaunch", 10, 40, 1),
-        kernel("a", 30, 60, 1),
-        kernel("b", 61, 80, 1),
-        kernel("c", 82, 90, 1),
+        "thread 0: ProfilerStep#1 0-50, cudaGraphLaunch/1 10-40",
+        "stream 7: a/1 30-60, b/1 61-80, c/1 82-90",
     )
-    path = trace.critical_path(1)
-    assert parts(path) == [
-        ("ProfilerStep#1", "slice", 0, 10),
-        ("cudaGraphLaunch", "launch", 10, 30),
-        ("a", "work", 30, 60),
-        ("b", "queue", 60, 61),
-        ("b", "work", 61, 80),
-        ("c", "queue", 80, 82),
-        ("c", "work", 82, 90),
-    ]
+    assert timeline(trace.critical_path(1)) == (
+        "0 slice ProfilerStep#1, 10 launch cudaGraphLaunch, 30 work a, 60 queue b, 61 work b,"
+        " 80 queue c, 82 work c, 90"
+    )
 
 
 def test_a_graph_on_two_streams_waits_for_itself() -> None:
     trace = trace_of(
-        step(1, 0, 50),
-        call("cudaGraphLaunch", 10, 20, 1),
-        kernel("a", 30, 60, 1),
-        kernel("b", 62, 80, 1, stream=8),
+        "thread 0: ProfilerStep#1 0-50, cudaGraphLaunch/1 10-20",
+        "stream 7: a/1 30-60",
+        "stream 8: b/1 62-80",
     )
-    assert parts(trace.critical_path(1))[-3:] == [
-        ("a", "work", 30, 60),
-        ("b", "wait", 60, 62),
-        ("b", "work", 62, 80),
-    ]
+    assert timeline(trace.critical_path(1), last=3) == "30 work a, 60 wait b, 62 work b, 80"
 
 
 def test_work_of_the_step_before_is_on_the_path_where_it_was_waited_for() -> None:
     trace = trace_of(
-        step(1, 0, 50),
-        step(2, 50, 100),
-        call("cudaLaunchKernel", 10, 20, 1),
-        call("cudaLaunchKernel", 60, 70, 2),
-        kernel("a", 30, 90, 1),
-        kernel("b", 90, 140, 2),
+        "thread 0: ProfilerStep#1 0-50, ProfilerStep#2 50-100,"
+        " cudaLaunchKernel/1 10-20, cudaLaunchKernel/2 60-70",
+        "stream 7: a/1 30-90, b/2 90-140",
     )
-    path = trace.critical_path(2)
-    assert parts(path) == [("a", "work", 50, 90), ("b", "work", 90, 140)]
-    assert (path.start_ns, path.end_ns) == (50, 140)
+    assert timeline(trace.critical_path(2)) == "50 work a, 90 work b, 140"
 
 
 def test_the_whole_trace_without_steps_and_without_host() -> None:
-    trace = trace_of(kernel("a", 100, 110), kernel("b", 130, 150), kernel("c", 120, 140, stream=8))
-    path = trace.critical_path()
-    assert parts(path) == [
-        ("a", "work", 100, 110),
-        ("b", "queue", 110, 130),
-        ("b", "work", 130, 150),
-    ]
+    path = trace_of("stream 7: a 100-110, b 130-150", "stream 8: c 120-140").critical_path()
+    assert timeline(path) == "100 work a, 110 queue b, 130 work b, 150"
     assert bounds(path) == {"compute": 30, "idle": 20}
 
 
 def test_an_annotation_and_what_it_launched() -> None:
     trace = trace_of(
-        event("phase", 0, 20, category="user_annotation"),
-        event("phase", 30, 50, category="user_annotation"),
-        call("cudaLaunchKernel", 35, 40, 1),
-        kernel("a", 45, 70, 1),
+        "thread 0: phase 0-20, phase 30-50, cudaLaunchKernel/1 35-40", "stream 7: a/1 45-70"
     )
     assert bounds(trace.critical_path(annotation="phase")) == {"host": 20}
     path = trace.critical_path(annotation="phase", instance=1)
@@ -418,23 +318,16 @@ def test_an_annotation_and_what_it_launched() -> None:
 def test_negative_delays_and_missing_launches() -> None:
     """A kernel before its launch: the host counts only where nothing else is known."""
     trace = trace_of(
-        step(1, 0, 50),
-        call("cudaLaunchKernel", 30, 40, 1),
-        kernel("a", 25, 60, 1),
-        kernel("b", 60, 80, 99),
-        kernel("c", 85, 100, None),
+        "thread 0: ProfilerStep#1 0-50, cudaLaunchKernel/1 30-40",
+        "stream 7: a/1 25-60, b/99 60-80, c 85-100",
     )
-    assert parts(trace.critical_path()) == [
-        ("ProfilerStep#1", "slice", 0, 25),
-        ("a", "work", 25, 60),
-        ("b", "work", 60, 80),
-        ("c", "queue", 80, 85),
-        ("c", "work", 85, 100),
-    ]
+    assert timeline(trace.critical_path()) == (
+        "0 slice ProfilerStep#1, 25 work a, 60 work b, 80 queue c, 85 work c, 100"
+    )
 
 
 def test_errors_say_what_there_is() -> None:
-    one = trace_of(step(1, 0, 50), step(4, 50, 90))
+    one = trace_of("thread 0: ProfilerStep#1 0-50, ProfilerStep#4 50-90")
     with pytest.raises(UnknownNameError, match=r"no step 2; there is step 1, 4"):
         one.critical_path(2)
     with pytest.raises(ParameterError, match="not both"):
@@ -446,7 +339,9 @@ def test_errors_say_what_there_is() -> None:
 
 
 def two_ranks() -> Trace:
-    some = [trace_of(step(1, 0, 50 + rank), rank=rank).tables for rank in (0, 1)]
+    some = [
+        trace_of(f"thread 0: ProfilerStep#1 0-{50 + rank}", rank=rank).tables for rank in (0, 1)
+    ]
     return Trace.from_tables({n: pa.concat_tables([t[n] for t in some]) for n in schema.TABLES})
 
 
@@ -472,7 +367,9 @@ def test_an_empty_trace_has_an_empty_path() -> None:
 
 
 def test_it_is_frozen_and_shows_what_binds() -> None:
-    trace = trace_of(step(1, 0, 50), call("cudaLaunchKernel", 10, 20, 1), kernel("<b>", 30, 70, 1))
+    trace = trace_of(
+        "thread 0: ProfilerStep#1 0-50, cudaLaunchKernel/1 10-20", "stream 7: <b>/1 30-70"
+    )
     path = trace.critical_path(1)
     with pytest.raises(AttributeError):
         path.step = 2  # type: ignore[misc]
@@ -567,7 +464,7 @@ def programs(draw: st.DrawFn) -> list[Row]:
             if draw(st.booleans()):
                 events += [sync("Stream Sync", begin, end, number, stream=stream)]
         now[thread] = end
-    return [step(1, 0, max(now)), *events]
+    return [*slices_of(f"thread 0: ProfilerStep#1 0-{max(now)}"), *events]
 
 
 def oracle_of(trace: Trace, path: CriticalPath) -> tuple[Oracle, tuple[Any, ...]]:
@@ -690,7 +587,7 @@ def runs(draw: st.DrawFn) -> list[Row]:
         now = returned + 1_000 * draw(st.integers(1, 9))
         events += [call("cudaLaunchKernel", begin, returned, number)]
         events += [kernel("gemm", start, free, number)]
-    return [step(1, 0, now), *events]
+    return [*slices_of(f"thread 0: ProfilerStep#1 0-{now}"), *events]
 
 
 @settings(max_examples=max(1, EXAMPLES // 4))

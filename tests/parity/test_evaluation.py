@@ -26,37 +26,21 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
 from benchmarks.evaluation import Op, Work, profile
-from profframe import schema
-from profframe.facts import add_facts
 from profframe.trace.trace import Trace
-from tests.builders import Row, event, tables
+from tests.builders import Row, event, loaded
 from tests.conftest import real_trace
 from tests.oracles import evaluation as oracle
 from tests.oracles import waiting
+from tests.oracles.intervals import merged, shared, when
 
 SMALL: Final = 200_000
 """Bytes of the compressed files that are looked at in plain Python."""
-
-
-def trace_of(*events: Row) -> Trace:
-    """The rows as they would be loaded."""
-    found = add_facts(tables(*events))
-    return Trace.from_tables({name: as_loaded(name, table) for name, table in found.items()})
-
-
-def as_loaded(name: str, table: pa.Table) -> pa.Table:
-    columns = {"run": ["r"] * table.num_rows, "rank": [0] * table.num_rows}
-    columns |= {field: table[field].to_pylist() for field in table.column_names}
-    missing = [None] * table.num_rows
-    arrays = [pa.array(columns.get(f.name, missing), f.type) for f in schema.TABLES[name].arrow]
-    return pa.table(arrays, schema=schema.TABLES[name].arrow)
 
 
 def call(start: int, correlation: int, dur: int = 100_000) -> Row:
@@ -82,7 +66,7 @@ OPS: Final = (*range(0, 1_000_000, 100_000), 1_100_000, 1_200_000)
 
 def upstream() -> Trace:
     """The events of upstream's mock: launches, kernels, and ops of 0.1 ms, the last of 0.5 ms."""
-    return trace_of(
+    return loaded(
         *(call(at, number) for number, at in enumerate(LAUNCHES, start=1)),
         *(kernel(at, at + 100_000, number) for number, at in enumerate(KERNELS, start=1)),
         *(event("op", at, at + (500_000 if at == 1_200_000 else 100_000)) for at in OPS),
@@ -103,7 +87,7 @@ class TestUpstream:
         assert found["queue_depth"].to_list() == [0, 0, 0, 0, 1, 2, 3, 4, 5, 4, 2, 1]
 
     def test_without_a_device_there_is_no_queue(self) -> None:
-        found = trace_of(event("aten::mm", 0, 10)).evaluation()
+        found = loaded(event("aten::mm", 0, 10)).evaluation()
         assert found.select("queue_depth", "idle_ns").row(0) == (None, None)
 
     def test_overlap(self) -> None:
@@ -163,7 +147,7 @@ def upstream_recording() -> Trace:
         python_frame("<built-in function isinstance>", begin + i, begin + i + 1) for i in range(40)
     ]
     rows.append(python_frame("<built-in function _cuda_synchronize>", begin + 100, last + 20_000))
-    return trace_of(*rows)
+    return loaded(*rows)
 
 
 def python_frame(name: str, start: int, end: int) -> Row:
@@ -172,7 +156,7 @@ def python_frame(name: str, start: int, end: int) -> Row:
 
 def overlap(op: tuple[int, int], busy: Sequence[tuple[int, int]]) -> int:
     """How much of an op lies in intervals, by what profframe finds to be no idle time."""
-    found = trace_of(event("op", *op), *(kernel(*one) for one in busy)).evaluation()
+    found = loaded(event("op", *op), *(kernel(*one) for one in busy)).evaluation()
     return int((found["dur_ns"] - found["idle_ns"]).item())
 
 
@@ -213,7 +197,7 @@ def drawn_trace(
         rows.append(call(at, number, 3))
         starts = [max(0, at + delay + 2 * i) for i in range(count)]
         rows += [kernel(start, start + dur, number, stream=number % 3) for start in starts]
-    return trace_of(*rows)
+    return loaded(*rows)
 
 
 @given(st.lists(PIECE, max_size=12), st.lists(SLICE, max_size=12), st.integers(0, 40))
@@ -289,7 +273,7 @@ def one_stream(seed: int) -> Trace:
         rows += [op, inner, call(now + 150, number, 2 * number), kernel(start, free, number)]
         now += length + draw.randint(10, 30_000)
     rows.append(event("aten::last", max(now, free), max(now, free) + 1))
-    return trace_of(*rows)
+    return loaded(*rows)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -345,7 +329,7 @@ def two_falls() -> Trace:
         rows.append(call(begin + 10 * number, number, 5))
         rows.append(kernel(begin + 500 * ((number - 1) % 4 + 1), begin + 500 * number, number))
     rows += [event("aten::early", 1100, 1400), event("aten::late", 4100, 4700)]
-    return trace_of(*rows, event("aten::first", 0, 1), event("aten::last", 9000, 9001))
+    return loaded(*rows, event("aten::first", 0, 1), event("aten::last", 9000, 9001))
 
 
 def test_a_fall_that_torch_passes_over() -> None:
@@ -365,7 +349,7 @@ def test_events_that_are_all_alike_come_in_the_order_of_time() -> None:
     rows = [call(10 * n, n, 5) for n in range(1, 5)]
     rows += [kernel(100 * n, 100 * n + 50, n) for n in range(1, 5)]
     alike = [event("aten::mm", at, at + 5, thread=2) for at in (270, 60)]
-    found = trace_of(*rows, *alike).optimizable_events(n=9)
+    found = loaded(*rows, *alike).optimizable_events(n=9)
     assert found.select("start_ns", "score").rows() == [(40, 0), (60, 0), (270, 0)]
 
 
@@ -427,18 +411,12 @@ def check_real(trace: Trace) -> None:
     queue, found = waiting.waits(rows), trace.evaluation()
     called, begun = sorted(a for a, b in queue if a < b), sorted(b for a, b in queue if a < b)
     work = [row for row in waiting.pieces(rows) if row["dur_ns"] is not None]
-    busy = merged([(row["start_ns"], oracle.end(row)) for row in work])
+    busy = merged(map(when, work))
     for row in found.to_dicts():
-        at, until = row["start_ns"], row["start_ns"] + row["dur_ns"]
+        at, until = when(row)
         if queue:
             assert row["queue_depth"] == bisect_right(called, at) - bisect_right(begun, at)
-        first = bisect_right(busy, (at, at)) - 1
-        shared = 0
-        for a, b in busy[max(first, 0) :]:
-            if a >= until:
-                break
-            shared += max(0, min(b, until) - max(a, at))
-        assert row["idle_ns"] == row["dur_ns"] - shared
+        assert row["idle_ns"] == row["dur_ns"] - shared([(at, until)], busy)
     if len(rows) < 3000:
         check_ranking(trace, rows, 20)
     check_steps(trace)
@@ -449,13 +427,3 @@ def check_steps(trace: Trace) -> None:
     steps = trace.time_breakdown().drop_nulls("step").select("step", "span_ns", "idle_ns")
     marks = trace.evaluation().filter(pl.col("name").str.starts_with("ProfilerStep#"))
     assert marks.select("dur_ns", "idle_ns").rows() == steps.select("span_ns", "idle_ns").rows()
-
-
-def merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for a, b in sorted(spans):
-        if found and a <= found[-1][1]:
-            found[-1] = found[-1][0], max(b, found[-1][1])
-        else:
-            found.append((a, b))
-    return found

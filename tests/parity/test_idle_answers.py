@@ -19,6 +19,7 @@ from profframe.query.run import run
 from tests.builders import table
 from tests.cases import connection
 from tests.conftest import real_trace
+from tests.oracles.intervals import end
 
 Row = dict[str, Any]
 BUSY: Final = ("kernel", "memcpy", "memset")
@@ -30,10 +31,6 @@ KERNEL_WAIT_NS: Final = 30_000
 
 
 # Plain loops, over the rows of one (run, rank) as dicts.
-
-
-def end(row: Row) -> int:
-    return int(row["start_ns"] + row["dur_ns"])
 
 
 def timed_work(rows: Iterable[Row]) -> list[Row]:
@@ -269,26 +266,24 @@ def summary_by_hand(depths: Mapping[int, int], full: int) -> tuple[Any, ...]:
 
 # Drawn traces.
 
-STREAMS: Final = st.sampled_from([(0, 7), (0, 8), (1, 7), (0, None), (None, None)])
+STREAMS: Final = st.sampled_from([(0, 7), (0, 7), (0, 7), (0, 8), (1, 7), (0, None), (None, None)])
 TIMES: Final = st.one_of(st.integers(0, 60), st.none()) | st.integers(0, 60)
-SLICES: Final = st.lists(
-    st.fixed_dictionaries(
-        {
-            "rank": st.integers(0, 1),
-            "kind": st.sampled_from([*BUSY, "kernel", "kernel", "sync", "sync", *CALLS, "runtime"]),
-            "name": st.sampled_from(["k", "Stream Wait Event", "Stream Sync", None]),
-            "start_ns": TIMES,
-            "dur_ns": st.one_of(st.integers(0, 9), st.none()) | st.integers(0, 9),
-            "thread": st.integers(0, 2),
-            "on": STREAMS,
-            "launch_id": st.one_of(st.none(), st.integers(0, 24)),
-            "correlation": st.one_of(st.none(), st.integers(1, 4)),
-            "wait_on_stream": st.sampled_from([7, 8, None]),
-            "wait_on_correlation": st.one_of(st.none(), st.integers(1, 4)),
-        }
-    ),
-    max_size=25,
+SLICE: Final = st.fixed_dictionaries(
+    {
+        "rank": st.integers(0, 1),
+        "kind": st.sampled_from([*BUSY, "kernel", "kernel", "sync", "sync", *CALLS, "runtime"]),
+        "name": st.sampled_from(["k", "Stream Wait Event", "Stream Sync", None]),
+        "start_ns": TIMES,
+        "dur_ns": st.one_of(st.integers(0, 9), st.none()) | st.integers(0, 9),
+        "thread": st.integers(0, 2),
+        "on": STREAMS,
+        "launch_id": st.one_of(st.none(), st.integers(0, 24)),
+        "correlation": st.one_of(st.none(), st.integers(1, 4)),
+        "wait_on_stream": st.sampled_from([7, 8, None]),
+        "wait_on_correlation": st.one_of(st.none(), st.integers(1, 4)),
+    }
 )
+SLICES: Final = st.lists(SLICE, max_size=4) | st.lists(SLICE, min_size=12, max_size=25)
 
 
 def drawn_rows(slices: Iterable[Row]) -> list[Row]:
@@ -341,13 +336,13 @@ def assert_moments(rows: Sequence[Row], per: str, idle: Iterable[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("per", ["stream", "device"])
-@given(slices=SLICES)
-def test_gaps_are_those_of_loops(per: str, slices: list[Row]) -> None:
+@given(slices=SLICES, top=st.sampled_from([2, 99]))
+def test_gaps_are_those_of_loops(per: str, slices: list[Row], top: int) -> None:
     rows = drawn_rows(slices)
-    found = answered("gaps", rows, per=per, top=2, kernel_wait_ns=5)
+    found = answered("gaps", rows, per=per, top=top, kernel_wait_ns=5)
     for rank, mine in ranks(rows):
         got = [row for row in found if row["rank"] == rank]
-        assert_gaps(got, mine, gaps_by_hand(mine, per, 5), top=2)
+        assert_gaps(got, mine, gaps_by_hand(mine, per, 5), top)
 
 
 def assert_gaps(got: Sequence[Row], rows: Sequence[Row], gaps: Iterable[Row], top: int) -> None:

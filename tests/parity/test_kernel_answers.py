@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import Trace, schema
-from profframe.facts import add_facts
-from tests.builders import Row, event, tables
-from tests.conftest import real_trace
+from tests.builders import Row, event, loaded, loaded_ranks
+from tests.conftest import only_real_trace, real_trace
 from tests.oracles import kernels as oracle
+from tests.oracles.intervals import length, merged, shared
 
 REAL: Final = (
     "AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz",
@@ -103,22 +102,6 @@ def slices(draw: st.DrawFn) -> Row:
     return event(name, start, end, category="python_function", **more)
 
 
-def traced(*ranks: Sequence[Row]) -> Trace:
-    """One trace per list of slices, in two runs."""
-    parts = []
-    for number, rows in enumerate(ranks):
-        facts = add_facts(tables(*rows))
-        parts.append(
-            {n: schema.conform(n, t, f"run {number % 2}", number) for n, t in facts.items()}
-        )
-    return Trace.from_tables(
-        {
-            name: pa.concat_tables([part[name] for part in parts]).unify_dictionaries()
-            for name in schema.TABLES
-        }
-    )
-
-
 def rows_of(trace: Trace) -> list[dict[str, Any]]:
     return trace.events.select(oracle.COLUMNS).to_dicts()
 
@@ -133,17 +116,15 @@ def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(round(cell, 9) if isinstance(cell, float) else cell for cell in row)
 
 
-@given(st.lists(st.lists(slices(), max_size=30), min_size=1, max_size=3), st.sampled_from(ASKED))
-def test_plain_loops_say_the_same(
-    ranks: list[list[Row]], asked: tuple[str, dict[str, Any]]
-) -> None:
-    trace = traced(*ranks)
-    check(trace, rows_of(trace), *asked)
+RANK: Final = st.lists(slices(), max_size=4) | st.lists(slices(), min_size=12, max_size=30)
 
 
-def real(pattern: str, traces: Path) -> Trace:
-    (path,) = sorted(traces.glob(pattern))
-    return real_trace(path)
+@given(st.lists(RANK, min_size=1, max_size=3))
+def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
+    with loaded_ranks(ranks).asking() as trace:
+        rows = rows_of(trace)
+        for asked in ASKED:
+            check(trace, rows, *asked)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +133,7 @@ def real(pattern: str, traces: Path) -> Trace:
     ids=range(len(REAL)),
 )
 def test_real_traces(pattern: str, traces: Path) -> None:
-    with real(pattern, traces).asking() as trace:
+    with only_real_trace(traces, pattern).asking() as trace:
         rows = rows_of(trace)
         for asked in ASKED:
             check(trace, rows, *asked)
@@ -185,7 +166,7 @@ def parts_add_up(trace: Trace) -> None:
 
 
 def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
-    trace = real(REAL[7], traces)
+    trace = only_real_trace(traces, REAL[7])
     marks = trace.events.filter(pl.col("kind") == "annotation")
     expected = marks.group_by("step", "name").agg(pl.col("device_ns").sum())
     found = trace.annotations().select("step", "name", "device_ns")
@@ -193,7 +174,7 @@ def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
 
 
 def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
-    trace = real(REAL[5], traces)
+    trace = only_real_trace(traces, REAL[5])
     trace.to_parquet(tmp_path / "store")
     store = Trace.from_store(tmp_path / "store")
     for name, asked in ASKED:
@@ -201,7 +182,7 @@ def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
 
 
 def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
-    trace = real(REAL[5], traces)
+    trace = only_real_trace(traces, REAL[5])
     kernels = trace.filter(kinds="kernel")
     assert (
         kernels.kernels()
@@ -256,17 +237,6 @@ def hta_type(name: str) -> str:
     return "memory" if name.startswith(("Memcpy", "Memset")) else "computation"
 
 
-def hta_merged(rows: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """d.0: a new group where a start is past the running maximum of ends."""
-    groups: list[tuple[int, int]] = []
-    for start, end in sorted(rows):
-        if groups and start <= groups[-1][1]:
-            groups[-1] = (groups[-1][0], max(groups[-1][1], end))
-        else:
-            groups.append((start, end))
-    return groups
-
-
 @settings(max_examples=15)
 @given(
     st.lists(
@@ -286,14 +256,14 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
     DEV-7 and DEV-8: with more names than rows HTA sums sums, so its table is compared with all.
     """
     kinds = {"Memcpy HtoD": "gpu_memcpy", "Memset": "gpu_memset"}
-    trace = traced(
-        [
+    trace = loaded(
+        *(
             event(
                 name, start * 1000, (start + dur) * 1000, category=kinds.get(name, "kernel"),
                 thread=8, device=0, stream=7,
             )
             for name, start, dur in slices
-        ]
+        )
     )  # fmt: skip
     durations: dict[str, list[int]] = defaultdict(list)
     for name, _, dur in slices:
@@ -313,11 +283,10 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
     if any(name == "Memset" for name, _, _ in slices):
         return
     communication, computation = (
-        hta_merged([(a, a + d) for name, a, d in slices if hta_type(name) == type_])
+        [(start, start + dur) for name, start, dur in slices if hta_type(name) == type_]
         for type_ in ("communication", "computation")
     )
-    both = sum(max(0, min(b, d) - max(a, c)) for a, b in communication for c, d in computation)
-    talked = sum(b - a for a, b in communication)
+    both, talked = shared(merged(communication), merged(computation)), length(communication)
     rows = trace.kernel_overlap()["hidden_share"].to_list()
     assert rows == ([] if not communication else [pytest.approx(both / talked) if talked else None])
 
@@ -330,5 +299,5 @@ def test_formulas_of_hta(slices: list[tuple[str, int, int]]) -> None:
 )
 def test_short_names_however_nested(name: str) -> None:
     """d.13, and unnamed namespaces leave no empty part."""
-    trace = traced([event(name, 0, 1, category="kernel")])
+    trace = loaded(event(name, 0, 1, category="kernel"))
     assert trace.kernels(by="short_name")["name"].to_list() == ["at::native::kernel"]

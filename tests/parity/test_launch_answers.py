@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import Trace
-from tests.conftest import real_trace
+from tests.conftest import only_real_trace
 from tests.oracles import launching
 from tests.oracles.launching import Row
 from tests.parity.launch_tables import answer, events_of, named, on
@@ -103,14 +103,9 @@ def test_plain_loops_say_the_same(
     assert answer(name, turned, **parameters) == expected
 
 
-def real(pattern: str, traces: Path) -> Trace:
-    (path,) = sorted(traces.glob(pattern))
-    return real_trace(path)
-
-
 @pytest.mark.parametrize("pattern", REAL, ids=range(len(REAL)))
 def test_real_traces(pattern: str, traces: Path) -> None:
-    with real(pattern, traces).asking() as trace:
+    with only_real_trace(traces, pattern).asking() as trace:
         check_real(trace)
 
 
@@ -134,7 +129,7 @@ def check_real(trace: Trace) -> None:
 
 
 def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
-    trace = real(REAL[1], traces)
+    trace = only_real_trace(traces, REAL[1])
     trace.to_parquet(tmp_path / "store")
     store = Trace.from_store(tmp_path / "store")
     assert store.launches().equals(trace.launches())
@@ -143,7 +138,7 @@ def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
 
 
 def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
-    trace = real(REAL[1], traces)
+    trace = only_real_trace(traces, REAL[1])
     kernels = trace.filter(kinds="kernel")
     (row,) = kernels.launches().to_dicts()
     assert (row["name"], row["calls"], row["total_ns"]) == (None, 0, None)

@@ -26,6 +26,7 @@ from profframe import schema
 from profframe.trace.trace import Trace
 from tests.builders import Row, table
 from tests.conftest import TRACES, real_trace
+from tests.oracles.intervals import length, when
 
 Rows = Sequence[Mapping[str, Any]]
 BILLION = 10**9
@@ -100,15 +101,8 @@ def bandwidth(events: Rows) -> dict[tuple[object, ...], dict[str, Any]]:
 
 
 def running(rows: Rows) -> int:
-    """Nanoseconds in which at least one runs, counted one by one."""
-    return len(
-        {
-            moment
-            for row in rows
-            if None not in (row["start_ns"], row["dur_ns"])
-            for moment in range(row["start_ns"], row["start_ns"] + row["dur_ns"])
-        }
-    )
+    """Nanoseconds in which at least one runs."""
+    return length(when(row) for row in rows if None not in (row["start_ns"], row["dur_ns"]))
 
 
 def ratio(moved: int, ns: int) -> Fraction | None:

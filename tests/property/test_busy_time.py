@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import mean
 from typing import Any, Final
 
 import polars as pl
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe import Trace, schema
-from profframe.facts import add_facts
 from profframe.query.catalogue import catalogue
-from tests.builders import Row, event, tables
+from tests.builders import Row, event, loaded_ranks
+from tests.oracles.intervals import Span, merged, shared, when
+from tests.oracles.kernels import class_of
 
-Interval = tuple[int, int]
 Rows = list[dict[str, Any]]
 Key = tuple[str, int]
 
@@ -29,7 +28,7 @@ WORK: Final = {
 COMMUNICATION: Final = "ncclDevKernel_AllReduce"
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "device", "stream", "step"),
-    *("preorder", "parent_id", "launch_id", "python_module_id", "idle_ns"),
+    *("preorder", "idle_ns"),
 )
 
 
@@ -39,7 +38,7 @@ PLACE: Final = st.integers(0, 1)
 @st.composite
 def slices(draw: st.DrawFn) -> Row:
     start, length = draw(st.integers(0, 40)), draw(st.integers(0, 20))
-    what = draw(st.sampled_from(["work", "work", "work", "call", "mark", "step", "frame"]))
+    what = draw(st.sampled_from(["work", "work", "work", "call", "mark", "step"]))
     if what == "work":
         category = draw(st.sampled_from([*WORK]))
         name = WORK[category]
@@ -60,11 +59,6 @@ def slices(draw: st.DrawFn) -> Row:
     if what == "call":
         link = draw(st.integers(1, 5))
         return event("go", start, end, category="cuda_runtime", thread=thread, correlation=link)
-    if what == "frame":
-        name, module = draw(st.sampled_from(["nn.Module: A", "nn.Module: B"])), draw(PLACE)
-        return event(
-            name, start, end, category="python_function", thread=thread, python_module_id=module
-        )
     name = f"ProfilerStep#{draw(PLACE)}" if what == "step" else draw(st.sampled_from("fg"))
     return event(name, start, end, category="user_annotation", thread=thread)
 
@@ -77,43 +71,9 @@ RANKS: Final = st.lists(
 """Several ranks at once, in two runs; some are empty or nearly so."""
 
 
-def traced(ranks: Sequence[Sequence[Row]]) -> Trace:
-    parts = [
-        {
-            name: schema.conform(name, rows, f"run {number % 2}", number)
-            for name, rows in add_facts(tables(*events)).items()
-        }
-        for number, events in enumerate(ranks)
-    ]
-    return Trace.from_tables(
-        {
-            name: pa.concat_tables([part[name] for part in parts]).unify_dictionaries()
-            for name in schema.TABLES
-        }
-    )
-
-
-# A plain union.
-
-
-def union(intervals: Iterable[Interval]) -> list[Interval]:
-    apart: list[Interval] = []
-    for start, end in sorted(intervals):
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(apart[-1][1], end))
-        else:
-            apart.append((start, end))
-    return apart
-
-
 def busy(rows: Iterable[Row], since: int = -1, until: int = 99) -> int:
     """Time in a window in which at least one of the rows ran."""
-    merged = union(when(row) for row in rows)
-    return sum(max(min(end, until) - max(start, since), 0) for start, end in merged)
-
-
-def when(row: Any) -> Interval:
-    return row["start_ns"], row["start_ns"] + row["dur_ns"]
+    return shared([(since, until)], merged(map(when, rows)))
 
 
 def number(row: Row) -> int:
@@ -121,7 +81,7 @@ def number(row: Row) -> int:
     return int(str(row["name"]).partition("#")[2])
 
 
-def span(rows: Sequence[Row]) -> Interval:
+def span(rows: Sequence[Row]) -> Span:
     return min(when(row)[0] for row in rows), max(when(row)[1] for row in rows)
 
 
@@ -137,42 +97,22 @@ class Rank:
     """Rows of one (run, rank), and the work of its devices."""
 
     def __init__(self, rows: Rows) -> None:
-        self.rows = {row["event_id"]: row for row in rows}
+        self.rows = rows
         self.work = [row for row in rows if row["kind"] in schema.DEVICE_KINDS]
-        self.communication = [row for row in self.work if row["name"] == COMMUNICATION]
-        self.copies = [row for row in self.work if row["kind"] == "memcpy"]
-        self.compute = [
-            row for row in self.work if row not in self.communication and row not in self.copies
-        ]
+        self.compute = [row for row in self.work if class_of(row) == "compute"]
         steps = (row for row in rows if (row["name"] or "").startswith("ProfilerStep#"))
         self.steps = sorted(steps, key=lambda row: (row["start_ns"], row["event_id"]))
 
-    def exposed(self, work: Rows, since: int = -1, until: int = 99) -> int:
+    def exposed(self, since: int = -1, until: int = 99) -> int:
         """Time in which some work communicated, and nothing on the rank computed."""
-        some = [row for row in work if row["name"] == COMMUNICATION]
-        return busy([*some, *self.compute], since, until) - busy(self.compute, since, until)
+        some = [row for row in self.work if class_of(row) != "copy"]
+        return busy(some, since, until) - busy(self.compute, since, until)
 
-    def by(self, *columns: str) -> dict[tuple[Any, ...], Rows]:
-        """Work by some of its columns."""
-        groups = defaultdict(list)
-        for row in self.work:
-            groups[tuple(row[name] for name in columns)].append(row)
-        return groups
-
-    def regions(self, *columns: str, kind: str) -> dict[tuple[Any, ...], Rows]:
-        """Work by columns of the slices of a kind that its launch was in."""
-        groups: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {
-            tuple(row[name] for name in columns): {}
-            for row in self.rows.values()
-            if row["kind"] == kind
-        }
-        for row in self.work:
-            around = self.rows.get(row["launch_id"])
-            while around is not None:
-                if around["kind"] == kind:
-                    groups[tuple(around[name] for name in columns)][row["event_id"]] = row
-                around = self.rows.get(around["parent_id"])
-        return {key: [*members.values()] for key, members in groups.items()}
+    def by_device(self) -> list[Rows]:
+        return [
+            [row for row in self.work if row["device"] == device]
+            for device in {row["device"] for row in self.work}
+        ]
 
 
 Ranks = dict[Key, Rank]
@@ -181,7 +121,7 @@ Said = Iterator[tuple[Any, ...]]
 
 def overview(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
-        yield *key, sum(map(busy, rank.by("device").values()))
+        yield *key, sum(map(busy, rank.by_device()))
 
 
 def time_breakdown(ranks: Ranks) -> Said:
@@ -192,7 +132,7 @@ def time_breakdown(ranks: Ranks) -> Said:
                 yield (
                     *key,
                     step,
-                    rank.exposed(rank.work, since, until),
+                    rank.exposed(since, until),
                     idle(rank.work, since, until),
                 )
 
@@ -231,53 +171,13 @@ def kernel_types(ranks: Ranks) -> Said:
 
 def exposed_communication(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
-        if rank.exposed(rank.work):
-            yield *key, rank.exposed(rank.work)
-
-
-def kernel_overlap(ranks: Ranks) -> Said:
-    for key, rank in ranks.items():
-        if rank.communication:
-            yield *key, busy(rank.communication), rank.exposed(rank.work)
-
-
-def idle_of(*lane: str) -> Callable[[Ranks], Said]:
-    def said(ranks: Ranks) -> Said:
-        for key, rank in ranks.items():
-            for place, work in sorted(rank.by(*lane).items()):
-                idle_ns = idle(work, *span(work))
-                if idle_ns:
-                    yield *key, *place, busy(work), idle_ns
-
-    return said
-
-
-def gaps(ranks: Ranks) -> Said:
-    for run, rank, device, _, idle_ns in idle_of("device")(ranks):
-        yield run, rank, device, idle_ns
-
-
-def regions_of(*columns: str, kind: str) -> Callable[[Ranks], Said]:
-    def said(ranks: Ranks) -> Said:
-        for key, rank in ranks.items():
-            for region, work in rank.regions(*columns, kind=kind).items():
-                window = span(work) if work else None
-                idle_ns = idle(rank.work, *window) if window else None
-                yield *key, *region, busy(work), idle_ns, rank.exposed(work)
-
-    return said
-
-
-def memory_bandwidth(ranks: Ranks) -> Said:
-    for key, rank in ranks.items():
-        for (device, kind), work in rank.by("device", "kind").items():
-            if kind != "kernel":
-                yield *key, device, kind, busy(work)
+        if rank.exposed():
+            yield *key, rank.exposed()
 
 
 def evaluation(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
-        for row in rank.rows.values():
+        for row in rank.rows:
             if row["preorder"] is not None:
                 idle_ns = idle(rank.work, *when(row)) if rank.work else None
                 yield *key, row["event_id"], idle_ns
@@ -290,8 +190,7 @@ def low_gpu_use(ranks: Ranks) -> Said:
         parts: list[float] = [idle(rank.work, *window) for window in windows]
         if rank.work and not windows:
             windows = [span(rank.work)]
-            devices = rank.by("device").values()
-            parts = [sum(idle(work, *span(work)) for work in devices) / len(devices)]
+            parts = [mean(idle(work, *span(work)) for work in rank.by_device())]
         if rank.work and sum(parts) > sum(until - since for since, until in windows) / 2:
             yield key
 
@@ -300,86 +199,43 @@ def columns(*names: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
     return lambda frame: frame.select(names)
 
 
-def sums(*keys: str, of: str, **most: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
-    """One row per key: what is the same in all of its rows, and a sum."""
-    same = [pl.col(name).max() for name in most.values()]
-    return lambda frame: frame.group_by(keys).agg(*same, pl.col(of).sum())
+def sums(*keys: str, of: str) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda frame: frame.group_by(keys).agg(pl.col(of).sum())
 
 
 TRACE: Final = ("run", "rank")
 TIMES: Final = ("busy_ns", "idle_ns")
-Spec = tuple[str, dict[str, Any], Callable[[pl.DataFrame], pl.DataFrame], Callable[[Ranks], Said]]
+Spec = tuple[Callable[[pl.DataFrame], pl.DataFrame], Callable[[Ranks], Said]]
 SPECS: Final[dict[str, Spec]] = {
-    "overview": ("overview", {}, columns(*TRACE, "device_busy_ns"), overview),
+    "overview": (columns(*TRACE, "device_busy_ns"), overview),
     "time_breakdown": (
-        "time_breakdown",
-        {},
         columns(*TRACE, "step", "exposed_communication_ns", "idle_ns"),
         time_breakdown,
     ),
-    "step_times": ("step_times", {}, columns(*TRACE, "step", *TIMES), step_times),
-    "runs": ("runs", {}, columns("run", *TIMES), runs),
+    "step_times": (columns(*TRACE, "step", *TIMES), step_times),
+    "runs": (columns("run", *TIMES), runs),
     "rank_balance": (
-        "rank_balance",
-        {},
         lambda frame: frame.filter(pl.col("step").is_null(), pl.col("class") == "idle").select(
             "run", "min_ns", "max_ns"
         ),
         rank_balance,
     ),
-    "kernel_types": ("kernel_types", {}, sums(*TRACE, of="total_ns"), kernel_types),
-    "exposed_communication": (
-        "exposed_communication",
-        {},
-        sums(*TRACE, of="dur_ns"),
-        exposed_communication,
-    ),
-    "kernel_overlap": (
-        "kernel_overlap",
-        {},
-        columns(*TRACE, "communication_ns", "exposed_ns"),
-        kernel_overlap,
-    ),
-    "idle of streams": (
-        "idle",
-        {"per": "stream"},
-        sums(*TRACE, "device", "stream", busy="busy_ns", of="idle_ns"),
-        idle_of("device", "stream"),
-    ),
-    "idle of devices": (
-        "idle",
-        {"per": "device"},
-        sums(*TRACE, "device", busy="busy_ns", of="idle_ns"),
-        idle_of("device"),
-    ),
-    "gaps": ("gaps", {"top": 99}, sums(*TRACE, "device", of="dur_ns"), gaps),
-    "annotations": (
-        "annotations",
-        {},
-        columns(*TRACE, "step", "name", *TIMES, "exposed_communication_ns"),
-        regions_of("step", "name", kind="annotation"),
-    ),
-    "modules": (
-        "modules",
-        {},
-        columns(*TRACE, "step", "name", "module_id", *TIMES, "exposed_communication_ns"),
-        regions_of("step", "name", "python_module_id", kind="python"),
-    ),
-    "memory_bandwidth": (
-        "memory_bandwidth",
-        {},
-        columns(*TRACE, "device", "kind", "busy_ns"),
-        memory_bandwidth,
-    ),
-    "evaluation": ("evaluation", {}, columns(*TRACE, "event_id", "idle_ns"), evaluation),
-    "low_gpu_use": (
-        "advice",
-        {},
+    "kernel_types": (sums(*TRACE, of="total_ns"), kernel_types),
+    "exposed_communication": (sums(*TRACE, of="dur_ns"), exposed_communication),
+    "evaluation": (columns(*TRACE, "event_id", "idle_ns"), evaluation),
+    "advice": (
         lambda frame: frame.filter(pl.col("rule") == "low_gpu_use").select(TRACE),
         low_gpu_use,
     ),
 }
-"""By a title: an answer, its parameters, what is compared of it, and what that has to be."""
+"""By an answer: what is compared of it, and what that has to be."""
+ELSEWHERE: Final = {
+    *("annotations", "kernel_overlap", "modules"),  # tests/parity/test_kernel_answers.py
+    *("gaps", "idle"),  # tests/parity/test_idle_answers.py
+    "memory_bandwidth",  # tests/parity/test_memory_answers.py
+    "optimizable_events",  # below
+}
+"""Answers of which every column is compared with loops of their own."""
 
 
 def ranks_of(trace: Trace) -> Ranks:
@@ -391,12 +247,12 @@ def ranks_of(trace: Trace) -> Ranks:
 
 @given(ranks=RANKS)
 def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
-    trace = traced(ranks)
+    trace = loaded_ranks(ranks)
     of = ranks_of(trace)
     with trace.asking() as asked:
-        for title, (name, parameters, shown, expected) in SPECS.items():
-            found = shown(asked.answer(name, **parameters)).rows()
-            assert sorted(found, key=repr) == sorted(expected(of), key=repr), title
+        for name, (shown, expected) in SPECS.items():
+            found = shown(asked.answer(name)).rows()
+            assert sorted(found, key=repr) == sorted(expected(of), key=repr), name
         for row in asked.answer("optimizable_events", n=99).to_dicts():
             assert row["idle_ns"] == idle(of[row["run"], row["rank"]].work, *when(row))
 
@@ -404,4 +260,4 @@ def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
 def test_no_answer_is_left_out() -> None:
     shows = re.compile(r"(.*_)?(busy|idle)(_ns|_share)")
     found = {a.name for a in catalogue() if any(shows.fullmatch(c.name) for c in a.columns)}
-    assert found - {spec[0] for spec in SPECS.values()} == {"optimizable_events"}
+    assert found <= SPECS.keys() | ELSEWHERE

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from profframe import load, schema
 from profframe.trace.trace import Trace
 from tests.builders import table
-from tests.conftest import real_trace
+from tests.conftest import only_real_trace
 from tests.oracles.rooflines import Row, roofline
 
 KEY = ("run", "rank", "device", "name", "input_dims", "peak_dtype")
@@ -145,8 +145,7 @@ REAL = {
 
 @pytest.mark.parametrize("name", REAL)
 def test_real_traces_have_a_roofline_and_reasons(name: str, traces: Path) -> None:
-    (path,) = traces.glob(REAL[name])
-    with real_trace(path).asking() as trace:
+    with only_real_trace(traces, REAL[name]).asking() as trace:
         check_real(trace)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Mapping
 from decimal import Decimal
@@ -16,6 +15,7 @@ import profframe
 from profframe import schema
 from tests.conftest import real_trace
 from tests.oracles import chrome
+from tests.round_trip import content
 
 LARGE: Final = 700_000
 """Bytes of the compressed files that take longer than all others together."""
@@ -38,21 +38,10 @@ CERTAIN: Final = {
 """Notes that do not say that an event was dropped or changed."""
 
 
-def content(path: Path) -> bytes:
-    data = path.read_bytes()
-    return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-
-
-def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path) -> None:
-    if chrome_trace.stat().st_size >= LARGE:
-        pytest.skip("large")
-    check(chrome_trace)
-
-
-@pytest.mark.long
-def test_every_row_of_large_traces_is_as_a_plain_reader_has_it(chrome_trace: Path) -> None:
-    if chrome_trace.stat().st_size < LARGE:
-        pytest.skip("not large")
+@pytest.mark.parametrize("is_large", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_every_row_is_as_a_plain_reader_has_it(chrome_trace: Path, is_large: bool) -> None:
+    if is_large != (chrome_trace.stat().st_size >= LARGE):
+        pytest.skip("large, or not large")
     check(chrome_trace)
 
 
