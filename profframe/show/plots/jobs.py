@@ -65,7 +65,7 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     alone = rows["skew_ns"].is_null().all()
     heading = parts.title(
         "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
-        f"first {top} of {rows.height:,}" if rows.height > top else "",
+        parts.first(top, rows.height),
         "with the waits for other ranks, which are not here" if alone else "",
     )
     measures = _TIMES[:1] if alone else _TIMES
@@ -94,7 +94,11 @@ def _bandwidth(sized: pl.DataFrame, total: int, time: parts.Unit) -> parts.AnyCh
         .properties(
             width=parts.WIDTH,
             height=parts.HEIGHT,
-            title=parts.title("Bandwidth of collectives", *_cut(rows.height, sized.height, total)),
+            title=parts.title(
+                "Bandwidth of collectives",
+                parts.left_out("{} without known sizes not shown", total - sized.height, "row"),
+                f"first {rows.height:,} of {sized.height:,}" if rows.height < sized.height else "",
+            ),
         )
     )
 
@@ -136,9 +140,3 @@ def _tooltip(unit: parts.Unit) -> list[alt.Tooltip]:
         ("bus_gb_per_s:Q", "bus GB/s", ",.2f"),
         ("mismatches:Q", "mismatches", ",d"),
     )
-
-
-def _cut(shown: int, sized: int, total: int) -> tuple[str, str]:
-    unknown = f"{units.plural(total - sized, 'row')} without known sizes not shown"
-    fewer = f"first {shown:,} of {sized:,}"
-    return unknown if sized < total else "", fewer if shown < sized else ""
