@@ -150,6 +150,20 @@ def escaped(document: str) -> str:
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
+def script_json(document: object) -> str:
+    r"""JSON that is safe inside a script element.
+
+    Examples
+    --------
+    >>> script_json({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+    """
+    encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return encoded
+
+
 def middle(text: str, most: int) -> str:
     """Text of at most so many characters: what is too long is cut in the middle.
 

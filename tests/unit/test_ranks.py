@@ -15,7 +15,7 @@ import profframe
 from profframe import cli
 from profframe.facts.formulas.dtypes import DTYPES
 from profframe.query import macros
-from profframe.show import terminal
+from profframe.show.columns import since_start
 from profframe.trace.trace import Trace
 
 Change = Callable[[int, dict[str, Any]], dict[str, Any] | None]
@@ -246,7 +246,7 @@ def test_a_summary_of_one_rank_says_nothing_of_it(
 
 def test_moments_without_a_rank_are_since_the_first_of_the_run(tmp_path: Path) -> None:
     trace = job(tmp_path, keep)
-    rows = terminal.since_start(trace.collectives(), trace.traces)
+    rows = since_start(trace.collectives(), trace.traces)
     assert rows["start_ns"].to_list() == [19_000 + 1_000_000 * n for n in range(10)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -58,20 +57,6 @@ def document(frames: Mapping[str, FrameView]) -> _Json:
         for name, view in frames.items()
     }
     return {"texts": [shortened(text, longest) for text in texts], "frames": encoded}
-
-
-def text(document: object) -> str:
-    r"""JSON that is safe inside a script element.
-
-    Examples
-    --------
-    >>> text({"name": "</script>"})
-    '{"name":"\\u003c/script\\u003e"}'
-    """
-    encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
-    return encoded
 
 
 def shortened(text: str, longest: int) -> str:
