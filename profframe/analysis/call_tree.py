@@ -165,9 +165,7 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
             f"event {event_id} ({name!r}, {kind}) is no host slice that nests, so it has no "
             f"tree{launcher}"
         )
-    last = connection.execute(
-        "SELECT preorder FROM events WHERE event_id = ?", [last_id]
-    ).fetchone()
+    last = connection.execute(_PLACE, [last_id]).fetchone()
     if last is None:  # filtered out: up to the next slice that is not deeper
         last = connection.execute(_BEFORE_NEXT, [_ALL, first, depth]).fetchone()
     return first, first if last is None else last[0]

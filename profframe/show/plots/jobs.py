@@ -18,11 +18,8 @@ _TIMES: Final = ("communication", "waited")
 
 def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
     """What the devices of each rank did, and how long ranks waited and were waited for."""
-    charts = []
-    if breakdown.height:
-        charts.append(times.breakdown_of_traces(breakdown))
-    if stragglers.height:
-        charts.append(_waits(stragglers))
+    drawn = ((times.breakdown_of_traces, breakdown), (_waits, stragglers))
+    charts = [draw(rows) for draw, rows in drawn if rows.height]
     return charts[0] if len(charts) == 1 else _stack(*charts)
 
 
@@ -34,23 +31,18 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
     frame = parts.in_unit(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
     bars = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS)
     clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
-    return (
-        parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
-        .encode(
-            tooltip=parts.tips(
-                ("panel:N", "rank", ""),
-                ("part:N", "", ""),
-                ("value:Q", unit.name, ",.3f"),
-                ("collectives:Q", "collectives", ",d"),
-                ("times_last:Q", "times last", ",d"),
-                ("op:N", "op before", ""),
-                ("kernel:N", "kernel before", ""),
-            )
-        )
-        .properties(
-            title=parts.title("Who waited for whom in collectives", bars.cut("rank"), clocks)
-        )
+    tooltip = parts.tips(
+        ("panel:N", "rank", ""),
+        ("part:N", "", ""),
+        ("value:Q", unit.name, ",.3f"),
+        ("collectives:Q", "collectives", ",d"),
+        ("times_last:Q", "times last", ",d"),
+        ("op:N", "op before", ""),
+        ("kernel:N", "kernel before", ""),
     )
+    heading = parts.title("Who waited for whom in collectives", bars.cut("rank"), clocks)
+    chart = parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
+    return chart.encode(tooltip=tooltip).properties(title=heading)
 
 
 def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:

@@ -163,10 +163,9 @@ def _texts(columns: list[pl.Series]) -> pl.Series:
 
 
 def _longest(texts: pl.Series) -> int:
-    for longest in _LONGEST:
-        if texts.str.len_chars().clip(upper_bound=longest).sum() <= _MOST_TEXT:
-            return longest
-    return _LONGEST[-1]
+    lengths = texts.str.len_chars()
+    fit = (most for most in _LONGEST if lengths.clip(upper_bound=most).sum() <= _MOST_TEXT)
+    return next(fit, _LONGEST[-1])
 
 
 def _encoded(column: pl.Series, header: _Json, ids: pl.Enum) -> _Json:
