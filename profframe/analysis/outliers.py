@@ -130,6 +130,7 @@ def _excess(outliers: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
     key = ("what", "name")
     by_step = samples["step"].null_count() < samples.height
     sample_keys = _SAMPLE if by_step else ("run",)
+    # Steps are held against those of their run and rank, runs against all.
     among = _SAMPLE[:2] if by_step else ("all",)
     times = (
         samples.filter(pl.col("what") != "annotation")

@@ -138,8 +138,8 @@ def texts(frame: pl.DataFrame, name: str) -> list[str]:
     """
     column = frame[name]
     if name in _METRIC_COLUMNS and "metric" in frame.columns:
-        units_of_rows = ["_ns" if ":" in str(metric) else str(metric) for metric in frame["metric"]]
-        return list(map(cell, units_of_rows, column))
+        names = ["_ns" if ":" in str(metric) else str(metric) for metric in frame["metric"]]
+        return list(map(cell, names, column.to_list()))
     unit_name = "" if column.dtype.is_unsigned_integer() else name
     return [cell(unit_name, value) for value in column.to_list()]
 

@@ -127,5 +127,5 @@ def _peaks(model: object, rows: pl.DataFrame) -> str:
     peaks = [f"{units.flop_rate(rate)} {dtype}" for dtype, rate in rates.rows()]
     memory = rows["peak_bytes_per_s"].drop_nulls().unique().sort().to_list()
     peaks += [f"{units.rate(rate)} of memory" for rate in memory]
-    known = f"at most {', '.join(peaks)}" if peaks else "no peaks known, so no shares"
-    return f"{units.visible(str(model))}: {known}."
+    reach = f"at most {', '.join(peaks)}" if peaks else "no peaks known, so no shares"
+    return f"{units.visible(str(model))}: {reach}."
