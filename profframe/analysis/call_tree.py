@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 
+from profframe.analysis.selecting import some_traces
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import integer
 
@@ -130,15 +131,20 @@ _LISTING: Final = """
     FROM shown
     JOIN events USING (event_id)
     ORDER BY place"""  # noqa: E501 - read as SQL
+_EVENT: Final = """
+    SELECT kind, name, preorder, depth, launch_id, last_descendant_id
+    FROM events WHERE event_id = ?"""
+_PLACE: Final = "SELECT preorder FROM events WHERE event_id = ?"
+_BEFORE_NEXT: Final = """
+    SELECT coalesce(min(preorder) - 1, ?) FROM events WHERE preorder > ? AND depth <= ?"""
 
 
 def _check_single(connection: duckdb.DuckDBPyConnection) -> None:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
-        examples = ", ".join(f"{run!r} {rank}" for run, rank in traces[:3])
         raise ParameterError(
-            f"a tree is of one (run, rank), and there are {len(traces):,} ({examples}"
-            f"{', ...' if len(traces) > 3 else ''}); choose one with run and rank"
+            f"a tree is of one (run, rank), and there are {len(traces):,} "
+            f"({some_traces(traces, 3)}); choose one with run and rank"
         )
 
 
@@ -146,19 +152,11 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
     """First and last preorder position of an event and its descendants."""
     if event_id is None:
         return 0, _ALL
-    event = _first_row(
-        connection,
-        "SELECT kind, name, preorder, depth, launch_id, last_descendant_id FROM events"
-        " WHERE event_id = ?",
-        event_id,
-    )
+    event = connection.execute(_EVENT, [event_id]).fetchone()
     if event is None:
-        ends = _first_row(connection, "SELECT min(event_id), max(event_id) FROM events")
-        choices = (
-            "there are none"
-            if ends is None or ends[0] is None
-            else f"they are {ends[0]} to {ends[1]}"
-        )
+        ends = connection.sql("SELECT min(event_id), max(event_id) FROM events").fetchall()
+        [(least, most)] = ends
+        choices = "there are none" if least is None else f"they are {least} to {most}"
         raise UnknownNameError(f"no event {event_id}; {choices}")
     kind, name, first, depth, launch, last_id = event
     if first is None:
@@ -167,22 +165,10 @@ def _range(connection: duckdb.DuckDBPyConnection, event_id: int | None) -> tuple
             f"event {event_id} ({name!r}, {kind}) is no host slice that nests, so it has no "
             f"tree{launcher}"
         )
-    last = _first_row(connection, "SELECT preorder FROM events WHERE event_id = ?", last_id)
+    last = connection.execute(_PLACE, [last_id]).fetchone()
     if last is None:  # filtered out: up to the next slice that is not deeper
-        last = _first_row(
-            connection,
-            "SELECT coalesce(min(preorder) - 1, ?) FROM events WHERE preorder > ? AND depth <= ?",
-            _ALL,
-            first,
-            depth,
-        )
+        last = connection.execute(_BEFORE_NEXT, [_ALL, first, depth]).fetchone()
     return first, first if last is None else last[0]
-
-
-def _first_row(
-    connection: duckdb.DuckDBPyConnection, query: str, *values: object
-) -> tuple[Any, ...] | None:
-    return next(iter(connection.execute(query, [*values]).fetchall()), None)
 
 
 def _depth(levels: list[tuple[int, int]], limit: int) -> int:

@@ -145,14 +145,16 @@ def check(
         The baseline is less than two runs, nothing is left to compare with it, or the runs do not
         have a metric.
     """
-    metric_limits = {metric: share for metric, share in (limit or {}).items() if metric}
-    total_limit = (limit or {}).get("")
+    metric_limits = dict(limit or {})
+    total_limit = metric_limits.pop("", None)
     order = selecting.in_order(traces.select("run", "clock", "start_ns"))
     base, others = selecting.sides(order["run"].to_list(), baseline, runs)
     values = {metric: trends.total(samples, what) for metric, what in TOTALS.items()}
     values |= trends.metrics(list(metric_limits), order, totals, lambda: samples)
     metrics = _compare_metrics(values, base, others)
-    _check_metrics(metric_limits, metrics)
+    for pattern in metric_limits:
+        if not any(_matches(pattern, metric) for metric in metrics["metric"]):
+            raise ParameterError(f"metric {pattern!r}: not known of the runs on both sides")
     rows = regressions.compare_runs(samples, base, others)
     regressed = regressions.regressions(rows)
     worse = _worse_metrics(metrics, metric_limits)
@@ -203,12 +205,6 @@ def _chance(base: noise.Float64, other: noise.Float64) -> float | None:
 def _matches(pattern: str, metric: str) -> bool:
     """Whether a name or pattern matches a metric."""
     return pattern == metric or fnmatchcase(metric, pattern)
-
-
-def _check_metrics(metric_limits: Mapping[str, Fraction], metrics: pl.DataFrame) -> None:
-    for pattern in metric_limits:
-        if not any(_matches(pattern, metric) for metric in metrics["metric"]):
-            raise ParameterError(f"metric {pattern!r}: not known of the runs on both sides")
 
 
 def _worse_metrics(metrics: pl.DataFrame, metric_limits: Mapping[str, Fraction]) -> list[Worse]:

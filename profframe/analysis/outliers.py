@@ -130,29 +130,21 @@ def _excess(outliers: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
     key = ("what", "name")
     by_step = samples["step"].null_count() < samples.height
     sample_keys = _SAMPLE if by_step else ("run",)
-    among = _SAMPLE[:2] if by_step else ()
+    # Steps are held against those of their run and rank, runs against all.
+    among = _SAMPLE[:2] if by_step else ("all",)
     times = (
         samples.filter(pl.col("what") != "annotation")
         .group_by(*sample_keys, *key)
         .agg(pl.col("spent_ns").sum())
+        .with_columns(all=0)
     )
-    distinct = times.select(sample_keys).unique()
-    number = (
-        distinct.group_by(among).len("samples")
-        if among
-        else distinct.select(pl.len().alias("samples"))
-    )
-    lists = times.group_by(*among, *key).agg("spent_ns")
-    lists = lists.join(number, on=among) if among else lists.join(number, how="cross")
+    number = times.unique(sample_keys).group_by(among).len("samples")
+    lists = times.group_by(*among, *key).agg("spent_ns").join(number, on=among)
     typical_times = lists.select(*among, *key, _median_with_zeros().alias("typical_ns"))
-    outlying = outliers.select(_SAMPLE).unique()
-    expected = (
-        outlying.join(typical_times, on=among)
-        if among
-        else outlying.join(typical_times, how="cross")
-    )
+    outlying = outliers.select(_SAMPLE).unique().with_columns(all=0)
     return (
-        expected.join(times, on=[*sample_keys, *key], how="left", nulls_equal=True)
+        outlying.join(typical_times, on=among)
+        .join(times, on=[*sample_keys, *key], how="left", nulls_equal=True)
         .with_columns(pl.col("spent_ns").fill_null(0))
         .with_columns(excess_ns=pl.col("spent_ns") - pl.col("typical_ns"))
     )

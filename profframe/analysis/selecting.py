@@ -80,6 +80,18 @@ def sides(order: Sequence[str], baseline: Runs, runs: Runs | None) -> tuple[list
     return base, others
 
 
+def some_traces(traces: Sequence[tuple[str, int]], most: int = 4) -> str:
+    """The first of several (run, rank), for a message.
+
+    Examples
+    --------
+    >>> some_traces([("a", 0), ("b", 1)], most=1)
+    "'a' 0, ..."
+    """
+    shown = ", ".join(f"{run!r} {rank}" for run, rank in traces[:most])
+    return f"{shown}, ..." if len(traces) > most else shown
+
+
 def _matching(parameter: str, order: Sequence[str], names: Text) -> list[str]:
     """Runs of these names, or that fit these patterns."""
     matches: set[str] = set()

@@ -152,10 +152,10 @@ def _visible_lines(data: bytes) -> bytes:
 
 def as_rows(frame: pl.DataFrame, trace: Trace) -> Human:
     """Show rows of a query; on a terminal without columns that carry no information."""
-    from profframe.show import terminal
+    from profframe.show import columns, terminal
 
-    rows = terminal.since_start(frame, trace.traces)
-    return lambda width: terminal.table(terminal.compact(rows) if width else rows, width)
+    rows = columns.since_start(frame, trace.traces)
+    return lambda width: terminal.table(columns.compact(rows) if width else rows, width)
 
 
 def as_prose(frame: pl.DataFrame) -> Human:

@@ -183,7 +183,7 @@ def critical_path(
 
 def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:
     """Time of the devices and causes of waiting; nothing without devices."""
-    from profframe.show import excerpts, terminal
+    from profframe.show import columns, excerpts
 
     breakdown = trace.time_breakdown()
     if not breakdown.height:
@@ -191,8 +191,8 @@ def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame
     yield "Device time", excerpts.breakdown(breakdown)
     yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
     limit = min(top, _MAX_GAPS)
-    gaps = terminal.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
-    yield "Largest gaps", terminal.compact(gaps)
+    gaps = columns.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
+    yield "Largest gaps", columns.compact(gaps)
 
 
 def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -83,10 +83,9 @@ def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Names and places of processes and threads, in their order."""
     processes: set[str | None] = set()
     for row in threads:
-        labels = dict(_THREAD_LABELS)
-        if row["pid"] not in processes:
-            processes.add(row["pid"])
-            labels = _PROCESS_LABELS | labels
+        is_known = row["pid"] in processes
+        processes.add(row["pid"])
+        labels = _THREAD_LABELS if is_known else _PROCESS_LABELS | _THREAD_LABELS
         for label, key in labels.items():
             if row[label] is None:
                 continue

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from profframe.show import terminal, units
@@ -93,7 +92,7 @@ def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
 
 def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str]) -> RenderableType:
     """Name, source and number of samples of each side."""
-    lines = _lines()
+    lines = terminal.grid()
     for name, source, side in zip(names, sources, ("base", "other"), strict=True):
         number = rows[f"{side}_samples"][0]
         mean = f"mean of {number:,}" if number > 1 else ""
@@ -102,7 +101,7 @@ def _heads(rows: pl.DataFrame, names: tuple[str, str], sources: tuple[str, str])
 
 
 def _sums(totals: pl.DataFrame) -> RenderableType:
-    lines = _lines()
+    lines = terminal.grid()
     for row in totals.iter_rows(named=True):
         what, base, other = row["what"], row["base_ns"], row["other_ns"]
         counts = ", ".join(f"{row[name]:,} {name}" for name in _COUNTS if row[name])
@@ -114,10 +113,6 @@ def _sums(totals: pl.DataFrame) -> RenderableType:
             Text(counts or "nothing changed"),
         )
     return lines
-
-
-def _lines() -> Table:
-    return Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
 
 
 def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from profframe.show import terminal, units
+from profframe.show import columns, terminal, units
 from profframe.show.summary import short
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def report(
     width: int | None,
 ) -> RenderableType:
     """The runs of both sides, how metrics differ, and which ops and kernels take longer."""
-    lines = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+    lines = terminal.grid()
     for name, runs in zip(("baseline", "against it"), sides, strict=True):
         lines.add_row(Text(name, style="bold"), Text(_run_range(runs)), Text())
     run_metrics = metrics.filter(~metrics["metric"].str.contains(":", literal=True))
@@ -33,7 +32,7 @@ def report(
         "metric", "base_value", "other_value"
     ).iter_rows():
         lines.add_row(
-            Text(_LABELS.get(metric, terminal.heading(metric))),
+            Text(_LABELS.get(metric, columns.heading(metric))),
             Text(values(metric, base, other)),
             Text(_part(base, other)),
         )
@@ -52,10 +51,9 @@ def describe(metric: str, base: float, other: float) -> str:
     >>> describe("op:aten::mm", 10_000_000, 12_000_000)
     "op:'aten::mm', 10.000 ms -> 12.000 ms (+20.0 %)"
     """
-    name = (
-        f"{metric.partition(':')[0]}:{short(metric.partition(':')[2])}" if ":" in metric else metric
-    )
-    return f"{name}, {values(metric, base, other)} {_part(base, other)}".rstrip()
+    kind, colon, name = metric.partition(":")
+    subject = f"{kind}:{short(name)}" if colon else metric
+    return f"{subject}, {values(metric, base, other)} {_part(base, other)}".rstrip()
 
 
 def _part(base: float, other: float) -> str:
@@ -74,7 +72,7 @@ def values(metric: str, base: float, other: float) -> str:
     numbers = [
         round(value) if column.endswith(("_ns", "_bytes")) else value for value in (base, other)
     ]
-    return " -> ".join(terminal.cell(column, value).strip() for value in numbers)
+    return " -> ".join(columns.cell(column, value).strip() for value in numbers)
 
 
 _LABELS = {"op_self_ns": "op self time", "kernel_ns": "kernels"}

@@ -123,7 +123,8 @@ def unit_of(column: pl.Series) -> Unit | None:
 def texts(frame: pl.DataFrame, name: str) -> list[str]:
     """Values of a column in human units.
 
-    In rows with a ``metric``, values and what they are compared with are in its unit.
+    In rows with a ``metric``, values and what they are compared with are in its unit, those of ops
+    and kernels in units of time.
 
     Examples
     --------
@@ -137,17 +138,10 @@ def texts(frame: pl.DataFrame, name: str) -> list[str]:
     """
     column = frame[name]
     if name in _METRIC_COLUMNS and "metric" in frame.columns:
-        metrics = frame["metric"].to_list()
-        values = zip(metrics, column.to_list(), strict=True)
-        return [cell(_metric_column(metric), value) for metric, value in values]
+        names = ["_ns" if ":" in str(metric) else str(metric) for metric in frame["metric"]]
+        return list(map(cell, names, column.to_list()))
     unit_name = "" if column.dtype.is_unsigned_integer() else name
     return [cell(unit_name, value) for value in column.to_list()]
-
-
-def _metric_column(metric: object) -> str:
-    """A column name with the unit of a metric; ops and kernels have times."""
-    name = str(metric)
-    return "_ns" if ":" in name else name
 
 
 def since_start(frame: pl.DataFrame, traces: pl.DataFrame) -> pl.DataFrame:

@@ -74,9 +74,8 @@ def stragglers_title(skew: pl.DataFrame) -> str:
     import polars as pl
 
     doubtful = skew.filter(pl.col("note").str.contains("skewed|other_clock"))
-    return "Ranks that others wait for" + (
-        " (their clocks differ: see clock_skew)" if doubtful.height else ""
-    )
+    note = " (their clocks differ: see clock_skew)" if doubtful.height else ""
+    return f"Ranks that others wait for{note}"
 
 
 def roofline(rows: pl.DataFrame) -> pl.DataFrame:
@@ -94,7 +93,7 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     if not rows.height:
         return "No kernels."
     key = ["run", "rank", "device"]
-    models = devices.select(*key, pl.coalesce("model", "name").fill_null("A device").alias("model"))
+    models = devices.select(*key, pl.coalesce("model", "name").alias("model"))
     with_model = rows.join(models, on=key, how="left").with_columns(
         pl.col("model").fill_null("A device")
     )
@@ -128,9 +127,5 @@ def _peaks(model: object, rows: pl.DataFrame) -> str:
     peaks = [f"{units.flop_rate(rate)} {dtype}" for dtype, rate in rates.rows()]
     memory = rows["peak_bytes_per_s"].drop_nulls().unique().sort().to_list()
     peaks += [f"{units.rate(rate)} of memory" for rate in memory]
-    name = units.visible(str(model))
-    return (
-        f"{name}: at most {', '.join(peaks)}."
-        if peaks
-        else f"{name}: no peaks known, so no shares."
-    )
+    reach = f"at most {', '.join(peaks)}" if peaks else "no peaks known, so no shares"
+    return f"{units.visible(str(model))}: {reach}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -25,8 +25,11 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     parts: list[RenderableType] = []
     for row in advice.head(top).iter_rows(named=True):
         place = "".join(f", {key} {visible(str(row[key]))}" for key in keys)
-        parts += [_headline(row, place), *map(_indent, _details(row)), Text()]
-    return Group(*parts[:-1], *_more(advice, top))
+        details = (Text(line, style="dim") for line in _details(row))
+        parts += [_headline(row, place), Padding(Group(*details), (0, 0, 0, _INDENT)), Text()]
+    rest = advice.height - top
+    more = Text(f"{rest} more findings: --top {advice.height}")
+    return Group(*parts, more) if rest > 0 else Group(*parts[:-1])
 
 
 def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
@@ -39,20 +42,17 @@ def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
     return Group(Text(f"{title} (top {top} of {advice.height})", style="bold cyan"), *lines)
 
 
-def _headline(row: dict[str, object], place: str) -> Text:
+def _headline(row: dict[str, Any], place: str) -> Text:
     severity = str(row["severity"])
     label = Text(f"{severity:{_INDENT}}", style=_STYLES.get(severity, ""))
     return label.append(f"{visible(str(row['finding']))}{place}", style="default not bold")
 
 
-def _details(row: dict[str, object]) -> list[str]:
-    gain, basis = row["estimated_gain_ns"], row["gain_basis"] or ""
-    gain_text = (
-        "gain unknown" if gain is None else f"gain about {duration(float(str(gain))).strip()}"
-    )
-    events = row["evidence_events"]
-    first = ", ".join(map(str, events[:5])) if isinstance(events, list) else ""
-    rest = ", ..." if isinstance(events, list) and len(events) > 5 else ""
+def _details(row: dict[str, Any]) -> list[str]:
+    gain, basis, events = row["estimated_gain_ns"], row["gain_basis"], row["evidence_events"] or []
+    gain_text = "gain unknown" if gain is None else f"gain about {duration(gain).strip()}"
+    first = ", ".join(map(str, events[:5]))
+    rest = ", ..." if len(events) > 5 else ""
     lines = [
         f"{gain_text}: {basis}" if basis else gain_text,
         f"where: {row['where']}" if row["where"] else "",
@@ -61,12 +61,3 @@ def _details(row: dict[str, object]) -> list[str]:
         f"rule: {row['rule']}; events {first}{rest} ({row['events']} in all)",
     ]
     return [visible(line) for line in lines if line]
-
-
-def _indent(line: str) -> RenderableType:
-    return Padding(Text(line, style="dim"), (0, 0, 0, _INDENT))
-
-
-def _more(advice: pl.DataFrame, top: int) -> list[RenderableType]:
-    rest = advice.height - top
-    return [Text(), Text(f"{rest} more findings: --top {advice.height}")] if rest > 0 else []

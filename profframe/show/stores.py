@@ -9,6 +9,7 @@ import polars as pl
 
 from profframe import schema
 from profframe.show import terminal, units
+from profframe.show.summary import contents
 from profframe.store.facts_version import facts_version
 
 if TYPE_CHECKING:
@@ -27,19 +28,13 @@ def conversion(files: pl.DataFrame) -> str:
     '1 run, 2 ranks, 2,400 events: 2 files written'
     """
     stored = files.filter(files["status"].is_in(["written", "unchanged"]))
-    runs, traces = stored["run"].n_unique(), stored.select("run", "rank").n_unique()
-    contents = [
-        units.plural(runs, "run"),
-        units.plural(traces, "rank" if runs <= 1 else "trace"),
-        units.plural(int(stored["events"].sum()), "event"),
-    ]
     counts = {status: files.filter(files["status"] == status).height for status in _STATUSES}
     statuses = [(status, number) for status, number in counts.items() if number]
     parts = [f"{number:,} {status}" for status, number in statuses]
     if len(statuses) == 1:
         status, number = statuses[0]
         parts = [f"{units.plural(number, 'file')} {status}"]
-    return f"{', '.join(contents)}: {', '.join(parts)}"
+    return f"{contents(stored)}: {', '.join(parts)}"
 
 
 def errors(files: pl.DataFrame) -> list[str]:

@@ -26,15 +26,9 @@ class Summary:
     @property
     def title(self) -> str:
         """Runs, ranks, events and span in one line."""
-        ranks = self.overview.height
         span = self.overview["span_ns"].max()
-        parts = [
-            units.plural(self.overview["run"].n_unique(), "run"),
-            units.plural(ranks, "rank" if self.overview["run"].n_unique() <= 1 else "trace"),
-            units.plural(int(self.overview["events"].sum()), "event"),
-            *([units.duration(span).strip()] if isinstance(span, int) else []),
-        ]
-        return ", ".join(parts)
+        size = contents(self.overview)
+        return f"{size}, {units.duration(span).strip()}" if isinstance(span, int) else size
 
     @property
     def lines(self) -> tuple[tuple[str, str], ...]:
@@ -66,7 +60,7 @@ class Summary:
 
     def _quality(self) -> str:
         counts = self.quality.group_by("check", maintain_order=True).agg(
-            events=pl.max_horizontal(_sum("events"), pl.len())
+            events=pl.max_horizontal(pl.col("events").sum(), pl.len())
         )
         return ", ".join(f"{units.visible(c)} {units.count(n)}" for c, n in counts.iter_rows())
 
@@ -77,13 +71,21 @@ class Summary:
         )
 
 
+def contents(rows: pl.DataFrame) -> str:
+    """The number of runs, of ranks or (run, rank), and of their events.
+
+    Examples
+    --------
+    >>> contents(pl.DataFrame({"run": ["a", "a"], "rank": [0, 1], "events": [1200, 800]}))
+    '1 run, 2 ranks, 2,000 events'
+    """
+    runs, traces = rows["run"].n_unique(), rows.select("run", "rank").n_unique()
+    noun = "rank" if runs <= 1 else "trace"
+    events = units.plural(int(rows["events"].sum()), "event")
+    return f"{units.plural(runs, 'run')}, {units.plural(traces, noun)}, {events}"
+
+
 def short(name: str) -> str:
     """A name in quotes, cut if it is long."""
     text = units.visible(name)
     return f"'{text if len(text) <= _LONGEST_NAME else text[: _LONGEST_NAME - 3] + '...'}'"
-
-
-def _sum(column: str) -> pl.Expr:
-    import polars as pl
-
-    return pl.col(column).sum()

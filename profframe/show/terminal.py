@@ -18,8 +18,6 @@ from profframe.show import units
 from profframe.show.columns import (
     KEYS,
     MOMENTS,
-    cell,
-    compact,
     heading,
     informative,
     since_start,
@@ -30,21 +28,6 @@ from profframe.show.summary import Summary
 
 if TYPE_CHECKING:
     import polars as pl
-
-__all__ = [
-    "cell",
-    "compact",
-    "console",
-    "headers",
-    "heading",
-    "notes",
-    "prose",
-    "ranking",
-    "since_start",
-    "summary",
-    "table",
-    "text",
-]
 
 _NARROWEST: Final = 28
 """Text is cut to this width before a column is left out."""
@@ -104,10 +87,10 @@ def ranking(frame: pl.DataFrame, top: int, width: int | None, title: str) -> Ren
 
 def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
     """Quality notes."""
-    lines = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), show_header=False)
+    lines = grid()
     lines.add_column(no_wrap=True)
     lines.add_column(justify="right", no_wrap=True)
-    lines.add_column(overflow="fold", max_width=None if width is None else width)
+    lines.add_column(overflow="fold", max_width=width)
     single = quality.select(KEYS).n_unique() == 1
     for row in quality.iter_rows(named=True):
         where = "" if single else f" [{row['run']}, rank {row['rank']}]"
@@ -122,7 +105,7 @@ def notes(quality: pl.DataFrame, width: int | None) -> RenderableType:
 
 def summary(summary: Summary, name: str) -> RenderableType:
     """The summary of a trace."""
-    lines = _grid()
+    lines = _labelled()
     for label, text in summary.lines:
         lines.add_row(label, Text(text))
     return Group(Text(f"{units.visible(name)}: {summary.title}", style="bold"), lines)
@@ -131,7 +114,7 @@ def summary(summary: Summary, name: str) -> RenderableType:
 def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:
     """The header of each trace, a line for each value."""
     for row in traces.head(_MOST_HEADERS).iter_rows(named=True):
-        lines = _grid()
+        lines = _labelled()
         for name, value in row.items():
             if value is not None and name not in KEYS:
                 moment = name in MOMENTS and row["clock"] == "utc"
@@ -196,9 +179,14 @@ def text(part: RenderableType) -> str:
     return "".join(f"{line.rstrip()}\n" for line in file.getvalue().splitlines())
 
 
-def _grid() -> Table:
+def grid() -> Table:
+    """Lines of cells without headings."""
+    return Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+
+
+def _labelled() -> Table:
     """A grid of labels and texts."""
-    lines = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+    lines = grid()
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
     return lines

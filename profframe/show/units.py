@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -52,14 +53,8 @@ def size(number: float) -> str:
     >>> size(512), size(-1536), size(3 << 30)
     ('512 B  ', '-1.50 KiB', '3.00 GiB')
     """
-    if abs(number) < 1023.5:
-        return f"{number:.0f} B  "
-    value = float(number)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if abs(value) < 1023.995:
-            return f"{value:.2f} {unit}"
-    return f"{value / 1024:,.2f} PiB"
+    text = _in_steps(number, 1024, ("Ki", "Mi", "Gi", "Ti", "Pi"))
+    return f"{text}B  " if text.endswith(" ") else f"{text}B"
 
 
 def rate(bytes_per_s: float) -> str:
@@ -150,6 +145,20 @@ def escaped(document: str) -> str:
     return _UNSAFE.sub(lambda match: json.dumps(match[0])[1:-1], document)
 
 
+def script_json(document: object) -> str:
+    r"""JSON that is safe inside a script element.
+
+    Examples
+    --------
+    >>> script_json({"name": "</script>"})
+    '{"name":"\\u003c/script\\u003e"}'
+    """
+    encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
+    return encoded
+
+
 def middle(text: str, most: int) -> str:
     """Text of at most so many characters: what is too long is cut in the middle.
 
@@ -165,12 +174,16 @@ def middle(text: str, most: int) -> str:
 
 
 def _thousands(number: float) -> str:
-    """A number in steps of 1000, with what stands before its unit."""
-    if abs(number) < 999.5:
+    return _in_steps(number, 1000, ("k", "M", "G", "T", "P"))
+
+
+def _in_steps(number: float, step: int, prefixes: Sequence[str]) -> str:
+    """A number in steps of 1000 or 1024, with what stands before its unit."""
+    if abs(number) < step - 0.5:
         return f"{number:.0f} "
     value = float(number)
-    for prefix in ("k", "M", "G", "T"):
-        value /= 1000
-        if abs(value) < 999.995:
+    for prefix in prefixes[:-1]:
+        value /= step
+        if abs(value) < step - 0.005:
             return f"{value:.2f} {prefix}"
-    return f"{value / 1000:,.2f} P"
+    return f"{value / step:,.2f} {prefixes[-1]}"

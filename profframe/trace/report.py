@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from os import PathLike
 from typing import TYPE_CHECKING, Final
 
@@ -126,17 +127,12 @@ def _conversations(
 ) -> Iterator[Callable[[str], Context]]:
     """Give a function from a section to what it asks: one conversation for each scope."""
     with ExitStack() as stack:
-        begun: dict[int, Context] = {}
 
-        def ask(section: str) -> Context:
-            trace = scopes.of(section)
-            if id(trace) not in begun:
-                begun[id(trace)] = context_of(
-                    stack.enter_context(trace.asking(_AT_ONCE)), rows, made_with
-                )
-            return begun[id(trace)]
+        @cache
+        def conversation(scope: Trace) -> Context:
+            return context_of(stack.enter_context(scope.asking(_AT_ONCE)), rows, made_with)
 
-        yield ask
+        yield lambda section: conversation(scopes.of(section))
 
 
 def _scopes(trace: Trace, traces: pl.DataFrame) -> _Scopes:

@@ -14,7 +14,7 @@ import pytest
 import profframe
 from profframe.facts.formulas.dtypes import DTYPES
 from profframe.query import macros
-from profframe.show import terminal
+from profframe.show.columns import since_start
 from profframe.trace.trace import Trace
 from tests.conftest import Run
 
@@ -240,7 +240,7 @@ def test_a_summary_of_one_rank_says_nothing_of_it(tmp_path: Path, run: Run) -> N
 
 def test_moments_without_a_rank_are_since_the_first_of_the_run(tmp_path: Path) -> None:
     trace = job(tmp_path, keep)
-    rows = terminal.since_start(trace.collectives(), trace.traces)
+    rows = since_start(trace.collectives(), trace.traces)
     assert rows["start_ns"].to_list() == [19_000 + 1_000_000 * n for n in range(10)]
 
 

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from profframe.analysis.critical_path import graph, rows
 from profframe.analysis.critical_path.walk import Stretches, walk
+from profframe.analysis.selecting import some_traces
 from profframe.errors import ParameterError
 from profframe.query.header import Answer
 from profframe.query.run import prepare, select
@@ -32,14 +33,8 @@ BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "
 
 EDGES: Final = ("slice", "between", "thread", "sync", "launch", "work", "queue", "wait", "unknown")
 """Kinds of stretches; in the order of the constants of `graph`."""
-_BOUND: Final = dict(
-    zip(
-        EDGES,
-        ("host", "host", "host", "sync", "launch", "", "idle", "idle", "idle"),
-        strict=True,
-    )
-)
-"""Bound by edge; that of work is its class."""
+_BOUNDS_OF_EDGES: Final = ("host", "host", "host", "sync", "launch", "", "idle", "idle", "idle")
+"""In the order of `EDGES`; that of work is its class."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,10 +140,9 @@ def find(
 def _single_trace(connection: duckdb.DuckDBPyConnection) -> _Trace:
     traces = connection.sql("SELECT DISTINCT run, rank FROM events ORDER BY ALL").fetchall()
     if len(traces) > 1:
-        examples = ", ".join(f"{run_!r} {rank}" for run_, rank in traces[:4])
         raise ParameterError(
-            f"a critical path is of one (run, rank), and there are {len(traces)} ({examples}"
-            f"{', ...' if len(traces) > 4 else ''}); choose one: run=..., rank=..."
+            f"a critical path is of one (run, rank), and there are {len(traces)} "
+            f"({some_traces(traces)}); choose one: run=..., rank=..."
         )
     return traces[0] if traces else (None, None)
 
@@ -157,7 +151,6 @@ def _events(
     connection: duckdb.DuckDBPyConnection, trace: _Trace, stretches: Stretches, origin: int
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The stretches with columns of their events, and the start of the trace."""
-    bounds = list(_BOUND.values())
     event = pa.array(stretches.event, mask=stretches.event < 0)
     path = pa.table(
         {
@@ -166,7 +159,7 @@ def _events(
             "start_ns": stretches.start + origin,
             "dur_ns": stretches.end - stretches.start,
             "edge": np.array(EDGES, np.object_)[stretches.edge],
-            "bound": np.array(bounds, np.object_)[stretches.edge],
+            "bound": np.array(_BOUNDS_OF_EDGES, np.object_)[stretches.edge],
         },
         schema=_PATH,
     )
@@ -184,14 +177,8 @@ _CALLS: Final = (
 )
 """The macros that the queries of this folder call."""
 _PATH: Final = pa.schema(
-    [
-        ("number", pa.int64()),
-        ("event_id", pa.int64()),
-        ("start_ns", pa.int64()),
-        ("dur_ns", pa.int64()),
-        ("edge", pa.string()),
-        ("bound", pa.string()),
-    ]
+    dict.fromkeys(("number", "event_id", "start_ns", "dur_ns"), pa.int64())
+    | dict.fromkeys(("edge", "bound"), pa.string())
 )
 _STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
 _DESCRIBED: Final = """

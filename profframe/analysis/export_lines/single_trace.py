@@ -6,6 +6,7 @@ from typing import Any
 
 import duckdb
 
+from profframe.analysis.selecting import some_traces
 from profframe.errors import ParameterError
 
 
@@ -15,9 +16,9 @@ def single_trace(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
         connection.sql("FROM traces ORDER BY run, rank").to_arrow_table().to_pylist()
     )
     if len(rows) > 1:
-        some = ", ".join(f"{row['run']!r} {row['rank']}" for row in rows[:4])
+        some = some_traces([(row["run"], row["rank"]) for row in rows])
         raise ParameterError(
-            f"a file holds one (run, rank), and there are {len(rows)} ({some}"
-            f"{', ...' if len(rows) > 4 else ''}); choose one: .filter(runs=..., ranks=...)"
+            f"a file holds one (run, rank), and there are {len(rows)} ({some}); "
+            "choose one: .filter(runs=..., ranks=...)"
         )
     return rows[0] if rows else {}

@@ -21,15 +21,8 @@ from profframe.query.run import run
 
 METRICS: Final[Mapping[str, str]] = MappingProxyType(
     {"self_cpu_time_total": "self_ns", "self_ns": "self_ns"}
-    | dict.fromkeys(
-        (
-            "self_cuda_time_total",
-            "self_xpu_time_total",
-            "self_privateuse1_time_total",
-            "self_device_ns",
-        ),
-        "self_device_ns",
-    )
+    | {f"self_{name}_time_total": "self_device_ns" for name in ("cuda", "xpu", "privateuse1")}
+    | {"self_device_ns": "self_device_ns"}
 )
 """Names of torch and of ours, and the column that each is made of."""
 
@@ -79,12 +72,11 @@ def path_lines(connection: duckdb.DuckDBPyConnection, metric: str) -> Lines:
 def _with_paths(nodes: pl.DataFrame) -> pl.DataFrame:
     """Nodes with the names around them and their own, level by level."""
     name = pl.col("name").fill_null("(no name)")
+    first = pl.lit("")
     if nodes.select("run", "rank").n_unique() > 1:
         trace = pl.concat_str(pl.col("run").str.replace_all(_PARTS, "_"), pl.lit(" rank "), "rank")
         is_outer = pl.col("depth") == 0
-        first = pl.when(is_outer).then(pl.concat_str(trace, pl.lit(";"))).otherwise(pl.lit(""))
-    else:
-        first = pl.lit("")
+        first = pl.when(is_outer).then(pl.concat_str(trace, pl.lit(";"))).otherwise(first)
     own = name.str.replace_all(";", ",", literal=True).str.replace_all(_PARTS, "_")
     levels = nodes.with_columns(path=pl.concat_str(first, own)).partition_by(
         "depth", as_dict=True, maintain_order=True

@@ -124,9 +124,9 @@ def _titled(given: Given) -> list[tuple[str, str | Rows]]:
     if isinstance(given, Mapping):
         return [(str(title), what) for title, what in given.items()]
     return [
-        (what if isinstance(what, str) else CRITICAL_PATH, what)
-        if isinstance(what, str) or not isinstance(what, pl.DataFrame)
-        else (f"track {number}", what)
+        (f"track {number}", what)
+        if isinstance(what, pl.DataFrame)
+        else (what if isinstance(what, str) else CRITICAL_PATH, what)
         for number, what in enumerate(given, start=1)
     ]
 
@@ -165,56 +165,47 @@ def _line(title: str, frame: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
         for name in by
         if frame[name].null_count() < frame.height
     ]
-    whole = pl.concat_str([pl.lit(title), *(part.fill_null("") for part in parts)])
-    return whole if parts else pl.lit(title)
+    return pl.concat_str([pl.lit(title), *(part.fill_null("") for part in parts)])
 
 
 def _counters(title: str, rows: pl.DataFrame, time: str) -> pl.DataFrame:
-    names = [
-        column.name
-        for column in rows
-        if column.dtype.is_numeric()
-        and not column.name.startswith("_")
-        and column.name not in {*_NO_VALUES, time}
-        and not column.name.endswith("_id")
+    values = [
+        column
+        for column in _others(rows, *_NO_VALUES, time)
+        if column.dtype.is_numeric() and not column.name.endswith("_id")
     ]
-    if not names:
+    if not values:
         raise ParameterError(
             f"tracks: {title!r}: needs dur_ns or end_ns for slices, or a column of numbers for a "
-            f"counter, found ({', '.join(name for name in rows.columns if name[0] != '_')})"
+            f"counter, found ({', '.join(column.name for column in _others(rows))})"
         )
     return rows.select(
         pl.col("_time").alias("time_ns"),
         pl.lit(None, pl.Int64).alias("dur_ns"),
         pl.col("_line").alias("line"),
         pl.col("_line").alias("name"),
-        _members([rows[name] for name in names]).alias("args"),
+        _members(values).alias("args"),
     ).filter(pl.col("args") != "{}")
 
 
 def _slices(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    texts = [
-        column.name
-        for column in rows
-        if column.dtype == pl.String
-        and column.name not in {*_KEYS, *by}
-        and not column.name.startswith("_")
-    ]
+    texts = [column.name for column in _others(rows, *_KEYS, *by) if column.dtype == pl.String]
     named = next((name for name in ("name", *texts) if name in texts), None)
     label = pl.col("_line") if named is None else pl.col(named).fill_null(pl.col("_line"))
-    others = [
-        column
-        for column in rows
-        if not column.name.startswith("_")
-        and column.name not in {*_KEYS, "start_ns", "dur_ns", "end_ns", named}
-    ]
     return rows.select(
         pl.col("_time").alias("time_ns"),
         pl.col("_dur").alias("dur_ns"),
         _lanes(rows).alias("line"),
         label.alias("name"),
-        _members(others).alias("args"),
+        _members(_others(rows, *_KEYS, "start_ns", "dur_ns", "end_ns", named)).alias("args"),
     )
+
+
+def _others(rows: pl.DataFrame, *left_out: str | None) -> list[pl.Series]:
+    """The columns that a track was given, but some."""
+    return [
+        column for column in rows if not column.name.startswith("_") and column.name not in left_out
+    ]
 
 
 def _lanes(rows: pl.DataFrame) -> pl.Series:
@@ -228,12 +219,8 @@ def _lanes(rows: pl.DataFrame) -> pl.Series:
         crossing = nest(group[left].astype(np.int64), start[left], end[left]).crossing
         left = left[crossing]
         lane[left] += 1
-    number = pl.Series(lane + 1)
-    beside = (
-        pl.when(number > 1)
-        .then(pl.concat_str(pl.lit(" ("), number, pl.lit(")")))
-        .otherwise(pl.lit(""))
-    )
+    number = pl.lit(pl.Series(lane + 1))
+    beside = pl.when(number > 1).then(pl.format(" ({})", number)).otherwise(pl.lit(""))
     return rows.select(pl.col("_line") + beside).to_series()
 
 

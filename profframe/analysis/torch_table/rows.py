@@ -126,7 +126,7 @@ def read(
         sums: Sequence[Sequence[Amount]] = (
             times.read(connection, run_name, rank, grouping, ids)
             if as_torch
-            else [_exact_times(key) for key in group]
+            else [[Fraction(key[name] or 0, 1000) for name in _TIMES] for key in group]
         )
         firsts = [first_events.get((run_name, rank, i), _NO_EVENT) for i in ids]
         rows = [
@@ -150,10 +150,6 @@ def read(
 _NO_EVENT: Final = (False, False, False, False, 0)
 _TIMES: Final = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _BYTES: Final = ("cpu_bytes", "self_cpu_bytes", "device_bytes", "self_device_bytes")
-
-
-def _exact_times(key: Mapping[str, Any]) -> list[Fraction]:
-    return [Fraction(key[name] or 0, 1000) for name in _TIMES]
 
 
 def _row(

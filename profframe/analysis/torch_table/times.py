@@ -70,7 +70,9 @@ def read(
     ((start_ns,),) = origins or [(0,)]
     slices = _slices(connection.sql(_SLICES, params=dict(grouping)).to_arrow_table(), start_ns)
     columns = (slices.elapsed_host, _self_host(slices), *_device(slices))
-    sums = np.stack([np.append(_by_key(slices, column), 0.0) for column in columns], axis=1)
+    keys = slices.key[slices.order]
+    by_key = [_in_order(keys, column[slices.order], 0) for column in columns]
+    sums = np.stack([np.append(sums_of_keys, 0.0) for sums_of_keys in by_key], axis=1)
     rows = _rows(slices.event_id, np.array([-1 if i is None else i for i in first_ids], np.int64))
     ordered: list[Times] = [
         tuple(times) for times in sums[np.append(slices.key, -1)[rows]].tolist()
@@ -205,11 +207,6 @@ def _device(slices: _Slices) -> tuple[Floats, Floats]:
 def _or_exact(values: Floats, exact: Floats) -> Floats:
     """The values, or the exact ones if the trace lacks some of what torch would add up."""
     return np.where(np.abs(values - exact) <= _TOLERANCE_US, values, exact)
-
-
-def _by_key(slices: _Slices, values: Floats) -> Floats:
-    """Sums of the keys, one event after the other."""
-    return _in_order(slices.key[slices.order], values[slices.order], 0)
 
 
 def _sums(group: Ints, values: Floats, groups: int) -> Floats:

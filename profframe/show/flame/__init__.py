@@ -8,7 +8,6 @@ each of `COLUMNS`, `options()` gives the options.
 from __future__ import annotations
 
 import html
-import json
 import os
 import uuid
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from profframe.schema import KINDS
 from profframe.show import units
 from profframe.show.plots import palette
+from profframe.show.units import script_json
 from profframe.system.atomic_files import atomic_write
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class FlameGraph:
 
     def _repr_html_(self) -> str:
         name = f"flame-{uuid.uuid4().hex}"
-        call = f'flameGraph(document.getElementById("{name}"), columns, {_json(options())});'
+        call = f'flameGraph(document.getElementById("{name}"), columns, {script_json(options())});'
         return (
             f'<div class="flame-alone" id="{name}"></div>\n<style>\n{style()}</style>\n'
             f"<script>\n(() => {{\n{script()}\n{_columns(self.data)}\n{call}\n}})();\n</script>\n"
@@ -143,17 +143,9 @@ def _columns(frame: pl.DataFrame) -> str:
         name: columns[name].cast(ids).to_physical().to_list() for name in COLUMNS if is_text[name]
     }
     return (
-        f"const texts = {_json(texts.to_list())};\n"
-        f"const columns = {_json(numbers)};\n"
-        f"for (const [name, ids] of Object.entries({_json(ids_by_column)})) {{\n"
+        f"const texts = {script_json(texts.to_list())};\n"
+        f"const columns = {script_json(numbers)};\n"
+        f"for (const [name, ids] of Object.entries({script_json(ids_by_column)})) {{\n"
         "  columns[name] = ids.map((id) => (id === null ? null : texts[id]));\n"
         "}"
     )
-
-
-def _json(value: object) -> str:
-    """JSON that is safe inside a script element."""
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    for character in "<>&\u2028\u2029":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text

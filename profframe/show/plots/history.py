@@ -53,9 +53,7 @@ def trend(rows: pl.DataFrame) -> parts.AnyChart:
         .mark_point(size=160, strokeWidth=2, color=parts.colour("change"))
         .encode(x=x, y="shown:Q", tooltip=tooltip)
     )
-    chart = alt.layer(level, line, points, changes, data=frame).properties(
-        width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
-    )
+    chart = alt.layer(level, line, points, changes, data=frame)
     heading = parts.title("From run to run", panels.cut("metric"), fewer)
     return parts.in_panels(chart, panels, heading, own_y=True)
 
@@ -95,12 +93,11 @@ def regressions(rows: pl.DataFrame, top: int) -> parts.AnyChart:
         ),
     )
     interval = base.mark_rule(strokeWidth=1.5).encode(y=y, x="low:Q", x2="high:Q")
-    fewer = f"first {top} of {rows.height:,}" if rows.height > top else ""
     none = "" if rows.height else "no op or kernel takes longer than noise explains"
     return alt.layer(bars, interval, data=frame).properties(
         width=parts.WIDTH,
         height=alt.Step(parts.BAR),
-        title=parts.title("What takes longer than before", none, fewer),
+        title=parts.title("What takes longer than before", none, parts.first(top, rows.height)),
     )
 
 

@@ -18,11 +18,8 @@ _TIMES: Final = ("communication", "waited")
 
 def ranks(breakdown: pl.DataFrame, stragglers: pl.DataFrame) -> parts.AnyChart:
     """What the devices of each rank did, and how long ranks waited and were waited for."""
-    charts = []
-    if breakdown.height:
-        charts.append(times.breakdown_of_traces(breakdown))
-    if stragglers.height:
-        charts.append(_waits(stragglers))
+    drawn = ((times.breakdown_of_traces, breakdown), (_waits, stragglers))
+    charts = [draw(rows) for draw, rows in drawn if rows.height]
     return charts[0] if len(charts) == 1 else _stack(*charts)
 
 
@@ -34,23 +31,18 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
     frame = parts.in_unit(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
     bars = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS)
     clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"
-    return (
-        parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
-        .encode(
-            tooltip=parts.tips(
-                ("panel:N", "rank", ""),
-                ("part:N", "", ""),
-                ("value:Q", unit.name, ",.3f"),
-                ("collectives:Q", "collectives", ",d"),
-                ("times_last:Q", "times last", ",d"),
-                ("op:N", "op before", ""),
-                ("kernel:N", "kernel before", ""),
-            )
-        )
-        .properties(
-            title=parts.title("Who waited for whom in collectives", bars.cut("rank"), clocks)
-        )
+    tooltip = parts.tips(
+        ("panel:N", "rank", ""),
+        ("part:N", "", ""),
+        ("value:Q", unit.name, ",.3f"),
+        ("collectives:Q", "collectives", ",d"),
+        ("times_last:Q", "times last", ",d"),
+        ("op:N", "op before", ""),
+        ("kernel:N", "kernel before", ""),
     )
+    heading = parts.title("Who waited for whom in collectives", bars.cut("rank"), clocks)
+    chart = parts.pairs(bars.frame, _WAITS, "panel", f"Time ({unit.name})")
+    return chart.encode(tooltip=tooltip).properties(title=heading)
 
 
 def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
@@ -65,7 +57,7 @@ def collectives(rows: pl.DataFrame, top: int) -> parts.AnyChart:
     alone = rows["skew_ns"].is_null().all()
     heading = parts.title(
         "Time of collectives" if alone else "Time of collectives, and waits for the last rank",
-        f"first {top} of {rows.height:,}" if rows.height > top else "",
+        parts.first(top, rows.height),
         "with the waits for other ranks, which are not here" if alone else "",
     )
     measures = _TIMES[:1] if alone else _TIMES
@@ -94,7 +86,11 @@ def _bandwidth(sized: pl.DataFrame, total: int, time: parts.Unit) -> parts.AnyCh
         .properties(
             width=parts.WIDTH,
             height=parts.HEIGHT,
-            title=parts.title("Bandwidth of collectives", *_cut(rows.height, sized.height, total)),
+            title=parts.title(
+                "Bandwidth of collectives",
+                parts.left_out("{} without known sizes not shown", total - sized.height, "row"),
+                f"first {rows.height:,} of {sized.height:,}" if rows.height < sized.height else "",
+            ),
         )
     )
 
@@ -136,9 +132,3 @@ def _tooltip(unit: parts.Unit) -> list[alt.Tooltip]:
         ("bus_gb_per_s:Q", "bus GB/s", ",.2f"),
         ("mismatches:Q", "mismatches", ",d"),
     )
-
-
-def _cut(shown: int, sized: int, total: int) -> tuple[str, str]:
-    unknown = f"{units.plural(total - sized, 'row')} without known sizes not shown"
-    fewer = f"first {shown:,} of {sized:,}"
-    return unknown if sized < total else "", fewer if shown < sized else ""

@@ -63,9 +63,7 @@ def memory(rows: pl.DataFrame, peaks: pl.DataFrame, traces: pl.DataFrame) -> par
         dy=-7,
         limit=parts.LABEL_WIDTH,
     ).encode(text="peak:N")
-    chart = alt.layer(area, lines, point, text, hover, data=panels.frame).properties(
-        width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
-    )
+    chart = alt.layer(area, lines, point, text, hover, data=panels.frame)
     heading = parts.title("Memory over time", panels.cut("device"))
     return parts.in_panels(chart, panels, heading, own_y=True)
 
@@ -87,7 +85,6 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
     )
     panels = parts.label_rows(frame, DEVICES, parts.MOST_PANELS)
     lines = panels.frame["line"].unique(maintain_order=True).to_list()
-    left_out = deepest.height - busiest.height
     chart = (
         alt.Chart(panels.frame)
         .mark_line(interpolate="step-after", strokeWidth=1)
@@ -109,15 +106,15 @@ def queue_depth(rows: pl.DataFrame, traces: pl.DataFrame) -> parts.AnyChart:
                 ("depth:Q", "waiting", ",d"),
             ),
         )
-        .properties(
-            width=parts.WIDTH, height=parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
-        )
-    )
-    fewer = (
-        f"the {MOST_STREAMS} deepest of each device; {units.plural(left_out, 'stream')} left out"
     )
     heading = parts.title(
-        "Work launched and waiting for its stream", panels.cut("device"), fewer if left_out else ""
+        "Work launched and waiting for its stream",
+        panels.cut("device"),
+        parts.left_out(
+            f"the {MOST_STREAMS} deepest of each device; {{}} left out",
+            deepest.height - busiest.height,
+            "stream",
+        ),
     )
     return parts.in_panels(chart, panels, heading, own_y=True)
 

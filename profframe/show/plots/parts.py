@@ -143,10 +143,7 @@ class LabelledRows:
 
     def cut(self, noun: str) -> str:
         """What was left out, in words; empty for nothing."""
-        labels = len(self.labels)
-        return (
-            f"first {labels:,} of {units.plural(self.total, noun)}" if labels < self.total else ""
-        )
+        return first(len(self.labels), self.total, units.plural(self.total, noun))
 
 
 def label_rows(
@@ -207,23 +204,49 @@ def positive(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
     return frame.filter((pl.col(name) > 0) & pl.col(name).is_finite() for name in columns)
 
 
+def left_out(note: str, number: int, noun: str) -> str:
+    """A note in which ``{}`` is what was left out; empty where that is nothing.
+
+    Examples
+    --------
+    >>> left_out("{} not shown", 2, "row"), left_out("{} not shown", 0, "row")
+    ('2 rows not shown', '')
+    """
+    return note.format(units.plural(number, noun)) if number else ""
+
+
+def first(number: int, total: int, of: str = "") -> str:
+    """A note that only the first of the rows are shown; empty where all are.
+
+    Examples
+    --------
+    >>> first(10, 2000), first(8, 9, "9 ranks"), first(10, 10)
+    ('first 10 of 2,000', 'first 8 of 9 ranks', '')
+    """
+    return f"first {number} of {of or f'{total:,}'}" if number < total else ""
+
+
 def title(text: str, *notes: str) -> alt.TitleParams:
     """A title, with notes about the chart as its subtitle."""
     subtitle = [note for note in notes if note]
-    return (
-        alt.TitleParams(text, subtitle=subtitle, anchor="start")
-        if subtitle
-        else alt.TitleParams(text, anchor="start")
-    )
+    return alt.TitleParams(text, subtitle=subtitle or alt.Undefined, anchor="start")
 
 
 def in_panels(
-    chart: Any, rows: LabelledRows, heading: alt.TitleParams, *, own_y: bool = False
+    chart: Any,
+    rows: LabelledRows,
+    heading: alt.TitleParams,
+    *,
+    height: int | alt.Step | None = None,
+    own_y: bool = False,
 ) -> AnyChart:
     """The chart of the rows, or one panel for each label, one below the other.
 
-    With ``own_y`` each panel has a vertical axis of its own.
+    Without a ``height`` several panels are less high than one. With ``own_y`` each has a vertical
+    axis of its own.
     """
+    usual_height = PANEL_HEIGHT if rows.several else HEIGHT
+    chart = chart.properties(width=WIDTH, height=height or usual_height)
     if not rows.several:
         single: AnyChart = chart.properties(title=heading)
         return single
@@ -301,8 +324,6 @@ def step_axis() -> alt.Axis:
 def tips(*fields: tuple[str, str, str]) -> list[alt.Tooltip]:
     """A tooltip: each field with its type, heading, and d3 format (empty for text)."""
     return [
-        alt.Tooltip(field, title=heading, format=form)
-        if form
-        else alt.Tooltip(field, title=heading)
+        alt.Tooltip(field, title=heading, format=form or alt.Undefined)
         for field, heading, form in fields
     ]

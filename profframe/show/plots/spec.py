@@ -11,6 +11,8 @@ import polars as pl
 
 _VIEWS: Final = ("layer", "hconcat", "vconcat", "concat")
 _FIELD: Final = re.compile(r"datum\.(\w+)|datum\['([^']+)'\]")
+_NamedFrames = dict[int, tuple[str, pl.DataFrame]]
+"""By identity."""
 
 
 def split(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
@@ -23,21 +25,23 @@ def split(chart: Any) -> tuple[dict[str, Any], dict[str, pl.DataFrame]]:
     >>> spec["data"], frames["rows_0"].columns
     ({'name': 'rows_0'}, ['a'])
     """
-    distinct: list[pl.DataFrame] = []
+    distinct: _NamedFrames = {}
     spec = _without_frames(chart, distinct).to_dict(validate=False)
     fields = set(_fields(spec))
     frames = {
-        _name(n): frame.select(c for c in frame.columns if c in fields)
-        for n, frame in enumerate(distinct)
+        name: frame.select(c for c in frame.columns if c in fields)
+        for name, frame in distinct.values()
     }
     return spec, frames
 
 
-def _without_frames(chart: Any, frames: list[pl.DataFrame]) -> Any:
+def _without_frames(chart: Any, frames: _NamedFrames) -> Any:
     """The chart and its views with names in place of frames, which are collected."""
     copy = chart.copy(deep=False)
     if isinstance(copy.data, pl.DataFrame):
-        copy.data = alt.NamedData(_name(_place(copy.data, frames)))
+        new = f"rows_{len(frames)}", copy.data
+        name, _ = frames.setdefault(id(copy.data), new)
+        copy.data = alt.NamedData(name)
     for name in _VIEWS:
         if hasattr(copy, name):
             setattr(copy, name, [_without_frames(view, frames) for view in getattr(copy, name)])
@@ -46,26 +50,10 @@ def _without_frames(chart: Any, frames: list[pl.DataFrame]) -> Any:
     return copy
 
 
-def _place(frame: pl.DataFrame, frames: list[pl.DataFrame]) -> int:
-    """Index of a frame, which is appended if it is new."""
-    for place, other in enumerate(frames):
-        if other is frame:
-            return place
-    frames.append(frame)
-    return len(frames) - 1
-
-
-def _name(place: int) -> str:
-    return f"rows_{place}"
-
-
 def _fields(part: Any) -> Iterator[str]:
     """All texts of a specification, and the fields in its expressions."""
-    if isinstance(part, dict):
-        for value in part.values():
-            yield from _fields(value)
-    elif isinstance(part, list):
-        for value in part:
+    if isinstance(part, (dict, list)):
+        for value in part.values() if isinstance(part, dict) else part:
             yield from _fields(value)
     elif isinstance(part, str):
         yield part

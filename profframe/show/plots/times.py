@@ -7,7 +7,6 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from profframe.show import units
 from profframe.show.plots import parts
 
 MOST_STEPS: Final = 400
@@ -23,13 +22,9 @@ def breakdown_of_steps(rows: pl.DataFrame) -> parts.AnyChart:
     first = _first_steps(rows)
     unit = parts.fitting_unit(parts.TIME, first, "span_ns")
     panels = parts.label_rows(_with_classes(first, unit), parts.TRACE, parts.MOST_PANELS)
-    chart = (
-        _stacked_bars(panels.frame, unit)
-        .encode(
-            x=alt.X("at:O", title="Step", sort=None, axis=parts.step_axis()),
-            y=alt.Y("value:Q", title=f"Time ({unit.name})"),
-        )
-        .properties(width=parts.WIDTH, height=_height(panels))
+    chart = _stacked_bars(panels.frame, unit).encode(
+        x=alt.X("at:O", title="Step", sort=None, axis=parts.step_axis()),
+        y=alt.Y("value:Q", title=f"Time ({unit.name})"),
     )
     heading = parts.title(
         "What the devices did in each step", panels.cut("trace"), _cut(rows, first)
@@ -64,38 +59,29 @@ def steps(rows: pl.DataFrame) -> parts.AnyChart:
     measures = _MEASURES[:1] if frame["busy_ns"].is_null().all() else _MEASURES
     single = rows.height > 1 and not rows.select(parts.TRACE).is_duplicated().any()
     lines = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS if single else parts.MOST_SERIES)
-    draw = _bars_of_steps if single else _lines_of_steps
+    axis = f"Time ({unit.name})"
+    chart = (
+        parts.pairs(lines.frame, measures, "panel", axis)
+        if single
+        else _lines_of_steps(lines, measures, axis)
+    )
+    tooltip = parts.tips(
+        ("panel:N", "trace", ""),
+        ("step:Q", "step", "d"),
+        ("part:N", "time", ""),
+        ("value:Q", unit.name, ",.3f"),
+        ("busy_share:Q", "busy", ".1%"),
+    )
     heading = parts.title("Time of steps", lines.cut("trace"), _cut(rows, first))
-    return (
-        draw(lines, measures, f"Time ({unit.name})")
-        .encode(
-            tooltip=parts.tips(
-                ("panel:N", "trace", ""),
-                ("step:Q", "step", "d"),
-                ("part:N", "time", ""),
-                ("value:Q", unit.name, ",.3f"),
-                ("busy_share:Q", "busy", ".1%"),
-            )
-        )
-        .properties(title=heading)
-    )
+    return chart.encode(tooltip=tooltip).properties(title=heading)
 
 
-def _bars_of_steps(
-    lines: parts.LabelledRows, measures: tuple[str, ...], axis: str
-) -> parts.AnyChart:
-    return parts.pairs(lines.frame, measures, "panel", axis)
-
-
-def _lines_of_steps(
-    lines: parts.LabelledRows, measures: tuple[str, ...], axis: str
-) -> parts.AnyChart:
+def _lines_of_steps(lines: parts.LabelledRows, measures: tuple[str, ...], axis: str) -> alt.Chart:
     dashes = alt.Scale(domain=measures, range=[[1, 0], [4, 3]][: len(measures)])
-    colour = (
-        alt.Color("panel:N", scale=parts.series(lines.labels), legend=parts.legend())
-        if lines.several
-        else alt.Color("part:N", scale=parts.classes(measures), legend=parts.legend())
-    )
+    if lines.several:
+        colour = alt.Color("panel:N", scale=parts.series(lines.labels), legend=parts.legend())
+    else:
+        colour = alt.Color("part:N", scale=parts.classes(measures), legend=parts.legend())
     return (
         alt.Chart(lines.frame)
         .transform_fold(list(measures), as_=["part", "value"])
@@ -145,11 +131,10 @@ def kernels(rows: pl.DataFrame) -> parts.AnyChart:
                 ("top op:N", "most for op", ""),
             ),
         )
-        .properties(width=parts.WIDTH, height=alt.Step(parts.BAR))
     )
     what = "Kernels and copies" if "copy" in present else "Kernels"
     heading = parts.title(f"{what} that took the most device time", panels.cut("trace"))
-    return parts.in_panels(chart, panels, heading, own_y=True)
+    return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
 
 
 def idle(rows: pl.DataFrame) -> parts.AnyChart:
@@ -223,16 +208,8 @@ def _first_steps(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cut(rows: pl.DataFrame, first: pl.DataFrame) -> str:
-    left_out = rows.height - first.height
-    return (
-        f"first {MOST_STEPS} steps of a trace; {units.plural(left_out, 'step')} left out"
-        if left_out
-        else ""
-    )
-
-
-def _height(panels: parts.LabelledRows) -> int:
-    return parts.PANEL_HEIGHT if panels.several else parts.HEIGHT
+    note = f"first {MOST_STEPS} steps of a trace; {{}} left out"
+    return parts.left_out(note, rows.height - first.height, "step")
 
 
 def _order(field: str, names: tuple[str, ...]) -> str:

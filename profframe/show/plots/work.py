@@ -7,12 +7,12 @@ from typing import Final
 import altair as alt
 import polars as pl
 
-from profframe.show import units
 from profframe.show.plots import parts
 
 MOST_POINTS: Final = 500
 """Those that lost the most time."""
 _MOST_PANELS: Final = 4
+_HEIGHT: Final = 320
 _TERA: Final = 1e12
 _GIGA: Final = 1e9
 _NO_PEAK: Final = "no known peak"
@@ -59,17 +59,21 @@ def roofline(rows: pl.DataFrame, measured: pl.DataFrame) -> parts.AnyChart:
             ("note:N", "note", ""),
         ),
     )
-    chart = alt.layer(
-        _roofs(base, panels.frame, x, y, colour), points, data=panels.frame
-    ).properties(width=parts.WIDTH, height=320)
+    chart = alt.layer(_roofs(base, panels.frame, x, y, colour), points, data=panels.frame)
     heading = parts.title(
         "Work against the peaks of the devices",
-        _unknown(rows, measured),
+        parts.left_out(
+            "{} without known FLOPs or bytes not shown", rows.height - measured.height, "row"
+        ),
         panels.cut("device"),
-        _cut(measured, largest),
+        parts.left_out(
+            f"the {MOST_POINTS} that lost the most time; {{}} left out",
+            measured.height - largest.height,
+            "row",
+        ),
         "" if frame["peak"].is_not_null().any() else "what these devices can do is not known",
     )
-    return parts.in_panels(chart, panels, heading)
+    return parts.in_panels(chart, panels, heading, height=_HEIGHT)
 
 
 def _roofs(
@@ -101,22 +105,4 @@ def _roofs(
                 ("memory peak:Q", "memory (TB/s)", ",.2f"),
             ),
         )
-    )
-
-
-def _unknown(rows: pl.DataFrame, measured: pl.DataFrame) -> str:
-    left_out = rows.height - measured.height
-    return (
-        f"{units.plural(left_out, 'row')} without known FLOPs or bytes not shown"
-        if left_out
-        else ""
-    )
-
-
-def _cut(measured: pl.DataFrame, shown: pl.DataFrame) -> str:
-    left_out = measured.height - shown.height
-    return (
-        f"the {MOST_POINTS} that lost the most time; {units.plural(left_out, 'row')} left out"
-        if left_out
-        else ""
     )

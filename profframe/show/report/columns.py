@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -58,20 +57,6 @@ def document(frames: Mapping[str, FrameView]) -> _Json:
         for name, view in frames.items()
     }
     return {"texts": [shortened(text, longest) for text in texts], "frames": encoded}
-
-
-def text(document: object) -> str:
-    r"""JSON that is safe inside a script element.
-
-    Examples
-    --------
-    >>> text({"name": "</script>"})
-    '{"name":"\\u003c/script\\u003e"}'
-    """
-    encoded = json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for character in "<>&\u2028\u2029":
-        encoded = encoded.replace(character, f"\\u{ord(character):04x}")
-    return encoded
 
 
 def shortened(text: str, longest: int) -> str:
@@ -178,10 +163,9 @@ def _texts(columns: list[pl.Series]) -> pl.Series:
 
 
 def _longest(texts: pl.Series) -> int:
-    for longest in _LONGEST:
-        if texts.str.len_chars().clip(upper_bound=longest).sum() <= _MOST_TEXT:
-            return longest
-    return _LONGEST[-1]
+    lengths = texts.str.len_chars()
+    fit = (most for most in _LONGEST if lengths.clip(upper_bound=most).sum() <= _MOST_TEXT)
+    return next(fit, _LONGEST[-1])
 
 
 def _encoded(column: pl.Series, header: _Json, ids: pl.Enum) -> _Json:

@@ -28,10 +28,6 @@ _GROUPINGS: Final = (
     ("stack", "stack", {"group_by_stack_n": 5}),
 )
 """Further groupings of operators: label, the column of `events` that it needs, parameters."""
-_NODE: Final = (
-    "run", "rank", "node_id", "parent_id", "name", "kind", "direction", "calls", "self_ns",
-    "self_device_ns",
-)  # fmt: skip
 _MOST_NODES: Final = 8_000
 _FEWEST_NODES: Final = 300
 
@@ -111,6 +107,7 @@ def _region(context: Context, reply: Reply) -> Table:
 
 def flame(context: Context) -> Section | None:
     """The call tree of the host."""
+    from profframe.show.flame import COLUMNS
     from profframe.show.plots import palette
 
     top = max(_FEWEST_NODES, _MOST_NODES // max(context.starts.height, 1))
@@ -122,7 +119,7 @@ def flame(context: Context) -> Section | None:
     graph = Flame(
         key="flame",
         label="Flame graph",
-        view=FrameView(nodes.frame.select(_NODE)),
+        view=FrameView(nodes.frame.select(COLUMNS)),
         calls=("trace.flame()",),
         options={"colours": colours},
         cut=f"The {top:,} nodes with the most time of each trace; the rest is in `others`, "

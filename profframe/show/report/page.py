@@ -51,7 +51,7 @@ def html(title: str, summary: str, note: str, sections: Mapping[str, Section]) -
             styles=[_code(path) for path in styles],
             scripts=scripts,
             script_hashes=" ".join(map(_hash, scripts)),
-            data=columns.text(_data(parts)),
+            data=units.script_json(_data(parts)),
         )
     )
 

@@ -121,7 +121,7 @@ class Context:
             label=label,
             view=FrameView(
                 frame,
-                (*_keys(frame), *visible) if visible else (),
+                (*(key for key in KEYS if key in frame.columns), *visible) if visible else (),
                 docs(reply.name),
                 self._origin(head),
             ),
@@ -202,10 +202,6 @@ def docs(name: str) -> dict[str, str]:
 
 def _is_zero(column: pl.Series) -> bool:
     return column.dtype.is_numeric() and len(column) > 1 and bool((column == 0).all())
-
-
-def _keys(frame: pl.DataFrame) -> list[str]:
-    return [key for key in KEYS if key in frame.columns]
 
 
 def _cut(shown: int, rows: int, by: str, call: str) -> str:
