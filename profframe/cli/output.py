@@ -121,10 +121,10 @@ def with_output(verb: Callable[..., Result]) -> Callable[..., Result]:
     @click.option("-o", "--output", type=Path, metavar="FILE", help="Write into a file.")
     @functools.wraps(verb)
     def wrapper(form: str | None, output: Path | None, **others: Any) -> Result:
-        known = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
-        if known == "parquet" and output is None:
+        data_form = form or (_ENDINGS.get(output.suffix, "table") if output else "table")
+        if data_form == "parquet" and output is None:
             raise click.UsageError("--format parquet needs -o FILE")
-        return verb(**others, output=Output(known, output, bool(form or output)))
+        return verb(**others, output=Output(data_form, output, bool(form or output)))
 
     return wrapper
 

@@ -1,4 +1,4 @@
-"""Find out what a source is: a store, or files of traces."""
+"""Find out what a source is: a live profile, a store, or files of traces."""
 
 from __future__ import annotations
 
@@ -11,11 +11,26 @@ from typing import Final
 
 from profframe import store
 from profframe.errors import NoTraceFoundError, ParameterError, SourceError
+from profframe.readers import torch as live
 
 Source = str | os.PathLike[str]
 
 _STDIN: Final = Path("/dev/stdin")
 """Path for ``-``; a file of that name is ``./-``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A live profile of torch."""
+
+    profile: object
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFolder:
+    """A store, or a part of one."""
+
+    path: Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +41,8 @@ class Files:
     optional: frozenset[Path]
 
 
-def discover(source: object) -> Path | Files:
-    """The store, or a part of one, that a source is, or its files.
+def discover(source: object) -> Profile | StoreFolder | Files:
+    """What a source is.
 
     Raises
     ------
@@ -36,6 +51,8 @@ def discover(source: object) -> Path | Files:
     ParameterError
         The source is none of these, or a store among others.
     """
+    if live.knows(source):
+        return Profile(source)
     sources = paths_of(source)
     if folder := _store(sources):
         return folder
@@ -47,8 +64,9 @@ def discover(source: object) -> Path | Files:
         raise
 
 
-def _store(sources: Sequence[Source]) -> Path | None:
-    return Path(sources[0]) if len(sources) == 1 and store.is_store(sources[0]) else None
+def _store(sources: Sequence[Source]) -> StoreFolder | None:
+    is_alone = len(sources) == 1 and store.is_store(sources[0])
+    return StoreFolder(Path(sources[0])) if is_alone else None
 
 
 def paths_of(source: object) -> list[Source]:

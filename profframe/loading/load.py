@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from profframe.errors import NotATraceError
 from profframe.facts.models import Devices
-from profframe.loading.discovery import Files, Source, discover
+from profframe.loading.discovery import Files, Profile, Source, StoreFolder, discover
 from profframe.loading.files import open_files
 from profframe.loading.options import LoadOptions, Progress, fact_options
 from profframe.loading.profiles import open_profile
 from profframe.loading.stores import open_store
 from profframe.query.selection import Numbers, Text
-from profframe.readers import torch as live
 from profframe.system.memory_pool import system_memory
 from profframe.trace.trace import Trace
 
@@ -106,10 +105,13 @@ def load(
     """
     facts = fact_options(kinds, compat, fx_metadata, formulas, devices)
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
-    if live.knows(source):
-        return open_profile(source, options)
-    found = discover(source)
-    return open_files(found, options) if isinstance(found, Files) else open_store(found, options)
+    match discover(source):
+        case Profile(profile):
+            return open_profile(profile, options)
+        case StoreFolder(path):
+            return open_store(path, options)
+        case Files() as files:
+            return open_files(files, options)
 
 
 def load_nvprof(path: Source, run: str | None = None, rank: int | None = None) -> Trace:
