@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -214,19 +214,28 @@ def trace_handler(
     if run is not None and (type(run) is not str or not run):
         raise ParameterError(f"run must be text, not {run!r}")
     check_names(None, rank)
-    path, first, cycles = Path(store), run or Path(sys.argv[0]).stem or "run", itertools.count()
+    return _Handler(Path(store), run or Path(sys.argv[0]).stem or "run", rank)
 
-    def write(profiler: Any) -> None:
-        own_rank = _rank() if rank is None else rank
-        for cycle in cycles:
-            name = f"{first}.{cycle}" if cycle else first
-            if stores.has(path, name, own_rank):
+
+@dataclass(slots=True)
+class _Handler:
+    """Writes each cycle as a run of its own; processes that are spawned can be given one."""
+
+    path: Path
+    run: str
+    rank: int | None
+    next_cycle: int = 0
+
+    def __call__(self, profiler: Any) -> None:
+        rank = _rank() if self.rank is None else self.rank
+        while True:
+            cycle, self.next_cycle = self.next_cycle, self.next_cycle + 1
+            run = f"{self.run}.{cycle}" if cycle else self.run
+            if stores.has(self.path, run, rank):
                 continue
-            tables = load(profiler, run=name, rank=own_rank).tables
-            if stores.add(_with_note(tables, name, own_rank, cycle) if cycle else tables, path):
+            tables = load(profiler, run=run, rank=rank).tables
+            if stores.add(_with_note(tables, run, rank, cycle) if cycle else tables, self.path):
                 return
-
-    return write
 
 
 def _with_note(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> dict[str, pa.Table]:

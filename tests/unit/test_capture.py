@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -179,6 +180,11 @@ def test_each_cycle_is_a_run_of_its_own_in_the_store(tmp_path: Path) -> None:
 def one_cycle(handler: Any) -> None:
     with profframe.profile(on_trace_ready=handler):
         work()
+
+
+def test_a_spawned_process_can_be_given_the_handler(tmp_path: Path) -> None:
+    handler = profframe.trace_handler(tmp_path, run="job", rank=3)
+    assert pickle.loads(pickle.dumps(handler)) == handler  # noqa: S301
 
 
 def test_a_restart_goes_on_behind_what_is_there_and_ranks_do_not_meet(tmp_path: Path) -> None:
