@@ -314,7 +314,7 @@ TIES: Final = (
     Mutant(
         "23",
         "a gap is a sync's where the host had as much of it",
-        "sql/lib/gaps.sql",
+        "sql/lib/idle_causes.sql",
         "WHEN sync_ns > host_ns THEN 'sync'",
         "WHEN sync_ns >= host_ns THEN 'sync'",
         "tests/sql/test_golden.py::TestGolden::test_rows[idle-waits]",

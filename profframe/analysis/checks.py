@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from profframe.analysis import growth_limits, regressions, selecting, trends
+from profframe.analysis import fail_on, regressions, selecting, trends
 from profframe.analysis.stats import noise
 from profframe.errors import ParameterError
 
@@ -91,7 +91,7 @@ def limit_of(text: str) -> tuple[str, Fraction]:
     metric, equals, limit = text.rpartition("=")
     if equals and not metric.strip():
         raise ParameterError(f"a limit is 5% or METRIC=5%, not {text!r}")
-    return metric.strip(), growth_limits.percent(limit)
+    return metric.strip(), fail_on.percent(limit)
 
 
 def limits_of(texts: Iterable[str]) -> dict[str, Fraction]:
@@ -226,7 +226,7 @@ def _worse_metrics(metrics: pl.DataFrame, metric_limits: Mapping[str, Fraction])
 
 def _large(rows: pl.DataFrame) -> pl.DataFrame:
     """Ops and kernels with a large enough share of their kind in the baseline."""
-    least = float(growth_limits.LEAST_SHARE)
+    least = float(fail_on.LEAST_SHARE)
     return rows.filter(
         pl.col("base_ns") > 0, pl.col("base_ns") >= least * pl.col("base_ns").sum().over("what")
     )

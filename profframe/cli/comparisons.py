@@ -66,7 +66,7 @@ def diff(
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
     """
-    from profframe.analysis.growth_limits import growths, percent, totals
+    from profframe.analysis.fail_on import growths, percent, totals
     from profframe.loading.diff import diff as compare
     from profframe.show import changes
 

@@ -1,4 +1,4 @@
-"""How host slices nest on their threads, and their self time."""
+"""How host slices nest on their threads."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from profframe.facts.columns import (
     source_order,
 )
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
-from profframe.intervals import Ints, Mask, child_sums, nest
+from profframe.intervals import Ints, Mask, nest
 
 
 @fact(
     inputs=columns(events="kind start_ns dur_ns is_async thread node_id ev_idx"),
-    outputs=columns(events="parent_id depth root_id preorder last_descendant_id self_ns"),
+    outputs=columns(events="parent_id depth root_id preorder last_descendant_id"),
 )
 def nesting(tables: Tables) -> Output:
-    """Add ``parent_id depth root_id preorder last_descendant_id self_ns``.
+    """Add ``parent_id depth root_id preorder last_descendant_id``.
 
     All synchronous host slices with a start and a duration nest, by thread and node, as in torch
     (see :func:`profframe.intervals.nest`); ties are broken by the profiler's own order, then the
@@ -40,14 +40,10 @@ def nesting_columns(events: pa.Table, thread: Ints) -> Output:
     timed = present(events, "start_ns", "dur_ns")
     nests = is_kind(events, schema.HOST_KINDS) & timed & ~flags(events, "is_async")
     rows = np.flatnonzero(nests)
-    start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")
+    start, dur = numbers(events, "start_ns")[rows], numbers(events, "dur_ns")[rows]
     forest = nest(
-        _by_node(events, thread[rows], rows), start, start + dur[rows], source_order(events)[rows]
+        _by_node(events, thread[rows], rows), start, start + dur, source_order(events)[rows]
     )
-
-    own = dur.copy()
-    own[rows] -= child_sums(forest.parent, dur[rows])
-    busy = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
     return of_events(
         *note("crossing_slices", rows[forest.crossing]),
         parent_id=ids(_spread(nests, np.where(forest.parent < 0, -1, rows[forest.parent]))),
@@ -55,7 +51,6 @@ def nesting_columns(events: pa.Table, thread: Ints) -> Output:
         root_id=ids(_spread(nests, rows[forest.root])),
         preorder=ids(_spread(nests, forest.preorder)),
         last_descendant_id=ids(_spread(nests, rows[forest.last])),
-        self_ns=column("self_ns", own, nests | busy),
     )
 
 

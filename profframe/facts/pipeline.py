@@ -24,6 +24,7 @@ from profframe.facts.op_work import work
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
 from profframe.facts.scopes import scopes
+from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
@@ -35,6 +36,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     kinds,
     overloads,
     nesting,
+    self_time,
     memory,
     scopes,
     duplicates,

@@ -1,4 +1,4 @@
-"""The lock of a store, which whoever adds, removes or packs runs in it holds."""
+"""The lock of a store: conversion names folders under it, maintenance removes and packs them."""
 
 from __future__ import annotations
 

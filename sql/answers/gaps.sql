@@ -4,7 +4,7 @@
 -- op, annotation, Python frame and call of the runtime or driver that was the innermost of its sort for most of the gap, and
 -- for how long; the first by event_id on a tie. Where that launch is not in the trace, it is the thread of the last launch
 -- on the device before the end of the gap.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, gaps.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, idle_causes.
 -- needs: events
 -- parameter top            BIGINT = 20  number of gaps of each run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream

@@ -7,7 +7,7 @@
 -- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
 -- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, gaps.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, idle_causes.
 -- needs: events
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe import ParameterError, Trace, UnknownNameError
-from profframe.analysis import growth_limits
+from profframe.analysis import fail_on
 from tests.builders import stored
 
 Rows = Sequence[Mapping[str, object]]
@@ -422,7 +422,7 @@ def test_a_side_without_steps_is_named() -> None:
     [("5%", Fraction(1, 20)), (" 0.5 % ", Fraction(1, 200)), ("0%", 0), ("250%", Fraction(5, 2))],
 )
 def test_limits(text: str, part: Fraction) -> None:
-    assert growth_limits.percent(text) == part
+    assert fail_on.percent(text) == part
 
 
 @pytest.mark.parametrize(
@@ -430,13 +430,11 @@ def test_limits(text: str, part: Fraction) -> None:
 )
 def test_no_limits(text: str) -> None:
     with pytest.raises(ParameterError, match="a number and %"):
-        growth_limits.percent(text)
+        fail_on.percent(text)
 
 
 def grown(base: Rows, other: Rows, limit: str = "5%") -> list[tuple[str, str | None]]:
-    found = growth_limits.growths(
-        profframe.diff(trace(base), trace(other)), growth_limits.percent(limit)
-    )
+    found = fail_on.growths(profframe.diff(trace(base), trace(other)), fail_on.percent(limit))
     return [(one.what, one.name) for one in found]
 
 

@@ -64,6 +64,6 @@ def test_mutants_are_asked_for_by_number_and_by_file() -> None:
 
     assert len(numbers()) == len(MUTANTS)
     assert numbers("5", "4") == ["4", "5a", "5b"]
-    assert numbers("gaps*", "10b") == ["10b", "23", "24"]
+    assert numbers("gaps*", "10b") == ["10b", "24"]
     with pytest.raises(SystemExit, match="no mutant: 99"):
         numbers("4", "99")
