@@ -7,10 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from profframe.facts.consistency import consistency
+from profframe.facts.counted_ops import counted_ops
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
 from profframe.facts.fact import Fact, Output, Tables, with_output
+from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
 from profframe.facts.kinds import Classifier, kinds
@@ -23,6 +26,7 @@ from profframe.facts.nodes import Registry, nodes
 from profframe.facts.op_work import work
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
+from profframe.facts.recompute import recompute
 from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
@@ -41,17 +45,21 @@ FACTS: Final[tuple[Fact, ...]] = (
     scopes,
     duplicates,
     launches,
+    counted_ops,
     device_time,
     steps,
     queue_depth,
     flops,
     work,
     forward,
+    flow_ends,
+    recompute,
     stacks,
     python_stacks,
     nodes,
     devices,
     limits,
+    consistency,
 )
 """All facts: each may read the columns of those before it."""
 PARALLEL: Final = frozenset({memory})

@@ -30,6 +30,8 @@ from profframe.schema import DEVICE_KINDS
 if TYPE_CHECKING:
     import polars as pl
 
+LONE_ENDS: Final = ("E", "e", "F")
+"""Phases of ends among the instants: those without a beginning."""
 JSON_FORMATS: Final = ("kineto", "chrome")
 """What `args` hold all columns of."""
 _INTEGERS: Final = {
@@ -96,8 +98,11 @@ def chrome_events(
     marks = Highlight() if marked is None else highlight(connection, marked, trace)
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
     connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
-    lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
-    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, marks)]
+    is_lone = f"FROM instants WHERE phase IN {LONE_ENDS!r}"
+    lone_ends = bool(connection.sql(f"{is_lone} LIMIT 1").fetchall())
+    on_stack = bool(connection.sql(f"{is_lone} AND phase = 'E' LIMIT 1").fetchall())
+    apart = bool(connection.sql("FROM events WHERE async_id IS NOT NULL LIMIT 1").fetchall())
+    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, on_stack, apart, marks)]
     if tracks is not None:
         connection.register("_tracks", tracks.with_row_index("number").to_arrow())
         queries += _TRACKS
@@ -123,15 +128,26 @@ def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
     return keys
 
 
-def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
+def _queries(
+    is_json: bool, lone_ends: bool, on_stack: bool, apart: bool, marks: Highlight
+) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
-    unended = "X" if lone_ends else "B"
+    unended = "X" if on_stack else "B"
+    common = f"common(category, {_JOINED_NAME}, pid, tid)"
     slices = f"""
         concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
-               common(category, {_JOINED_NAME}, pid, tid), at_time(start_ns, dur_ns),
-               {marks.member}, with_args({args}))"""
+               {common}, at_time(start_ns, dur_ns), {_ARROW}, {marks.member}, with_args({args}))"""
+    if apart:
+        slices = f"""
+        unnest(CASE WHEN async_id IS NULL THEN [{slices}] ELSE list_filter([
+            concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {_ARROW},
+                   {marks.member}, with_args({args})),
+            CASE WHEN dur_ns IS NOT NULL
+                 THEN concat(',\n{{"ph":"e"', {common}, at_time(start_ns + dur_ns, NULL),
+                             {_OPERATION}, '}}') END
+        ], lambda line: line IS NOT NULL) END)"""
     mark = """
         concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
                at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
@@ -146,7 +162,7 @@ def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
                 UNION ALL
                 SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
                 FROM (SELECT *, row_number() OVER () AS number FROM instants)
-                WHERE phase = 'E')
+                WHERE phase IN {LONE_ENDS!r})
             ORDER BY seen, part, number"""
     else:
         yield f"SELECT {slices} FROM ({_rows(is_json)})"
@@ -160,7 +176,8 @@ def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
         SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),
                       at_time(time_ns, NULL), ',"id":' || ident(flow_id),
                       ',"bp":' || to_json(binding_point), with_args(json_text(args)))
-        FROM flows"""
+        FROM flows
+        WHERE binding_point IS DISTINCT FROM 'bind_id'"""
     if marks.arrows is not None:
         yield marks.arrows
     # An event has a row for each value, and the row of the first is written.
@@ -170,11 +187,19 @@ def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
                       with_args(coalesce(json_text(args),
                                          '{' || to_json(series) || ':' || value || '}')))
         FROM counters
-        WHERE series IS NULL OR args IS NULL OR NOT json_valid(args)
-              OR series = json_keys(args)[1]"""
-    yield f"SELECT {mark} FROM instants WHERE phase IS DISTINCT FROM 'E'"
+        WHERE event_id IS NULL AND (series IS NULL OR args IS NULL OR NOT json_valid(args)
+              OR series = json_keys(args)[1])"""
+    yield f"SELECT {mark} FROM instants WHERE coalesce(phase NOT IN {LONE_ENDS!r}, true)"
 
 
+_OPERATION: Final = """
+    CASE WHEN async_id LIKE 'local:%' THEN ',"id2":{"local":' || to_json(async_id[7:]) || '}'
+         ELSE ',"id":' || ident(async_id) END"""
+_ARROW: Final = """
+    CASE WHEN event_id IN (SELECT event_id FROM flows WHERE binding_point = 'bind_id')
+         THEN concat(',"bind_id":' || (args->'$.bind_id')::VARCHAR,
+                     ',"flow_in":' || (args->'$.flow_in')::VARCHAR,
+                     ',"flow_out":' || (args->'$.flow_out')::VARCHAR) ELSE '' END"""
 _TRACKS: Final = (
     f"""
         SELECT concat(',\n{{"ph":"M","name":"process_name","pid":"{OWN_KEY}","tid":0',
