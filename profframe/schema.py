@@ -143,7 +143,7 @@ EVENTS = Table(
         Column("registers", INT32, "Registers of each thread of the kernel.", null=_NO_KERNEL),
         Column("shared_memory_bytes", INT64, "Shared memory of each block of the kernel.", "bytes", _NO_KERNEL),
         Column("blocks_per_sm", DOUBLE, "Blocks of the kernel over multiprocessors of the device.", null=_NO_KERNEL),
-        Column("occupancy", DOUBLE, "Share of the warps that a multiprocessor can hold which the kernel is estimated to have had.", "0..1", _NO_KERNEL),
+        Column("occupancy", DOUBLE, "Share, from 0 to 1, of the warps that a multiprocessor can hold which the kernel is estimated to have had.", null=_NO_KERNEL),
         Column("async_id", TEXT, "Id of the asynchronous operation that the slice is a part of: those with its category and id are on one lane, apart from the thread's stack; `local:` before it where only its process knows it.", null="on a thread's stack, or of a source without such ids"),
         Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
         Column("parent_id", INT64, "`event_id` of the slice around it on its thread.", null=_NOT_HOST + ", or a root"),

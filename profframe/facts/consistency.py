@@ -34,7 +34,7 @@ def consistency(tables: Tables) -> Output:
     """Count what torch's own validator of traces calls a violation, by its rules.
 
     Where those are narrower than what they mean, more is counted: a kernel is held against its own
-    launch, of whatever name, and against the first of its External id where it has none.
+    launch, of whatever name, and against the first of its external_id where it has none.
     """
     events = tables["events"]
     return Output(
@@ -63,7 +63,7 @@ def _early_kernels(events: pa.Table) -> Iterator[Note]:
     early = kernels[(launch >= 0) & timed[launch] & (start[kernels] < start[launch])]
     if early.size:
         distinct = np.unique(external[early]).size
-        detail = f"of {distinct} External id{'s' * (distinct > 1)}"
+        detail = f"with {distinct} external_id{'s' * (distinct > 1)}"
         yield "kernel_before_launch", early.size, detail, int(early[0])
 
 
@@ -97,11 +97,11 @@ def _kernels_during_syncs(events: pa.Table) -> Iterator[Note]:
         running += np.searchsorted(at_once, at, side="right") - np.searchsorted(
             at_once, at, side="left"
         )
-    found = np.flatnonzero(running > 0)
-    if found.size:
-        first = syncs[found[0]]
-        detail = f"in {found.size} synchronisations, the first is event {first}"
-        yield "kernel_during_sync", int(running[found].sum()), detail, int(first)
+    odd = np.flatnonzero(running > 0)
+    if odd.size:
+        first = syncs[odd[0]]
+        detail = f"in {odd.size} synchronisations, the first is event {first}"
+        yield "kernel_during_sync", int(running[odd].sum()), detail, int(first)
 
 
 def _unknown_waits(events: pa.Table) -> Iterator[Note]:
@@ -125,13 +125,13 @@ def _unknown_waits(events: pa.Table) -> Iterator[Note]:
     missing = record < 0
     absent = is_wait & ~missing & (first < 0)
     late = is_wait & ~missing & (first >= 0) & timed[rows] & (start[first] > start[rows])
-    found = rows[missing | absent | late]
-    if found.size:
+    odd = rows[missing | absent | late]
+    if odd.size:
         detail = (
             f"{missing.sum()} name no event, of {absent.sum()} no record is in the trace, "
             f"{late.sum()} are before the record"
         )
-        yield "wait_for_unknown_event", found.size, detail, int(found[0])
+        yield "wait_for_unknown_event", odd.size, detail, int(odd[0])
 
 
 def _bare_collectives(events: pa.Table) -> Iterator[Note]:
@@ -155,9 +155,9 @@ def _repeated_numbers(events: pa.Table) -> Iterator[Note]:
     functions = np.bincount(pairs // len(texts), minlength=distinct.size)
     repeated = functions > 1
     if repeated.any():
-        found = rows[repeated[number]]
+        odd = rows[repeated[number]]
         detail = f"first {distinct[number[repeated[number]][0]]}"
-        yield "repeated_sequence_number", int(repeated.sum()), detail, int(found[0])
+        yield "repeated_sequence_number", int(repeated.sum()), detail, int(odd[0])
 
 
 def _is_sync(events: pa.Table, text: str) -> Mask:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import ids, is_kind, last_equal, numbers, present, words
+from profframe.facts.counted_ops import COUNTED_COLUMNS, place_counted
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_links import ARROW_COLUMNS, arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
@@ -17,6 +18,7 @@ _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
 
 @fact(
     inputs=ARROW_COLUMNS
+    | COUNTED_COLUMNS
     | columns(events="kind pid device correlation external_id parent_id preorder"),
     outputs=columns(events="launch_id op_id"),
 )
@@ -26,7 +28,8 @@ def launches(tables: Tables) -> Output:
     A device slice belongs to the runtime or driver call with its correlation, and so to the
     innermost host op around that call; to the op of its External id only where there is no call,
     and to the op at the start of its arrow only where the source has no correlations at all. In a
-    source without such ids it may belong to an annotation.
+    source without such ids it may belong to an annotation. A slice with counters belongs to the op
+    around it, or to the launch at its place.
     """
     events = tables["events"]
     device, launch = device_calls(events)
@@ -36,18 +39,21 @@ def launches(tables: Tables) -> Output:
     link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
     op[unlaunched] = ops_by_external_id(events, unlaunched, link[unlaunched])
     _follow_arrows(tables, op)
-    return launch_columns(events, launch, op)
+    return launch_columns(tables, launch, op)
 
 
-def launch_columns(events: pa.Table, launch: Ints, op: Ints) -> Output:
+def launch_columns(tables: Tables, launch: Ints, op: Ints) -> Output:
     """Columns of these calls and ops, with notes about inconsistencies."""
+    events = tables["events"]
     busy = is_kind(events, schema.DEVICE_KINDS)
     unlaunched = busy & (numbers(events, "correlation") != 0) & (launch < 0)
     external = numbers(events, "external_id")
     has_id = external != 0
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
     mismatch = joined & has_id & has_id[op] & (external[op] != external)
+    counted = tuple(place_counted(tables, launch, op))
     return of_events(
+        *counted,
         *note("kernel_without_launch", np.flatnonzero(unlaunched)),
         *note("external_id_mismatch", np.flatnonzero(mismatch)),
         launch_id=ids(launch),

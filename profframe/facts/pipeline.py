@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from profframe.facts.consistency import consistency
-from profframe.facts.counted_ops import counted_ops
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
@@ -45,7 +44,6 @@ FACTS: Final[tuple[Fact, ...]] = (
     scopes,
     duplicates,
     launches,
-    counted_ops,
     device_time,
     steps,
     queue_depth,

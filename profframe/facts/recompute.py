@@ -100,5 +100,5 @@ def _recording(events: pa.Table, parent: Ints, ops: Mask, evaluates: Mask) -> Ma
     records = direct & present(events, "sequence_nr") & ~backward_ops(events)
     silent = np.zeros(parent.size, np.bool_)
     silent[around[direct & ~present(events, "sequence_nr")]] = True
-    found: Mask = records & silent[around]
-    return found
+    recording: Mask = records & silent[around]
+    return recording

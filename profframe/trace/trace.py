@@ -134,6 +134,7 @@ class Trace:
     gaps = questions.gaps
     idle = questions.idle
     kernel_overlap = questions.kernel_overlap
+    kernel_shapes = questions.kernel_shapes
     kernel_types = questions.kernel_types
     kernels = questions.kernels
     key_averages = query.key_averages

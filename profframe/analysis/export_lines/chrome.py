@@ -102,7 +102,8 @@ def chrome_events(
     lone_ends = bool(connection.sql(f"{is_lone} LIMIT 1").fetchall())
     on_stack = bool(connection.sql(f"{is_lone} AND phase = 'E' LIMIT 1").fetchall())
     apart = bool(connection.sql("FROM events WHERE async_id IS NOT NULL LIMIT 1").fetchall())
-    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, on_stack, apart, marks)]
+    bound = bool(connection.sql(f"{_BOUND} LIMIT 1").fetchall())
+    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, on_stack, apart, bound, marks)]
     if tracks is not None:
         connection.register("_tracks", tracks.with_row_index("number").to_arrow())
         queries += _TRACKS
@@ -129,20 +130,21 @@ def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _queries(
-    is_json: bool, lone_ends: bool, on_stack: bool, apart: bool, marks: Highlight
+    is_json: bool, lone_ends: bool, on_stack: bool, apart: bool, bound: bool, marks: Highlight
 ) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
     unended = "X" if on_stack else "B"
+    arrow = _ARROW if bound else "NULL"
     common = f"common(category, {_JOINED_NAME}, pid, tid)"
     slices = f"""
         concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
-               {common}, at_time(start_ns, dur_ns), {_ARROW}, {marks.member}, with_args({args}))"""
+               {common}, at_time(start_ns, dur_ns), {arrow}, {marks.member}, with_args({args}))"""
     if apart:
         slices = f"""
         unnest(CASE WHEN async_id IS NULL THEN [{slices}] ELSE list_filter([
-            concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {_ARROW},
+            concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {arrow},
                    {marks.member}, with_args({args})),
             CASE WHEN dur_ns IS NOT NULL
                  THEN concat(',\n{{"ph":"e"', {common}, at_time(start_ns + dur_ns, NULL),
@@ -163,9 +165,11 @@ def _queries(
                 SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
                 FROM (SELECT *, row_number() OVER () AS number FROM instants)
                 WHERE phase IN {LONE_ENDS!r})
-            ORDER BY seen, part, number"""
+            ORDER BY seen, part, number, line"""
     else:
-        yield f"SELECT {slices} FROM ({_rows(is_json)})"
+        # Where arrows are looked up, rows may come in another order.
+        order = "ORDER BY event_id" * bound
+        yield f"SELECT {slices} FROM ({_rows(is_json)}) {order}"
     allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
     yield f"""
         SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
@@ -195,8 +199,9 @@ def _queries(
 _OPERATION: Final = """
     CASE WHEN async_id LIKE 'local:%' THEN ',"id2":{"local":' || to_json(async_id[7:]) || '}'
          ELSE ',"id":' || ident(async_id) END"""
-_ARROW: Final = """
-    CASE WHEN event_id IN (SELECT event_id FROM flows WHERE binding_point = 'bind_id')
+_BOUND: Final = "FROM flows WHERE binding_point = 'bind_id'"
+_ARROW: Final = f"""
+    CASE WHEN event_id IN (SELECT event_id {_BOUND})
          THEN concat(',"bind_id":' || (args->'$.bind_id')::VARCHAR,
                      ',"flow_in":' || (args->'$.flow_in')::VARCHAR,
                      ',"flow_out":' || (args->'$.flow_out')::VARCHAR) ELSE '' END"""

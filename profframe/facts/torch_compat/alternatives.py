@@ -41,7 +41,7 @@ def torch_launches(tables: Tables) -> Output:
     device, launch = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
     op[device] = ops_by_external_id(events, device, torch_links(events).linked[device])
-    return launch_columns(events, launch, op)
+    return launch_columns(tables, launch, op)
 
 
 @fact(
