@@ -165,9 +165,7 @@ def _is_sync(events: pa.Table, text: str) -> Mask:
     return np.array([*(word == text for word in texts), False], np.bool_)[codes]
 
 
-def _named(
-    events: pa.Table, *parts: str, beginning: bool = False, whole: bool = False
-) -> Mask:
+def _named(events: pa.Table, *parts: str, beginning: bool = False, whole: bool = False) -> Mask:
     """Rows whose name has one of the parts in it, begins with one, or is one."""
     codes, texts = words(events, "name")
     if whole:

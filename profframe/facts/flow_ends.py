@@ -102,7 +102,9 @@ def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints)
 
 def _mixed(parts: list[Ints]) -> Ints:
     """One number for each row, the same for the same parts and seldom for others."""
-    unsigned = (part.astype(np.uint64) * factor for part, factor in zip(parts, _FACTORS, strict=True))
+    unsigned = (
+        part.astype(np.uint64) * factor for part, factor in zip(parts, _FACTORS, strict=True)
+    )
     total = np.zeros(parts[0].size, np.uint64)
     for values in unsigned:
         total ^= values ^ (values >> np.uint64(29))

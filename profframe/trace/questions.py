@@ -512,7 +512,7 @@ def rank_balance(self: "Trace") -> pl.DataFrame:
 
 
 def recompute(self: "Trace") -> pl.DataFrame:
-    """What ran once more in backward because activation checkpointing had not kept it, by module and op.
+    """What ran once more in backward, for activation checkpointing, by module and op.
 
     Returns
     -------

@@ -1,4 +1,4 @@
--- recompute: what ran once more in backward because activation checkpointing had not kept it, by module and op.
+-- recompute: what ran once more in backward, for activation checkpointing, by module and op.
 -- One row per (run, rank, module, op), the most device_ns first, then in this order.
 -- Ops count, not those that are only around others: each has the work that it launched itself. See `is_recompute` in `events`.
 -- In a bare shell read from `sql/lib` first: devices.

@@ -234,18 +234,14 @@ def test_columns_are_fixed() -> None:
         "optimizable_events": (
             "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
         ),
-        "op_counters": (
-            "op series matched_by ops ranges total mean_value min_value max_value"
-        ),
+        "op_counters": ("op series matched_by ops ranges total mean_value min_value max_value"),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "queue_depth": "device stream time_ns depth",
         "queue_summary": (
             "device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth p99_depth "
             "empty_ns empty_share blocked_ns blocked_share"
         ),
-        "recompute": (
-            "module op calls launching self_host_ns kernels kernel_ns device_ns share"
-        ),
+        "recompute": ("module op calls launching self_host_ns kernels kernel_ns device_ns share"),
         "roofline": (
             "device name input_dims calls kernels total_ns share flops bytes flop_per_byte "
             "flop_per_s bytes_per_s peak_dtype peak_flop_per_s peak_bytes_per_s flop_share "

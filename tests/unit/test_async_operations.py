@@ -17,7 +17,7 @@ from tests.round_trip import differences, faults
 Row = dict[str, Any]
 
 
-def at(ph: str, ts: int, name: str | None = "x", **keys: object) -> Row:
+def at(ph: str, ts: int | None, name: str | None = "x", **keys: Any) -> Row:
     row = {"ph": ph, "cat": "net", "name": name, "pid": 1, "tid": 1, "ts": ts} | keys
     return {key: value for key, value in row.items() if value is not None}
 
@@ -87,6 +87,8 @@ def test_those_of_one_id_nest_and_end_by_name(load: Any) -> None:
 
 
 def test_an_id_is_of_its_category_and_scope_and_a_local_one_of_its_process(load: Any) -> None:
+    local: Row
+    everywhere: Row
     local, everywhere = {"id2": {"local": "0x1"}}, {"id2": {"global": "0x1"}}
     trace = load(
         at("b", 0, **local),

@@ -98,8 +98,8 @@ def documents(draw: st.DrawFn) -> list[Row]:
         events.append(slice_("cpu_op", "record_param_comms", draw(TIMES), 1, **args))
     for _ in range(draw(st.integers(0, 4))):
         name = EVALUATE + draw(st.sampled_from("AB"))
-        number = {"Sequence number": draw(st.integers(1, 3))}
-        events.append(slice_("cpu_op", name, draw(TIMES), 1, **number))
+        sequence = {"Sequence number": draw(st.integers(1, 3))}
+        events.append(slice_("cpu_op", name, draw(TIMES), 1, **sequence))
     return events
 
 
@@ -167,7 +167,11 @@ def test_nothing_of_the_kind_is_no_row() -> None:
     trace = loaded(
         event("cudaLaunchKernel", 10, 12, category="cuda_runtime", correlation=5),
         event("k", 10, 20, category="kernel", thread=7, device=0, stream=7, correlation=5),
-        event("s", 20, 21, category="cuda_sync", thread=7, device=0, stream=7, sync_kind="Stream Sync"),
-        event("t", 15, 16, category="cuda_sync", thread=7, device=0, stream=8, sync_kind="Stream Sync"),
+        event(
+            "s", 20, 21, category="cuda_sync", thread=7, device=0, stream=7, sync_kind="Stream Sync"
+        ),
+        event(
+            "t", 15, 16, category="cuda_sync", thread=7, device=0, stream=8, sync_kind="Stream Sync"
+        ),
     )
     assert trace.quality.rows() == []

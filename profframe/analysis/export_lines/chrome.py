@@ -98,12 +98,8 @@ def chrome_events(
     marks = Highlight() if marked is None else highlight(connection, marked, trace)
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
     connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
-    is_lone = f"FROM instants WHERE phase IN {LONE_ENDS!r}"
-    lone_ends = bool(connection.sql(f"{is_lone} LIMIT 1").fetchall())
-    on_stack = bool(connection.sql(f"{is_lone} AND phase = 'E' LIMIT 1").fetchall())
-    apart = bool(connection.sql("FROM events WHERE async_id IS NOT NULL LIMIT 1").fetchall())
-    bound = bool(connection.sql(f"{_BOUND} LIMIT 1").fetchall())
-    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, on_stack, apart, bound, marks)]
+    rare = _Rare.of(connection)
+    queries = [*_queries(trace.get("format") in JSON_FORMATS, rare, marks)]
     if tracks is not None:
         connection.register("_tracks", tracks.with_row_index("number").to_arrow())
         queries += _TRACKS
@@ -129,19 +125,42 @@ def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
     return keys
 
 
-def _queries(
-    is_json: bool, lone_ends: bool, on_stack: bool, apart: bool, bound: bool, marks: Highlight
-) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Rare:
+    """Whether there are rows of kinds that few traces have, and that take longer to write."""
+
+    lone_ends: bool
+    """Ends without a beginning."""
+    on_stack: bool
+    """Of those, some of slices on a stack."""
+    apart: bool
+    """Asynchronous slices with ids."""
+    bound: bool
+    """Arrows that slices name."""
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection) -> _Rare:
+        """The trace of a connection."""
+        rows = (
+            f"instants WHERE phase IN {LONE_ENDS!r}",
+            "instants WHERE phase = 'E'",
+            "events WHERE async_id IS NOT NULL",
+            _BOUND,
+        )
+        return cls(*(bool(connection.sql(f"FROM {row} LIMIT 1").fetchall()) for row in rows))
+
+
+def _queries(is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
-    unended = "X" if on_stack else "B"
-    arrow = _ARROW if bound else "NULL"
+    unended = "X" if rare.on_stack else "B"
+    arrow = _ARROW if rare.bound else "NULL"
     common = f"common(category, {_JOINED_NAME}, pid, tid)"
     slices = f"""
         concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
                {common}, at_time(start_ns, dur_ns), {arrow}, {marks.member}, with_args({args}))"""
-    if apart:
+    if rare.apart:
         slices = f"""
         unnest(CASE WHEN async_id IS NULL THEN [{slices}] ELSE list_filter([
             concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {arrow},
@@ -154,7 +173,7 @@ def _queries(
         concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
                at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
                ',"id":' || ident(instant_id), with_args(json_text(args)))"""
-    if lone_ends:
+    if rare.lone_ends:
         # Threads are numbered as they appear: an end comes before what has a later thread.
         yield f"""
             SELECT line FROM (
@@ -168,7 +187,7 @@ def _queries(
             ORDER BY seen, part, number, line"""
     else:
         # Where arrows are looked up, rows may come in another order.
-        order = "ORDER BY event_id" * bound
+        order = "ORDER BY event_id" * rare.bound
         yield f"SELECT {slices} FROM ({_rows(is_json)}) {order}"
     allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
     yield f"""
@@ -199,9 +218,9 @@ def _queries(
 _OPERATION: Final = """
     CASE WHEN async_id LIKE 'local:%' THEN ',"id2":{"local":' || to_json(async_id[7:]) || '}'
          ELSE ',"id":' || ident(async_id) END"""
-_BOUND: Final = "FROM flows WHERE binding_point = 'bind_id'"
+_BOUND: Final = "flows WHERE binding_point = 'bind_id'"
 _ARROW: Final = f"""
-    CASE WHEN event_id IN (SELECT event_id {_BOUND})
+    CASE WHEN event_id IN (SELECT event_id FROM {_BOUND})
          THEN concat(',"bind_id":' || (args->'$.bind_id')::VARCHAR,
                      ',"flow_in":' || (args->'$.flow_in')::VARCHAR,
                      ',"flow_out":' || (args->'$.flow_out')::VARCHAR) ELSE '' END"""

@@ -304,9 +304,7 @@ def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
     return np.flatnonzero(values.is_valid().to_numpy())
 
 
-def _counters(
-    rows: pa.Table, events: pa.Table, connection: duckdb.DuckDBPyConnection
-) -> pa.Table:
+def _counters(rows: pa.Table, events: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
     """One row per value, or one for an event without values; then those that slices counted."""
     rows = rows.append_column("event_id", pa.nulls(rows.num_rows, INT64))
     counters = _with_values(rows, connection)

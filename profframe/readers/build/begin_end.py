@@ -28,19 +28,21 @@ _JOINED_ARGS: Final = r"""
     FROM (
         SELECT first, CASE WHEN NOT repeats THEN last
             ELSE '{' || array_to_string(list_transform(
-                list_filter(json_keys(last), lambda k:
-                    NOT (regexp_full_match(k, '\w+')
-                         AND coalesce(json_extract(first, '$.' || k) = json_extract(last, '$.' || k),
-                                      false))),
-                lambda k: to_json(k)::VARCHAR || ':' || json_extract(last, '$."' || k || '"')::VARCHAR
+                list_filter(json_keys(last), lambda k: NOT (
+                    regexp_full_match(k, '\w+')
+                    AND coalesce(
+                        json_extract(first, '$.' || k) = json_extract(last, '$.' || k), false))),
+                lambda k:
+                    to_json(k)::VARCHAR || ':' || json_extract(last, '$."' || k || '"')::VARCHAR
             ), ',') || '}' END AS last
         FROM (
             SELECT first, last, coalesce(
                 first[1] = '{' AND last[1] = '{' AND json_valid(first) AND json_valid(last)
-                AND list_has_any(list_filter(json_keys(first), lambda k: regexp_full_match(k, '\w+')),
-                                 json_keys(last))
-                AND NOT list_contains(list_transform(json_keys(last),
-                                                     lambda k: contains(k, '"')), true),
+                AND list_has_any(
+                    list_filter(json_keys(first), lambda k: regexp_full_match(k, '\w+')),
+                    json_keys(last))
+                AND NOT list_contains(
+                    list_transform(json_keys(last), lambda k: contains(k, '"')), true),
                 false) AS repeats
             FROM both_args))"""
 """Members of the end come after those of the begin; one that says the same is not repeated."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-import numpy.ma  # noqa: F401 -- Arrow imports it for its first array, amid the first load
+import numpy.ma  # Arrow imports it for its first array, amid the first load
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
