@@ -160,26 +160,30 @@ def _queries(is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
     slices = f"""
         concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
                {common}, at_time(start_ns, dur_ns), {arrow}, {marks.member}, with_args({args}))"""
+    end = f"""
+        concat(',\n{{"ph":"e"', {common}, at_time(start_ns + dur_ns, NULL), {_OPERATION}, '}}')"""
     if rare.apart:
         slices = f"""
         unnest(CASE WHEN async_id IS NULL THEN [{slices}] ELSE list_filter([
             concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {arrow},
                    {marks.member}, with_args({args})),
-            CASE WHEN dur_ns IS NOT NULL
-                 THEN concat(',\n{{"ph":"e"', {common}, at_time(start_ns + dur_ns, NULL),
-                             {_OPERATION}, '}}') END
+            CASE WHEN dur_ns = 0 THEN {end} END
         ], lambda line: line IS NOT NULL) END)"""
     mark = """
         concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
                at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
                ',"id":' || ident(instant_id), with_args(json_text(args)))"""
-    if rare.lone_ends:
-        # Threads are numbered as they appear: an end comes before what has a later thread.
+    if rare.lone_ends or rare.apart:
+        # Threads are numbered as they appear: an end comes before what has a later thread. And it
+        # comes before begins at its time, which it would close otherwise.
         yield f"""
+            WITH slices AS (
+                SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({_rows(is_json)}))
             SELECT line FROM (
-                SELECT {slices} AS line, max(thread) OVER (ORDER BY event_id) AS seen,
-                       1 AS part, event_id AS number
-                FROM ({_rows(is_json)})
+                SELECT {slices} AS line, seen, 1 AS part, event_id AS number FROM slices
+                UNION ALL
+                SELECT {end}, seen, 0, event_id FROM slices
+                WHERE async_id IS NOT NULL AND dur_ns > 0
                 UNION ALL
                 SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
                 FROM (SELECT *, row_number() OVER () AS number FROM instants)
