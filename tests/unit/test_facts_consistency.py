@@ -175,3 +175,28 @@ def test_nothing_of_the_kind_is_no_row() -> None:
         ),
     )
     assert trace.quality.rows() == []
+
+
+NEGATIVE: Final = "Ascend"
+"""Part of the names of traces whose evaluations have sequence numbers below zero."""
+
+
+@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_real_traces_have_torchs_counts(traces: Path, large: bool) -> None:
+    """All but one number below zero, which is no sequence number and which torch counts."""
+    paths = [path for path in sorted(traces.rglob("*.json*")) if path.suffix != ".csv"]
+    compared = 0
+    for path in paths:
+        size = path.stat().st_size
+        if size > 4_000_000 or (size > 150_000) is not large:
+            continue
+        try:
+            ours = by_us(path)
+        except profframe.ProfframeError:
+            continue
+        theirs = by_torch(path)
+        if NEGATIVE in str(path):
+            assert theirs.pop("repeated_sequence_number", 1) == 1
+        assert ours == theirs, path
+        compared += 1
+    assert compared > 5
