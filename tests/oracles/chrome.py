@@ -504,16 +504,19 @@ def _pair(plain: Plain) -> None:
             plain.instants.append(row | mark)
     for number, row in enumerate(slices):
         row["event_id"] = number
-        if row["arrow"] and row["arrow"][0]:
-            phase, flow_id = row["arrow"]
-            end = {"phase": phase, "flow_id": flow_id, "time_ns": row["start_ns"], "args": None}
-            plain.flows.append(row | end | {"binding_point": "bind_id"})
-        if row["category"] == "cuda_profiler_range":
-            samples = _samples(row | {"time_ns": row["start_ns"]}, row["args"])
-            plain.counters += [
-                each | {"args": None} for each in samples if each["value"] is not None
-            ]
+        _add_ends_and_counts(row, plain)
     plain.events = slices
+
+
+def _add_ends_and_counts(row: Row, plain: Plain) -> None:
+    """Rows of other tables that a slice makes."""
+    if row["arrow"] and row["arrow"][0]:
+        phase, flow_id = row["arrow"]
+        end = {"phase": phase, "flow_id": flow_id, "time_ns": row["start_ns"], "args": None}
+        plain.flows.append(row | end | {"binding_point": "bind_id"})
+    if row["category"] == "cuda_profiler_range":
+        samples = _samples(row | {"time_ns": row["start_ns"]}, row["args"])
+        plain.counters += [each | {"args": None} for each in samples if each["value"] is not None]
 
 
 def _pair_async(plain: Plain) -> set[int]:
@@ -526,7 +529,7 @@ def _pair_async(plain: Plain) -> set[int]:
             key = (row["async_id"], row["category"], process, row["phase"] in {"S", "F"})
             operations.setdefault(key, []).append(row)
     for rows in operations.values():
-        rows.sort(key=lambda row: row["start_ns"])  # type: ignore[no-any-return]
+        rows.sort(key=lambda row: row["start_ns"])
         for has_name in (True, False):
             open_rows: dict[object, list[Row]] = {}
             for row in rows:
@@ -534,8 +537,9 @@ def _pair_async(plain: Plain) -> set[int]:
                 if row["phase"] in {"b", "S"} and id(row) not in matched:
                     open_rows.setdefault(name, []).append(row)
                 elif row["phase"] in {"e", "F"} and (row["name"] is not None) is has_name:
-                    if open_rows.get(name):
-                        _close(open_rows[name].pop(), row, matched)
+                    for begin in open_rows.get(name, [])[-1:]:
+                        del open_rows[name][-1]
+                        _close(begin, row, matched)
     return matched
 
 

@@ -47,6 +47,8 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("is_async", "is_remote", "is_legacy"), "BOOLEAN"),
         **dict.fromkeys(("node_id", "device", "stream"), "BIGINT"),
         **dict.fromkeys(("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns"), "BIGINT"),
+        **dict.fromkeys(("grid", "block"), "VARCHAR"),
+        **dict.fromkeys(("registers", "shared_memory_bytes"), "BIGINT"),
     }
 )
 """Columns that Kineto does not write, or not always, and their SQL types."""

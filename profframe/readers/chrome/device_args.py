@@ -54,7 +54,7 @@ _SHAPES: Final = f"""
                  m."est. achieved occupancy %" AS occupancy
           FROM (SELECT row, from_json(args, '{json.dumps(_SHAPE_TYPES)}') AS m
                 FROM device_args WHERE json_valid(args)))"""  # noqa: S608
-_SHAPE_MARKS: Final = '"(?:grid|blocks per SM|est. achieved)'
+_SHAPE_MARKS: Final = '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved)'
 """Members that kernels have whose launch is described."""
 _WORK: Final = """
     SELECT row,
