@@ -500,7 +500,12 @@ def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
 
 
 def samples(
-    self: "Trace", per: str = "run", kernel_by: str = "name", copies: bool = False
+    self: "Trace",
+    per: str = "run",
+    kernel_by: str = "name",
+    copies: bool = False,
+    outside: str = "none",
+    devices: bool = False,
 ) -> pl.DataFrame:
     """Calls, time and work of every op, kernel and annotation, run by run or step by step.
 
@@ -513,15 +518,22 @@ def samples(
         ``"shapes"``.
     copies
         Copies and fills of memory are kernels, too.
+    outside
+        By step, rows without one for what is in none. One of ``"none"``, ``"kernels"``, ``"all"``.
+    devices
+        Kernels of each device are rows of their own.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, what, name), by run, rank, step, what (op, kernel,
-        annotation), the largest spent_ns first, name. Columns: ``run rank step what name calls
-        spent_ns device_ns flops flops_ns bytes bytes_ns``.
+        One row per (run, rank, step, what, name, device), by run, rank, step, what (op, kernel,
+        annotation), the largest spent_ns first,. Columns: ``run rank step what name device calls
+        spent_ns device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps
+        memory_ns``.
     """
-    return self.answer("samples", per=per, kernel_by=kernel_by, copies=copies)
+    return self.answer(
+        "samples", per=per, kernel_by=kernel_by, copies=copies, outside=outside, devices=devices
+    )
 
 
 def self_times(self: "Trace") -> pl.DataFrame:
