@@ -192,6 +192,7 @@ def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame
         return
     yield "Device time", excerpts.breakdown(breakdown)
     yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
+    yield "Idle time by line of your code", excerpts.owners(trace.idle_owners())
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield "Largest gaps", columns.compact(gaps)

@@ -181,7 +181,7 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
 def gaps(
     self: "Trace", top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
 ) -> pl.DataFrame:
-    """The longest gaps of the devices, why, and what the host did meanwhile.
+    """The longest gaps of the devices, why, and what the host did for most of each.
 
     Parameters
     ----------
@@ -197,8 +197,9 @@ def gaps(
     polars.DataFrame
         One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first,
         then by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
-        before_name after_id after_name thread op_id op_name op_ns annotation_id annotation_name
-        annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
+        before_name after_id after_name thread owner_id owner_sort owner_name owner_ns line_id
+        line_name line_ns module_id module_name module_ns op_id op_name op_ns annotation_id
+        annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
     """
     return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
 
@@ -218,9 +219,31 @@ def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl
     polars.DataFrame
         One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream,
         the longest idle_ns first. Columns: ``run rank device stream cause gaps idle_ns mean_ns
-        max_ns share span_share busy_ns span_ns``.
+        max_ns share span_share busy_ns span_ns line_name line_ns module_name module_ns op_name
+        op_ns annotation_name annotation_ns``.
     """
     return self.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+
+
+def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.DataFrame:
+    """What the host did while the devices had nothing to do, by line of the user's own code.
+
+    Parameters
+    ----------
+    by
+        What has a row. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
+        ``"call"``.
+    per
+        Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest
+        idle_ns first, then by name. Columns: ``run rank device stream name gaps idle_ns share
+        max_ns max_id``.
+    """
+    return self.answer("idle_owners", by=by, per=per)
 
 
 def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:

@@ -1,6 +1,6 @@
 -- samples: calls, time and work of every op, kernel and annotation, run by run or step by step.
--- One row per (run, rank, step, what, name, device), by run, rank, step, what (op, kernel, annotation), the largest spent_ns first,
--- name, device.
+-- One row per (run, rank, step, what, name, device), by run, rank, step, what (op, kernel, annotation), the largest
+-- spent_ns first, name, device.
 -- What a comparison is made of: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so names
 -- that differ only in a number or an address are rows of their own.
 -- Work is counted once, in the row of the op that owns it (`event_id = work_id`) and in those of its kernels.
@@ -25,9 +25,9 @@
 -- flops_ns   BIGINT   ns     time of what did it: of an op its kernels', or its own where it launched none; of a kernel its own
 -- bytes      BIGINT   bytes  known bytes read and written; NULL where none are known
 -- bytes_ns   BIGINT   ns     time of what did it, as in flops_ns
--- compute_ps BIGINT   ps     least time of that work at the peak of the device; NULL where no peak is known
+-- compute_ps BIGINT          least time of the work at the device's peak, in picoseconds; NULL where no peak is known
 -- compute_ns BIGINT   ns     time of the kernels that this is of: compute_ps / compute_ns / 1000 of the peak were achieved
--- memory_ps  BIGINT   ps     least time of the bytes at the peak rate of the memory; NULL where that is not known
+-- memory_ps  BIGINT          least time of the bytes at the peak rate of the memory, in ps; NULL where that is not known
 -- memory_ns  BIGINT   ns     time of the kernels that this is of
 WITH limits AS MATERIALIZED (
     SELECT run, rank, event_id, work_id, dur_ns, compute_ps, memory_ps

@@ -75,14 +75,6 @@ CASE WHEN gain_ns >= 0.2 * window_ns THEN 'high' WHEN gain_ns >= 0.05 * window_n
 -- example: SELECT strongest(event_id, dur_ns) FROM events
 CREATE OR REPLACE TEMP MACRO strongest(event_id, strength) AS max_by(event_id, {'strength': strength, 'id': -event_id}, 100);
 
--- frame_of: the innermost frame of a stack that is not torch's own.
--- parameter stack VARCHAR  frames joined by `;`, the innermost first
--- returns VARCHAR  the frame; NULL for none
--- example: SELECT frame_of('<built-in f>;a.py(3): f')
-CREATE OR REPLACE TEMP MACRO frame_of(stack) AS list_filter(
-    string_split(stack, ';'), lambda frame: NOT regexp_matches(frame, '(^|/)torch/|<built-in|^nn\.Module|<frozen|^<')
-)[1];
-
 -- The macros below are done once for all rules: a rule reads what they give by their bare names, `FROM shared_windows`. Their
 -- parameters are tables, or shared ones before them.
 
