@@ -388,17 +388,24 @@ def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
     return self.answer("memory_timeline", points=points)
 
 
-def modules(self: "Trace") -> pl.DataFrame:
-    """What ran on the host and the devices for each nn.Module, step by step.
+def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
+    """What ran on the host and the devices for each nn.Module, forward and backward, the slowest first.
+
+    Parameters
+    ----------
+    per
+        What has rows: each step, or all of a run together. One of ``"step"``, ``"run"``.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, name, module_id), by run, rank, step (none first), first
-        start, name, module_id. Columns: ``run rank step name module_id calls host_ns self_host_ns
-        kernels device_ns self_device_ns busy_ns span_ns exposed_communication_ns idle_ns``.
+        One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns
+        first, then total_host_ns, step,. Columns: ``run rank step name module_id calls host_ns
+        self_host_ns backward_host_ns total_host_ns kernels device_ns self_device_ns
+        backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
+        exposed_communication_ns idle_ns``.
     """
-    return self.answer("modules")
+    return self.answer("modules", per=per)
 
 
 def op_kernels(
@@ -550,9 +557,8 @@ def samples(
     -------
     polars.DataFrame
         One row per (run, rank, step, what, name, device), by run, rank, step, what (op, kernel,
-        annotation), the largest spent_ns first,. Columns: ``run rank step what name device calls
-        spent_ns device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps
-        memory_ns``.
+        annotation), the largest. Columns: ``run rank step what name device calls spent_ns device_ns
+        flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
     """
     return self.answer(
         "samples", per=per, kernel_by=kernel_by, copies=copies, outside=outside, devices=devices
