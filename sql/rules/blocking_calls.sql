@@ -55,8 +55,8 @@ SELECT
             THEN 'Take it out of the step, or copy with non_blocking=True'
             || CASE WHEN coalesce(bool_or(is_pageable), false) THEN ' from pinned memory.' ELSE '.' END
         WHEN op_name IS NULL AND regexp_matches(arg_max(call_name, blocked_ns), '(?i)synchronize')
-            THEN 'Take it out of the step: no torch.cuda.synchronize() or event.synchronize() there, and no print or if on values '
-            || 'of the device.'
+            THEN 'Take it out of the step: no torch.cuda.synchronize() or event.synchronize() there, and no print or if on '
+            || 'values of the device.'
     END AS suggestion
 FROM named
 LEFT JOIN (SELECT run, rank, is_pageable FROM shared_traits) AS traits USING (run, rank)

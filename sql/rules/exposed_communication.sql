@@ -2,6 +2,7 @@
 -- One row per (run, rank, process group, collective).
 -- The exposed part of its kernels, as `kernel_overlap` has it: all that could be gained if computation ran under them. A
 -- twentieth of the time, so that those which matter are named one by one.
+-- Buckets are for DDP's reductions of gradients, prefetching for what FSDP gathers and scatters.
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
 -- only if: EXISTS (FROM shared_names WHERE kind = 'kernel' AND is_collective(name))
@@ -19,11 +20,10 @@ SELECT
     'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
     'process group ' || shown(process_group) AS "where",
     CASE
-        WHEN coalesce(bool_or(is_ddp), false) OR coalesce(bool_or(is_fsdp), false)
-            THEN 'Start it earlier and wait for it later (async_op=True'
-            || CASE WHEN coalesce(bool_or(is_ddp), false) THEN ', DDP buckets' ELSE '' END
-            || CASE WHEN coalesce(bool_or(is_fsdp), false) THEN ', FSDP prefetching' ELSE '' END
-            || '), or send less of it at a time.'
+        WHEN bool_or(is_ddp) AND regexp_matches(lower(collective), '^all_?reduce')
+            THEN 'Start it earlier and wait for it later (async_op=True, DDP buckets), or send less of it at a time.'
+        WHEN bool_or(is_fsdp) AND regexp_matches(lower(collective), 'all_?gather|reduce_?scatter')
+            THEN 'Start it earlier and wait for it later (async_op=True, FSDP prefetching), or send less of it at a time.'
     END AS suggestion
 FROM shared_communication
 LEFT JOIN (SELECT run, rank, is_ddp, is_fsdp FROM shared_traits) AS traits USING (run, rank)

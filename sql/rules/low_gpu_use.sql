@@ -17,7 +17,7 @@ WITH idle AS (
     FROM shared_gaps
     WHERE steps = 0
 ),
--- The line that covers most of the gaps, without lines the annotation.
+-- The line that covers most of the gaps, without lines the annotation; nothing is said of less than a fifth.
 owners AS (
     SELECT
         sums.run, sums.rank,
@@ -31,6 +31,7 @@ owners AS (
     JOIN (SELECT run, rank, sum(gap_ns) AS gap_ns FROM shared_gaps GROUP BY run, rank) AS gaps
         ON sums.run = gaps.run AND sums.rank = gaps.rank
     GROUP BY sums.run, sums.rank
+    HAVING share >= 0.2
 )
 SELECT
     idle.run,
@@ -38,7 +39,9 @@ SELECT
     CASE WHEN sum(idle.idle_ns) >= 0.8 * window_ns THEN 'high' ELSE 'medium' END AS severity,
     'Devices have nothing to do for ' || part_text(sum(idle.idle_ns), window_ns, steps)
     || coalesce(
-        ', ' || percent_text(any_value(owners.share)) || ' of the gaps while the host is in ' || shown(any_value(owners.label)), ''
+        ', ' || percent_text(any_value(owners.share)) || ' of the gaps while the host is in '
+        || shown(any_value(owners.label)),
+        ''
     ) AS finding,
     strongest(event_id, idle.idle_ns) AS evidence_events,
     count(*) AS events,

@@ -56,8 +56,8 @@ SELECT
     CASE WHEN codes IS NOT NULL THEN 'compiled regions ' || shown(codes) END AS "where",
     CASE
         WHEN codes IS NULL
-            THEN 'Profile after the warm-up, schedule(wait=..., warmup=...); if it goes on, TORCH_LOGS=recompiles says which guard '
-            || 'fails.'
+            THEN 'Profile after the warm-up, schedule(wait=..., warmup=...); if it goes on, TORCH_LOGS=recompiles says which '
+            || 'guard fails.'
     END AS suggestion
 FROM compilations
 LEFT JOIN again ON compilations.run = again.run AND compilations.rank = again.rank

@@ -1,8 +1,8 @@
 -- tensor_cores_unused: products of matrices and convolutions are done in fp32 on a device whose matrix units stand still.
 -- One row per (run, rank, op that owns the work).
 -- Kernels whose work is known and done in fp32 (`work_dtype`; a kernel's name says if it is tf32), on a known device whose peak
--- is higher in tf32, or where it has none in bf16 or fp16: what the device lacks is not advised. Where memory is the limit nothing can be gained, so what reads and writes
--- more than it computes is never found. A twentieth of the time, as for other gains.
+-- is higher in tf32, or where it has none in bf16 or fp16: what the device lacks is not advised. Where memory is the limit
+-- nothing can be gained, so what reads and writes more than it computes is never found. A twentieth of the time, as for others.
 -- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
 -- fp16 with torch.autocast.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
