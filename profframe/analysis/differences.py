@@ -91,9 +91,16 @@ def _means(side: Side) -> pl.DataFrame:
     number = max(side.samples.height, 1)
     measures = ("spent_ns", "device_ns", *_WORK)
     peaks = [f"{peak}_{unit}" for peak in _PEAKS.values() for unit in ("ps", "ns")]
-    sums = _counted(side).group_by(_KEY).agg(
-        pl.col("calls").sum(),
-        *(_sum_or_null(name) for name in (*measures, *(f"{work}_ns" for work in _WORK), *peaks)),
+    sums = (
+        _counted(side)
+        .group_by(_KEY)
+        .agg(
+            pl.col("calls").sum(),
+            *(
+                _sum_or_null(name)
+                for name in (*measures, *(f"{work}_ns" for work in _WORK), *peaks)
+            ),
+        )
     )
     return sums.select(
         *_KEY,

@@ -197,9 +197,7 @@ def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
         raise ParameterError(f"outside={outside!r}: only with per='step'; a run counts all it has")
 
 
-def _side(
-    source: Any, outside: str, options: dict[str, Any]
-) -> tuple[Side, pl.DataFrame]:
+def _side(source: Any, outside: str, options: dict[str, Any]) -> tuple[Side, pl.DataFrame]:
     """Samples of a side, and rows that it leaves out; its trace is released before the next one."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"

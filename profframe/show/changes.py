@@ -38,7 +38,8 @@ def report(
 ) -> RenderableType:
     """What changed, in total and by name.
 
-    ``columns`` are shown in place of a choice. With a ``name_width`` of 0 names are not cut; without a ``width`` lines have any length.
+    ``columns`` are shown in place of a choice. With a ``name_width`` of 0 names are not cut;
+    without a ``width`` lines have any length.
     """
     import polars as pl
 

@@ -389,7 +389,7 @@ def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
 
 
 def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
-    """What ran on the host and the devices for each nn.Module, forward and backward, the slowest first.
+    """What ran on the host and the devices for each nn.Module, forward and backward.
 
     Parameters
     ----------
@@ -400,7 +400,7 @@ def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
     -------
     polars.DataFrame
         One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns
-        first, then total_host_ns, step,. Columns: ``run rank step name module_id calls host_ns
+        first, then total_host_ns. Columns: ``run rank step name module_id calls host_ns
         self_host_ns backward_host_ns total_host_ns kernels device_ns self_device_ns
         backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
         exposed_communication_ns idle_ns``.
@@ -535,6 +535,7 @@ def samples(
     kernel_by: str = "name",
     copies: bool = False,
     outside: str = "none",
+    *,
     devices: bool = False,
 ) -> pl.DataFrame:
     """Calls, time and work of every op, kernel and annotation, run by run or step by step.
@@ -556,9 +557,9 @@ def samples(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, what, name, device), by run, rank, step, what (op, kernel,
-        annotation), the largest. Columns: ``run rank step what name device calls spent_ns device_ns
-        flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
+        One row per (run, rank, step, what, name, device), by run, rank, step, what, the largest
+        spent_ns first, name, device. Columns: ``run rank step what name device calls spent_ns
+        device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
     """
     return self.answer(
         "samples", per=per, kernel_by=kernel_by, copies=copies, outside=outside, devices=devices

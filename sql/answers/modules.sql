@@ -1,6 +1,5 @@
--- modules: what ran on the host and the devices for each nn.Module, forward and backward, the slowest first.
--- One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns first, then total_host_ns, step,
--- name, module_id.
+-- modules: what ran on the host and the devices for each nn.Module, forward and backward.
+-- One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns first, then total_host_ns.
 -- A module's calls are its Python frames. Of a rank without such frames, ops that say in which modules they are stand in: the
 -- modules of their `module_hierarchy`, each by its path; how often those were called is not known.
 -- What is launched inside a call on its thread is its work, whenever that runs. Backward work, which another thread launches, is

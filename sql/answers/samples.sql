@@ -1,6 +1,5 @@
 -- samples: calls, time and work of every op, kernel and annotation, run by run or step by step.
--- One row per (run, rank, step, what, name, device), by run, rank, step, what (op, kernel, annotation), the largest
--- spent_ns first, name, device.
+-- One row per (run, rank, step, what, name, device), by run, rank, step, what, the largest spent_ns first, name, device.
 -- What a comparison is made of: see `profframe.diff`. `ProfilerStep#N` is `ProfilerStep*`; no other name is rewritten, so names
 -- that differ only in a number or an address are rows of their own.
 -- Work is counted once, in the row of the op that owns it (`event_id = work_id`) and in those of its kernels.

@@ -184,8 +184,9 @@ def test_columns_are_fixed() -> None:
         "gaps": (
             "device stream start_ns dur_ns share cause before_id before_name after_id after_name "
             "thread owner_id owner_sort owner_name owner_ns line_id line_name line_ns "
-            "module_id module_name module_ns op_id op_name op_ns annotation_id annotation_name annotation_ns "
-            "frame_id frame_name frame_ns call_id call_name call_ns"
+            "module_id module_name module_ns op_id op_name op_ns "
+            "annotation_id annotation_name annotation_ns frame_id frame_name frame_ns "
+            "call_id call_name call_ns"
         ),
         "idle": (
             "device stream cause gaps idle_ns mean_ns max_ns share span_share busy_ns span_ns "

@@ -254,8 +254,8 @@ def test_what_is_in_no_step_is_counted_beside_the_rest() -> None:
 )
 def test_what_is_in_no_step_counts_evenly(outside: str, expected: list[tuple[object, ...]]) -> None:
     """(33 + 20) / 3 is 17.67, and 10 / 3 is 3.33; a step more or less changes by its own time."""
-    sides = [trace(outside_of_steps())] * 2
-    found = profframe.diff(*sides, per="step", outside=outside)
+    side = trace(outside_of_steps())
+    found = profframe.diff(side, side, per="step", outside=outside)
     columns = ("what", "name", "base_ns", "base_calls", "base_outside_ns")
     kinds = {"op": 0, "kernel": 1}
     got = sorted(values(found, *columns), key=lambda row: (kinds[row[0]], row[1]))

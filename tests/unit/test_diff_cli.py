@@ -181,9 +181,7 @@ def cut_off(tmp_path: Path) -> str:
     return write(tmp_path / "cut off", events)
 
 
-def test_what_is_left_out_is_in_the_header(
-    run: Run, pair: tuple[str, str], cut_off: str
-) -> None:
+def test_what_is_left_out_is_in_the_header(run: Run, pair: tuple[str, str], cut_off: str) -> None:
     code, out, _ = run("diff", cut_off, cut_off, "--per", "step")
     assert code == 0
     line = "left out, as in no step: kernels 250.000 us -> 250.000 us per step"

@@ -392,7 +392,7 @@ def test_a_device_annotation_is_in_the_step_of_the_slice_that_it_shows() -> None
 
 
 def test_one_of_no_known_slice_is_in_the_step_of_the_first_work_in_it() -> None:
-    region: Row = {"category": "gpu_user_annotation", "device": 0}
+    region: dict[str, Any] = {"category": "gpu_user_annotation", "device": 0}
     got = facts(
         *step_marks(),
         *[call(start, start + 1, number) for start, number in ((90, 7), (110, 8), (120, 9))],
@@ -414,9 +414,7 @@ def test_work_of_devices_in_no_step_is_counted_where_there_are_steps() -> None:
     rows = {row["check"]: row for row in got["quality"].to_pylist()}
     assert rows["outside_steps"]["events"] == 2
     assert rows["outside_steps"]["example_event_id"] == 5
-    assert rows["outside_steps"]["detail"].endswith(
-        "0.300 ms; the launch of 1 is not in the trace"
-    )
+    assert rows["outside_steps"]["detail"].endswith("0.300 ms; the launch of 1 is not in the trace")
     assert "outside_steps" not in notes(facts(*work, unlaunched))
 
 
