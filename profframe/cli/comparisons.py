@@ -111,7 +111,8 @@ def diff(
     output.emit(
         rows.select(chosen) if chosen else rows,
         lambda width: changes.report(
-            result,
+            rows,
+            result.outside,
             sums,
             (base, other),
             columns=chosen,

@@ -14,8 +14,6 @@ from profframe.show.summary import short
 if TYPE_CHECKING:
     import polars as pl
 
-    from profframe.loading.diff import Comparison
-
 _TITLES: Final[Mapping[str, str]] = {
     "op": "Ops, self time",
     "kernel": "Kernels",
@@ -27,7 +25,8 @@ _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 
 def report(
-    comparison: Comparison,
+    rows: pl.DataFrame,
+    outside: pl.DataFrame,
     totals: pl.DataFrame,
     sources: tuple[str, str],
     *,
@@ -43,13 +42,12 @@ def report(
     """
     import polars as pl
 
-    rows = comparison.rows
     if not rows.height:
         return Text("neither side has an op, a kernel or an annotation")
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
-    if comparison.outside.height:
-        parts.append(Text(_left_out(comparison.outside)))
+    if outside.height:
+        parts.append(Text(_left_out(outside)))
     for what, title in _TITLES.items():
         changes = rows.filter(pl.col("status") != "equal", what=what)
         if changes.height:
