@@ -453,6 +453,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
             Check("unmatched_end", "end events without a beginning", "kept in instants"),
             Check("unreadable_arguments", "arguments of live events that could not be mended", "kept as text"),
+            Check("earlier_cycles", "events of earlier cycles (`acc_events`), of which torch keeps no more than what its `events()` gives", "not loaded: `load(profile.events())` has them, and `profframe.profile(acc_events=True)` all of them"),
             Check("unmatched_live_events", "live events that are not in the order of the profiler's activities", "what only the live object knows is NULL"),
             # Facts.
             Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),

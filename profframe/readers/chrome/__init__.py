@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from profframe.errors import NotATraceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
+from profframe.readers.build.private_device import UNNAMED, private_device
 from profframe.readers.build.rows import (
     Batch,
     Header,
@@ -52,7 +53,7 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"xpu_"), "XPU"),
     (re.compile(r"hpu_"), "HPU"),
     (re.compile(r"async_npu"), "NPU"),
-    (re.compile(r"privateuse1_"), "PRIVATEUSEONE"),
+    (re.compile(r"privateuse1_"), UNNAMED),
     (re.compile("(?:" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
 """The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
@@ -168,7 +169,7 @@ def _header(document: Document, rows: Rows) -> Header:
     if _exported(document) is not None:
         del members[OWN_KEY]
     base_ns = _integer(members.pop("baseTimeNanoseconds", None))
-    distributed = _distributed(members.get("distributedInfo"))
+    rank, world_size, backend = distributed_job(members.get("distributedInfo"))
     flags = {flag: members.pop(flag) for flag in _FLAGS if flag in members}
     devices = members.pop("deviceProperties", None)
     is_kineto = "schemaVersion" in members or devices is not None
@@ -176,9 +177,9 @@ def _header(document: Document, rows: Rows) -> Header:
         format=_KINETO if is_kineto else "chrome",
         clock=_clock(base_ns, rows, is_kineto),
         base_ns=base_ns,
-        rank=_index(distributed.get("rank")),
-        world_size=_index(distributed.get("world_size")),
-        backend=_text(distributed.get("backend")),
+        rank=rank,
+        world_size=world_size,
+        backend=backend,
         device_type=device_type_of([rows]),
         device_properties=dumps(devices) if devices else None,
         profiler_flags=dumps(flags) if flags else None,
@@ -239,6 +240,12 @@ def _clock(base_ns: int | None, rows: Rows, is_kineto: bool) -> str:
     return "unknown" if is_kineto and in_nanoseconds else "relative"
 
 
+def distributed_job(value: object) -> tuple[int | None, int | None, str | None]:
+    """Rank, number of ranks and backend of a job, from its ``distributedInfo``."""
+    job = _distributed(value)
+    return _index(job.get("rank")), _index(job.get("world_size")), _text(job.get("backend"))
+
+
 def _distributed(value: object) -> dict[str, Any]:
     """The distributed job, from an object, a list of objects, or JSON text."""
     if isinstance(value, str):
@@ -277,4 +284,5 @@ def device_type_of(batches: Iterable[Batch]) -> str | None:
         if table in batch
     ]
     categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}
-    return next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
+    type_ = next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
+    return private_device() if type_ == UNNAMED else type_
