@@ -7,17 +7,22 @@ object.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe import schema
 from profframe.errors import NotATraceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
@@ -36,8 +41,9 @@ from profframe.readers.build.rows import (
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
+from profframe.readers.chrome.parts import SeveralTracesError, spans, split, windows
 from profframe.readers.json.exact import dumps
-from profframe.readers.json.opening import NoArrayError
+from profframe.readers.json.opening import NoArrayError, opening
 from profframe.readers.json.repair import DROPS
 from profframe.readers.json.stream import ArrayReader, Document
 from profframe.schema import INT32
@@ -62,7 +68,13 @@ _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 
 
-def read(source: ByteSource, spool: Spool | None = None, threads: int | None = None) -> RawTrace:
+def read(
+    source: ByteSource,
+    spool: Spool | None = None,
+    threads: int | None = None,
+    *,
+    as_one: bool = False,
+) -> RawTrace:
     """Read one Chrome trace.
 
     Parameters
@@ -73,9 +85,13 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
         Where its tables go; None for memory.
     threads
         Threads that parse; None for one per processor, up to 8.
+    as_one
+        Whether several traces in it, if it has them, are taken for one.
 
     Raises
     ------
+    SeveralTracesError
+        It has several traces.
     NotATraceError
         The source is not JSON, or JSON without trace events; the message names file and place.
     SourceError
@@ -100,10 +116,47 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     exported = _exported(document)
     if exported is not None:
         header = _exported_header(header, exported)
+    else:
+        count = windows(rows)
+        if count > 1 and not as_one:
+            raise SeveralTracesError(source.path, count, document.header)
+        if (count := max(count, spans(rows))) > 1:
+            quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
     with parsing_database.connect() as connection:
         raw = assemble(rows, header, quality, dropped, connection)
     raw = _with_ascend_streams(_with_kineto_flags(raw))
     return raw if exported is None else _with_exported_counts(raw, exported)
+
+
+def read_parts(
+    path: Path, several: SeveralTracesError, threads: int | None = None
+) -> list[RawTrace]:
+    """Read each of the traces in a file, in order, or all as one if they cannot be told apart.
+
+    Raises
+    ------
+    SourceError
+        The file cannot be read again.
+    """
+    with tempfile.TemporaryDirectory(prefix="profframe-") as name:
+        with closing(ByteSource(path)) as source:
+            blocks = source.blocks()
+            start = opening(blocks, _EVENTS_KEY).text
+            paths = split(itertools.chain((start,), blocks), several.header, Path(name))
+        if len(paths) != several.count:
+            with closing(ByteSource(path)) as source:
+                return [read(source, threads=threads, as_one=True)]
+        parts = []
+        for number, part in enumerate(paths, 1):
+            with closing(ByteSource(part)) as source:
+                raw = read(source, threads=threads, as_one=True)
+            detail = f"trace {number} of {len(paths)}"
+            note = schema.quality_rows(
+                ("combined_file", raw.tables["events"].num_rows, detail, None)
+            )
+            quality = pa.concat_tables([raw.tables["quality"], note])
+            parts.append(replace(raw, tables={**raw.tables, "quality": quality}))
+        return parts
 
 
 def _with_kineto_flags(raw: RawTrace) -> RawTrace:

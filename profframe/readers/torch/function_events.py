@@ -6,6 +6,7 @@ system's where Kineto recorded the event.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,6 +57,7 @@ _RECORDS: Final = (_MEMORY, "[OutOfMemory]")
 """Names that torch gives only to records outside all slices."""
 _HOST: Final = "CPU"
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
+_BEYOND: Final = np.iinfo(np.int64).max
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
@@ -95,6 +97,7 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     fields["start"], fields["bad_start"] = _nanoseconds(fields.pop("time_range.start"))
     fields["end"], fields["bad_end"] = _nanoseconds(fields.pop("time_range.end"))
     fields["on_host"] = _mask(fields, "device_type.name", lambda text: text == _HOST)
+    _put_cycles_apart(fields, quality)
     is_record = _mask(fields, "name", lambda text: text in _RECORDS) & fields["on_host"]
     is_memory = is_record & _mask(fields, "name", lambda text: text == _MEMORY)
     slices = _filtered(fields, ~is_record)
@@ -131,6 +134,29 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
     """Whole nanoseconds, and which times were invalid."""
     bad = ~(np.abs(microseconds) < 2.0**62 / 1000)
     return np.rint(np.where(bad, 0, microseconds) * 1000).astype(np.int64), bad
+
+
+def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
+    """Move the cycles of one list (`acc_events`), newest first there, one behind the other.
+
+    The times of each begin at its own start. A cycle ends where times step back, if all its ids,
+    which go on from cycle to cycle, are greater than those that follow.
+    """
+    start, end = fields["start"], fields["end"]
+    ids = np.where(_mask(fields, "activity_type", lambda text: text in _OPERATIONS), fields["id"], 0)
+    lowest = np.minimum.accumulate(np.where(ids > 0, ids, _BEYOND))
+    highest = np.maximum.accumulate(ids[::-1])[::-1]
+    steps_back = (start[1:] < start[:-1]) & (lowest[:-1] > highest[1:]) & (highest[1:] > 0)
+    cuts = np.flatnonzero(steps_back) + 1
+    if not cuts.size:
+        return
+    bounds = [0, *cuts.tolist(), start.size]
+    offset = 0
+    for first, stop in reversed(list(itertools.pairwise(bounds))):
+        start[first:stop] += offset
+        end[first:stop] += offset
+        offset = max(offset, int(np.max(end[first:stop])))
+    quality.note("several_cycles", int(bounds[-2]), f"{len(bounds) - 1} cycles")
 
 
 def _mask(fields: Fields, name: str, test: Callable[[Any], bool]) -> Flags:
