@@ -55,12 +55,6 @@ _FORMATS: Final = (
         "load the traces that torch's profiler wrote of the ranks",
     ),
     _Format(
-        _pattern(_PICKLE),
-        (),
-        "a pickle of Python, which is never opened: to read one can run any code",
-        "load the trace that the profiler wrote (export_chrome_trace)",
-    ),
-    _Format(
         _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),
         (".hatchet",),
         "a tree of Proton, of Triton's profiler, which has sums and no events",
@@ -93,12 +87,6 @@ _FORMATS: Final = (
         (),
         "a file of events, of TensorBoard's writers",
         "load the .pt.trace.json beside it, which torch's profiler wrote",
-    ),
-    _Format(
-        _pattern(rb"\A\s*(?:<!DOCTYPE html|<html)"),
-        (".html", ".htm"),
-        "an HTML page",
-        "load the trace that it was made from",
     ),
     _Format(
         _pattern(rb"\A\s*<\?xml"),

@@ -26,7 +26,7 @@ from profframe import schema
 from profframe.errors import NotATraceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.private_device import UNNAMED, private_device
+from profframe.readers.build.private_device import UNNAMED, is_private, private_device
 from profframe.readers.build.rows import (
     Batch,
     Header,
@@ -63,6 +63,13 @@ _DEVICE_TYPES: Final = (
     (re.compile("(?:" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
 """The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
+_OF_ALL_PARTS: Final = (
+    "schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds",
+)  # fmt: skip
+"""Members of the header of a file of several traces that count for all of them."""
+_TO_DEVICE: Final = "cpu_to_"
+_DEVICE_LABEL: Final = re.compile(r"(?!(?:CPU|GPU)\b)([A-Za-z]\w*) \d+\s*")
+"""Label of the process of a device."""
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
@@ -142,7 +149,9 @@ def read_parts(
         with closing(ByteSource(path)) as source:
             blocks = source.blocks()
             start = opening(blocks, _EVENTS_KEY).text
-            paths = split(itertools.chain((start,), blocks), several.header, Path(name))
+            header = several.header
+            shared = {member: header[member] for member in _OF_ALL_PARTS if member in header}
+            paths = split(itertools.chain((start,), blocks), header, shared, Path(name))
         if len(paths) != several.count:
             with closing(ByteSource(path)) as source:
                 return [read(source, threads=threads, as_one=True)]
@@ -233,11 +242,30 @@ def _header(document: Document, rows: Rows) -> Header:
         rank=rank,
         world_size=world_size,
         backend=backend,
-        device_type=device_type_of([rows]),
+        device_type=_device_type(rows),
         device_properties=dumps(devices) if devices else None,
         profiler_flags=dumps(flags) if flags else None,
         metadata=dumps(members) if members else None,
     )
+
+
+def _device_type(rows: Rows) -> str | None:
+    """Type of the devices; of those that torch does not know, as a label or this process has it."""
+    type_ = device_type_of([rows])
+    if type_ != UNNAMED:
+        return type_
+    labels = rows[Table.THREADS].filter(pc.equal(rows[Table.THREADS]["name"], "process_labels"))
+    texts = (_loads(args).get("labels") for args in labels["args"].to_pylist() if args)
+    matches = (_DEVICE_LABEL.fullmatch(text) for text in texts if isinstance(text, str))
+    return next((match[1].upper() for match in matches if match), private_device())
+
+
+def _loads(args: str) -> dict[str, Any]:
+    try:
+        values = json.loads(args)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _exported(document: Document) -> dict[str, Any] | None:
@@ -338,4 +366,7 @@ def device_type_of(batches: Iterable[Batch]) -> str | None:
     ]
     categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}
     type_ = next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
-    return private_device() if type_ == UNNAMED else type_
+    if type_ is None:  # arrows in a list of events name the device, as cpu_to_npu
+        names = {c.removeprefix(_TO_DEVICE) for c in categories if c.startswith(_TO_DEVICE)}
+        return next((name.upper() for name in sorted(names) if is_private(name)), None)
+    return type_

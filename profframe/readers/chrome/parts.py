@@ -29,8 +29,6 @@ _END: Final = re.compile(
 """The mark, up to the end of its event, with a name or the end of the array behind it."""
 _LONGEST: Final = 4 << 10
 """Bytes of a mark and of what must follow it, at most."""
-_SHARED: Final = ("schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds")
-"""Members of the header that count for all parts."""
 
 
 class SeveralTracesError(SourceError):
@@ -63,7 +61,12 @@ def _count(rows: Rows, table: Table, name: str) -> int:
     return count
 
 
-def split(text: Iterator[bytes], header: Mapping[str, object], folder: Path) -> list[Path]:
+def split(
+    text: Iterator[bytes],
+    header: Mapping[str, object],
+    shared: Mapping[str, object],
+    folder: Path,
+) -> list[Path]:
     """Write each part as a trace of its own; no files where a part does not end with its mark.
 
     Parameters
@@ -72,11 +75,12 @@ def split(text: Iterator[bytes], header: Mapping[str, object], folder: Path) -> 
         The events, from behind the bracket that opens them.
     header
         What is around them, which belongs to the first part.
+    shared
+        What of it counts for the others, too.
     folder
         An empty folder for the files.
     """
     paths: list[Path] = []
-    shared = {name: header[name] for name in _SHARED if name in header}
     pending = b""
     out: BinaryIO | None = None
     for block in text:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from profframe.errors import ParameterError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
+from profframe.readers.build.private_device import UNNAMED, is_private, live_device_type
 from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
@@ -61,7 +62,7 @@ _BEYOND: Final = np.iinfo(np.int64).max
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
-_OTHER_MEMORY: Final = "PRIVATEUSEONE"
+_PRIVATE: Final = "PrivateUse1"
 _SHORT: Final = 1e10
 """Whole numbers below this are printed without decimals."""
 _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
@@ -111,11 +112,22 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     if (is_record & ~is_memory).any():
         marks = _filtered(fields, is_record & ~is_memory)
         batch[Table.INSTANTS] = conform(Table.INSTANTS, _instant_columns(marks))
-    types = dict.fromkeys(t.upper() for t in fields["device_type.name"] if t != _HOST)
-    header = replace(settings.header, clock="relative", device_type=next(iter(types), None))
+    device_type = _device_type(events, fields, settings)
+    header = replace(settings.header, clock="relative", device_type=device_type)
     with parsing_database.connect() as connection:
         rows = gather([with_device_args(batch, Session())])
         return assemble(rows, header, quality, 0, connection)
+
+
+def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> str | None:
+    """Type of the devices: what the list, else its events, else torch calls them."""
+    types = dict.fromkeys(t for t in fields["device_type.name"] if t != _HOST)
+    type_ = next(iter(types), None)
+    by_events = UNNAMED if type_ == _PRIVATE else type_ and type_.upper()
+    use_device = settings.use_device
+    if use_device is None and events:
+        use_device = getattr(events[0], "use_device", None)
+    return live_device_type(by_events, use_device if type_ == _PRIVATE or is_private(use_device) else None)
 
 
 def _event_fields(events: Sequence[Any]) -> Fields:
@@ -353,7 +365,7 @@ def _memory_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
     """A record belongs to a device where it has bytes there."""
     on_device = fields["device_memory_usage"] != 0
     size = np.where(on_device, fields["device_memory_usage"], fields["cpu_memory_usage"])
-    type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", _OTHER_MEMORY)
+    type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", UNNAMED)
     return _mark_columns(fields) | {
         "bytes": pa.array(size),
         "device_type": pa.array([_HOST, type_]).take(pa.array(on_device.astype(np.int8))),

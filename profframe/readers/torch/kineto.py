@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
+from profframe.readers.build.private_device import live_device_type
 from profframe.readers.build.rows import (
     Batch,
     Header,
@@ -83,8 +84,6 @@ _WITH_CORRELATION: Final = (
 _KERNEL: Final = "kernel"
 _COLLECTIVE: Final = "record_param_comms"
 """Op whose arguments its kernels repeat."""
-_OF_TORCH: Final = ("cuda", "xpu", "mtia", "hpu")
-"""Devices that torch has names for."""
 _GPU_ORDER, _OVERHEAD_ORDER, _SPANS_ORDER = 5_000_000, 0x1000000, 0x20000000
 """Sort indices of processes, as the exporter writes them."""
 
@@ -184,18 +183,11 @@ def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> 
         batches[-1] |= {Table.THREADS: _labels(numbers)}
         parts = [part for each in recordings for part in each.parts]
         flows: list[Batch] = [{Table.FLOWS: batch[Table.FLOWS]} for batch in batches]
-        device_type = _device_type(device_type_of([*parts, *flows]), settings)
+        device_type = live_device_type(device_type_of([*parts, *flows]), settings.use_device)
         header = replace(settings.header, device_type=device_type)
         session = Session()
         rows = gather(with_device_args(batch, session) for batch in batches)
         return assemble(rows, header, quality, 0, connection)
-
-
-def _device_type(by_categories: str | None, settings: Settings) -> str | None:
-    """Type of the devices; of those that torch does not know, only the name is certain."""
-    device = settings.use_device
-    is_of_torch = device is None or device in _OF_TORCH
-    return by_categories if device is None or (is_of_torch and not by_categories) else device.upper()
 
 
 @dataclass(frozen=True, slots=True)
