@@ -85,7 +85,7 @@ def _torch(name: str, module: str = "torch.profiler") -> Any:
         ) from error
 
 
-class profile:  # noqa: N801 -- as torch calls it
+class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     """Profile a block or a function with torch's profiler, and get a `Trace` of it.
 
     A ``with`` block gets this object; other methods (``step()``, ``add_metadata()``,
@@ -243,16 +243,26 @@ class profile:  # noqa: N801 -- as torch calls it
             Nothing has been recorded: the block has not ended, no cycle of the schedule has, or
             the profile is not enabled.
         """
+        if self._trace is None:
+            self._trace = load(self.finished_cycles())
+        return self._trace
+
+    def finished_cycles(self) -> live.Cycles:
+        """The profilers of torch that `trace` reads, as each was when its cycle ended.
+
+        Raises
+        ------
+        SourceError
+            As for `trace`.
+        """
         if not self._enabled:
             raise SourceError("no trace: nothing is recorded with enabled=False")
-        if self._trace is None:
-            if not self._cycles:
-                raise SourceError(
-                    "no trace yet: the profile has not ended, or its schedule has not come to the "
-                    "end of a cycle"
-                )
-            self._trace = load(live.Cycles(tuple(self._cycles)))
-        return self._trace
+        if not self._cycles:
+            raise SourceError(
+                "no trace yet: the profile has not ended, or its schedule has not come to the end "
+                "of a cycle"
+            )
+        return live.Cycles(tuple(self._cycles))
 
 
 def _check_one_profiler(arguments: Mapping[str, object]) -> None:

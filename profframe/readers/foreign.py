@@ -129,7 +129,9 @@ def refusal(path: Path, head: bytes) -> str | None:
     form = next(fitting, None)
     if form is None and not text.lstrip().startswith((b"{", b"[")):
         name = path.name.lower().removesuffix(".gz").removesuffix(".zst")
-        form = next((form for form in _FORMATS if form.endings and name.endswith(form.endings)), None)
+        form = next(
+            (form for form in _FORMATS if form.endings and name.endswith(form.endings)), None
+        )
     if form is None:
         return None
     return f"{form.kind} ({form.remedy.format(name=path.name)}; {_READS})"

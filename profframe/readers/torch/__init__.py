@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -53,6 +54,14 @@ class Cycles:
     profilers: tuple[object, ...]
 
 
+class Recorder(ABC):
+    """A profiler of profframe's own."""
+
+    @abstractmethod
+    def finished_cycles(self) -> Cycles:
+        """Cycles that have ended."""
+
+
 def knows(source: object) -> bool:
     """Whether `source` is for `read`: an object of torch's profilers, or a list of its events.
 
@@ -87,7 +96,8 @@ def read(source: object) -> RawTrace:
         case name if name == _RESULTS:
             return kineto.read(source, kineto.Settings(_header({})))
         case name if name in (_PROFILER, _AUTOGRAD):
-            return _cycles([source])
+            earlier = _events_of_earlier_cycles(_recorder(source))
+            return _cycles([source], earlier)
         case name if name == _BEFORE_KINETO:
             events = getattr(source, "function_events", None)
             return _event_list(_finished(source, events))
@@ -131,8 +141,11 @@ def _class_of(type_: type) -> str | None:
     return next((name for name in names if name in _CLASSES), None)
 
 
-def _cycles(profilers: Sequence[Any]) -> RawTrace:
-    """All cycles; what is recorded around the events is that of the last one."""
+def _cycles(profilers: Sequence[Any], earlier: int = 0) -> RawTrace:
+    """All cycles; what is recorded around the events is that of the last one.
+
+    ``earlier`` counts events of cycles before these.
+    """
     last = profilers[-1]
     is_wrapper = _source_class(last) == _PROFILER
     recorders = [_recorder(profiler) for profiler in profilers]
@@ -155,7 +168,6 @@ def _cycles(profilers: Sequence[Any]) -> RawTrace:
         on_host=_on_host(recorder),
         use_device=device,
     )
-    earlier = 0 if len(profilers) > 1 else _events_of_earlier_cycles(recorder)
     return kineto.read_cycles(results, settings, earlier)
 
 
@@ -218,6 +230,7 @@ def _event_list(source: Any) -> RawTrace:
         use_device=getattr(source, "_use_device", None),
         profile_memory=getattr(source, "_profile_memory", None),
         with_flops=getattr(source, "_with_flops", None),
+        has_cycles=_class_of(type(source)) == _EVENTS,
     )
     return function_events.read(events, settings)
 

@@ -70,12 +70,16 @@ _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an ``EventList`` says besides its events; None for a plain list."""
+    """What an ``EventList`` says besides its events; None for a plain list.
+
+    ``has_cycles`` if it may have several cycles, each in order.
+    """
 
     header: Header
     use_device: str | None = None
     profile_memory: bool | None = None
     with_flops: bool | None = None
+    has_cycles: bool = False
 
 
 def read(events: Sequence[Any], settings: Settings) -> RawTrace:
@@ -98,7 +102,8 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     fields["start"], fields["bad_start"] = _nanoseconds(fields.pop("time_range.start"))
     fields["end"], fields["bad_end"] = _nanoseconds(fields.pop("time_range.end"))
     fields["on_host"] = _mask(fields, "device_type.name", lambda text: text == _HOST)
-    _put_cycles_apart(fields, quality)
+    if settings.has_cycles:
+        _put_cycles_apart(fields, quality)
     is_record = _mask(fields, "name", lambda text: text in _RECORDS) & fields["on_host"]
     is_memory = is_record & _mask(fields, "name", lambda text: text == _MEMORY)
     slices = _filtered(fields, ~is_record)
@@ -127,7 +132,9 @@ def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> s
     use_device = settings.use_device
     if use_device is None and events:
         use_device = getattr(events[0], "use_device", None)
-    return live_device_type(by_events, use_device if type_ == _PRIVATE or is_private(use_device) else None)
+    return live_device_type(
+        by_events, use_device if type_ == _PRIVATE or is_private(use_device) else None
+    )
 
 
 def _event_fields(events: Sequence[Any]) -> Fields:
@@ -155,7 +162,9 @@ def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     which go on from cycle to cycle, are greater than those that follow.
     """
     start, end = fields["start"], fields["end"]
-    ids = np.where(_mask(fields, "activity_type", lambda text: text in _OPERATIONS), fields["id"], 0)
+    ids = np.where(
+        _mask(fields, "activity_type", lambda text: text in _OPERATIONS), fields["id"], 0
+    )
     lowest = np.minimum.accumulate(np.where(ids > 0, ids, _BEYOND))
     highest = np.maximum.accumulate(ids[::-1])[::-1]
     steps_back = (start[1:] < start[:-1]) & (lowest[:-1] > highest[1:]) & (highest[1:] > 0)
