@@ -118,7 +118,7 @@ class profile(live.Recorder):  # noqa: N801 -- as torch calls it
     >>> prof.trace.key_averages(group_by_input_shape=True)  # doctest: +SKIP
     """
 
-    def __init__(self, enabled: bool = True, **arguments: Any) -> None:  # noqa: FBT001, FBT002 -- as torch has it
+    def __init__(self, enabled: bool = True, **arguments: Any) -> None:
         _check_one_profiler(arguments)
         self._enabled = bool(enabled)
         self._arguments = arguments
@@ -288,10 +288,9 @@ def _recorder_of(profiler: Any) -> Any:
 def _as_it_is(profiler: Any) -> Any:
     """A profiler of torch as it is at the end of a cycle; the next one changes it."""
     cycle = copy.copy(profiler)
-    if hasattr(profiler, "profiler"):
-        cycle.profiler = copy.copy(profiler.profiler)
-    if hasattr(profiler, "_trace_metadata"):
-        cycle._trace_metadata = dict(profiler._trace_metadata)
+    for name in ("profiler", "_trace_metadata"):
+        if hasattr(profiler, name):
+            setattr(cycle, name, copy.copy(getattr(profiler, name)))
     return cycle
 
 

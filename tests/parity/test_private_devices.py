@@ -93,7 +93,8 @@ def test_the_name_goes_through_exports_and_stores(
     assert records == [20]
 
 
-def test_memory_outside_of_all_slices_counts_as_the_devices(renamed: None) -> None:
+@pytest.mark.usefixtures("renamed")
+def test_memory_outside_of_all_slices_counts_as_the_devices() -> None:
     block = {"name": "[memory]", "type": "cpu_instant_event", "at": 900, "metadata_json": BLOCK}
     trace = profframe.load(taken({"at": 0, "lasts": 100, "correlation_id": 2}, block))
     assert trace.memory["device_type"].to_list() == ["NPU"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -280,6 +281,6 @@ for use in {uses}:
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        f"profframe.{use.partition('(')[0].partition('.')[0]} needs PyTorch: pip install 'profframe[torch]'"
+        f"profframe.{re.split('[(.]', use)[0]} needs PyTorch: pip install 'profframe[torch]'"
         for use in uses
     ]

@@ -149,7 +149,7 @@ def test_cuda_without_cuda_is_a_warning_of_torchs() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
     with pytest.warns(UserWarning, match="CUDA is not available"):
-        prof = profframe.profile(True, use_cuda=True)  # noqa: FBT003 -- as torch has it
+        prof = profframe.profile(True, use_cuda=True)
     with prof:
         work()
     assert calls(prof.trace) == 1
@@ -210,8 +210,8 @@ def test_it_loads_with_the_arguments_of_load() -> None:
 
 
 def metadata(trace: profframe.Trace) -> dict[str, Any]:
-    (text,) = trace.traces["metadata"].to_list()
-    return json.loads(text)
+    values: dict[str, Any] = json.loads(trace.traces["metadata"].item())
+    return values
 
 
 OF_THE_FILE = {"schemaVersion", "displayTimeUnit", "traceName"}

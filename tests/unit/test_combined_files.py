@@ -22,7 +22,7 @@ Event = dict[str, Any]
 
 
 def part(base: float, *kernels: str, pid: int = 7) -> list[Event]:
-    """Events of a trace by Kineto: an op that launches kernels, with the ids of every other part."""
+    """Events of one trace: an op that launches kernels, with the ids of every other part."""
     label = {"ph": "M", "name": "process_name", "ts": base, "pid": pid, "tid": 0}
     slices: list[Event] = [
         {"ph": "X", "cat": "cpu_op", "name": f"op of {'-'.join(kernels)}", "pid": pid, "tid": pid,
@@ -33,10 +33,12 @@ def part(base: float, *kernels: str, pid: int = 7) -> list[Event]:
             {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": pid, "tid": pid,
              "ts": base + number, "dur": 1, "args": {"correlation": number, "External id": 1}},
             {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": base + 10 + number,
-             "dur": number, "args": {"correlation": number, "External id": 1, "device": 0, "stream": 7}},
+             "dur": number,
+             "args": {"correlation": number, "External id": 1, "device": 0, "stream": 7}},
         ]  # fmt: skip
     flows = [
-        {"ph": phase, "id": 1, "pid": at[0], "tid": at[1], "ts": at[2], "cat": "ac2g", "name": "ac2g"}
+        {"ph": phase, "id": 1, "pid": at[0], "tid": at[1], "ts": at[2],
+         "cat": "ac2g", "name": "ac2g"}
         for phase, at in (("s", (pid, pid, base + 1)), ("f", (0, 7, base + 11)))
     ]  # fmt: skip
     span = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans",
@@ -187,7 +189,7 @@ def test_a_pipe_is_read_once(path: Path, tmp_path: Path) -> None:
     os.mkfifo(pipe)
     writer = threading.Thread(target=lambda: pipe.write_text(path.read_text()))
     writer.start()
-    with pytest.raises(SourceError, match="3 traces in one file.*write it to a file"):
+    with pytest.raises(SourceError, match=r"3 traces in one file.*write it to a file"):
         profframe.load(pipe)
     writer.join()
 

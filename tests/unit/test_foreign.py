@@ -46,26 +46,68 @@ def of_tensorboard() -> bytes:
 
 FILES: dict[str, tuple[bytes, str, str]] = {
     "an execution trace": (
-        execution_trace("1.1.1-chakra.0.0.4"), "an execution trace, of torch's", "export_chrome_trace"
+        execution_trace("1.1.1-chakra.0.0.4"),
+        "an execution trace, of torch's",
+        "export_chrome_trace",
     ),
-    "an old execution trace": (execution_trace("1.0.1"), "an execution trace, of torch's", "profiler wrote"),
-    "an indented execution trace": (execution_trace("1.0.1", indent=4), "an execution trace", "profiler"),
+    "an old execution trace": (
+        execution_trace("1.0.1"),
+        "an execution trace, of torch's",
+        "profiler wrote",
+    ),
+    "an indented execution trace": (
+        execution_trace("1.0.1", indent=4),
+        "an execution trace",
+        "profiler",
+    ),
     "a memory snapshot, protocol 2": (
-        pickle.dumps(SNAPSHOT, protocol=2), "a memory snapshot, of torch's", "profile_memory=True"
+        pickle.dumps(SNAPSHOT, protocol=2),
+        "a memory snapshot, of torch's",
+        "profile_memory=True",
     ),
-    "a memory snapshot, protocol 4": (pickle.dumps(SNAPSHOT, protocol=4), "a memory snapshot", "profile"),
+    "a memory snapshot, protocol 4": (
+        pickle.dumps(SNAPSHOT, protocol=4),
+        "a memory snapshot",
+        "profile",
+    ),
     "an old memory snapshot": (pickle.dumps(OLD_SNAPSHOT), "a memory snapshot", "profile_memory"),
     "a flight recorder": (
-        pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}), "flight recorder", "ranks"
+        pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}),
+        "flight recorder",
+        "ranks",
     ),
-    "a tree of Proton": (json.dumps(TREE).encode(), "a tree of Proton, of Triton's", 'data="trace"'),
-    "an indented tree": (json.dumps(TREE, indent=2, sort_keys=True).encode(), "a tree of Proton", "trace"),
-    "a report of Nsight Compute": (b"NVR\x00\x10\x00\x00\x00", "a report of Nsight Compute", "nsys export"),
-    "an XPlane file": (plane(b"/host:CPU", identity=b"\x08\x01"), "an XPlane file, of XLA's", ".trace.json"),
+    "a tree of Proton": (
+        json.dumps(TREE).encode(),
+        "a tree of Proton, of Triton's",
+        'data="trace"',
+    ),
+    "an indented tree": (
+        json.dumps(TREE, indent=2, sort_keys=True).encode(),
+        "a tree of Proton",
+        "trace",
+    ),
+    "a report of Nsight Compute": (
+        b"NVR\x00\x10\x00\x00\x00",
+        "a report of Nsight Compute",
+        "nsys export",
+    ),
+    "an XPlane file": (
+        plane(b"/host:CPU", identity=b"\x08\x01"),
+        "an XPlane file, of XLA's",
+        ".trace.json",
+    ),
     "a long XPlane file": (plane(b"/device:GPU:0", size=300), "an XPlane file", ".trace.json.gz"),
-    "TensorBoard's events": (of_tensorboard(), "a file of events, of TensorBoard's", ".pt.trace.json"),
-    "a session of the Visual Profiler": (b"<?xml version='1.0'?><a/>", "an XML document", "nvprof -o"),
-}  # fmt: skip
+    "TensorBoard's events": (
+        of_tensorboard(),
+        "a file of events, of TensorBoard's",
+        ".pt.trace.json",
+    ),
+    "a session of the Visual Profiler": (
+        b"<?xml version='1.0'?><a/>",
+        "an XML document",
+        "nvprof -o",
+    ),
+}
 
 
 @pytest.mark.parametrize("compressed", [False, True])

@@ -49,6 +49,8 @@ from profframe.readers.json.stream import ArrayReader, Document
 from profframe.schema import INT32
 from profframe.system.disk_tables import Spool
 
+__all__ = ["SeveralTracesError", "device_type_of", "distributed_job", "read", "read_parts"]
+
 _EVENTS_KEY: Final = "traceEvents"
 _PHASE: Final = b'"ph"'
 _KINETO: Final = "kineto"
