@@ -440,6 +440,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("second_array", "events in a second array of events", "dropped"),
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
+            Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a run of its own; rank, metadata and flags of the later ones are unknown, and times are taken to have the base of the first"),
+            Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of one may be those of another"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
             Check("odd_value", "values of a database that are not of the type of their column", "became NULL, or text"),
             Check("rows_not_loaded", "rows of tables that have no place here, as of operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
@@ -453,6 +455,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
             Check("unmatched_end", "end events without a beginning", "kept in instants"),
             Check("unreadable_arguments", "arguments of live events that could not be mended", "kept as text"),
+            Check("earlier_cycles", "events of earlier cycles (`acc_events`), of which torch keeps no more than what its `events()` gives", "not loaded: `load(profile.events())` has them, and `profframe.profile(acc_events=True)` all of them"),
+            Check("several_cycles", "events of later cycles in one list of torch's (`acc_events`), where the times of each cycle begin anew", "moved behind the cycle before"),
             Check("unmatched_live_events", "live events that are not in the order of the profiler's activities", "what only the live object knows is NULL"),
             # Facts.
             Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
