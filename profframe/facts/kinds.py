@@ -55,6 +55,7 @@ Classifier: TypeAlias = Sequence[Rule]
 _ASCEND_DEVICE = r"Ascend Hardware.*"
 _LIST_PROCESS = r"CPU functions"
 _REGIONS = r"(ProfilerStep|Optimizer\.\w+|enumerate\(\w+\))#.*"
+_KERNELS = r"kernel|concurrent_kernel|Kernel"
 _FRAMES = r".+\.py\(\d+\): .+|<built-in .+|nn\.Module: .+"
 _ACCELERATORS = r"(cuda|hip|xpu|mtia|privateuse1|glow)"
 
@@ -72,7 +73,12 @@ RULES: Final[tuple[Rule, ...]] = (
     # MTIA has one category for all work of its queues.
     Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
     Rule("memcpy", category=r"mtia_ccp_events", name=r"dma_request"),
-    Rule("kernel", category=r"kernel|concurrent_kernel|Kernel|hpu_op|mtia_ccp_events"),
+    # ROCm up to 7.1 writes copies and fills that a shader does, and some others, as kernels.
+    Rule("memcpy", category=_KERNELS, name=r"__amd_(rocclr_)?copy(Buffer|Image).*"),
+    Rule("memcpy", category=_KERNELS, name=r"MEMORY_COPY_.*"),
+    Rule("memset", category=_KERNELS, name=r"__amd_(rocclr_)?fill(Buffer|Image).*"),
+    Rule("kernel", category=_KERNELS),
+    Rule("kernel", category=r"hpu_op|mtia_ccp_events"),
     Rule("overhead", category=r"overhead"),
     Rule("profiler", category=r"Trace"),
     # nvprof and Nsight Systems.

@@ -15,7 +15,8 @@ An entry of the file, or of a user's own::
 ``match`` lists descriptions, and a device is of the model if one of them holds: ``name`` is a
 regular expression that is searched in the driver's name for it (empty, if it has none),
 ``memory_gb`` is ``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are
-those of table `devices`. ``sources`` lists the fields that each page is the source of; a page for
+those of table `devices`. A device of which the memory or the multiprocessors are not known may be
+of each model that only these tell apart. ``sources`` lists the fields that each page is the source of; a page for
 ``dense_flop_per_s`` is that of all its rates that no other page lists. Only ``match`` is required.
 """
 
@@ -52,29 +53,75 @@ class Description:
     multiprocessors: int | None = None
     compute_capability: str | None = None
 
-    def holds(self, device: Mapping[str, Any]) -> bool:
-        """Whether a row of `devices` meets them all."""
-        if self.memory_gb is not None:
-            least, most = self.memory_gb
-            if not least <= (device["memory_bytes"] or 0) / 1e9 <= most:
-                return False
-        return (
-            self.multiprocessors in {None, device["multiprocessors"]}
-            and self.compute_capability in {None, device["compute_capability"]}
-            and self.name.search((device["name"] or "")[:_LONGEST_NAME]) is not None
+    def holds(self, device: Mapping[str, Any]) -> bool | None:
+        """Whether a row of `devices` meets them all; None where its size is not known.
+
+        What has a name of its own is told apart by size only; what has none needs all.
+        """
+        memory, units = device["memory_bytes"], device["multiprocessors"]
+        least, most = self.memory_gb or (0, float("inf"))
+        if (
+            self.compute_capability not in {None, device["compute_capability"]}
+            or self.name.search((device["name"] or "")[:_LONGEST_NAME]) is None
+            or (memory is not None and not least <= memory / 1e9 <= most)
+            or (units is not None and self.multiprocessors not in {None, units})
+        ):
+            return False
+        unknown = (memory is None and self.memory_gb is not None) or (
+            units is None and self.multiprocessors is not None
         )
+        return not unknown or (None if self.compute_capability is None else False)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: how it is recognised, and its values for columns of `devices`."""
+    """One model: how it is recognised, and its values for columns of `devices`.
+
+    One that ``decides`` leaves no other to think of: a user's own, and what has no peaks.
+    """
 
     match: tuple[Description, ...]
     columns: Mapping[str, Any]
+    decides: bool = False
 
-    def matches(self, device: Mapping[str, Any]) -> bool:
-        """Whether a row of `devices` is of this model."""
-        return any(description.holds(device) for description in self.match)
+    def matches(self, device: Mapping[str, Any]) -> bool | None:
+        """Whether a row of `devices` is of this model; None where it may be."""
+        answers = {description.holds(device) for description in self.match}
+        return True if True in answers else None if None in answers else False
+
+
+def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]:
+    """Models that a row of `devices` fits, the one that it is taken for first.
+
+    Parameters
+    ----------
+    device
+        A row of `devices`.
+    models
+        Models by their names, in the order in which they are tried.
+
+    Returns
+    -------
+    list of str
+        Names of models: those that it is of, then those that it may be of, as what tells them
+        apart is not known.
+
+    Examples
+    --------
+    >>> t4 = {"name": "Tesla T4", "memory_bytes": None, "multiprocessors": None}
+    >>> fitting(t4 | {"compute_capability": None}, models())
+    ['NVIDIA T4']
+    """
+    certain, possible = [], []
+    for name, model in models.items():
+        answer = model.matches(device)
+        if answer and model.decides:
+            return [*certain, name]
+        if answer:
+            certain.append(name)
+        elif answer is None and not model.decides:
+            possible.append(name)
+    return certain + possible
 
 
 def models(devices: Devices | None = None) -> Mapping[str, Model]:
@@ -113,7 +160,9 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     all_entries = overrides | {
         name: entry for name, entry in builtin.items() if name not in overrides
     }
-    return MappingProxyType({name: _model(name, entry) for name, entry in all_entries.items()})
+    return MappingProxyType(
+        {name: _model(name, entry, name in overrides) for name, entry in all_entries.items()}
+    )
 
 
 def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
@@ -167,7 +216,7 @@ def _merged(builtin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     return {**builtin, **entry, **rates}
 
 
-def _model(name: str, entry: Mapping[str, Any]) -> Model:
+def _model(name: str, entry: Mapping[str, Any], is_own: bool) -> Model:
     rates = entry.get("dense_flop_per_s", {})
     values = {key: entry.get(key) for key in _VALUES}
     values |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
@@ -176,7 +225,9 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
         for key, value in values.items()
         if value is not None
     }
-    return Model(tuple(_description(**conditions) for conditions in entry["match"]), columns)
+    has_peaks = any(key.endswith("_per_s") for key in columns)
+    match = tuple(_description(**conditions) for conditions in entry["match"])
+    return Model(match, columns, is_own or not has_peaks)
 
 
 def _description(name: str = "", **conditions: Any) -> Description:
