@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, numbers, present
-from profframe.facts.fact import Note, Output, Tables, columns, fact, note
+from profframe.facts.fact import Output, Tables, columns, fact
 from profframe.facts.models import Model, fitting
 from profframe.facts.models import models as builtin_models
 
@@ -26,9 +24,8 @@ PEAKS: Final = ("bandwidth_bytes_per_s", *_RATES)
 
 @fact(
     inputs=columns(
-        events="kind device",
-        devices="device name memory_bytes multiprocessors compute_capability model"
-        " cache_bytes bandwidth_bytes_per_s",
+        devices="name memory_bytes multiprocessors compute_capability model"
+        " cache_bytes bandwidth_bytes_per_s"
     ),
     outputs=columns(devices=" ".join(_OUTPUTS)),
     options=("models",),
@@ -37,8 +34,7 @@ def devices(tables: Tables, models: Mapping[str, Model] | None = None) -> Output
     """Fill ``model`` and the peaks of ``devices``.
 
     A device is of the first model that matches its name, memory, multiprocessors and compute
-    capability; another that it may be of is in ``quality`` (``several_models``), as is work that
-    names no device (``unnamed_device``). Values that the model lacks stay as the source has them.
+    capability (see `device_names`). Values that the model lacks stay as the source has them.
 
     Parameters
     ----------
@@ -47,38 +43,14 @@ def devices(tables: Tables, models: Mapping[str, Model] | None = None) -> Output
     models : Mapping of str to Model, optional
         Models by their names, in the order in which they are tried; by default the built-in ones.
     """
-    all_models = builtin_models() if models is None else models
-    rows = _match(tables["devices"], all_models)
+    rows = _match(tables["devices"], builtin_models() if models is None else models)
     types = {name: schema.DEVICES.arrow.field(name).type for name in _OUTPUTS}
     return Output(
         {
             f"devices.{name}": pa.array([row[name] for row in rows], type_)
             for name, type_ in types.items()
-        },
-        (*_several_models(tables, all_models), *_unnamed(tables["events"])),
+        }
     )
-
-
-def _several_models(tables: Tables, models: Mapping[str, Model]) -> Iterator[Note]:
-    """A note of work on devices that fit several models."""
-    texts = {}
-    for row in tables["devices"].to_pylist():
-        taken, *others = fitting(row, models) or [None]
-        if others:
-            name = repr(row["name"] or "")
-            texts[row["device"]] = f"{name} taken for {taken}, may be {', '.join(others)}"
-    if texts:
-        events = tables["events"]
-        on_device = np.isin(numbers(events, "device", missing=-1), list(texts))
-        rows = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & on_device)
-        first = int(rows[0]) if rows.size else None
-        yield "several_models", rows.size, "; ".join(dict.fromkeys(texts.values())), first
-
-
-def _unnamed(events: pa.Table) -> Iterator[Note]:
-    """A note of work that names no device."""
-    work = is_kind(events, schema.DEVICE_KINDS)
-    yield from note("unnamed_device", np.flatnonzero(work & ~present(events, "device")))
 
 
 def match_models(devices: pa.Table, models: Mapping[str, Model]) -> pa.Table:

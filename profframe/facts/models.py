@@ -33,6 +33,7 @@ from typing import Any, Final
 
 from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.formulas.dtypes import peak_name
 
 Devices = str | os.PathLike[str] | Mapping[str, Any]
 """Entries by model, or the path of a JSON file of them."""
@@ -202,7 +203,17 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
         if "match" not in entry and name not in builtin:
             message = UnknownNameError.among("model", str(name), builtin)
             raise ParameterError(f"{source}: {message}; a new one needs the field match")
-    return {str(name): dict(entry) for name, entry in document.items()}
+    return {str(name): _with_peak_names(entry) for name, entry in document.items()}
+
+
+def _with_peak_names(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with rates by the names that peaks have here."""
+    rates = {key: _renamed(entry[key]) for key in _RATES if key in entry}
+    return {**entry, **rates}
+
+
+def _renamed(rates: Mapping[str, Any]) -> dict[str, Any]:
+    return {peak_name(dtype, schema.DTYPES): rate for dtype, rate in rates.items()}
 
 
 def _builtin() -> dict[str, dict[str, Any]]:
@@ -244,10 +255,14 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_rates(value: object) -> bool:
-    return isinstance(value, Mapping) and all(
-        dtype in schema.DTYPES and (rate is None or _is_positive(rate))
-        for dtype, rate in value.items()
-    )
+    """Whether it has rates, and none twice by two names of one type."""
+    if not isinstance(value, Mapping):
+        return False
+    try:
+        is_distinct = len(_renamed(value)) == len(value)
+    except UnknownNameError:
+        return False
+    return is_distinct and all(rate is None or _is_positive(rate) for rate in value.values())
 
 
 def _is_range(value: object) -> bool:
