@@ -12,7 +12,6 @@ from profframe.cli.questions import check_question
 from profframe.cli.verbs import takes_sources, verbs
 from profframe.show.units import visible
 
-
 _OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
 _DTYPE = click.option(
     "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
@@ -79,9 +78,9 @@ def augment(
     output: Path,
     devices: Path | None,
     dtype: str | None,
+    *,
     run: str | None,
     rank: int | None,
-    *,
     override: bool,
 ) -> None:
     """Write a trace again, with FLOPs, bytes and achieved percentages for Perfetto to show.

@@ -27,6 +27,7 @@ def device_names(tables: Tables, models: Mapping[str, Model] | None = None) -> O
     """Count work that names no device (``unnamed_device``), and work on devices of several models.
 
     What tells these apart is not known, so they have the peaks of the first (``several_models``).
+    It needs the sizes that the source has, so it comes before those of models are filled in.
 
     Parameters
     ----------

@@ -16,8 +16,9 @@ An entry of the file, or of a user's own::
 regular expression that is searched in the driver's name for it (empty, if it has none),
 ``memory_gb`` is ``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are
 those of table `devices`. A device of which the memory or the multiprocessors are not known may be
-of each model that only these tell apart. ``sources`` lists the fields that each page is the source of; a page for
-``dense_flop_per_s`` is that of all its rates that no other page lists. Only ``match`` is required.
+of each model that only these tell apart. ``sources`` lists the fields that each page is the source
+of; a page for ``dense_flop_per_s`` is that of all its rates that no other page lists. Only
+``match`` is required.
 """
 
 from __future__ import annotations
@@ -76,14 +77,16 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: how it is recognised, and its values for columns of `devices`.
-
-    One that ``decides`` leaves no other to think of: a user's own, and what has no peaks.
-    """
+    """One model: how it is recognised, its values for columns of `devices`, and whose it is."""
 
     match: tuple[Description, ...]
     columns: Mapping[str, Any]
-    decides: bool = False
+    is_own: bool = False
+
+    @property
+    def has_peaks(self) -> bool:
+        """Whether it says how fast anything is; parts of devices do not."""
+        return any(name.endswith("_per_s") for name in self.columns)
 
     def matches(self, device: Mapping[str, Any]) -> bool | None:
         """Whether a row of `devices` is of this model; None where it may be."""
@@ -105,7 +108,7 @@ def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]
     -------
     list of str
         Names of models: those that it is of, then those that it may be of, as what tells them
-        apart is not known.
+        apart is not known. One of the user's own, or a part of a device, leaves no other.
 
     Examples
     --------
@@ -113,14 +116,17 @@ def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]
     >>> fitting(t4 | {"compute_capability": None}, models())
     ['NVIDIA T4']
     """
-    certain, possible = [], []
+    certain: list[str] = []
+    possible: list[str] = []
     for name, model in models.items():
+        if possible and not model.is_own and models[possible[0]].is_own:
+            break
         answer = model.matches(device)
-        if answer and model.decides:
-            return [*certain, name]
+        if answer and (model.is_own or not model.has_peaks):
+            return [name]
         if answer:
             certain.append(name)
-        elif answer is None and not model.decides:
+        elif answer is None and (model.is_own or model.has_peaks):
             possible.append(name)
     return certain + possible
 
@@ -162,7 +168,7 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
         name: entry for name, entry in builtin.items() if name not in overrides
     }
     return MappingProxyType(
-        {name: _model(name, entry, name in overrides) for name, entry in all_entries.items()}
+        {name: _model(name, entry, is_own=name in overrides) for name, entry in all_entries.items()}
     )
 
 
@@ -227,7 +233,7 @@ def _merged(builtin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     return {**builtin, **entry, **rates}
 
 
-def _model(name: str, entry: Mapping[str, Any], is_own: bool) -> Model:
+def _model(name: str, entry: Mapping[str, Any], *, is_own: bool) -> Model:
     rates = entry.get("dense_flop_per_s", {})
     values = {key: entry.get(key) for key in _VALUES}
     values |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
@@ -236,9 +242,8 @@ def _model(name: str, entry: Mapping[str, Any], is_own: bool) -> Model:
         for key, value in values.items()
         if value is not None
     }
-    has_peaks = any(key.endswith("_per_s") for key in columns)
     match = tuple(_description(**conditions) for conditions in entry["match"])
-    return Model(match, columns, is_own or not has_peaks)
+    return Model(match, columns, is_own)
 
 
 def _description(name: str = "", **conditions: Any) -> Description:

@@ -51,8 +51,8 @@ FACTS: Final[tuple[Fact, ...]] = (
     stacks,
     python_stacks,
     nodes,
-    devices,
     device_names,
+    devices,
     limits,
 )
 """All facts: each may read the columns of those before it."""

@@ -29,9 +29,7 @@ def agree(trace: Trace, by: str, dtype: str | None = None, *, override: bool = F
     """Compare an answer with the loop, and its rows with each other."""
     found = trace.roofline(by=by, dtype=dtype, override=override).to_dicts()
     events = trace.events.select(USED).to_dicts()
-    expected, unknown = roofline(
-        events, trace.devices.to_dicts(), by, dtype, override=override
-    )
+    expected, unknown = roofline(events, trace.devices.to_dicts(), by, dtype, override=override)
     rest = [row for row in found if row["note"] == "unknown_work"]
     assert found[len(found) - len(rest) :] == rest
     assert {tuple(r[k] for k in KEY[:3]): r["total_ns"] for r in rest} == unknown

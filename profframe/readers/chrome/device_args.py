@@ -182,9 +182,7 @@ def _names_collective(names: pa.ChunkedArray) -> pa.ChunkedArray:
     return _by_text(names, lambda texts: pc.match_substring_regex(texts, pattern))
 
 
-def _by_text(
-    encoded: pa.ChunkedArray, matches: Callable[[pa.Array], pa.Array]
-) -> pa.ChunkedArray:
+def _by_text(encoded: pa.ChunkedArray, matches: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
     """Rows whose text matches; each distinct one is tried once."""
     chunks = [pc.take(matches(chunk.dictionary), chunk.indices) for chunk in encoded.chunks]
     return pc.fill_null(pa.chunked_array(chunks, pa.bool_()), fill_value=False)
