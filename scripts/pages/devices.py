@@ -53,10 +53,10 @@ entry of your own says which it is, even an empty one: `{"NVIDIA H100 PCIe": {}}
 
 ## Data types
 
-`--dtype` and `dtype=` of `roofline` and `augment` are what work of unknown type is taken for. What is
-known stays, but with `--override` and `override=True`. `fp32`, `float32` and `torch.float32` are the
-same, and so are `fp16` and `half`, `bf16` and `bfloat16`, `fp8` and `float8_e4m3fn`. `float32` is
-never `tf32`.
+`--dtype` and `dtype=` of `roofline` and `augment` are what work of unknown type is taken for. What
+is known stays, but with `--override` and `override=True`. `fp32`, `float32` and `torch.float32` are
+the same, and so are `fp16` and `half`, `bf16` and `bfloat16`, `fp8` and `float8_e4m3fn`. `float32`
+is never `tf32`.
 """
 
 
