@@ -237,7 +237,7 @@ def hta_type(name: str) -> str:
     return "memory" if name.startswith(("Memcpy", "Memset")) else "computation"
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     st.lists(
         st.tuples(
