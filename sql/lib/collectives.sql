@@ -137,7 +137,9 @@ notes AS MATERIALIZED (
     JOIN few(around) AS around ON note.run = around.run AND note.rank = around.rank AND note.event_id = around.event_id
     WHERE
         note.kind = 'annotation' AND contains(note.name, ':')
-        OR note.kind = 'host_op' AND regexp_matches(note.name, '^\w+:\w+') AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
+        OR note.kind = 'host_op'
+        AND regexp_matches(note.name, '^\w+:\w+')
+        AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
 ),
 -- What says most of a kernel: around its launch, or in old traces the op of the launch, or the one around that op.
 noted AS (
@@ -153,7 +155,8 @@ noted AS (
     LEFT JOIN notes AS own
         ON work.run = own.run AND work.rank = own.rank AND op.event_id = own.event_id AND own.kind = 'host_op'
     LEFT JOIN notes AS outer_op
-        ON work.run = outer_op.run AND work.rank = outer_op.rank AND op.parent_id = outer_op.event_id AND outer_op.kind = 'host_op'
+        ON work.run = outer_op.run AND work.rank = outer_op.rank AND op.parent_id = outer_op.event_id
+        AND outer_op.kind = 'host_op'
 ),
 attributed AS (
     SELECT
