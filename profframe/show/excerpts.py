@@ -131,8 +131,9 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     text = f"The work of {_part(_sum(measured, 'total_ns'), total)} of {time} of kernels is known"
     limited = measured.drop_nulls("lost_ns")
     if limited.height:
-        lost = _part(_sum(limited, "lost_ns"), _sum(limited, "total_ns"))
-        text += f"; {lost} of that was lost"
+        lost = _sum(limited, "lost_ns")
+        part = _part(lost, _sum(limited, "total_ns"))
+        text += f"; {part} of that was lost" if lost >= 0 else "; by these peaks it took too little"
     return "\n".join([*lines, f"{text}."])
 
 
