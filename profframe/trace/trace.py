@@ -133,6 +133,7 @@ class Trace:
     flame = questions.flame
     gaps = questions.gaps
     idle = questions.idle
+    idle_owners = questions.idle_owners
     kernel_overlap = questions.kernel_overlap
     kernel_types = questions.kernel_types
     kernels = questions.kernels
