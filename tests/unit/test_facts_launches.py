@@ -14,7 +14,7 @@ def call(start: int, end: int, correlation: int, **more: Any) -> Row:
 
 
 def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
-    own = {"category": "kernel", "thread": 9, "pid": "0", "correlation": correlation}
+    own = {"category": "kernel", "thread": 9, "pid": "0", "device": 0, "correlation": correlation}
     return event("sgemm", start, end) | own | more
 
 
@@ -178,14 +178,14 @@ def test_a_slice_of_a_process_without_calls_has_no_launch_if_it_is_on_a_device()
         call(0, 10, 7, pid="100"),
         kernel(20, 30, 7, pid="100", device=0),
         kernel(20, 30, 7, pid="200", device=0),
-        kernel(20, 30, 7, pid="200"),
+        kernel(20, 30, 7, pid="200", device=None),
         kernel(20, 30, 7, pid=None, device=0),
         kernel(20, 30, 7, pid="a text", device=0),
         kernel(20, 30, 7, pid="1234567890", device=1234567890),
         kernel(20, 30, 7, pid="123456789", device=123456789),
     )
     assert column(got, "launch_id")[1:] == [0, None, 0, 0, None, None, 0]
-    assert notes(got) == {"kernel_without_launch": 3}
+    assert notes(got) == {"kernel_without_launch": 3, "unnamed_device": 1}
     alone = facts(call(0, 10, 7, pid="100"), kernel(20, 30, 7, pid="200", device=0))
     assert column(alone, "launch_id") == [None, 0]
 
@@ -242,7 +242,7 @@ def test_the_first_mismatch_is_named_and_all_are_counted() -> None:
         call(10, 20, 7),
         kernel(30, 40, 7, external_id=1),
         kernel(40, 50, 7, external_id=2),
-        event("Memcpy", 50, 60, category="gpu_memcpy", thread=9, correlation=7, external_id=3),
+        kernel(50, 60, 7, category="gpu_memcpy", external_id=3),
     )
     (note,) = got["quality"].to_pylist()
     assert (note["check"], note["events"]) == ("external_id_mismatch", 2)
