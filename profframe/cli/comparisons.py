@@ -9,7 +9,8 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
-from profframe.cli.verbs import GREW, takes_sources, verbs
+from profframe.cli.questions import check_question
+from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs
 from profframe.errors import ParameterError, UnknownNameError
 
 
@@ -42,6 +43,7 @@ from profframe.errors import ParameterError, UnknownNameError
     help="With --per step: what is in no step counts, too, an even part of it in each.",
 )
 @click.option("--devices", is_flag=True, help="Kernels of each device are rows of their own.")
+@takes_dtype
 @click.option(
     "--columns",
     metavar="A,B",
@@ -67,6 +69,7 @@ def diff(
     copies: bool,
     outside: str,
     devices: bool,
+    dtype: str | None,
     columns: str | None,
     top: int,
     name_width: int,
@@ -95,6 +98,8 @@ def diff(
         raise click.UsageError(f"--names: two different names, as in before,after, not {names!r}")
     if outside != "none" and per != "step":
         raise click.UsageError(f"--outside {outside}: only with --per step")
+    if dtype is not None:
+        check_question("samples", {"dtype": dtype})
     sides = load((base,)), load((other,))
     result = comparison(
         *sides,
@@ -104,6 +109,7 @@ def diff(
         copies=copies,
         outside=outside,
         devices=devices,
+        dtype=dtype,
     )
     rows = result.rows
     chosen = _some_columns(columns, rows.columns)

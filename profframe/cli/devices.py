@@ -9,13 +9,10 @@ import click
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import takes_sources, verbs
+from profframe.cli.verbs import takes_dtype, takes_sources, verbs
 from profframe.show.units import visible
 
 _OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
-_DTYPE = click.option(
-    "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
-)
 
 
 @verbs.command()
@@ -26,7 +23,7 @@ _DTYPE = click.option(
     show_default=True,
     type=click.Choice(["kernel", "op", "shapes", "dtype"]),
 )
-@_DTYPE
+@takes_dtype
 @_OVERRIDE
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
@@ -69,7 +66,7 @@ def roofline(
 @click.argument("source", metavar="IN")
 @click.argument("output", metavar="OUT", type=Path)
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
-@_DTYPE
+@takes_dtype
 @_OVERRIDE
 @click.option("--run", help="Which run, where there are several.")
 @click.option("--rank", type=int, help="Which rank, where there are several.")

@@ -47,6 +47,7 @@ def diff(
     copies: bool = False,
     outside: str = "none",
     devices: bool = False,
+    dtype: str | None = None,
 ) -> pl.DataFrame:
     """Compare two sides: what took more or less time, what is new and what is gone.
 
@@ -77,6 +78,8 @@ def diff(
         of the devices (as where their launch was cut off), or ``"all"``.
     devices
         Kernels of each device are rows of their own.
+    dtype
+        Data type, as ``"bf16"`` or ``"float16"``, of the work whose type is not known.
 
     Returns
     -------
@@ -139,6 +142,7 @@ def diff(
         copies=copies,
         outside=outside,
         devices=devices,
+        dtype=dtype,
     ).rows
 
 
@@ -152,10 +156,17 @@ def comparison(
     copies: bool = False,
     outside: str = "none",
     devices: bool = False,
+    dtype: str | None = None,
 ) -> Comparison:
     """Compare two sides as `diff` does, and say what it leaves out."""
     _check(names, kernel_by, per, outside)
-    options = {"per": per, "kernel_by": kernel_by, "copies": copies, "devices": devices}
+    options = {
+        "per": per,
+        "kernel_by": kernel_by,
+        "copies": copies,
+        "devices": devices,
+        "dtype": dtype,
+    }
     sides, left_out = zip(
         *(_side(source, outside, options) for source in (base, other)), strict=True
     )

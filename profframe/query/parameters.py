@@ -58,10 +58,7 @@ def check_override(dtype: object, override: object) -> None:
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:
     if parameter.name == "dtype" and parameter.choices:
-        try:
-            return peak_name(value, parameter.choices)
-        except UnknownNameError as error:
-            raise ParameterError(f"answer {answer.name!r}: {error}") from None
+        return peak_name(value, parameter.choices)
     try:
         converted = CONVERT[parameter.type](value)
     except (TypeError, ValueError):

@@ -537,6 +537,7 @@ def samples(
     outside: str = "none",
     *,
     devices: bool = False,
+    dtype: str = "",
 ) -> pl.DataFrame:
     """Calls, time and work of every op, kernel and annotation, run by run or step by step.
 
@@ -553,6 +554,9 @@ def samples(
         By step, rows without one for what is in none. One of ``"none"``, ``"kernels"``, ``"all"``.
     devices
         Kernels of each device are rows of their own.
+    dtype
+        Data type of the work whose type is not known. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
+        ``"fp16"``, ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
 
     Returns
     -------
@@ -562,7 +566,13 @@ def samples(
         device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
     """
     return self.answer(
-        "samples", per=per, kernel_by=kernel_by, copies=copies, outside=outside, devices=devices
+        "samples",
+        per=per,
+        kernel_by=kernel_by,
+        copies=copies,
+        outside=outside,
+        devices=devices,
+        dtype=dtype,
     )
 
 

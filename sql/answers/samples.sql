@@ -11,6 +11,7 @@
 -- parameter copies     BOOLEAN = false                            copies and fills of memory are kernels, too
 -- parameter outside    VARCHAR(none|kernels|all) = none                by step, rows without one for what is in none
 -- parameter devices    BOOLEAN = false                            kernels of each device are rows of their own
+-- parameter dtype      VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type of the work whose type is not known
 -- run        VARCHAR         run that the trace belongs to
 -- rank       INTEGER         rank within the run
 -- step       BIGINT          profiler step; NULL for a whole run, and for what is in none
@@ -30,7 +31,7 @@
 -- memory_ns  BIGINT   ns     time of the kernels that this is of
 WITH limits AS MATERIALIZED (
     SELECT run, rank, event_id, work_id, dur_ns, compute_ps, memory_ps
-    FROM kernel_limits(events, devices, '')
+    FROM kernel_limits(events, devices, coalesce(getvariable('dtype'), ''))
     WHERE compute_ps IS NOT NULL OR memory_ps IS NOT NULL
 ),
 -- Of each kernel, and of the op that owns the work of several.

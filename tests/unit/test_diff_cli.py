@@ -220,3 +220,10 @@ def test_kernels_of_each_device_are_rows(run: Run, cut_off: str, pair: tuple[str
     assert code == 0
     assert ["k", "0", "2.000", "ms"] in lines
     assert ["k", "1", "2.000", "ms"] in lines
+
+
+def test_a_data_type_is_checked_before_loading(run: Run, pair: tuple[str, str]) -> None:
+    assert run("diff", *pair, "--dtype", "torch.float32")[0] == 0
+    code, _, err = run("diff", "absent", "absent", "--dtype", "fp17")
+    assert code == 2
+    assert "no dtype named 'fp17'" in err
