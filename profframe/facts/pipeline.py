@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from profframe.facts.consistency import consistency
+from profframe.facts.device_names import device_names
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
@@ -55,6 +56,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     stacks,
     python_stacks,
     nodes,
+    device_names,
     devices,
     limits,
     consistency,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.formulas.dtypes import peak_name
 from profframe.query.header import CONVERT, Answer, Parameter
 
 
@@ -40,13 +41,24 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
     if unknown is not None:
         missing = UnknownNameError.among("parameter", unknown, declared)
         raise ParameterError(f"answer {answer.name!r}: {missing}")
-    return {
+    converted = {
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
     }
+    if "dtype" in declared:
+        check_override(converted.get("dtype"), converted.get("override"))
+    return converted
+
+
+def check_override(dtype: object, override: object) -> None:
+    """Raise an error for a data type that is to go before all others, and is not there."""
+    if override and dtype is None:
+        raise ParameterError("override needs a dtype: it holds all work against the peak of one")
 
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:
+    if parameter.name == "dtype" and parameter.choices:
+        return peak_name(value, parameter.choices)
     try:
         converted = CONVERT[parameter.type](value)
     except (TypeError, ValueError):

@@ -40,7 +40,14 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "work_rates",
             "recompute",
         ),
-        "Launches and idle time": ("launches", "queue_depth", "queue_summary", "idle", "gaps"),
+        "Launches and idle time": (
+            "launches",
+            "queue_depth",
+            "queue_summary",
+            "idle",
+            "idle_owners",
+            "gaps",
+        ),
         "Memory": ("memory_peak", "memory_owners", "memory_timeline", "unfreed"),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (
