@@ -39,7 +39,10 @@ CERTAIN: Final = {
     "unmatched_begin",
     "unmatched_end",
     "missing_time",
+    "outside_steps",
+    "several_models",
     "unknown_device",
+    "unnamed_device",
 }
 """Notes that do not say that an event was dropped or changed."""
 

@@ -176,17 +176,18 @@ def _queries(is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
                ',"id":' || ident(instant_id), with_args(json_text(args)))"""
     if rare.lone_ends or rare.apart:
         # Threads are numbered as they appear: an end comes before what has a later thread. And it
-        # comes before begins at its time, which it would close otherwise.
+        # comes before begins at its time, which it would close otherwise, and before ends without a
+        # begin, which would take its own.
         yield f"""
             WITH slices AS (
                 SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({_rows(is_json)}))
             SELECT line FROM (
-                SELECT {slices} AS line, seen, 1 AS part, event_id AS number FROM slices
+                SELECT {slices} AS line, seen, 2 AS part, event_id AS number FROM slices
                 UNION ALL
                 SELECT {end}, seen, 0, event_id FROM slices
                 WHERE async_id IS NOT NULL AND dur_ns > 0
                 UNION ALL
-                SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
+                SELECT {mark}, max(thread) OVER (ORDER BY number), 1, number
                 FROM (SELECT *, row_number() OVER () AS number FROM instants)
                 WHERE phase IN {LONE_ENDS!r})
             ORDER BY seen, part, number, line"""
