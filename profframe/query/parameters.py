@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.header import CONVERT, Answer, Parameter
+
+AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
+    {"include_python_functions": lambda: averages_frames(installed())}
+)
+"""Defaults with ``compat="torch"``, by parameter: those of the release of torch that is installed."""
 
 
 def set_variables(
@@ -40,10 +48,15 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
     if unknown is not None:
         missing = UnknownNameError.among("parameter", unknown, declared)
         raise ParameterError(f"answer {answer.name!r}: {missing}")
-    return {
+    converted = {
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
     }
+    if converted.get("compat") == "torch":
+        for name in declared.keys() & AS_TORCH.keys():
+            if converted.get(name) is None:
+                converted[name] = AS_TORCH[name]()
+    return converted
 
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:

@@ -19,17 +19,18 @@ from profframe.facts.nesting import nesting, nesting_columns
 from profframe.facts.op_work import NO_FORMULAS, work
 from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
+from profframe.facts.torch_compat.releases import NEWEST, Release
 from profframe.intervals import Ints
 
 _NO_OPS: Final = ("MTIA", "HPU")
 """Devices whose work torch assigns to no op."""
 
 
-@fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs)
-def torch_nesting(tables: Tables) -> Output:
+@fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs, options=("release",))
+def torch_nesting(tables: Tables, release: Release = NEWEST) -> Output:
     """Nest each call on the thread of the op that it is linked to."""
     events = tables["events"]
-    return nesting_columns(events, torch_threads(events))
+    return nesting_columns(events, torch_threads(events, release))
 
 
 @fact(inputs=launches.inputs | LINKS, outputs=launches.outputs)
@@ -40,15 +41,16 @@ def torch_launches(tables: Tables) -> Output:
         return launches.compute(tables)
     device, launch = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
-    op[device] = ops_by_external_id(events, device, torch_links(events).linked[device])
+    op[device] = ops_by_external_id(events, device, torch_links(events, NEWEST).linked[device])
     return launch_columns(events, launch, op)
 
 
 @fact(
     inputs=device_time.inputs | LINKS | columns(events="merged_into", traces="device_type"),
     outputs=device_time.outputs,
+    options=("release",),
 )
-def torch_device_time(tables: Tables) -> Output:
+def torch_device_time(tables: Tables, release: Release = NEWEST) -> Output:
     """Count a device slice or sync at every slice with the number that it is linked to.
 
     A slice that absorbs duplicates has only the time of the innermost of them.
@@ -56,14 +58,14 @@ def torch_device_time(tables: Tables) -> Output:
     events = tables["events"]
     if not has_numbers(events):
         return device_time.compute(tables)
-    own = _times(tables)
+    own = _times(tables, release)
     return time_columns(events, own, own, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
 
 
-def _times(tables: Tables) -> Ints:
+def _times(tables: Tables, release: Release) -> Ints:
     """Own device time of each host slice."""
     events = tables["events"]
-    links = torch_links(events)
+    links = torch_links(events, release)
     own = np.zeros(events.num_rows, np.int64)
     if tables["traces"]["device_type"][0].as_py() not in _NO_OPS:
         kinds = is_kind(events, (*schema.DEVICE_KINDS, "sync")) & present(events, "dur_ns")
