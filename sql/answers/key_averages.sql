@@ -12,7 +12,7 @@
 -- parameter group_by_input_shape     BOOLEAN = false  slices with other input shapes are another row
 -- parameter group_by_stack_n         INTEGER = 0      slices with other first n frames of the stack are another row
 -- parameter group_by_overload_name   BOOLEAN = false  other overloads of an operator are another row
--- parameter include_python_functions BOOLEAN = true   Python functions are rows; with compat=torch by default as in the installed torch
+-- parameter include_python_functions BOOLEAN = true   Python functions are rows; with compat=torch as in the installed torch
 -- parameter compat                   VARCHAR(none|torch) = none  torch makes one row of what is one row in torch
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run

@@ -14,7 +14,14 @@ from profframe.facts.device_time import device_time, time_columns
 from profframe.facts.fact import Fact, Output, Tables, columns, fact
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.convolutions import UNPADDED
-from profframe.facts.launches import device_calls, launch_columns, launches, ops_by_external_id
+from profframe.facts.launches import (
+    device_calls,
+    launch_columns,
+    launches,
+    naming_ops,
+    ops_by_external_id,
+    with_list_arrows,
+)
 from profframe.facts.nesting import nesting, nesting_columns
 from profframe.facts.op_work import NO_FORMULAS, work
 from profframe.facts.stacks import stack_column, stacks
@@ -42,11 +49,13 @@ def torch_launches(tables: Tables) -> Output:
     device, launch = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
     op[device] = ops_by_external_id(events, device, torch_links(events, NEWEST).linked[device])
-    return launch_columns(events, launch, op)
+    op = np.where(op < 0, naming_ops(events), op)
+    launch, op, notes = with_list_arrows(tables, launch, op)
+    return launch_columns(events, launch, op, notes)
 
 
 @fact(
-    inputs=device_time.inputs | LINKS | columns(events="merged_into", traces="device_type"),
+    inputs=device_time.inputs | LINKS | columns(events="merged_into named_by", traces="device_type"),
     outputs=device_time.outputs,
     options=("release",),
 )
@@ -75,6 +84,9 @@ def _times(tables: Tables, release: Release) -> Ints:
         np.add.at(total, place, numbers(events, "dur_ns")[device])
         numbered = np.flatnonzero((links.own > 0) & np.isin(links.own, number))
         own[numbered] = total[np.searchsorted(number, links.own[numbered])]
+        op = naming_ops(events)
+        named = np.flatnonzero(kinds & (links.linked <= 0) & (op >= 0))
+        np.add.at(own, op[named], numbers(events, "dur_ns")[named])
     merged = numbers(events, "merged_into", missing=-1)
     rows = np.flatnonzero(merged >= 0)
     rows = rows[np.argsort(numbers(events, "preorder")[rows])]

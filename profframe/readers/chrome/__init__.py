@@ -53,7 +53,11 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"hpu_"), "HPU"),
     (re.compile(r"async_npu"), "NPU"),
     (re.compile(r"privateuse1_"), "PRIVATEUSEONE"),
-    (re.compile("(?:" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
+    (re.compile(r"cpu_to_xpu\Z"), "XPU"),
+    (re.compile(r"cpu_to_mtia\Z"), "MTIA"),
+    (re.compile(r"cpu_to_hpu\Z"), "HPU"),
+    (re.compile("(?:cpu_to_cuda|" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
+    (re.compile(r"cpu_to_\w+\Z"), "PRIVATEUSEONE"),
 )
 """The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
