@@ -34,9 +34,9 @@ def list_arrows(tables: Tables) -> tuple[Ints, Iterable[Note]]:
     for category in _categories(flows):
         tails, heads = arrows(flows, category)
         drawn = flows.filter(pa.array(is_text(flows["category"], category)))
-        for phase, missing in (("s", "end"), ("f", "start")):
+        for phase, missing in (("s", "an end"), ("f", "a start")):
             if alone := int(is_text(drawn["phase"], phase).sum()) - tails.num_rows:
-                notes.append((_BROKEN, alone, f"{category}, without an {missing}", None))
+                notes.append((_BROKEN, alone, f"{category}, without {missing}", None))
         device = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS))
         host = np.flatnonzero(is_kind(events, _HOST) & present(events, "preorder"))
         to, at = _slices(events, device, heads), _ops(events, host, tails)

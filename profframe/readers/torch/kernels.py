@@ -7,6 +7,7 @@ which op a slice belongs to.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
@@ -49,13 +50,13 @@ def kernel_columns(fields: Fields, is_operation: Flags, quality: Quality) -> dic
     linked = np.array([value or 0 for value in fields["linked_correlation_id"]], np.int64)[slices]
     order = np.lexsort((np.arange(row.size), fields["start"][row], ~is_op))
     slice_order = np.argsort(fields["start"][slices], kind="stable")
-    for by_number in (True, False):  # first those whose numbers agree
-        left = order[(is_free & ~is_slice & (~by_number | (number > 0)))[order]]
-        is_left = (named_by[slices] < 0) & (~by_number | (linked > 0))
-        right = slice_order[is_left[slice_order]]
-        keys = [key[left], slice_key[right]]
-        if by_number:
-            keys = _codes(*zip(keys, (number[left], linked[right]), strict=True))
+    # First those whose numbers agree, then the rest, by time.
+    for may_name, may_be_named in ((number > 0, linked > 0), (is_free, slice_key >= 0)):
+        left = order[(is_free & ~is_slice & may_name)[order]]
+        right = slice_order[((named_by[slices] < 0) & may_be_named)[slice_order]]
+        keys: Sequence[Ints] = (key[left], slice_key[right])
+        if may_name is not is_free:
+            keys = _codes((keys[0], number[left]), (keys[1], linked[right]))
         at, at_slice = pairs(*keys)
         is_slice[left[at]] = True
         named_by[slices[right[at_slice]]] = row[left[at]]
