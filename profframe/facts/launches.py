@@ -57,9 +57,7 @@ def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints
     return np.where(is_call, source, launch), op, notes
 
 
-def launch_columns(
-    events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Note] = ()
-) -> Output:
+def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Note] = ()) -> Output:
     """Columns of these calls and ops, with notes about inconsistencies."""
     busy = is_kind(events, schema.DEVICE_KINDS)
     unlaunched = busy & (numbers(events, "correlation") != 0) & (launch < 0)

@@ -15,7 +15,7 @@ from profframe.query.header import CONVERT, Answer, Parameter
 AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
     {"include_python_functions": lambda: averages_frames(installed())}
 )
-"""Defaults with ``compat="torch"``, by parameter: those of the release of torch that is installed."""
+"""Defaults with ``compat="torch"``, by parameter: those of the installed release of torch."""
 
 
 def set_variables(

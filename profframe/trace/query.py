@@ -146,7 +146,7 @@ def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame
     return self.answer(with_rules(rules), **parameters)
 
 
-def key_averages(
+def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     self: Trace,
     group_by_input_shape: bool = False,
     group_by_stack_n: int = 0,

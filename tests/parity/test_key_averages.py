@@ -199,9 +199,7 @@ def test_kinds_add_up_to_torchs_rows(readable: Taken) -> None:
         return sums
 
     apart = by_key(trace.key_averages().to_dicts())
-    merged = by_key(
-        trace.key_averages(compat="torch", include_python_functions=True).to_dicts()
-    )
+    merged = by_key(trace.key_averages(compat="torch", include_python_functions=True).to_dicts())
     assert list(apart) == list(merged)
     assert apart == merged
 

@@ -280,7 +280,18 @@ def test_attention_of_devices(  # noqa: PLR0917
         agree(aten._flash_attention_forward, *flash, None, None, n, s, 0.0, causal, False)
         agree(
             aten._flash_attention_backward,
-            flash[0], *flash, flash[0], sums, None, None, n, s, 0.0, causal, seed, seed,
+            flash[0],
+            *flash,
+            flash[0],
+            sums,
+            None,
+            None,
+            n,
+            s,
+            0.0,
+            causal,
+            seed,
+            seed,
         )
     agree(aten._efficient_attention_forward, *forward, None, None, None, None, None, 0.0, 0)
     back = (query, *forward)

@@ -55,7 +55,9 @@ def torch_launches(tables: Tables) -> Output:
 
 
 @fact(
-    inputs=device_time.inputs | LINKS | columns(events="merged_into named_by", traces="device_type"),
+    inputs=device_time.inputs
+    | LINKS
+    | columns(events="merged_into named_by", traces="device_type"),
     outputs=device_time.outputs,
     options=("release",),
 )

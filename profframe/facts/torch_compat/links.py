@@ -2,7 +2,7 @@
 
 Only ``compat="torch"`` needs this. The number is that of an op in half of the traces; in others it
 is something else that may equal an op's by chance. A call without a link to an op has the number
-that it shares with what it launched; until 2.14 torch searched for that among the External ids, too.
+that it shares with what it launched; until 2.14 torch took that for an External id, too.
 """
 
 from __future__ import annotations
