@@ -484,8 +484,8 @@ def pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     [[0, 2], [0, 2]]
     """
     size = left.size + right.size + 1
-    keys = [values * size + _occurrence(values) for values in (left, right)]
-    _, at_left, at_right = np.intersect1d(*keys, assume_unique=True, return_indices=True)
+    keys, right_keys = (values * size + _occurrence(values) for values in (left, right))
+    _, at_left, at_right = np.intersect1d(keys, right_keys, True, return_indices=True)
     return at_left, at_right
 
 

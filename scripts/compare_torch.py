@@ -72,7 +72,8 @@ def _list(generator: random.Random) -> tuple[Any, dict[int, int]]:
         x = torch.ones(8, 8, requires_grad=True)
         (x @ x).relu().sum().backward()
     events = [event for event in profile.function_events if event.name != "[memory]"]
-    slices, kernels = [], []
+    slices: list[Any] = []
+    kernels: list[int] = []
     for row, event in enumerate(events):
         event.use_device = "cuda"
         for number in range(generator.randrange(3) if not event.is_async else 0):
@@ -100,7 +101,8 @@ def _list(generator: random.Random) -> tuple[Any, dict[int, int]]:
 
 
 def _ns(event: Any, names: Sequence[str]) -> int:
-    return round(next(getattr(event, name) for name in names if hasattr(event, name)) * 1000)
+    name = next(name for name in names if hasattr(event, name))
+    return round(float(getattr(event, name)) * 1000)
 
 
 def profiles() -> Counter[str]:
@@ -133,7 +135,7 @@ def profiles() -> Counter[str]:
                         map(len, rows)
                     )
                     for sort_by in _sort_keys(test_table) if name in _TABLES else ():
-                        style = {"sort_by": sort_by, "row_limit": -1}
+                        style: dict[str, Any] = {"sort_by": sort_by, "row_limit": -1}
                         text = trace.table(**grouping, **style, compat="torch")
                         _same(f"table of {name} by {sort_by}", text, str(averages.table(**style)))
                         counts[f"tables, {source}, all groupings and sort keys"] += 1

@@ -46,6 +46,18 @@ def test_a_block_has_a_trace_when_it_has_ended() -> None:
     assert prof.trace is prof.trace
 
 
+def test_arguments_of_the_export_are_torchs(tmp_path: Path) -> None:
+    with profframe.profile() as prof:
+        work()
+    given = {"use_python_export": True}
+    if installed() >= (2, 14):
+        given |= {"graph_lanes": "none", "default_stream": 3, "cuda_graph_annotations": None}
+    prof.export_chrome_trace(str(tmp_path / "torch.json.gz"), **given)
+    assert calls(profframe.load(tmp_path / "torch.json.gz")) == 1
+    rows = prof.key_averages(group_by_input_shape=True)
+    assert {row.key for row in rows} >= {"aten::mm"}
+
+
 def test_the_rest_is_torchs_own_profiler(tmp_path: Path) -> None:
     with profframe.profile() as prof:
         prof.add_metadata_json("mine", "5")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -112,9 +113,9 @@ def test_without_torch_it_is_the_newest(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(releases, "sys", type("none", (), {"modules": {}}))
 
     def missing(name: str) -> str:
-        raise releases.metadata.PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(releases.metadata, "version", missing)
+    monkeypatch.setattr(metadata, "version", missing)
     releases._of_package.cache_clear()
     assert releases.installed() == releases.NEWEST
     releases._of_package.cache_clear()

@@ -76,8 +76,10 @@ COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
 """Columns of a batch, and their types: the schema's, and those that `assembly` needs."""
 SOURCE_VALUES: Final[Mapping[str, pa.DataType]] = MappingProxyType(
     dict.fromkeys(
-        ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "named_by")
-        + ("given_flops", "given_bytes"),
+        (
+            *("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "named_by"),
+            *("given_flops", "given_bytes"),
+        ),
         INT64,
     )
     | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from profframe.intervals import pairs
 from profframe.readers.build.rows import Quality
 from profframe.readers.torch.getters import Fields, Flags, Ints
 
+Kernels: TypeAlias = Sequence[Sequence[Any]]
+"""The kernels that each event names."""
 _LONGEST_US: Final = 2.0**62 / 1000
 
 
@@ -74,10 +76,10 @@ def kernel_columns(fields: Fields, is_operation: Flags, quality: Quality) -> dic
     return columns
 
 
-def _durations(lists: list[object]) -> tuple[Ints, Flags]:
+def _durations(lists: Kernels) -> tuple[Ints, Flags]:
     """Nanoseconds of all kernels, and which are possible."""
     try:
-        us = np.array([kernel.duration for kernel in chain.from_iterable(lists)], np.float64)  # type: ignore[call-overload]
+        us = np.array([kernel.duration for kernel in chain.from_iterable(lists)], np.float64)
     except (AttributeError, TypeError, ValueError) as error:
         raise ParameterError(
             f"a FunctionEvent has what torch's own never have: kernels without times: {error}"
@@ -86,9 +88,9 @@ def _durations(lists: list[object]) -> tuple[Ints, Flags]:
     return np.rint(np.where(is_valid, us, 0) * 1000).astype(np.int64), is_valid
 
 
-def _keys(lists: list[object], ns: Ints, fields: Fields, slices: Ints) -> tuple[Ints, Ints]:
+def _keys(lists: Kernels, ns: Ints, fields: Fields, slices: Ints) -> tuple[Ints, Ints]:
     """A number for each name, device and duration: of kernels, and of slices."""
-    kernels = list(chain.from_iterable(lists))  # type: ignore[call-overload]
+    kernels = list(chain.from_iterable(lists))
     devices = [fields["device_index"][row] for row in slices.tolist()]
     names = [fields["name"][row] for row in slices.tolist()]
     texts = [
@@ -100,8 +102,9 @@ def _keys(lists: list[object], ns: Ints, fields: Fields, slices: Ints) -> tuple[
     return _codes((name, ns), (slice_name, fields["elapsed_ns"][slices]))
 
 
-def _codes(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> list[Ints]:
+def _codes(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
     """One number for each pair of numbers, the same on both sides."""
     both = np.concatenate([np.stack(left, axis=1), np.stack(right, axis=1)])
     _, code = np.unique(both, axis=0, return_inverse=True)
-    return np.split(code.reshape(-1).astype(np.int64), [left[0].size])
+    on_left, on_right = np.split(code.reshape(-1).astype(np.int64), [left[0].size])
+    return on_left, on_right
