@@ -15,6 +15,7 @@ import pytest
 import profframe
 from profframe import store
 from profframe.errors import ParameterError, SourceError
+from profframe.facts.torch_compat.releases import installed
 from profframe.loading import capture
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
