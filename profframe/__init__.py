@@ -26,8 +26,13 @@ from profframe.errors import (
 )
 
 if TYPE_CHECKING:
-    from torch.autograd.profiler import emit_nvtx, record_function
-    from torch.profiler import schedule
+    from torch.autograd.profiler import emit_itt, emit_nvtx, record_function
+    from torch.profiler import (
+        ProfilerAction,
+        ProfilerActivity,
+        schedule,
+        supported_activities,
+    )
 
     from profframe.converting.convert import convert
     from profframe.loading.capture import profile, trace_handler
@@ -49,6 +54,8 @@ __all__ = [
     "NotATraceError",
     "ParameterError",
     "ProfframeError",
+    "ProfilerAction",
+    "ProfilerActivity",
     "SourceError",
     "StoreError",
     "StoreVersionError",
@@ -58,27 +65,33 @@ __all__ = [
     "answers",
     "convert",
     "diff",
+    "emit_itt",
     "emit_nvtx",
     "load",
     "load_nvprof",
     "profile",
     "record_function",
     "schedule",
+    "supported_activities",
     "trace_handler",
 ]
 
 _HOMES: Final = {
     "Frame": "profframe.show.frame",
+    "ProfilerAction": "profframe.loading.capture",
+    "ProfilerActivity": "profframe.loading.capture",
     "Trace": "profframe.trace.trace",
     "answers": "profframe.trace.query",
     "convert": "profframe.converting.convert",
     "diff": "profframe.loading.diff",
+    "emit_itt": "profframe.loading.capture",
     "emit_nvtx": "profframe.loading.capture",
     "load": "profframe.loading.load",
     "load_nvprof": "profframe.loading.load",
     "profile": "profframe.loading.capture",
     "record_function": "profframe.loading.capture",
     "schedule": "profframe.loading.capture",
+    "supported_activities": "profframe.loading.capture",
     "trace_handler": "profframe.loading.capture",
 }
 """Where the names are whose modules take long to import."""

@@ -41,6 +41,7 @@ _PARAMETER: Final = re.compile(
     r"^-- parameter +(\w+) +(\w+)(?:\(([^)]*)\))? *= *(\S+)", re.MULTILINE
 )
 _NUMBERS: Final = ("1", "7")
+_PART: Final = "; "
 
 
 def variants(sql: str) -> Iterator[dict[str, Any]]:
@@ -61,9 +62,12 @@ def digest(value: str | bytes) -> str:
 
 
 def of_frame(frame: pl.DataFrame) -> str:
-    """Types, names and values, in their order."""
-    types = ",".join(f"{name}:{kind}" for name, kind in frame.schema.items())
-    return f"{frame.height} {digest(types)} {digest(frame.write_json())}"
+    """Name, type and values of each column, in the order of the rows."""
+    columns = (
+        f"{name}:{kind} {digest(frame.select(name).write_json())}"
+        for name, kind in frame.schema.items()
+    )
+    return _PART.join([f"{frame.height} rows", *columns])
 
 
 def of_trace(root: str, path: Path) -> Digests:
@@ -162,7 +166,11 @@ def compared(before: Digests, after: Digests) -> Iterator[str]:
     """Lines that say what differs, then how many do."""
     differing = [key for key in sorted(before | after) if before.get(key) != after.get(key)]
     for key in differing:
-        yield f"{key}\n    {before.get(key)}\n    {after.get(key)}"
+        parts = [one.get(key, "").split(_PART) for one in (before, after)]
+        lost, new = (
+            [part for part in one if part not in other] for one, other in (parts, parts[::-1])
+        )
+        yield f"{key}\n    {_PART.join(lost)}\n    {_PART.join(new)}"
     for what, count in Counter(key.split(" ", 1)[1] for key in differing).most_common(20):
         yield f"{count:6} {what}"
     yield f"{len(before)} and {len(after)} digests, {len(differing)} differ"

@@ -47,8 +47,14 @@ def module() -> str:
     return "\n\n".join([_HEAD, *("\n".join(_function(answer)) + "\n" for answer in answers)])
 
 
+_POSITIONAL: Final = 5
+"""Arguments that need no name; later ones do."""
+
+
 def _function(answer: Answer) -> Iterator[str]:
     arguments = ['self: "Trace"', *map(_argument, answer.parameters)]
+    if len(arguments) > _POSITIONAL:
+        arguments.insert(_POSITIONAL, "*")
     signature = f"def {answer.name}({', '.join(arguments)}) -> pl.DataFrame:"
     if len(signature) <= _WIDTH:
         yield signature

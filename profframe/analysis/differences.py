@@ -12,8 +12,9 @@ from profframe.analysis.stats import noise
 WHAT: Final = ("op", "kernel", "annotation")
 """Kinds of rows, in their order."""
 _SIDES: Final = ("base", "other")
-_KEY: Final = ("what", "name")
+_KEY: Final = ("what", "name", "device")
 _WORK: Final = ("flops", "bytes")
+_PEAKS: Final = {"flop_share": "compute", "bandwidth_share": "memory"}
 _TESTS: Final = ("change_low_ns", "change_high_ns", "p_value", "q_value", "significant")
 
 
@@ -30,11 +31,14 @@ class Side:
     pace
         ``what sample pace``: how slow a sample is as a whole. Times are divided by it before they
         are tested, unless it is None.
+    spread
+        Rows of no sample that count, an even part of them in each.
     """
 
     rows: pl.DataFrame
     samples: pl.DataFrame
     pace: pl.DataFrame | None = None
+    spread: pl.DataFrame | None = None
 
 
 def compare(
@@ -71,13 +75,14 @@ def compare(
 
 
 COLUMNS: Final = (
-    *_KEY,
+    *("what", "name"),
     *("base_calls", "other_calls", "base_ns", "other_ns", "change_ns", "ratio", "contribution"),
     *("status", "change_low_ns", "change_high_ns", "p_value", "q_value", "significant"),
     *("base_device_ns", "other_device_ns"),
     *("base_flops", "other_flops", "base_flops_per_s", "other_flops_per_s"),
     *("base_bytes", "other_bytes", "base_bytes_per_s", "other_bytes_per_s"),
-    *("base_samples", "other_samples"),
+    *("base_flop_share", "other_flop_share", "base_bandwidth_share", "other_bandwidth_share"),
+    *("device", "base_samples", "other_samples"),
 )
 
 
@@ -85,9 +90,17 @@ def _means(side: Side) -> pl.DataFrame:
     """Means per sample and rates of a side."""
     number = max(side.samples.height, 1)
     measures = ("spent_ns", "device_ns", *_WORK)
-    sums = side.rows.group_by(_KEY).agg(
-        pl.col("calls").sum(),
-        *(_sum_or_null(name) for name in (*measures, *(f"{work}_ns" for work in _WORK))),
+    peaks = [f"{peak}_{unit}" for peak in _PEAKS.values() for unit in ("ps", "ns")]
+    sums = (
+        _counted(side)
+        .group_by(_KEY)
+        .agg(
+            pl.col("calls").sum(),
+            *(
+                _sum_or_null(name)
+                for name in (*measures, *(f"{work}_ns" for work in _WORK), *peaks)
+            ),
+        )
     )
     return sums.select(
         *_KEY,
@@ -95,7 +108,15 @@ def _means(side: Side) -> pl.DataFrame:
         pl.col("calls").map_batches(lambda calls: calls.to_numpy() / number, pl.Float64),
         *(_rounded_mean(pl.col(name), number) for name in measures),
         *(_per_second(work) for work in _WORK),
+        *(_share_of_peak(name, peak) for name, peak in _PEAKS.items()),
     ).rename({"spent_ns": "ns"})
+
+
+def _counted(side: Side) -> pl.DataFrame:
+    """All rows that count, those of no sample, too."""
+    if side.spread is None:
+        return side.rows
+    return pl.concat([side.rows, side.spread], how="diagonal_relaxed")
 
 
 def _joined(means: dict[str, pl.DataFrame]) -> pl.DataFrame:
@@ -142,7 +163,8 @@ def _tests(
 def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
     """The times of a side, sample by sample, its ranks added up."""
     times = (
-        side.rows.join(keys, on=_KEY, nulls_equal=True)
+        _spread_rows(side)
+        .join(keys, on=_KEY, nulls_equal=True)
         .group_by("what", "row", "sample")
         .agg(pl.col("spent_ns").sum())
         .sort("row", "sample")
@@ -160,6 +182,16 @@ def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
     )
 
 
+def _spread_rows(side: Side) -> pl.DataFrame:
+    """Rows of samples, with an even part of what is in none in each of them."""
+    rows = side.rows.select(*_KEY, "sample", pl.col("spent_ns").cast(pl.Float64))
+    if side.spread is None:
+        return rows
+    part = pl.col("spent_ns").cast(pl.Float64) / max(side.samples.height, 1)
+    parts = side.spread.select(*_KEY, part).join(side.samples.select("sample"), how="cross")
+    return pl.concat([rows, parts.select(rows.columns)], how="vertical_relaxed")
+
+
 def _sum_or_null(name: str) -> pl.Expr:
     """The sum, NULL if there is nothing to add."""
     return pl.when(pl.col(name).count() > 0).then(pl.col(name).sum()).alias(name)
@@ -173,6 +205,12 @@ def _rounded_mean(total: pl.Expr, number: int) -> pl.Expr:
 def _per_second(work: str) -> pl.Expr:
     time = pl.col(f"{work}_ns")
     return pl.when(time > 0).then(1e9 * pl.col(work) / time).alias(f"{work}_per_s")
+
+
+def _share_of_peak(name: str, peak: str) -> pl.Expr:
+    """The part of its peak that work achieved, in the time of what has one."""
+    time = pl.col(f"{peak}_ns")
+    return pl.when(time > 0).then(pl.col(f"{peak}_ps") / (1000 * time)).alias(name)
 
 
 def _number(name: str, side: Side) -> pl.Expr:

@@ -9,8 +9,9 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
-from profframe.cli.verbs import GREW, takes_sources, verbs
-from profframe.errors import ParameterError
+from profframe.cli.questions import check_question
+from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs
+from profframe.errors import ParameterError, UnknownNameError
 
 
 @verbs.command()
@@ -34,6 +35,20 @@ from profframe.errors import ParameterError
     help="What is averaged and compared where there are several.",
 )
 @click.option("--copies", is_flag=True, help="Copies and fills of memory are kernels, too.")
+@click.option(
+    "--outside",
+    default="none",
+    show_default=True,
+    type=click.Choice(["none", "kernels", "all"]),
+    help="With --per step: what is in no step counts, too, an even part of it in each.",
+)
+@click.option("--devices", is_flag=True, help="Kernels of each device are rows of their own.")
+@takes_dtype
+@click.option(
+    "--columns",
+    metavar="A,B",
+    help="Columns to show or write, as profframe.diff has them.  [default: a choice]",
+)
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option(
     "--name-width",
@@ -52,6 +67,10 @@ def diff(
     kernel_by: str,
     per: str,
     copies: bool,
+    outside: str,
+    devices: bool,
+    dtype: str | None,
+    columns: str | None,
     top: int,
     name_width: int,
     fail_on: str | None,
@@ -67,7 +86,7 @@ def diff(
     side no row is significant.
     """
     from profframe.analysis.fail_on import growths, percent, totals
-    from profframe.loading.diff import diff as compare
+    from profframe.loading.diff import comparison
     from profframe.show import changes
 
     try:
@@ -77,13 +96,35 @@ def diff(
     pair = names.split(",")
     if len({*pair}) != 2 or len(pair) != 2 or not all(pair):
         raise click.UsageError(f"--names: two different names, as in before,after, not {names!r}")
+    if outside != "none" and per != "step":
+        raise click.UsageError(f"--outside {outside}: only with --per step")
+    if dtype is not None:
+        check_question("samples", {"dtype": dtype})
     sides = load((base,)), load((other,))
-    rows = compare(*sides, pair, kernel_by=kernel_by, per=per, copies=copies)
+    result = comparison(
+        *sides,
+        pair,
+        kernel_by=kernel_by,
+        per=per,
+        copies=copies,
+        outside=outside,
+        devices=devices,
+        dtype=dtype,
+    )
+    rows = result.rows
+    chosen = _some_columns(columns, rows.columns)
     sums = totals(rows)
     output.emit(
-        rows,
+        rows.select(chosen) if chosen else rows,
         lambda width: changes.report(
-            rows, sums, (base, other), top=top, name_width=name_width, width=width
+            rows,
+            result.outside,
+            sums,
+            (base, other),
+            columns=chosen,
+            top=top,
+            name_width=name_width,
+            width=width,
         ),
     )
     failures = [] if limit is None else growths(rows, limit)
@@ -168,6 +209,17 @@ def check(
         what = checks.describe(metric.metric, metric.base, metric.other)
         click.echo(f"worse by more than {float(100 * metric.limit):g} %: {what}", err=True)
     return GREW if result.worse else 0
+
+
+def _some_columns(text: str | None, columns: list[str]) -> list[str]:
+    """Names in a list of them."""
+    names = [] if text is None else [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in columns:
+            raise click.UsageError(str(UnknownNameError.among("column", name, columns)))
+    if len({*names}) < len(names):
+        raise click.UsageError(f"--columns: each once, not {text!r}")
+    return names
 
 
 def _some_runs(values: tuple[str, ...], names: Container[str]) -> tuple[str, ...] | int:

@@ -9,8 +9,10 @@ import click
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import takes_sources, verbs
+from profframe.cli.verbs import takes_dtype, takes_sources, verbs
 from profframe.show.units import visible
+
+_OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
 
 
 @verbs.command()
@@ -21,7 +23,8 @@ from profframe.show.units import visible
     show_default=True,
     type=click.Choice(["kernel", "op", "shapes", "dtype"]),
 )
-@click.option("--dtype", metavar="TYPE", help="Hold all work against the peak of this data type.")
+@takes_dtype
+@_OVERRIDE
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
 @with_output
@@ -31,6 +34,7 @@ def roofline(
     dtype: str | None,
     devices: Path | None,
     *,
+    override: bool,
     top: int,
     output: Output,
 ) -> None:
@@ -43,11 +47,11 @@ def roofline(
 
     from profframe.show import excerpts, terminal
 
-    if dtype is not None:
-        check_question("roofline", {"dtype": dtype})
+    if dtype is not None or override:
+        check_question("roofline", {"dtype": dtype, "override": override})
     trace = load(sources)
     trace = trace if devices is None else trace.with_devices(devices)
-    rows = trace.roofline(by, dtype)
+    rows = trace.roofline(by, dtype, override=override)
     if output.is_asked_for:
         output.emit(rows, as_rows(rows, trace))
         return
@@ -62,21 +66,32 @@ def roofline(
 @click.argument("source", metavar="IN")
 @click.argument("output", metavar="OUT", type=Path)
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
+@takes_dtype
+@_OVERRIDE
 @click.option("--run", help="Which run, where there are several.")
 @click.option("--rank", type=int, help="Which rank, where there are several.")
 def augment(
-    source: str, output: Path, devices: Path | None, run: str | None, rank: int | None
+    source: str,
+    output: Path,
+    devices: Path | None,
+    dtype: str | None,
+    *,
+    run: str | None,
+    rank: int | None,
+    override: bool,
 ) -> None:
     """Write a trace again, with FLOPs, bytes and achieved percentages for Perfetto to show.
 
     They are arguments of ops and kernels: kernel_flop, kernel_num_gb, achieved_flops_pct,
     achieved_bandwidth_pct.
     """
+    if dtype is not None or override:
+        check_question("roofline", {"dtype": dtype, "override": override})
     trace = load((source,))
     with naming((source,)):
         trace = trace.filter(runs=run, ranks=rank)
     trace = trace if devices is None else trace.with_devices(devices)
-    trace.augment(output)
+    trace.augment(output, dtype, override=override)
     counts = trace.sql(
         "SELECT count(*) FILTER (coalesce(flops, bytes) IS NOT NULL) AS worked, count(*) AS kernels"
         " FROM events WHERE kind = 'kernel'"

@@ -40,9 +40,11 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     help="Add to chrome: queue_depth, memory, exposed_communication, critical_path,"
     " achieved_flop_per_s, or any answer; can be repeated.",
 )
-@click.option("--run", help="Only this run.")
-@click.option("--rank", type=int, help="Only this rank.")
-@click.option("--step", type=int, help="Only this profiler step.")
+@click.option("--run", "runs", multiple=True, help="Only this run; can be repeated.")
+@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated.")
+@click.option(
+    "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
+)
 def export(
     sources: tuple[str, ...],
     output: Path,
@@ -50,9 +52,9 @@ def export(
     *,
     metric: str,
     tracks: tuple[str, ...],
-    run: str | None,
-    rank: int | None,
-    step: int | None,
+    runs: tuple[str, ...],
+    ranks: tuple[int, ...],
+    steps: tuple[int, ...],
 ) -> None:
     """Write traces for other tools.
 
@@ -65,7 +67,7 @@ def export(
         raise click.UsageError(f"--track is for chrome, not for {tool}")
     trace = load(sources)
     with naming(sources):
-        trace = trace.filter(runs=run, ranks=rank, steps=step)
+        trace = trace.filter(runs=runs or None, ranks=ranks or None, steps=steps or None)
     if tool == "chrome":
         trace.export_chrome_trace(output, tracks=tracks or None)
     elif tool == "speedscope":

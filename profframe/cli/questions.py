@@ -107,7 +107,7 @@ def sql(
     output.emit(rows, as_rows(rows, trace))
 
 
-def check_question(name: str | Answer, parameters: Mapping[str, str]) -> None:
+def check_question(name: str | Answer, parameters: Mapping[str, object]) -> None:
     """Check a question before loading a large trace for it."""
     if isinstance(name, str) and name in _VERBS:
         raise click.UsageError(f"{name} is a verb: profframe {_VERBS[name]}")

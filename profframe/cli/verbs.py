@@ -35,6 +35,9 @@ with_compat = click.option(
     type=click.Choice(["torch"]),
     help="Facts as torch has them, also where those are wrong.",
 )
+takes_dtype = click.option(
+    "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
+)
 
 
 _TERMS: Final = (

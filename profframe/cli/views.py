@@ -32,15 +32,17 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
 )
-@click.option("--rank", type=int, help="Only this rank.")
-@click.option("--step", type=int, help="Only this profiler step.")
+@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated.")
+@click.option(
+    "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
+)
 @with_compat
 def show(
     sources: tuple[str, ...],
     top: int,
     sort: str,
-    rank: int | None,
-    step: int | None,
+    ranks: tuple[int, ...],
+    steps: tuple[int, ...],
     *,
     compat: str | None,
 ) -> None:
@@ -56,7 +58,7 @@ def show(
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
     trace = load(sources, compat=compat)
     with naming(sources):
-        trace = trace.filter(ranks=rank, steps=step)
+        trace = trace.filter(ranks=ranks or None, steps=steps or None)
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort))
 
@@ -190,6 +192,7 @@ def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame
         return
     yield "Device time", excerpts.breakdown(breakdown)
     yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
+    yield "Idle time by line of your code", excerpts.owners(trace.idle_owners())
     limit = min(top, _MAX_GAPS)
     gaps = columns.since_start(excerpts.gaps(trace.gaps(top=limit), limit), trace.traces)
     yield "Largest gaps", columns.compact(gaps)

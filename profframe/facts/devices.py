@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.fact import Output, Tables, columns, fact
-from profframe.facts.models import Model
+from profframe.facts.models import Model, fitting
 from profframe.facts.models import models as builtin_models
 
 _RATES: Final = tuple(f"{dtype}_flop_per_s" for dtype in schema.DTYPES)
@@ -34,7 +34,7 @@ def devices(tables: Tables, models: Mapping[str, Model] | None = None) -> Output
     """Fill ``model`` and the peaks of ``devices``.
 
     A device is of the first model that matches its name, memory, multiprocessors and compute
-    capability. Values that the model lacks stay as the source has them.
+    capability (see `device_names`). Values that the model lacks stay as the source has them.
 
     Parameters
     ----------
@@ -84,8 +84,8 @@ def _without_model(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _model_values(row: Mapping[str, Any], models: Mapping[str, Model]) -> dict[str, Any]:
     """Values of a device's model; for memory the size that the driver reports counts."""
-    model = next((model for model in models.values() if model.matches(row)), None)
-    values = {} if model is None else dict(model.columns)
+    names = fitting(row, models)
+    values = dict(models[names[0]].columns) if names else {}
     if row["memory_bytes"] is not None:
         values.pop("memory_bytes", None)
     return values

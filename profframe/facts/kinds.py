@@ -55,6 +55,9 @@ Classifier: TypeAlias = Sequence[Rule]
 _ASCEND_DEVICE = r"Ascend Hardware.*"
 _LIST_PROCESS = r"CPU functions"
 _REGIONS = r"(ProfilerStep|Optimizer\.\w+|enumerate\(\w+\))#.*"
+_KERNELS = r"kernel|concurrent_kernel|Kernel"
+_ROCM_COPY = r"__amd_(rocclr_)?copy(Buffer|Image).*|MEMORY_COPY_.*"
+_ROCM_FILL = r"__amd_(rocclr_)?fill(Buffer|Image).*"
 _FRAMES = r".+\.py\(\d+\): .+|<built-in .+|nn\.Module: .+"
 _ACCELERATORS = r"(cuda|hip|xpu|mtia|privateuse1|glow)"
 
@@ -72,7 +75,11 @@ RULES: Final[tuple[Rule, ...]] = (
     # MTIA has one category for all work of its queues.
     Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
     Rule("memcpy", category=r"mtia_ccp_events", name=r"dma_request"),
-    Rule("kernel", category=r"kernel|concurrent_kernel|Kernel|hpu_op|mtia_ccp_events"),
+    # ROCm up to 7.1 writes copies and fills that a shader does, and some others, as kernels.
+    Rule("memcpy", category=_KERNELS, name=_ROCM_COPY),
+    Rule("memset", category=_KERNELS, name=_ROCM_FILL),
+    Rule("kernel", category=_KERNELS),
+    Rule("kernel", category=r"hpu_op|mtia_ccp_events"),
     Rule("overhead", category=r"overhead"),
     Rule("profiler", category=r"Trace"),
     # nvprof and Nsight Systems.
@@ -101,8 +108,8 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("python", category=r"", name=_FRAMES, process=_LIST_PROCESS),
     Rule("runtime", category=r"", name=r"(cuda|hip)[A-Z]\w+", process=_LIST_PROCESS),
     Rule("host_op", category=r"", process=_LIST_PROCESS),
-    Rule("memcpy", category=r"", name=r"Memcpy .*", process=r"CUDA functions"),
-    Rule("memset", category=r"", name=r"Memset .*", process=r"CUDA functions"),
+    Rule("memcpy", category=r"", name=rf"Memcpy .*|{_ROCM_COPY}", process=r"CUDA functions"),
+    Rule("memset", category=r"", name=rf"Memset .*|{_ROCM_FILL}", process=r"CUDA functions"),
     Rule("kernel", category=r"", process=r"CUDA functions"),
 )
 """The default rules."""

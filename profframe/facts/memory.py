@@ -14,7 +14,12 @@ from profframe.intervals import Ints, Mask, child_sums, stab, window_sums
 
 HOST_MEMORY: Final = ("CPU", "MKLDNN", "IDEEP")
 DEVICE_MEMORY: Final = ("CUDA", "PRIVATEUSEONE", "HIP", "XPU")
-"""Device types that torch counts; it does not count others (MPS, MTIA, HPU, ...)."""
+"""Device types that torch counts; the second has the name of its backend, if it has one."""
+OTHER_MEMORY: Final = (
+    "OPENGL", "OPENCL", "FPGA", "MAIA", "XLA", "VULKAN", "METAL", "MPS", "META", "HPU", "VE",
+    "LAZY", "IPU", "MTIA",
+)  # fmt: skip
+"""Device types that torch does not count. Any other may be the name of a backend."""
 
 
 @fact(
@@ -51,7 +56,7 @@ def memory(tables: Tables) -> Output:
     return Output(output)
 
 
-_COLUMNS: Final = {"cpu_bytes": HOST_MEMORY, "device_bytes": DEVICE_MEMORY}
+_COLUMNS: Final = ("cpu_bytes", "device_bytes")
 
 
 def _sums(tables: Tables, host: Mask) -> list[Ints]:
@@ -59,7 +64,9 @@ def _sums(tables: Tables, host: Mask) -> list[Ints]:
     events, records = tables["events"], tables["memory"]
     timed = np.flatnonzero(present(records, "time_ns"))
     size, type_ = numbers(records, "bytes"), records["device_type"]
-    kinds = [np.where(is_text(type_, *types), size, 0)[timed] for types in _COLUMNS.values()]
+    on_host = is_text(type_, *HOST_MEMORY)
+    on_device = present(records, "device_type") & ~on_host & ~is_text(type_, *OTHER_MEMORY)
+    kinds = [np.where(mask, size, 0)[timed] for mask in (on_host, on_device)]
     return window_sums(numbers(records, "time_ns")[timed], kinds, *_spans(events, host))
 
 

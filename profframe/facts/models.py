@@ -15,8 +15,10 @@ An entry of the file, or of a user's own::
 ``match`` lists descriptions, and a device is of the model if one of them holds: ``name`` is a
 regular expression that is searched in the driver's name for it (empty, if it has none),
 ``memory_gb`` is ``[least, most]`` of 1e9 bytes, ``multiprocessors`` and ``compute_capability`` are
-those of table `devices`. ``sources`` lists the fields that each page is the source of; a page for
-``dense_flop_per_s`` is that of all its rates that no other page lists. Only ``match`` is required.
+those of table `devices`. A device of which the memory or the multiprocessors are not known may be
+of each model that only these tell apart. ``sources`` lists the fields that each page is the source
+of; a page for ``dense_flop_per_s`` is that of all its rates that no other page lists. Only
+``match`` is required.
 """
 
 from __future__ import annotations
@@ -32,6 +34,7 @@ from typing import Any, Final
 
 from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.formulas.dtypes import peak_name
 
 Devices = str | os.PathLike[str] | Mapping[str, Any]
 """Entries by model, or the path of a JSON file of them."""
@@ -52,29 +55,80 @@ class Description:
     multiprocessors: int | None = None
     compute_capability: str | None = None
 
-    def holds(self, device: Mapping[str, Any]) -> bool:
-        """Whether a row of `devices` meets them all."""
-        if self.memory_gb is not None:
-            least, most = self.memory_gb
-            if not least <= (device["memory_bytes"] or 0) / 1e9 <= most:
-                return False
-        return (
-            self.multiprocessors in {None, device["multiprocessors"]}
-            and self.compute_capability in {None, device["compute_capability"]}
-            and self.name.search((device["name"] or "")[:_LONGEST_NAME]) is not None
+    def holds(self, device: Mapping[str, Any]) -> bool | None:
+        """Whether a row of `devices` meets them all; None where its size is not known.
+
+        What has a name of its own is told apart by size only; what has none needs all.
+        """
+        memory, units = device["memory_bytes"], device["multiprocessors"]
+        least, most = self.memory_gb or (0, float("inf"))
+        if (
+            self.compute_capability not in {None, device["compute_capability"]}
+            or self.name.search((device["name"] or "")[:_LONGEST_NAME]) is None
+            or (memory is not None and not least <= memory / 1e9 <= most)
+            or (units is not None and self.multiprocessors not in {None, units})
+        ):
+            return False
+        unknown = (memory is None and self.memory_gb is not None) or (
+            units is None and self.multiprocessors is not None
         )
+        return not unknown or (None if self.compute_capability is None else False)
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One model: how it is recognised, and its values for columns of `devices`."""
+    """One model: how it is recognised, its values for columns of `devices`, and whose it is."""
 
     match: tuple[Description, ...]
     columns: Mapping[str, Any]
+    is_own: bool = False
 
-    def matches(self, device: Mapping[str, Any]) -> bool:
-        """Whether a row of `devices` is of this model."""
-        return any(description.holds(device) for description in self.match)
+    @property
+    def has_peaks(self) -> bool:
+        """Whether it says how fast anything is; parts of devices do not."""
+        return any(name.endswith("_per_s") for name in self.columns)
+
+    def matches(self, device: Mapping[str, Any]) -> bool | None:
+        """Whether a row of `devices` is of this model; None where it may be."""
+        answers = {description.holds(device) for description in self.match}
+        return True if True in answers else None if None in answers else False
+
+
+def fitting(device: Mapping[str, Any], models: Mapping[str, Model]) -> list[str]:
+    """Models that a row of `devices` fits, the one that it is taken for first.
+
+    Parameters
+    ----------
+    device
+        A row of `devices`.
+    models
+        Models by their names, in the order in which they are tried.
+
+    Returns
+    -------
+    list of str
+        Names of models: those that it is of, then those that it may be of, as what tells them
+        apart is not known. One of the user's own, or a part of a device, leaves no other.
+
+    Examples
+    --------
+    >>> t4 = {"name": "Tesla T4", "memory_bytes": None, "multiprocessors": None}
+    >>> fitting(t4 | {"compute_capability": None}, models())
+    ['NVIDIA T4']
+    """
+    certain: list[str] = []
+    possible: list[str] = []
+    for name, model in models.items():
+        if possible and not model.is_own and models[possible[0]].is_own:
+            break
+        answer = model.matches(device)
+        if answer and (model.is_own or not model.has_peaks):
+            return [name]
+        if answer:
+            certain.append(name)
+        elif answer is None and (model.is_own or model.has_peaks):
+            possible.append(name)
+    return certain + possible
 
 
 def models(devices: Devices | None = None) -> Mapping[str, Model]:
@@ -113,7 +167,9 @@ def models(devices: Devices | None = None) -> Mapping[str, Model]:
     all_entries = overrides | {
         name: entry for name, entry in builtin.items() if name not in overrides
     }
-    return MappingProxyType({name: _model(name, entry) for name, entry in all_entries.items()})
+    return MappingProxyType(
+        {name: _model(name, entry, is_own=name in overrides) for name, entry in all_entries.items()}
+    )
 
 
 def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
@@ -153,7 +209,17 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
         if "match" not in entry and name not in builtin:
             message = UnknownNameError.among("model", str(name), builtin)
             raise ParameterError(f"{source}: {message}; a new one needs the field match")
-    return {str(name): dict(entry) for name, entry in document.items()}
+    return {str(name): _with_peak_names(entry) for name, entry in document.items()}
+
+
+def _with_peak_names(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with rates by the names that peaks have here."""
+    rates = {key: _renamed(entry[key]) for key in _RATES if key in entry}
+    return {**entry, **rates}
+
+
+def _renamed(rates: Mapping[str, Any]) -> dict[str, Any]:
+    return {peak_name(dtype, schema.DTYPES): rate for dtype, rate in rates.items()}
 
 
 def _builtin() -> dict[str, dict[str, Any]]:
@@ -167,7 +233,7 @@ def _merged(builtin: Mapping[str, Any], entry: Mapping[str, Any]) -> dict[str, A
     return {**builtin, **entry, **rates}
 
 
-def _model(name: str, entry: Mapping[str, Any]) -> Model:
+def _model(name: str, entry: Mapping[str, Any], *, is_own: bool) -> Model:
     rates = entry.get("dense_flop_per_s", {})
     values = {key: entry.get(key) for key in _VALUES}
     values |= {f"{dtype}_flop_per_s": rate for dtype, rate in rates.items()}
@@ -176,7 +242,8 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
         for key, value in values.items()
         if value is not None
     }
-    return Model(tuple(_description(**conditions) for conditions in entry["match"]), columns)
+    match = tuple(_description(**conditions) for conditions in entry["match"])
+    return Model(match, columns, is_own)
 
 
 def _description(name: str = "", **conditions: Any) -> Description:
@@ -193,10 +260,14 @@ def _is_whole(value: object) -> bool:
 
 
 def _is_rates(value: object) -> bool:
-    return isinstance(value, Mapping) and all(
-        dtype in schema.DTYPES and (rate is None or _is_positive(rate))
-        for dtype, rate in value.items()
-    )
+    """Whether it has rates, and none twice by two names of one type."""
+    if not isinstance(value, Mapping):
+        return False
+    try:
+        is_distinct = len(_renamed(value)) == len(value)
+    except UnknownNameError:
+        return False
+    return is_distinct and all(rate is None or _is_positive(rate) for rate in value.values())
 
 
 def _is_range(value: object) -> bool:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from profframe.facts.device_names import device_names
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
@@ -51,6 +52,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     stacks,
     python_stacks,
     nodes,
+    device_names,
     devices,
     limits,
 )

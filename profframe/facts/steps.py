@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
+import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import column, is_kind, numbers, present, words
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.intervals import stab
+from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
+from profframe.intervals import Ints, last_until, stab
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,18})")
 _MARKS = ("annotation", "host_op")
 
 
 @fact(
-    inputs=columns(events="kind name start_ns dur_ns pid launch_id op_id"),
+    inputs=columns(events="kind name start_ns dur_ns pid device stream launch_id op_id"),
     outputs=columns(events="step"),
 )
 def steps(tables: Tables) -> Output:
@@ -24,7 +26,9 @@ def steps(tables: Tables) -> Output:
 
     A host slice is in the step that it starts in, on any thread of the process; a step excludes its
     end, and of several open steps the one that started last counts. A device slice is in the step
-    of its launch, or of its op if the source has no launches.
+    of its launch, or of its op if the source has no launches. A device annotation is in the step
+    of the slice of the host that it shows on the device; where that is not known, in that of the
+    first work in it. What devices did in no step is counted, if there are steps.
     """
     events = tables["events"]
     name, texts = words(events, "name")
@@ -46,4 +50,37 @@ def steps(tables: Tables) -> Output:
     cause = launch if (launch >= 0).any() else op
     caused = np.flatnonzero(cause >= 0)
     step[caused] = step[cause[caused]]
-    return of_events(step=column("step", step, step >= 0))
+
+    shown = np.flatnonzero(is_kind(events, ("device_annotation",)) & (launch < 0))
+    step[shown] = np.append(step, -1)[op[shown]]
+    unmirrored = shown[op[shown] < 0]
+    step[unmirrored] = np.append(step, -1)[_first_work(events, unmirrored)]
+    notes = _outside(events, step, launch) if marks.size else ()
+    return of_events(*notes, step=column("step", step, step >= 0))
+
+
+def _first_work(events: pa.Table, annotations: Ints) -> Ints:
+    """For each device annotation the first work that starts in it on its stream, or -1."""
+    if not annotations.size:
+        return annotations
+    start = numbers(events, "start_ns")
+    end = start + numbers(events, "dur_ns")
+    device, stream = (numbers(events, name, missing=-1) for name in ("device", "stream"))
+    line = np.unique(np.stack((device, stream)), axis=1, return_inverse=True)[1].reshape(-1)
+    is_work = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns")
+    work = np.flatnonzero(is_work)[::-1]
+    # Backwards in time, so that the last one is the first.
+    nearest = last_until(line[work], -start[work], line[annotations], -start[annotations])
+    first = np.append(work, -1)[nearest]
+    return np.where((first >= 0) & (start[first] < end[annotations]), first, -1)
+
+
+def _outside(events: pa.Table, step: Ints, launch: Ints) -> Iterator[Note]:
+    """A note of work of the devices that is in no step."""
+    is_work = is_kind(events, schema.DEVICE_KINDS) & present(events, "dur_ns")
+    rows = np.flatnonzero(is_work & (step < 0))
+    if rows.size:
+        cut = np.count_nonzero(launch[rows] < 0)
+        spent = int(numbers(events, "dur_ns")[rows].sum())
+        detail = f"{spent / 1e6:.3f} ms; the launch of {cut} is not in the trace"
+        yield "outside_steps", rows.size, detail, int(rows[0])

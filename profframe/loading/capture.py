@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from os import PathLike
@@ -21,16 +22,32 @@ from profframe import store as stores
 from profframe.errors import MissingExtraError, ParameterError, SourceError
 from profframe.loading.load import load
 from profframe.loading.options import check_names
+from profframe.readers import torch as live
 from profframe.trace.trace import Trace
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _TORCH_MODULES: Final = {
+    "ProfilerAction": "torch.profiler",
+    "ProfilerActivity": "torch.profiler",
+    "emit_itt": "torch.autograd.profiler",
+    "emit_nvtx": "torch.autograd.profiler",
     "record_function": "torch.profiler",
     "schedule": "torch.profiler",
-    "emit_nvtx": "torch.autograd.profiler",
+    "supported_activities": "torch.profiler",
 }
 """Names that are re-exported, and their modules."""
+
+_OF_AUTOGRAD: Final = ("use_cuda", "use_device", "use_cpu", "use_kineto", "activity_filters")
+"""Arguments that only ``torch.autograd.profiler.profile`` takes."""
+_OF_PROFILER: Final = ("activities", "schedule", "execution_trace_observer")
+"""Those that only ``torch.profiler.profile`` takes."""
+_CONTROLS: Final = (
+    "start", "stop", "step", "prepare_trace", "start_trace", "stop_trace", "add_metadata",
+    "add_metadata_json", "preset_metadata_json", "toggle_collection_dynamic",
+    "set_custom_trace_id_callback",
+)  # fmt: skip
+"""Methods of torch's profilers that do nothing where nothing is recorded."""
 
 
 def __getattr__(name: str) -> Any:
@@ -39,37 +56,60 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module(_TORCH_MODULES[name]), name)
     except ModuleNotFoundError:
-        return functools.partial(_torch, name)
+        return _Absent(name)
 
 
-def _torch(name: str, *_: object, **__: object) -> Any:
-    """The module ``torch.profiler``."""
+class _Absent:
+    """A name of torch's in a process without torch: the error comes when it is used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *_: object, **__: object) -> Any:
+        """Refuse."""
+        return _torch(self._name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return _torch(self._name)
+
+
+def _torch(name: str, module: str = "torch.profiler") -> Any:
+    """A module of torch's, for something of this name."""
     try:
-        return import_module("torch.profiler")
+        return import_module(module)
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"profframe.{name} needs PyTorch: pip install 'profframe[torch]'"
         ) from error
 
 
-class profile:  # noqa: N801 -- as torch calls it
-    """Profile a block or a function with ``torch.profiler.profile``, and get a `Trace` of it.
+class profile(live.Recorder):  # noqa: N801 -- as torch calls it
+    """Profile a block or a function with torch's profiler, and get a `Trace` of it.
 
     A ``with`` block gets this object; other methods (``step()``, ``add_metadata()``,
-    ``key_averages()``, ...) are those of torch's profiler. As a decorator it profiles each call of
-    a function or coroutine function; a call within such a call is part of it. Each block and each
-    call has its own profiler and starts the schedule anew.
+    ``key_averages()``, ``table()``, ...) are those of torch's profiler, and ``print`` shows its
+    table. As a decorator it profiles each call of a function or coroutine function; a call within
+    such a call is part of it. Each block and each call has its own profiler and starts the schedule
+    anew; with ``acc_events=True`` they go on, and the trace has them all.
 
     Parameters
     ----------
+    enabled
+        False for a block that records nothing.
     **arguments
         Those of ``torch.profiler.profile``: ``activities``, ``schedule``, ``on_trace_ready``,
-        ``record_shapes``, ``profile_memory``, ``with_stack``, ``with_flops``, ...
+        ``record_shapes``, ``profile_memory``, ``with_stack``, ``with_flops``, ``acc_events``, ...
+        Or those of ``torch.autograd.profiler.profile``, which then does the work: ``use_device``,
+        ``use_cuda``, ``use_cpu``, ``use_kineto``.
 
     Raises
     ------
     MissingExtraError
         torch is not installed.
+    ParameterError
+        Arguments of both of torch's profilers.
 
     Examples
     --------
@@ -78,21 +118,42 @@ class profile:  # noqa: N801 -- as torch calls it
     >>> prof.trace.key_averages(group_by_input_shape=True)  # doctest: +SKIP
     """
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, enabled: bool = True, **arguments: Any) -> None:
+        _check_one_profiler(arguments)
+        self._enabled = bool(enabled)
         self._arguments = arguments
+        self._is_plain = not arguments.keys().isdisjoint(_OF_AUTOGRAD)
+        self._accumulates = bool(arguments.get("acc_events"))
         self._depth = 0
         self._is_used = False
+        self._cycles: list[Any] = []
+        self._trace: Trace | None = None
+        self._profiler: Any = None
         self._reset()
 
     def _reset(self) -> None:
-        """Create a profiler of torch without recordings."""
-        arguments = self._arguments | {"on_trace_ready": self._ready}
-        self._cycle: Any = None
-        self._trace: Trace | None = None
-        self._profiler: Any = _torch("profile").profile(**arguments)
+        """Create a profiler of torch."""
+        if not self._enabled:
+            return
+        if not self._accumulates:
+            self._cycles.clear()
+            self._trace = None
+        if not self._is_plain:
+            arguments = self._arguments | {"on_trace_ready": self._ready}
+            self._profiler = _torch("profile").profile(**arguments)
+            return
+        arguments = {
+            name: value
+            for name, value in self._arguments.items()
+            if name not in ("use_cuda", "on_trace_ready")
+        }
+        if self._arguments.get("use_cuda"):  # gone from torch 2.15
+            arguments.setdefault("use_device", "cuda")
+        self._profiler = _torch("profile", "torch.autograd.profiler").profile(**arguments)
 
     def _ready(self, profiler: Any) -> None:
-        self._cycle = profiler.profiler
+        cycle = _as_it_is(profiler)
+        self._cycles = [*self._cycles, cycle] if self._accumulates else [cycle]
         self._trace = None
         handler = self._arguments.get("on_trace_ready")
         if handler is not None:
@@ -101,15 +162,31 @@ class profile:  # noqa: N801 -- as torch calls it
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return getattr(self._profiler, name)
+        if not self._enabled:
+            if name in _CONTROLS:
+                return _do_nothing
+            raise SourceError(f"this profile has no {name}: nothing is recorded with enabled=False")
+        if self._is_plain or hasattr(self._profiler, name):
+            return getattr(self._profiler, name)
+        recorder = getattr(self._profiler, "profiler", None)  # table(), total_average(), ...
+        return getattr(self._profiler if recorder is None else recorder, name)
+
+    def __str__(self) -> str:
+        """The table of events, as ``torch.autograd.profiler.profile`` has it."""
+        if not self._enabled:
+            return "<profframe.profile that is not enabled>"
+        if not self._cycles:
+            return "<unfinished profframe.profile>"
+        return str(_recorder_of(self._cycles[-1]))
 
     def __enter__(self) -> Self:
         if self._depth:
             raise ParameterError("this profile is running already; a block in it needs its own")
-        if self._is_used or self._cycle is not None:
-            self._reset()
-        self._is_used = True
-        self._profiler.__enter__()
+        if self._enabled:
+            if (self._is_used or self._cycles) and (self._is_plain or not self._accumulates):
+                self._reset()
+            self._is_used = True
+            self._profiler.__enter__()
         self._depth += 1
         return self
 
@@ -120,7 +197,11 @@ class profile:  # noqa: N801 -- as torch calls it
         place: TracebackType | None,
     ) -> None:
         self._depth -= 1
+        if not self._enabled:
+            return
         self._profiler.__exit__(kind, error, place)
+        if self._is_plain:
+            self._ready(self._profiler)
 
     def __call__(self, function: _Function) -> _Function:
         """Profile each call of a function."""
@@ -153,23 +234,64 @@ class profile:  # noqa: N801 -- as torch calls it
     def trace(self) -> Trace:
         """The recording as a trace, loaded on first use.
 
-        With a schedule it is the last cycle that ended; `trace_handler` keeps them all. The end of
-        a block also ends its cycle.
+        With a schedule it is the last cycle that ended, with ``acc_events=True`` all that have;
+        `trace_handler` keeps each as a run. The end of a block also ends its cycle.
 
         Raises
         ------
         SourceError
-            Nothing has been recorded: the block has not ended, or no cycle of the schedule has.
+            Nothing has been recorded: the block has not ended, no cycle of the schedule has, or
+            the profile is not enabled.
         """
         if self._trace is None:
-            if self._cycle is None:
-                raise SourceError(
-                    "no trace yet: the profile has not ended, or its schedule has not come to the "
-                    "end of a cycle"
-                )
-            is_last = self._profiler.profiler is self._cycle
-            self._trace = load(self._profiler if is_last else self._cycle)
+            self._trace = load(self.finished_cycles())
         return self._trace
+
+    def finished_cycles(self) -> live.Cycles:
+        """The profilers of torch that `trace` reads, as each was when its cycle ended.
+
+        Raises
+        ------
+        SourceError
+            As for `trace`.
+        """
+        if not self._enabled:
+            raise SourceError("no trace: nothing is recorded with enabled=False")
+        if not self._cycles:
+            raise SourceError(
+                "no trace yet: the profile has not ended, or its schedule has not come to the end "
+                "of a cycle"
+            )
+        return live.Cycles(tuple(self._cycles))
+
+
+def _check_one_profiler(arguments: Mapping[str, object]) -> None:
+    of_autograd = [name for name in _OF_AUTOGRAD if name in arguments]
+    of_profiler = [name for name in _OF_PROFILER if name in arguments]
+    if of_autograd and of_profiler:
+        raise ParameterError(
+            f"{of_autograd[0]} is of torch.autograd.profiler.profile, and {of_profiler[0]} of "
+            "torch.profiler.profile, whose activities= say which devices are recorded: give those "
+            "of one"
+        )
+
+
+def _do_nothing(*_: object, **__: object) -> None:
+    pass
+
+
+def _recorder_of(profiler: Any) -> Any:
+    """The ``torch.autograd.profiler.profile`` that has the events."""
+    return getattr(profiler, "profiler", profiler)
+
+
+def _as_it_is(profiler: Any) -> Any:
+    """A profiler of torch as it is at the end of a cycle; the next one changes it."""
+    cycle = copy.copy(profiler)
+    for name in ("profiler", "_trace_metadata"):
+        if hasattr(profiler, name):
+            setattr(cycle, name, copy.copy(getattr(profiler, name)))
+    return cycle
 
 
 def trace_handler(
@@ -233,7 +355,7 @@ class _Handler:
             run = f"{self.run}.{cycle}" if cycle else self.run
             if stores.has(self.path, run, rank):
                 continue
-            tables = load(profiler, run=run, rank=rank).tables
+            tables = load(live.Cycles((profiler,)), run=run, rank=rank).tables
             if stores.add(_with_note(tables, run, rank, cycle) if cycle else tables, self.path):
                 return
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import polars as pl
@@ -15,6 +16,25 @@ from profframe.trace.trace import Trace
 
 KERNEL_BY: Final = ("name", "short_name", "shapes")
 PER: Final = ("run", "step")
+OUTSIDE: Final = ("none", "kernels", "all")
+_SIDES: Final = ("base", "other")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What differs between two sides.
+
+    Attributes
+    ----------
+    rows
+        As `diff` returns them.
+    outside
+        ``what``, and of each side ``base_outside`` and ``base_outside_ns``: what is in no profiler
+        step and left out, mean per step; one row for each kind of which there is any.
+    """
+
+    rows: pl.DataFrame
+    outside: pl.DataFrame
 
 
 def diff(
@@ -25,6 +45,9 @@ def diff(
     kernel_by: str = "name",
     per: str = "run",
     copies: bool = False,
+    outside: str = "none",
+    devices: bool = False,
+    dtype: str | None = None,
 ) -> pl.DataFrame:
     """Compare two sides: what took more or less time, what is new and what is gone.
 
@@ -46,16 +69,23 @@ def diff(
         What kernels are matched by: ``"name"``; ``"short_name"``, without return type, template
         arguments and parameters; or ``"shapes"``, the op that launched them and its input shapes.
     per
-        What is counted, averaged and compared: ``"run"``, or ``"step"``, which leaves out all that
-        is in no profiler step.
+        What is counted, averaged and compared: ``"run"``, or ``"step"``, which leaves out what is
+        in no profiler step, unless ``outside`` says otherwise.
     copies
         Copies and fills of memory are kernels, too.
+    outside
+        Per step, what is in no step counts, too, an even part of it in each: ``"kernels"``, those
+        of the devices (as where their launch was cut off), or ``"all"``.
+    devices
+        Kernels of each device are rows of their own.
+    dtype
+        Data type, as ``"bf16"`` or ``"float16"``, of the work whose type is not known.
 
     Returns
     -------
     polars.DataFrame
-        One row per ``what`` (op, kernel, annotation) and ``name``, in this order, the largest
-        change first:
+        One row per ``what`` (op, kernel, annotation) and ``name``, and with ``devices=True`` per
+        ``device``, in this order, the largest change first:
 
         ``base_calls other_calls``
             Executions, mean per sample.
@@ -77,6 +107,13 @@ def diff(
             it, and the rate in the time of its kernels (of the op where it launched none).
         ``base_bytes other_bytes base_bytes_per_s other_bytes_per_s``
             Bytes read and written, in the same way.
+        ``base_flop_share other_flop_share base_bandwidth_share other_bandwidth_share``
+            Part of the devices' peaks that the work achieved, in the time of the kernels on known
+            devices: of FLOP/s in their data type, and of the rate of the memory, as in `roofline`.
+        ``base_outside_ns other_outside_ns``
+            Time of all rows of this kind that is in no step and left out, mean per sample.
+        ``device``
+            Device of the kernels with ``devices=True``, else NULL.
         ``base_samples other_samples base other``
             Runs or steps of the sides, and their names.
 
@@ -96,18 +133,63 @@ def diff(
     >>> rows["base", "other", "base_samples"].unique().rows()
     [('fp32', 'bf16', 1)]
     """
-    _check(names, kernel_by, per)
-    sides = [_side(source, kernel_by, per, copies) for source in (base, other)]
+    return comparison(
+        base,
+        other,
+        names,
+        kernel_by=kernel_by,
+        per=per,
+        copies=copies,
+        outside=outside,
+        devices=devices,
+        dtype=dtype,
+    ).rows
+
+
+def comparison(
+    base: Any,
+    other: Any,
+    names: Sequence[str] = _SIDES,
+    *,
+    kernel_by: str = "name",
+    per: str = "run",
+    copies: bool = False,
+    outside: str = "none",
+    devices: bool = False,
+    dtype: str | None = None,
+) -> Comparison:
+    """Compare two sides as `diff` does, and say what it leaves out."""
+    _check(names, kernel_by, per, outside)
+    options = {
+        "per": per,
+        "kernel_by": kernel_by,
+        "copies": copies,
+        "devices": devices,
+        "dtype": dtype,
+    }
+    sides, left_out = zip(
+        *(_side(source, outside, options) for source in (base, other)), strict=True
+    )
     for name, side in zip(names, sides, strict=True):
         if per == "step" and not side.samples.height:
             raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
-    side_names = (
-        pl.lit(name).alias(side) for side, name in zip(("base", "other"), names, strict=True)
+    means = [
+        _mean_outside(prefix, side, rows)
+        for prefix, side, rows in zip(_SIDES, sides, left_out, strict=True)
+    ]
+    outside_means = means[0].join(means[1], on="what", how="full", coalesce=True).sort("what")
+    filled = outside_means.with_columns(pl.exclude("what").fill_null(0))
+    side_names = (pl.lit(name).alias(side) for side, name in zip(_SIDES, names, strict=True))
+    times = [f"{side}_outside_ns" for side in _SIDES]
+    rows = compare(*sides).join(
+        filled.select("what", *times), on="what", how="left", maintain_order="left"
     )
-    return frame(compare(*sides).with_columns(side_names))
+    last = ("device", *(f"{side}_samples" for side in _SIDES))
+    ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *last)
+    return Comparison(frame(ordered.with_columns(side_names)), filled)
 
 
-def _check(names: Any, kernel_by: str, per: str) -> None:
+def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
     if (
         isinstance(names, str)
         or len(names) != 2
@@ -115,20 +197,48 @@ def _check(names: Any, kernel_by: str, per: str) -> None:
         or names[0] == names[1]
     ):
         raise ParameterError(f"names: two different texts, not {names!r}")
-    for parameter, value, choices in (("kernel_by", kernel_by, KERNEL_BY), ("per", per, PER)):
+    for parameter, value, choices in (
+        ("kernel_by", kernel_by, KERNEL_BY),
+        ("per", per, PER),
+        ("outside", outside, OUTSIDE),
+    ):
         if value not in choices:
             raise UnknownNameError.among(parameter, value, choices)
+    if outside != "none" and per != "step":
+        raise ParameterError(f"outside={outside!r}: only with per='step'; a run counts all it has")
 
 
-def _side(source: Any, kernel_by: str, per: str, copies: bool) -> Side:
-    """Samples of a side; its trace is released before the other side is loaded."""
+def _side(source: Any, outside: str, options: dict[str, Any]) -> tuple[Side, pl.DataFrame]:
+    """Samples of a side, and rows that it leaves out; its trace is released before the next one."""
     trace = source if isinstance(source, Trace) else load(source)
-    rows = trace.samples(per=per, kernel_by=kernel_by, copies=copies)
-    if per == "step":
+    is_by_step = options["per"] == "step"
+    rows = trace.samples(**options, outside="all" if is_by_step else "none")
+    left_out = rows.clear()
+    spread = None
+    if is_by_step:
+        stepless = rows.filter(pl.col("step").is_null())
+        rows = rows.filter(pl.col("step").is_not_null())
         samples = rows.select("run", "step").unique()
+        counts = pl.lit(outside == "all") | (
+            pl.lit(outside == "kernels") & (pl.col("what") == "kernel")
+        )
+        left_out, spread = stepless.filter(~counts), stepless.filter(counts)
     else:
         runs = pl.concat([trace.traces["run"], rows["run"]]).unique()
         samples = pl.DataFrame({"run": runs}).with_columns(step=pl.lit(None, pl.Int64))
     samples = samples.sort("run", "step").with_row_index("sample")
     rows = rows.join(samples, on=["run", "step"], nulls_equal=True)
-    return Side(rows.drop("run", "rank", "step"), samples)
+    keys = ("run", "rank", "step")
+    return Side(
+        rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys)
+    ), left_out
+
+
+def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:
+    """Calls and time of rows that are left out, mean per sample, by kind; ranges add up to none."""
+    number = max(side.samples.height, 1)
+    sums = rows.filter(pl.col("what") != "annotation").group_by("what")
+    return sums.agg(
+        pl.col("calls").sum().alias(f"{prefix}_outside"),
+        ((2 * pl.col("spent_ns").sum() + number) // (2 * number)).alias(f"{prefix}_outside_ns"),
+    )

@@ -50,7 +50,11 @@ def discover(source: object) -> Profile | StoreFolder | Files:
         A path leads nowhere.
     ParameterError
         The source is none of these, or a store among others.
+    SourceError
+        It is a profile of profframe's own in which no cycle has ended.
     """
+    if isinstance(source, live.Recorder):
+        return Profile(source.finished_cycles())
     if live.knows(source):
         return Profile(source)
     sources = paths_of(source)

@@ -13,9 +13,9 @@ from profframe import store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.loading.discovery import Files, Source
 from profframe.loading.options import FactOptions, LoadOptions, Progress
-from profframe.loading.run_names import NamedTrace, cycles, name_trace
+from profframe.loading.run_names import NamedTrace, cycles, name_parts, name_trace
 from profframe.loading.tables import combine, table_parts
-from profframe.readers import is_pipe, read
+from profframe.readers import is_pipe, read, read_parts
 from profframe.store.cache import store_of
 from profframe.system.disk_tables import Spool
 from profframe.system.memory_limit import within
@@ -123,8 +123,9 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     for path, before in zip(files.paths, accumulate(sizes, initial=0), strict=False):
         try:
             with within(path):
-                raw = options.facts.add(read(path, _shifted(options.progress, before, sum(sizes))))
-                traces.append(name_trace(path, raw, options.run, options.rank))
+                progress = _shifted(options.progress, before, sum(sizes))
+                parts = [options.facts.add(raw) for raw in read_parts(path, progress)]
+                traces += name_parts(path, parts, options.run, options.rank)
         except SourceError as error:
             if path not in files.optional:
                 raise

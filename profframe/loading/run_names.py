@@ -67,6 +67,19 @@ def name_trace(
     return NamedTrace(path, raw, run, rank, rank_source)
 
 
+def name_parts(
+    path: Path, parts: Sequence[RawTrace], run: str | None = None, rank: int | None = None
+) -> list[NamedTrace]:
+    """Name the traces of one file: the first as `name_trace` does, the others by numbers."""
+    first = name_trace(path, parts[0], run, rank)
+    source = "argument" if first.rank_source == "argument" else "assumed"
+    later = [
+        replace(first, raw=raw, run=f"{first.run}.{number}", rank_source=source)
+        for number, raw in enumerate(parts[1:], 1)
+    ]
+    return [first, *later]
+
+
 def possible_runs(path: Path, rank: int | None = None) -> tuple[str, ...]:
     """Possible runs of a file by its path alone; its header decides.
 

@@ -9,6 +9,7 @@ from typing import Final
 import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.formulas.dtypes import peak_name
 from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.header import CONVERT, Answer, Parameter
 
@@ -56,10 +57,20 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
         for name in declared.keys() & AS_TORCH.keys():
             if converted.get(name) is None:
                 converted[name] = AS_TORCH[name]()
+    if "dtype" in declared:
+        check_override(converted.get("dtype"), converted.get("override"))
     return converted
 
 
+def check_override(dtype: object, override: object) -> None:
+    """Raise an error for a data type that is to go before all others, and is not there."""
+    if override and dtype is None:
+        raise ParameterError("override needs a dtype: it holds all work against the peak of one")
+
+
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:
+    if parameter.name == "dtype" and parameter.choices:
+        return peak_name(value, parameter.choices)
     try:
         converted = CONVERT[parameter.type](value)
     except (TypeError, ValueError):

@@ -2,7 +2,8 @@
 
 A rule is a file like an answer's: its header has the name and a sentence, the grain, notes that
 give the reasons of its thresholds, ``suggestion:``, ``link:``, ``needs:`` and its parameters, whose
-names start with that of the rule. Its SELECT gives the columns of `COLUMNS`, one row per finding. A
+names start with that of the rule. Its SELECT gives the columns of `COLUMNS`, one row per finding,
+and may give ``suggestion``, where that of the header cannot apply to all: NULL is the header's. A
 line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot apply to,
 which saves planning it.
 
@@ -263,9 +264,13 @@ def _cast(name: str, type_: str) -> str:
 
 def _part(rule: Rule, body: str) -> str:
     columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in COLUMNS.items())
-    labels = [("rule", rule.name), ("suggestion", rule.suggestion), ("link", rule.link)]
-    texts = ", ".join(f"{literal(text)} AS {name}" for name, text in labels)
-    return f"SELECT {columns}, {texts}\nFROM (\n{body}\n) AS part"
+    suggestion = f"coalesce(part.suggestion, {literal(rule.suggestion)}) AS suggestion"
+    texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link"
+    return f"SELECT {columns}, {texts}\nFROM (\n{_OWN_SUGGESTION}\nFROM (\n{body}\n)\n) AS part"
+
+
+_OWN_SUGGESTION: Final = "SELECT NULL::VARCHAR AS suggestion WHERE false UNION ALL BY NAME"
+"""Rows of a rule have a suggestion of their own where its SELECT gives the column."""
 
 
 _NOTHING: Final = (

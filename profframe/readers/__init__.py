@@ -6,19 +6,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from profframe.errors import NotATraceError
+from profframe.errors import NotATraceError, SourceError
 from profframe.readers import chrome
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
+from profframe.readers.foreign import database_refusal, refusal
 from profframe.readers.sqlite import database as sqlite
 from profframe.readers.sqlite import nsys, nvprof
 from profframe.system.disk_tables import Spool
 
-__all__ = ["Header", "RawTrace", "is_pipe", "read"]
+__all__ = ["Header", "RawTrace", "is_pipe", "read", "read_parts"]
 
 _MOST_TABLES: Final = 6
-_REPORTS: Final = (".nsys-rep", ".qdrep", ".qdstrm")
-"""Endings of reports that only Nsight Systems itself can read."""
 
 
 def read(
@@ -43,7 +42,7 @@ def read(
     Raises
     ------
     SourceError
-        The file cannot be read.
+        The file cannot be read, or has several traces.
     NotATraceError
         It is not a trace of a known format.
     """
@@ -57,9 +56,30 @@ def read(
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
-        if reason := _unreadable(path, head.plain):
+        if reason := refusal(path, head.plain):
             raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)
+
+
+def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
+    """Read one source as `read` does, and each of several traces in it.
+
+    Raises
+    ------
+    SourceError
+        The file cannot be read, or is a pipe with several traces.
+    NotATraceError
+        It is not a trace of a known format.
+    """
+    try:
+        return [read(path, progress)]
+    except chrome.SeveralTracesError as several:
+        if is_pipe(path):
+            raise SourceError(
+                f"{path}: {several.count} traces in one file, which a pipe cannot be read twice "
+                "for: write it to a file, and load that"
+            ) from None
+        return chrome.read_parts(path, several)
 
 
 def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -> RawTrace:
@@ -70,25 +90,11 @@ def _read_database(path: Path, progress: Progress | None, spool: Spool | None) -
                 database.finish()
                 return raw
         names = sorted(database.tables)
+    if reason := database_refusal(names):
+        raise NotATraceError(f"{path}: not a trace: {reason}")
     shown = ", ".join(names[:_MOST_TABLES]) + (", ..." if len(names) > _MOST_TABLES else "")
     raise NotATraceError(
         f"{path}: not a trace: an SQLite database with {shown or 'no tables'} (expected one that "
         "nvprof -o wrote, with CUDA activities, or nsys export --type sqlite; CPU samples are no "
         "trace)"
     )
-
-
-def _unreadable(path: Path, head: bytes) -> str | None:
-    """Why a file of another profiler cannot be read, and what to do."""
-    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    if path.suffix.lower() in _REPORTS and not text.startswith((b"{", b"[")):
-        return (
-            "a report that only Nsight Systems reads (run nsys export --type sqlite "
-            f"{path.name}, and load the .sqlite file)"
-        )
-    if text.startswith(b"<?xml") or (text.startswith(b"<") and path.suffix.lower() == ".nvvp"):
-        return (
-            "an XML document, as a session of the Visual Profiler is one, which holds no events "
-            "(profile with nvprof -o FILE, or find the file that it imported, and load that)"
-        )
-    return None

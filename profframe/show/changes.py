@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from rich.console import Group, RenderableType
@@ -26,16 +26,19 @@ _COUNTS: Final = ("added", "removed", "changed", "significant")
 
 def report(
     rows: pl.DataFrame,
+    outside: pl.DataFrame,
     totals: pl.DataFrame,
     sources: tuple[str, str],
     *,
+    columns: Sequence[str] = (),
     top: int,
     name_width: int,
     width: int | None,
 ) -> RenderableType:
     """What changed, in total and by name.
 
-    With a ``name_width`` of 0 names are not cut; without a ``width`` lines have any length.
+    ``columns`` are shown in place of a choice. With a ``name_width`` of 0 names are not cut;
+    without a ``width`` lines have any length.
     """
     import polars as pl
 
@@ -43,12 +46,14 @@ def report(
         return Text("neither side has an op, a kernel or an annotation")
     names = units.visible(rows["base"][0]), units.visible(rows["other"][0])
     parts: list[RenderableType] = [_heads(rows, names, sources), _sums(totals)]
+    if outside.height:
+        parts.append(Text(_left_out(outside)))
     for what, title in _TITLES.items():
         changes = rows.filter(pl.col("status") != "equal", what=what)
         if changes.height:
             note = f" (top {top:,} of {changes.height:,})" if changes.height > top else ""
-            columns = _columns(changes.head(top), name_width)
-            parts += [Text(), terminal.table(columns, width, title + note, _headings(*names))]
+            cells = _columns(changes.head(top), name_width, columns)
+            parts += [Text(), terminal.table(cells, width, title + note, _headings(*names))]
     if rows["p_value"].null_count() == rows.height:
         parts += [Text(), Text(_UNTESTED, style="dim")]
     return Group(*parts)
@@ -115,9 +120,25 @@ def _sums(totals: pl.DataFrame) -> RenderableType:
     return lines
 
 
-def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
-    """The columns that people look at first, without those that are empty."""
+def _left_out(outside: pl.DataFrame) -> str:
+    """What is in no step, and how to have it."""
+    parts = [
+        f"{_TOTALS[row['what']]} {times(row['base_outside_ns'], row['other_outside_ns'])}"
+        for row in outside.sort("what").iter_rows(named=True)
+    ]
+    choice = "kernels" if outside["what"].to_list() == ["kernel"] else "all"
+    return f"left out, as in no step: {', '.join(parts)} per step (--outside {choice} counts it)"
+
+
+def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.DataFrame:
+    """The columns that people look at first, without those that are empty; or those chosen."""
     import polars as pl
+
+    name = pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String)
+    if chosen:
+        return rows.with_columns(name).select(chosen)
+    peaks = [f"{side}_{peak}_share" for peak in ("flop", "bandwidth") for side in ("base", "other")]
+    optional = [name for name in ("device", *peaks) if rows[name].null_count() < rows.height]
 
     tests = (
         pl.when("significant").then(pl.lit("yes")).otherwise(pl.lit("")).alias("significant"),
@@ -127,7 +148,8 @@ def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
     contributes = rows["contribution"].null_count() < rows.height
     has_tests = rows["p_value"].null_count() < rows.height
     return rows.select(
-        pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String),
+        name,
+        *(column for column in optional if column == "device"),
         "change_ns",
         *([pl.col("contribution").alias("contribution_share")] if contributes else ()),
         "base_ns",
@@ -137,6 +159,7 @@ def _columns(rows: pl.DataFrame, name_width: int) -> pl.DataFrame:
         *(tests if has_tests else ()),
         "base_calls",
         "other_calls",
+        *(column for column in optional if column != "device"),
     )
 
 
@@ -144,8 +167,16 @@ def _headings(base: str, other: str) -> dict[str, str]:
     """Headings with the names of the sides."""
     sides = {"base": base, "other": other}
     times = {f"{side}_ns": name for side, name in sides.items()}
-    calls = {f"{side}_calls": f"{name} calls" for side, name in sides.items()}
-    return times | calls | {"change_low_ns": "from", "change_high_ns": "to"}
+    words = {"calls": "calls", "flop_share": "flop %", "bandwidth_share": "bandwidth %"}
+    words |= {"device_ns": "device", "outside_ns": "outside", "samples": "samples"}
+    words |= {"flops": "flops", "flops_per_s": "flop rate"}
+    words |= {"bytes": "bytes", "bytes_per_s": "rate"}
+    others = {
+        f"{side}_{column}": f"{name} {word}"
+        for side, name in sides.items()
+        for column, word in words.items()
+    }
+    return times | others | {"change_low_ns": "from", "change_high_ns": "to"}
 
 
 def _cut(name: str, width: int) -> str:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
-_HOST: Final = ("call_name", "op_name", "frame_name", "annotation_name")
+_DOING: Final = ("op", "module", "annotation")
 _ROOFLINE: Final = (
     "run", "rank", "device", "name", "input_dims", "calls", "total_ns", "share", "lost_ns", "bound",
     "flop_per_s", "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
@@ -45,17 +45,41 @@ def causes(rows: pl.DataFrame) -> pl.DataFrame:
 
     share = pl.col("span_share").alias("idle_share")
     columns = ("run", "rank", "device", "cause", "idle_ns", share, "gaps", "mean_ns", "max_ns")
-    return rows.select(columns).sort("idle_ns", descending=True, maintain_order=True)
+    most = pl.max_horizontal(f"{sort}_ns" for sort in _DOING)
+    doing = pl.coalesce(
+        pl.when(pl.col(f"{sort}_ns") == most).then(f"{sort}_name") for sort in _DOING
+    )
+    host = [doing.alias("host mostly in"), pl.col("line_name").alias("line")]
+    names = [name for name in host if rows.select(name.is_not_null().any()).item()]
+    return rows.select(*columns, *names).sort("idle_ns", descending=True, maintain_order=True)
 
 
 def gaps(rows: pl.DataFrame, top: int) -> pl.DataFrame:
-    """Rows of `gaps` with one column for the host: what it did nearest to the hardware."""
+    """Rows of `gaps` with what covered most of each, and the line of the user's own code."""
     import polars as pl
 
-    host = pl.coalesce(_HOST).alias("host was in")
     columns = ("run", "rank", "device", "start_ns", "dur_ns", "share", "cause")
     longest = rows.sort("dur_ns", descending=True, maintain_order=True).head(top)
-    return longest.select(*columns, host, pl.col("after_name").alias("then came"))
+    lines = ["line"] if longest["line_name"].null_count() < longest.height else []
+    return longest.select(
+        *columns,
+        pl.col("owner_name").alias("host was in"),
+        pl.col("owner_ns").alias("for_ns"),
+        pl.col("line_name").alias("line"),
+        pl.col("after_name").alias("then came"),
+    ).select(*columns, "host was in", "for_ns", *lines, "then came")
+
+
+def owners(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `idle_owners`, the time in no line of the user's own last; none without lines."""
+    import polars as pl
+
+    if rows["name"].null_count() == rows.height:
+        return rows.clear()
+    columns = ("run", "rank", "device", "idle_ns", "share", "gaps", "max_ns")
+    return rows.sort(pl.col("name").is_null(), maintain_order=True).select(
+        *columns, pl.col("name").fill_null("(no line of your own code)").alias("line")
+    )
 
 
 def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
@@ -107,8 +131,9 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     text = f"The work of {_part(_sum(measured, 'total_ns'), total)} of {time} of kernels is known"
     limited = measured.drop_nulls("lost_ns")
     if limited.height:
-        lost = _part(_sum(limited, "lost_ns"), _sum(limited, "total_ns"))
-        text += f"; {lost} of that was lost"
+        lost = _sum(limited, "lost_ns")
+        part = _part(lost, _sum(limited, "total_ns"))
+        text += f"; {part} of that was lost" if lost >= 0 else "; by these peaks it took too little"
     return "\n".join([*lines, f"{text}."])
 
 

@@ -12,7 +12,9 @@ import polars as pl
 from profframe import store
 from profframe.analysis.critical_path import CriticalPath, find
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.formulas.dtypes import peak_name
 from profframe.query.catalogue import catalogue
+from profframe.query.parameters import check_override
 from profframe.query.selection import Text
 
 if TYPE_CHECKING:
@@ -99,7 +101,9 @@ def export_chrome_trace(
         chrome.write(path, events)
 
 
-def augment(self: Trace, path: str | PathLike[str]) -> None:
+def augment(
+    self: Trace, path: str | PathLike[str], dtype: object = None, *, override: bool = False
+) -> None:
     """Write a Chrome trace with the work of ops and kernels among their arguments.
 
     Perfetto shows them: ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes) of host ops and
@@ -112,11 +116,14 @@ def augment(self: Trace, path: str | PathLike[str]) -> None:
     path
         File to write, compressed if it ends in ``.gz`` or ``.zst``; one that is there is
         replaced at the end.
+    dtype, override
+        Data type that work of unknown type is taken for, or with ``override`` all work, as in
+        `roofline`.
 
     Raises
     ------
     ParameterError
-        There are several (run, rank): a file holds one.
+        There are several (run, rank): a file holds one. There is no such data type.
     ExportError
         The file cannot be written.
     """
@@ -125,10 +132,12 @@ def augment(self: Trace, path: str | PathLike[str]) -> None:
     from profframe.analysis.export_lines.single_trace import single_trace
     from profframe.export import chrome
 
+    check_override(dtype, override)
+    word = "" if dtype is None else peak_name(dtype)
     is_whole = self._session.selection.is_of_traces
     with self._session.connection() as connection:
         trace = single_trace(connection)
-        augment(connection)
+        augment(connection, word, override=override)
         chrome.write(path, chrome_events(connection, trace, is_whole=is_whole))
 
 

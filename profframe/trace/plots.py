@@ -228,12 +228,14 @@ class Plots:
             rows = self.trace.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
             return times.idle(parts.non_empty(rows, "idle", _NO_GAPS))
 
-    def roofline(self, by: str = "kernel", dtype: str | None = None) -> AnyChart:
+    def roofline(
+        self, by: str = "kernel", dtype: object = None, *, override: bool = False
+    ) -> AnyChart:
         """Show how close the devices' work came to what they can do.
 
         Parameters
         ----------
-        by, dtype
+        by, dtype, override
             As for the answer.
 
         Returns
@@ -249,7 +251,7 @@ class Plots:
         with drawing():
             from profframe.show.plots import parts, work
 
-            rows = self.trace.answer("roofline", by=by, dtype=dtype)
+            rows = self.trace.roofline(by, dtype, override=override)
             measured = parts.positive(rows, "flop_per_byte", "flop_per_s")
             return work.roofline(rows, parts.non_empty(measured, "roofline", _NO_WORK))
 

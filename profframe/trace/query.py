@@ -190,7 +190,12 @@ def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
 
 
 def roofline(
-    self: Trace, by: str = "kernel", dtype: str | None = None, devices: Devices | None = None
+    self: Trace,
+    by: str = "kernel",
+    dtype: object = None,
+    devices: Devices | None = None,
+    *,
+    override: bool = False,
 ) -> pl.DataFrame:
     """How close the devices' work came to what they can do, and the time that was lost.
 
@@ -200,12 +205,20 @@ def roofline(
         What has a row: ``"kernel"`` (its name), ``"op"``, ``"shapes"`` (op and input shapes)
         or ``"dtype"``.
     dtype
-        Hold all work against the peak of this data type, as ``"tf32"``, in place of its own.
+        Data type that work of unknown type is taken for: ``"bf16"``, ``"float16"``,
+        ``torch.float32``; `float32` is fp32, never tf32.
     devices
         Models of devices beside and before the known ones, as `profframe.load` takes them.
+    override
+        Hold all work against the peak of ``dtype``, also where its own type is known.
+
+    Raises
+    ------
+    ParameterError
+        There is no such data type, or ``override`` has none.
     """
     trace = self if devices is None else self.with_devices(devices)
-    return trace.answer("roofline", by=by, dtype=dtype)
+    return trace.answer("roofline", by=by, dtype=dtype, override=override)
 
 
 def answers() -> pl.DataFrame:

@@ -181,7 +181,7 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
 def gaps(
     self: "Trace", top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
 ) -> pl.DataFrame:
-    """The longest gaps of the devices, why, and what the host did meanwhile.
+    """The longest gaps of the devices, why, and what the host did for most of each.
 
     Parameters
     ----------
@@ -197,8 +197,9 @@ def gaps(
     polars.DataFrame
         One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first,
         then by start. Columns: ``run rank device stream start_ns dur_ns share cause before_id
-        before_name after_id after_name thread op_id op_name op_ns annotation_id annotation_name
-        annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
+        before_name after_id after_name thread owner_id owner_sort owner_name owner_ns line_id
+        line_name line_ns module_id module_name module_ns op_id op_name op_ns annotation_id
+        annotation_name annotation_ns frame_id frame_name frame_ns call_id call_name call_ns``.
     """
     return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
 
@@ -218,9 +219,31 @@ def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl
     polars.DataFrame
         One row per (run, rank, device, stream, cause that occurs), by run, rank, device and stream,
         the longest idle_ns first. Columns: ``run rank device stream cause gaps idle_ns mean_ns
-        max_ns share span_share busy_ns span_ns``.
+        max_ns share span_share busy_ns span_ns line_name line_ns module_name module_ns op_name
+        op_ns annotation_name annotation_ns``.
     """
     return self.answer("idle", per=per, kernel_wait_ns=kernel_wait_ns)
+
+
+def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.DataFrame:
+    """What the host did while the devices had nothing to do, by line of the user's own code.
+
+    Parameters
+    ----------
+    by
+        What has a row. One of ``"line"``, ``"module"``, ``"op"``, ``"annotation"``, ``"frame"``,
+        ``"call"``.
+    per
+        Gaps of each device as a whole, or of each stream. One of ``"device"``, ``"stream"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest
+        idle_ns first, then by name. Columns: ``run rank device stream name gaps idle_ns share
+        max_ns max_id``.
+    """
+    return self.answer("idle_owners", by=by, per=per)
 
 
 def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
@@ -365,17 +388,24 @@ def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
     return self.answer("memory_timeline", points=points)
 
 
-def modules(self: "Trace") -> pl.DataFrame:
-    """What ran on the host and the devices for each nn.Module, step by step.
+def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
+    """What ran on the host and the devices for each nn.Module, forward and backward.
+
+    Parameters
+    ----------
+    per
+        What has rows: each step, or all of a run together. One of ``"step"``, ``"run"``.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, name, module_id), by run, rank, step (none first), first
-        start, name, module_id. Columns: ``run rank step name module_id calls host_ns self_host_ns
-        kernels device_ns self_device_ns busy_ns span_ns exposed_communication_ns idle_ns``.
+        One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns
+        first, then total_host_ns. Columns: ``run rank step name module_id calls host_ns
+        self_host_ns backward_host_ns total_host_ns kernels device_ns self_device_ns
+        backward_kernels backward_device_ns self_backward_device_ns total_device_ns busy_ns span_ns
+        exposed_communication_ns idle_ns``.
     """
-    return self.answer("modules")
+    return self.answer("modules", per=per)
 
 
 def op_kernels(
@@ -500,7 +530,14 @@ def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
 
 
 def samples(
-    self: "Trace", per: str = "run", kernel_by: str = "name", copies: bool = False
+    self: "Trace",
+    per: str = "run",
+    kernel_by: str = "name",
+    copies: bool = False,
+    outside: str = "none",
+    *,
+    devices: bool = False,
+    dtype: str = "",
 ) -> pl.DataFrame:
     """Calls, time and work of every op, kernel and annotation, run by run or step by step.
 
@@ -513,15 +550,30 @@ def samples(
         ``"shapes"``.
     copies
         Copies and fills of memory are kernels, too.
+    outside
+        By step, rows without one for what is in none. One of ``"none"``, ``"kernels"``, ``"all"``.
+    devices
+        Kernels of each device are rows of their own.
+    dtype
+        Data type of the work whose type is not known. One of ``"fp64"``, ``"fp32"``, ``"tf32"``,
+        ``"fp16"``, ``"bf16"``, ``"fp8"``, ``"fp6"``, ``"fp4"``, ``"int8"``.
 
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, step, what, name), by run, rank, step, what (op, kernel,
-        annotation), the largest spent_ns first, name. Columns: ``run rank step what name calls
-        spent_ns device_ns flops flops_ns bytes bytes_ns``.
+        One row per (run, rank, step, what, name, device), by run, rank, step, what, the largest
+        spent_ns first, name, device. Columns: ``run rank step what name device calls spent_ns
+        device_ns flops flops_ns bytes bytes_ns compute_ps compute_ns memory_ps memory_ns``.
     """
-    return self.answer("samples", per=per, kernel_by=kernel_by, copies=copies)
+    return self.answer(
+        "samples",
+        per=per,
+        kernel_by=kernel_by,
+        copies=copies,
+        outside=outside,
+        devices=devices,
+        dtype=dtype,
+    )
 
 
 def self_times(self: "Trace") -> pl.DataFrame:

@@ -133,6 +133,7 @@ class Trace:
     flame = questions.flame
     gaps = questions.gaps
     idle = questions.idle
+    idle_owners = questions.idle_owners
     kernel_overlap = questions.kernel_overlap
     kernel_types = questions.kernel_types
     kernels = questions.kernels
@@ -180,7 +181,10 @@ class Trace:
 
     @property
     def self_cpu_time_total(self) -> int:
-        """Host time of all operators, each moment of a thread counted once, in nanoseconds."""
+        """Host time of all operators, each moment of a thread counted once, in nanoseconds.
+
+        torch's own of this name is in microseconds.
+        """
         return int(self.total_average()["self_cpu_ns"].sum())
 
     # To write into files

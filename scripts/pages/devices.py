@@ -42,7 +42,21 @@ A device is of the first model of which one description of `match` holds: `name`
 expression that is searched in what the driver calls the device (nothing, where it has no name),
 `memory_gb` are the least and the most of its memory, and `multiprocessors` and
 `compute_capability` are as in table `devices`. Your own models come first. `null` in place of a
-number is one that is not known.
+number is one that is not known. Rates may have torch's names of types (`bfloat16`, `float8_e5m2`).
+
+## Names of several models
+
+Drivers call some devices by less than their model: "NVIDIA H100" is one of four. Memory and
+multiprocessors tell them apart where the trace has them. Where they do not, the device has the
+peaks of the first model above that it fits, and `quality` (`several_models`) names the others; an
+entry of your own says which it is, even an empty one: `{"NVIDIA H100 PCIe": {}}`.
+
+## Data types
+
+`--dtype` and `dtype=` of `roofline` and `augment` are what work of unknown type is taken for. What
+is known stays, but with `--override` and `override=True`. `fp32`, `float32` and `torch.float32` are
+the same, and so are `fp16` and `half`, `bf16` and `bfloat16`, `fp8` and `float8_e4m3fn`. `float32`
+is never `tf32`.
 """
 
 

@@ -37,7 +37,14 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "roofline",
             "work_rates",
         ),
-        "Launches and idle time": ("launches", "queue_depth", "queue_summary", "idle", "gaps"),
+        "Launches and idle time": (
+            "launches",
+            "queue_depth",
+            "queue_summary",
+            "idle",
+            "idle_owners",
+            "gaps",
+        ),
         "Memory": ("memory_peak", "memory_owners", "memory_timeline", "unfreed"),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (

@@ -1,10 +1,14 @@
--- gaps: the longest gaps of the devices, why, and what the host did meanwhile.
+-- gaps: the longest gaps of the devices, why, and what the host did for most of each.
 -- One row per gap, the `top` longest of each (run, rank), by run and rank, the longest first, then by start.
 -- Gaps and causes are those of idle. What the host did is what the thread that launched the work after the gap was in: the
 -- op, annotation, Python frame and call of the runtime or driver that was the innermost of its sort for most of the gap, and
 -- for how long; the first by event_id on a tie. Where that launch is not in the trace, it is the thread of the last launch
--- on the device before the end of the gap.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, idle_causes.
+-- on the device before the end of the gap. A line is a frame of the user's own code with all below it that is in no other
+-- such frame; all calls of a line count, as of a module. Where the thread has none, as that of backward, both are of the
+-- thread with the most; without Python frames, of the ops' stacks. The owner of a gap is the innermost call, op or annotation
+-- that covers half of it with all that is inside; else the innermost frame that does, also on the thread of the lines; else
+-- `ProfilerStep#N`; else the longest.
+-- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- parameter top            BIGINT = 20  number of gaps of each run and rank; each takes time
 -- parameter per            VARCHAR(device|stream) = device  gaps of each device as a whole, or of each stream
@@ -22,6 +26,16 @@
 -- after_id         BIGINT         event_id of the work whose start ended the gap; the first of those that start together
 -- after_name       VARCHAR        its name
 -- thread           INTEGER        thread of the host, as in threads; NULL where no launch is known
+-- owner_id         BIGINT         event_id of the slice that covers most of the gap; NULL for none
+-- owner_sort       VARCHAR        what it is: call, op, annotation, frame or module
+-- owner_name       VARCHAR        its name
+-- owner_ns         BIGINT   ns    part of the gap that it covers, with all that is inside
+-- line_id          BIGINT         event_id of the longest frame of the user's own line with the most time; NULL for none
+-- line_name        VARCHAR        its name: file, line of the function, function
+-- line_ns          BIGINT   ns    part of the gap in which it was the innermost of the user's own
+-- module_id        BIGINT         event_id of the longest call of the module with the most time; NULL for none
+-- module_name      VARCHAR        its name, or the path of the module
+-- module_ns        BIGINT   ns    part of the gap in which it was the innermost module
 -- op_id            BIGINT         event_id of the op that the thread was in; NULL for none
 -- op_name          VARCHAR        its name
 -- op_ns            BIGINT   ns    part of the gap in which it was the innermost op
@@ -59,64 +73,85 @@ top_gaps AS MATERIALIZED (
         row_number() OVER (
             PARTITION BY gap.run, gap.rank
             ORDER BY gap.gap_ns DESC, gap.start_ns, gap.device NULLS LAST, gap.stream NULLS LAST
-        ) AS place
+        ) AS place,
+        row_number() OVER () AS gap
     FROM all_gaps AS gap
     JOIN least ON gap.run = least.run AND gap.rank = least.rank AND gap.gap_ns >= least.least_ns
     QUALIFY place <= coalesce(getvariable('top'), 20)
 ),
-slices AS (
+slices AS MATERIALIZED (
+    FROM host_slices(events)
+),
+waits AS (
+    FROM gap_threads('top_gaps', 'slices')
+),
+inside AS MATERIALIZED (
     SELECT
-        gap.run, gap.rank, gap.place, slice.event_id, slice.start_ns, -slice.dur_ns AS less_ns, slice.preorder,
-        CASE
-            WHEN slice.kind = 'host_op' THEN 'op'
-            WHEN slice.kind = 'annotation' THEN 'annotation'
-            WHEN slice.kind = 'python' THEN 'frame'
-            WHEN is_call(slice.kind) THEN 'call'
-        END AS sort,
-        unnest([greatest(slice.start_ns, gap.start_ns), least(slice.start_ns + slice.dur_ns, gap.end_ns)]) AS at_ns,
-        unnest([1, -1]) AS change
-    FROM events AS slice
-    JOIN top_gaps AS gap
+        gap.gap AS part, gap.gap_ns, gap.sort, slice.event_id, slice.preorder, slice.label,
+        greatest(slice.start_ns, gap.start_ns) AS start_ns, least(slice.end_ns, gap.end_ns) AS end_ns
+    FROM slices AS slice
+    JOIN waits AS gap
         ON slice.run = gap.run
         AND slice.rank = gap.rank
         AND slice.thread = gap.thread
+        AND slice.sort = gap.sort
         AND slice.start_ns < gap.end_ns
-        AND slice.start_ns + slice.dur_ns > gap.start_ns
-    WHERE sort IS NOT NULL AND slice.dur_ns > 0 AND slice.is_async IS NOT TRUE
+        AND slice.end_ns > gap.start_ns
 ),
-turns AS (
-    SELECT *, sum(change) OVER in_order AS level, lead(at_ns) OVER in_order - at_ns AS lasts_ns
-    FROM slices
-    WINDOW in_order AS (
-        PARTITION BY run, rank, place, sort
-        ORDER BY at_ns, change, start_ns, less_ns, preorder, event_id
-        ROWS UNBOUNDED PRECEDING
+parts AS (
+    SELECT part AS gap, sort, event_id, label, sum(end_ns - start_ns)::BIGINT AS slice_ns
+    FROM innermost_stretches('inside')
+    GROUP BY part, sort, event_id, label
+),
+-- A line or a module is all calls of it, anything else is one slice.
+longest AS (
+    SELECT
+        gap, sort,
+        arg_max(event_id, {'ns': slice_ns, 'id': -event_id}) AS event_id,
+        sum(slice_ns)::BIGINT AS part_ns
+    FROM parts
+    GROUP BY gap, sort, CASE WHEN sort IN ('line', 'module') THEN label ELSE event_id::VARCHAR END
+    QUALIFY row_number() OVER (PARTITION BY gap, sort ORDER BY part_ns DESC, min(event_id)) = 1
+),
+halves AS (
+    SELECT
+        part AS gap, event_id, sort, preorder, end_ns - start_ns AS slice_ns,
+        CASE
+            WHEN 2 * slice_ns < gap_ns THEN 0
+            WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 1
+            WHEN sort = 'line' OR sort = 'module' THEN 2
+            WHEN sort = 'frame' THEN 3
+            ELSE 4
+        END AS half
+    FROM inside
+),
+-- The innermost that covers half: not the profiler's step, nor a frame where there is something else. Without any, the longest.
+owners AS (
+    SELECT gap, most.event_id, most.owner_sort, most.part_ns
+    FROM (
+        SELECT
+            gap,
+            max({
+                'half': half, 'ns': CASE WHEN half = 0 THEN slice_ns ELSE 0 END, 'place': preorder, 'event_id': event_id,
+                'owner_sort': CASE WHEN sort = 'line' THEN 'frame' ELSE sort END, 'part_ns': slice_ns
+            }) AS most
+        FROM halves
+        GROUP BY gap
     )
 ),
-innermost AS (
-    SELECT
-        run, rank, place, sort, lasts_ns,
-        last_value(CASE WHEN change = 1 THEN event_id END IGNORE NULLS) OVER (
-            PARTITION BY run, rank, place, sort, level
-            ORDER BY at_ns, change, start_ns, less_ns, preorder, event_id
-            ROWS UNBOUNDED PRECEDING
-        ) AS event_id
-    FROM turns
-    WHERE level > 0
-),
-longest AS (
-    SELECT run, rank, place, sort, event_id, sum(lasts_ns)::BIGINT AS part_ns
-    FROM innermost
-    GROUP BY run, rank, place, sort, event_id
-    QUALIFY row_number() OVER (PARTITION BY run, rank, place, sort ORDER BY part_ns DESC, event_id) = 1
-),
 roles AS (
+    SELECT top_gaps.run, top_gaps.rank, longest.*
     FROM longest
+    JOIN top_gaps ON longest.gap = top_gaps.gap
     UNION ALL BY NAME
-    SELECT run, rank, place, 'after' AS sort, after_id AS event_id
+    SELECT top_gaps.run, top_gaps.rank, 'owner' AS sort, owners.*
+    FROM owners
+    JOIN top_gaps ON owners.gap = top_gaps.gap
+    UNION ALL BY NAME
+    SELECT run, rank, gap, 'after' AS sort, after_id AS event_id
     FROM top_gaps
     UNION ALL BY NAME
-    SELECT gap.run, gap.rank, gap.place, 'before' AS sort, min(work.event_id) AS event_id
+    SELECT gap.run, gap.rank, gap.gap, 'before' AS sort, min(work.event_id) AS event_id
     FROM top_gaps AS gap
     JOIN work ON gap.run = work.run AND gap.rank = work.rank AND gap.start_ns = work.end_ns
     WHERE
@@ -126,12 +161,24 @@ roles AS (
 ),
 named AS (
     SELECT
-        roles.run, roles.rank, roles.place,
-        map(list(roles.sort), list({event_id: roles.event_id, name: slice.name, part_ns: roles.part_ns})) AS of_sort
+        roles.gap,
+        map(
+            list(roles.sort),
+            list({
+                event_id: roles.event_id,
+                name: CASE
+                    WHEN roles.sort = 'line' AND slice.kind = 'host_op' THEN frame_of(slice.stack)
+                    WHEN roles.sort = 'module' AND slice.kind = 'host_op' THEN slice.module_hierarchy
+                    ELSE slice.name
+                END,
+                part_ns: roles.part_ns,
+                owner_sort: roles.owner_sort
+            })
+        ) AS of_sort
     FROM roles
     JOIN events AS slice
         ON roles.run = slice.run AND roles.rank = slice.rank AND roles.event_id = slice.event_id
-    GROUP BY roles.run, roles.rank, roles.place
+    GROUP BY roles.gap
 )
 SELECT
     gap.run,
@@ -147,6 +194,16 @@ SELECT
     of_sort['after'].event_id AS after_id,
     of_sort['after'].name AS after_name,
     gap.thread,
+    of_sort['owner'].event_id AS owner_id,
+    of_sort['owner'].owner_sort AS owner_sort,
+    of_sort['owner'].name AS owner_name,
+    of_sort['owner'].part_ns AS owner_ns,
+    of_sort['line'].event_id AS line_id,
+    of_sort['line'].name AS line_name,
+    of_sort['line'].part_ns AS line_ns,
+    of_sort['module'].event_id AS module_id,
+    of_sort['module'].name AS module_name,
+    of_sort['module'].part_ns AS module_ns,
     of_sort['op'].event_id AS op_id,
     of_sort['op'].name AS op_name,
     of_sort['op'].part_ns AS op_ns,
@@ -160,7 +217,7 @@ SELECT
     of_sort['call'].name AS call_name,
     of_sort['call'].part_ns AS call_ns
 FROM top_gaps AS gap
-JOIN named ON gap.run = named.run AND gap.rank = named.rank AND gap.place = named.place
+JOIN named ON gap.gap = named.gap
 JOIN idle
     ON gap.run = idle.run
     AND gap.rank = idle.rank

@@ -7,25 +7,58 @@
 -- Where both are so, the longer counts: from the start of the gap to the call, or from the call to the end of the wait.
 -- kernel_wait: neither, and shorter than kernel_wait_ns: the usual delay between two kernels.
 -- other: neither, and longer. A launch that is not in the trace is taken to have come before the gap.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, idle_causes.
+-- What the host did is the line of the user's own code, the module, op and annotation that it was in for most of these gaps,
+-- as in `gaps`; all of that name count together, and `ProfilerStep#N` is `ProfilerStep*`. `idle_owners` has all of them.
+-- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
 -- needs: events
 -- parameter per            VARCHAR(stream|device) = stream  gaps of each stream, or of each device as a whole
 -- parameter kernel_wait_ns BIGINT = 30000  gaps of this and more, in ns, are no kernel_wait
--- run         VARCHAR        run that the trace belongs to
--- rank        INTEGER        rank within the run
--- device      INTEGER        index of the device; NULL where the source does not say
--- stream      INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
--- cause       VARCHAR        host_wait, sync, kernel_wait or other
--- gaps        BIGINT         number of gaps
--- idle_ns     BIGINT   ns    sum of the gaps
--- mean_ns     BIGINT   ns    mean gap, rounded half up
--- max_ns      BIGINT   ns    longest gap
--- share       DOUBLE   0..1  idle_ns over that of all causes on the stream, or the device
--- span_share  DOUBLE   0..1  idle_ns over span_ns
--- busy_ns     BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
--- span_ns     BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT
+-- run              VARCHAR        run that the trace belongs to
+-- rank             INTEGER        rank within the run
+-- device           INTEGER        index of the device; NULL where the source does not say
+-- stream           INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
+-- cause            VARCHAR        host_wait, sync, kernel_wait or other
+-- gaps             BIGINT         number of gaps
+-- idle_ns          BIGINT   ns    sum of the gaps
+-- mean_ns          BIGINT   ns    mean gap, rounded half up
+-- max_ns           BIGINT   ns    longest gap
+-- share            DOUBLE   0..1  idle_ns over that of all causes on the stream, or the device
+-- span_share       DOUBLE   0..1  idle_ns over span_ns
+-- busy_ns          BIGINT   ns    time in which the stream, or the device, was busy; what overlaps counts once
+-- span_ns          BIGINT   ns    first start to last end on the stream, or the device; NULL beyond BIGINT
+-- line_name        VARCHAR        frame of the user's own code with the most of it; NULL for none
+-- line_ns          BIGINT   ns    part of idle_ns in which the host was there
+-- module_name      VARCHAR        nn.Module with the most of it
+-- module_ns        BIGINT   ns    part of idle_ns
+-- op_name          VARCHAR        op with the most of it
+-- op_ns            BIGINT   ns    part of idle_ns
+-- annotation_name  VARCHAR        annotation with the most of it
+-- annotation_ns    BIGINT   ns    part of idle_ns
 WITH work AS MATERIALIZED (
     FROM launched_work(events)
+),
+all_gaps AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS gap
+    FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
+),
+owners AS (
+    SELECT run, rank, device, stream, cause, sort, idle_label(label) AS label, sum(part_ns)::BIGINT AS part_ns
+    FROM gap_owners(events, all_gaps) AS owned
+    JOIN all_gaps ON owned.gap = all_gaps.gap
+    WHERE sort <> 'call' AND sort <> 'frame'
+    GROUP BY ALL
+),
+most AS (
+    SELECT
+        run, rank, device, stream, cause,
+        map_from_entries(list({'key': sort, 'value': {'label': label, 'part_ns': part_ns}})) AS of_sort
+    FROM (
+        FROM owners
+        QUALIFY row_number() OVER (
+            PARTITION BY run, rank, device, stream, cause, sort ORDER BY part_ns DESC, label NULLS LAST
+        ) = 1
+    )
+    GROUP BY ALL
 ),
 causes AS (
     SELECT
@@ -34,7 +67,7 @@ causes AS (
         sum(gap_ns) AS idle_ns,
         max(gap_ns) AS max_ns,
         sum(sum(gap_ns)) OVER (PARTITION BY run, rank, device, stream) AS stream_idle_ns
-    FROM work_gaps(events, work, coalesce(getvariable('per'), 'stream'), coalesce(getvariable('kernel_wait_ns'), 30000))
+    FROM all_gaps
     GROUP BY run, rank, device, stream, cause
 ),
 spans AS (
@@ -58,11 +91,25 @@ SELECT
     causes.idle_ns / causes.stream_idle_ns AS share,
     causes.idle_ns / spans.span_ns AS span_share,
     try_cast(spans.span_ns - causes.stream_idle_ns AS BIGINT) AS busy_ns,
-    try_cast(spans.span_ns AS BIGINT) AS span_ns
+    try_cast(spans.span_ns AS BIGINT) AS span_ns,
+    of_sort['line'].label AS line_name,
+    of_sort['line'].part_ns AS line_ns,
+    of_sort['module'].label AS module_name,
+    of_sort['module'].part_ns AS module_ns,
+    of_sort['op'].label AS op_name,
+    of_sort['op'].part_ns AS op_ns,
+    of_sort['annotation'].label AS annotation_name,
+    of_sort['annotation'].part_ns AS annotation_ns
 FROM causes
 JOIN spans
     ON causes.run = spans.run
     AND causes.rank = spans.rank
     AND causes.device IS NOT DISTINCT FROM spans.device
     AND causes.stream IS NOT DISTINCT FROM spans.stream
+LEFT JOIN most
+    ON causes.run = most.run
+    AND causes.rank = most.rank
+    AND causes.device IS NOT DISTINCT FROM most.device
+    AND causes.stream IS NOT DISTINCT FROM most.stream
+    AND causes.cause = most.cause
 ORDER BY causes.run, causes.rank, causes.device NULLS LAST, causes.stream NULLS LAST, causes.idle_ns DESC, causes.cause

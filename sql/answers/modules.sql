@@ -1,36 +1,48 @@
--- modules: what ran on the host and the devices for each nn.Module, step by step.
--- One row per (run, rank, step, name, module_id), by run, rank, step (none first), first start, name, module_id.
+-- modules: what ran on the host and the devices for each nn.Module, forward and backward.
+-- One row per (run, rank, step, name, module_id), by run and rank, the longest total_device_ns first, then total_host_ns.
 -- A module's calls are its Python frames. Of a rank without such frames, ops that say in which modules they are stand in: the
 -- modules of their `module_hierarchy`, each by its path; how often those were called is not known.
--- What is launched inside a call on its thread is its work, whenever that runs; backward work, which another thread launches,
--- is not. Calls of one module that are inside each other count once. Self is without what other modules inside it take.
+-- What is launched inside a call on its thread is its work, whenever that runs. Backward work, which another thread launches, is
+-- that of the backward ops whose forward op (`fwd_id`) ran inside a call; where modules are called again in backward, as with
+-- checkpoints, what they do is forward work of those calls. Calls of one module that are inside each other count once. Self is
+-- without what other modules inside it take. Columns without `backward` or `total` are of the calls alone.
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
+-- parameter per  VARCHAR(step|run) = step  what has rows: each step, or all of a run together
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
--- step                      BIGINT       profiler step that the calls started in; NULL in none
+-- step                      BIGINT       profiler step that the calls started in; NULL in none, and for a whole run
 -- name                      VARCHAR      name of the Python frame, or path of the module
 -- module_id                 BIGINT       number of the nn.Module instance; NULL of a path
 -- calls                     BIGINT       number of calls; NULL of a path
 -- host_ns                   BIGINT   ns  time in it on the host, threads added; of a path, time in its ops
 -- self_host_ns              BIGINT   ns  the same without time in other modules inside it
+-- backward_host_ns          BIGINT   ns  time of its backward ops on the host; NULL where no backward op has a known forward op
+-- total_host_ns             BIGINT   ns  host_ns and what is known of backward_host_ns
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
 -- self_device_ns            BIGINT   ns  the same without what was launched in other modules inside it
--- busy_ns                   BIGINT   ns  time in which at least one of these ran, on whichever device
+-- backward_kernels          BIGINT       number of kernels of its backward ops
+-- backward_device_ns        BIGINT   ns  sum of durations of the kernels, copies and fills of its backward ops
+-- self_backward_device_ns   BIGINT   ns  the same without those of other modules inside it
+-- total_device_ns           BIGINT   ns  device_ns and what is known of backward_device_ns
+-- busy_ns                   BIGINT   ns  time in which at least one piece of work of its calls ran, on whichever device
 -- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
 -- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
 WITH frames AS MATERIALIZED (
     SELECT
-        run, rank, step, name, python_module_id AS module_id, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id
+        run, rank, CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN step END AS step, name,
+        python_module_id AS module_id, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id
     FROM events
     WHERE kind = 'python' AND python_module_id IS NOT NULL
 ),
 ops AS MATERIALIZED (
     SELECT
-        events.run, events.rank, events.step, events.module_hierarchy, events.event_id, events.parent_id, events.thread,
+        events.run, events.rank,
+        CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN events.step END AS step,
+        events.module_hierarchy, events.event_id, events.parent_id, events.thread,
         events.start_ns, events.dur_ns, events.preorder, events.last_descendant_id
     FROM events
     ANTI JOIN frames ON events.run = frames.run AND events.rank = frames.rank
@@ -90,8 +102,7 @@ named AS (
         step,
         name,
         module_id,
-        nullif(count(is_call), 0) AS calls,
-        min(start_ns) AS first_ns
+        nullif(count(is_call), 0) AS calls
     FROM slices
     GROUP BY region, run, rank, step, name, module_id
 ),
@@ -100,25 +111,81 @@ work AS MATERIALIZED (
 ),
 places AS MATERIALIZED (
     FROM region_places(events, slices, work)
+),
+backward AS MATERIALIZED (
+    FROM backward_times(events, slices)
+),
+backward_work AS MATERIALIZED (
+    FROM backward_region_work(events, slices, work, backward)
+),
+backward_places AS MATERIALIZED (
+    FROM region_places(events, slices, backward_work)
+),
+backward_host AS MATERIALIZED (
+    FROM backward_region_host(backward)
+),
+backward_host_places AS MATERIALIZED (
+    FROM region_places(events, slices, backward_host)
+),
+backward_device AS (
+    FROM region_device(backward_places, backward_work)
+),
+backward_own AS (
+    FROM region_self(backward_places)
+),
+backward_on_host AS (
+    FROM region_device(backward_host_places, backward_host)
+),
+known AS (
+    SELECT DISTINCT run, rank, true AS is_known
+    FROM backward
+),
+sums AS (
+    SELECT
+        named.*,
+        host.host_ns,
+        own.self_host_ns,
+        CASE WHEN known.is_known THEN backward_on_host.device_ns END AS backward_host_ns,
+        device.kernels,
+        device.device_ns,
+        own.self_device_ns,
+        CASE WHEN known.is_known THEN backward_device.kernels END AS backward_kernels,
+        CASE WHEN known.is_known THEN backward_device.device_ns END AS backward_device_ns,
+        CASE WHEN known.is_known THEN backward_own.self_device_ns END AS self_backward_device_ns,
+        device.busy_ns,
+        device.span_ns,
+        device.exposed_communication_ns,
+        device.idle_ns
+    FROM named
+    LEFT JOIN region_host(slices) AS host ON named.region = host.region
+    LEFT JOIN region_device(places, work) AS device ON named.region = device.region
+    LEFT JOIN region_self(places) AS own ON named.region = own.region
+    LEFT JOIN backward_device ON named.region = backward_device.region
+    LEFT JOIN backward_own ON named.region = backward_own.region
+    LEFT JOIN backward_on_host ON named.region = backward_on_host.region
+    LEFT JOIN known ON named.run = known.run AND named.rank = known.rank
 )
 SELECT
-    named.run,
-    named.rank,
-    named.step,
-    named.name,
-    named.module_id,
-    named.calls,
-    host.host_ns,
-    own.self_host_ns,
-    device.kernels,
-    device.device_ns,
-    own.self_device_ns,
-    device.busy_ns,
-    device.span_ns,
-    device.exposed_communication_ns,
-    device.idle_ns
-FROM named
-LEFT JOIN region_host(slices) AS host ON named.region = host.region
-LEFT JOIN region_device(places, work) AS device ON named.region = device.region
-LEFT JOIN region_self(places) AS own ON named.region = own.region
-ORDER BY named.run, named.rank, named.step NULLS FIRST, named.first_ns NULLS LAST, named.name NULLS LAST, named.module_id
+    run,
+    rank,
+    step,
+    name,
+    module_id,
+    calls,
+    host_ns,
+    self_host_ns,
+    backward_host_ns,
+    try_cast(host_ns::HUGEINT + coalesce(backward_host_ns, 0) AS BIGINT) AS total_host_ns,
+    kernels,
+    device_ns,
+    self_device_ns,
+    backward_kernels,
+    backward_device_ns,
+    self_backward_device_ns,
+    try_cast(device_ns::HUGEINT + coalesce(backward_device_ns, 0) AS BIGINT) AS total_device_ns,
+    busy_ns,
+    span_ns,
+    exposed_communication_ns,
+    idle_ns
+FROM sums
+ORDER BY run, rank, total_device_ns DESC NULLS LAST, total_host_ns DESC NULLS LAST, step NULLS FIRST, name NULLS LAST, module_id

@@ -6,8 +6,9 @@
 -- faster_than_peak: the kernel does less than the formula counts, or computes in another data type.
 -- In a bare shell read from `sql/lib` first: roofline.
 -- needs: events, devices
--- parameter by    VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
--- parameter dtype VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  hold all work against the peak of this data type
+-- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
+-- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type of the work whose type is not known
+-- parameter override BOOLEAN = false  hold all work against the peak of `dtype`, also where its own type is known
 -- run              VARCHAR              run that the trace belongs to
 -- rank             INTEGER              rank within the run
 -- device           INTEGER              index of the device; NULL where the source does not say
@@ -31,7 +32,16 @@
 -- limit_ns         BIGINT    ns         time at the limit: the sum over kernels of the longer of flops and bytes at their peaks
 -- lost_ns          BIGINT    ns         total_ns minus limit_ns, below zero where it was faster; NULL where no peak is known
 -- note             VARCHAR              unknown_work, unknown_device, no_peak (of its type), faster_than_peak, faster_than_memory
-WITH groups AS (
+WITH typed AS (
+    SELECT
+        run, rank, event_id, kind, device, name, work_id, op_id, dur_ns, flops, bytes,
+        CASE
+            WHEN NOT coalesce(getvariable('override'), false) OR coalesce(getvariable('dtype'), '') = '' THEN work_dtype
+        END AS work_dtype
+    FROM events
+    WHERE kind = 'kernel' AND coalesce(flops, bytes) IS NOT NULL
+),
+groups AS (
     SELECT
         run, rank, device, peak_dtype, peak_flop_per_s, peak_bytes_per_s,
         CASE coalesce(getvariable('by'), 'kernel') WHEN 'kernel' THEN name WHEN 'dtype' THEN peak_dtype END AS name,
@@ -45,7 +55,7 @@ WITH groups AS (
         CASE WHEN bool_and(compute_ps IS NOT NULL) THEN sum(compute_ps) END AS compute_ps,
         CASE WHEN bool_and(memory_ps IS NOT NULL) THEN sum(memory_ps) END AS memory_ps,
         sum(limit_ps) AS limit_ps
-    FROM kernel_limits(events, devices, coalesce(getvariable('dtype'), ''))
+    FROM kernel_limits(typed, devices, coalesce(getvariable('dtype'), ''))
     GROUP BY ALL
 ),
 named AS (

@@ -75,14 +75,6 @@ CASE WHEN gain_ns >= 0.2 * window_ns THEN 'high' WHEN gain_ns >= 0.05 * window_n
 -- example: SELECT strongest(event_id, dur_ns) FROM events
 CREATE OR REPLACE TEMP MACRO strongest(event_id, strength) AS max_by(event_id, {'strength': strength, 'id': -event_id}, 100);
 
--- frame_of: the innermost frame of a stack that is not torch's own.
--- parameter stack VARCHAR  frames joined by `;`, the innermost first
--- returns VARCHAR  the frame; NULL for none
--- example: SELECT frame_of('<built-in f>;a.py(3): f')
-CREATE OR REPLACE TEMP MACRO frame_of(stack) AS list_filter(
-    string_split(stack, ';'), lambda frame: NOT regexp_matches(frame, '(^|/)torch/|<built-in|^nn\.Module|<frozen|^<')
-)[1];
-
 -- The macros below are done once for all rules: a rule reads what they give by their bare names, `FROM shared_windows`. Their
 -- parameters are tables, or shared ones before them.
 
@@ -181,14 +173,17 @@ WHERE
 -- parameter shared_blocks TABLE  rows of shared_blocks
 -- column run, rank, device  as in events
 -- column lane, steps, window_ns, devices  as in shared_windows
--- column start_ns, gap_ns, host_ns, after_id, cause  as in work_gaps
+-- column start_ns, gap_ns, host_ns, after_id, thread, cause  as in work_gaps
+-- column gap BIGINT  number of the gap
 -- column blocked_id BIGINT  event_id of the call that held up the host; NULL for none
 -- column blocked_ns BIGINT  time by which the host could have been ahead without it
 -- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
 -- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)) FROM shared_gaps(events, windows, work, blocks)
 CREATE OR REPLACE TEMP MACRO shared_gaps(events, shared_windows, shared_work, shared_blocks) AS TABLE
 WITH gaps AS MATERIALIZED (
-    SELECT gaps.run, gaps.rank, windows.lane, device, gaps.start_ns, gap_ns, host_ns, after_id, cause, steps, window_ns, devices
+    SELECT
+        gaps.run, gaps.rank, windows.lane, device, gaps.start_ns, gap_ns, host_ns, after_id, thread, cause, steps, window_ns,
+        devices, row_number() OVER () AS gap
     FROM work_gaps(events, shared_work, 'device', 30000) AS gaps
     JOIN query_table(shared_windows) AS windows ON gaps.run = windows.run AND gaps.rank = windows.rank
     WHERE windows.steps = 0 OR gaps.step IS NOT NULL
@@ -223,6 +218,75 @@ blocked AS (
 SELECT gaps.*, blocked.block_id AS blocked_id, least(blocked.block_ns, gaps.host_ns) AS blocked_ns
 FROM gaps
 LEFT JOIN few('blocked') AS blocked ON gaps.lane = blocked.lane AND gaps.after_id = blocked.after_id;
+
+-- shared_traits: what the program of each (run, rank) does already, by the names of its slices: what advice has to know so that
+-- it can apply. A rank without a row does none of it.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_names TABLE  rows of shared_names
+-- column run, rank  as in events
+-- column is_pageable BOOLEAN  memory that is not pinned is copied to a device
+-- column trains BOOLEAN  it runs backward, or an optimizer
+-- column is_ddp BOOLEAN  it uses DistributedDataParallel
+-- column is_fsdp BOOLEAN  it uses FSDP
+-- column has_graphs BOOLEAN  it launches graphs of the device
+-- column is_compiled BOOLEAN  it runs code of torch.compile
+-- column has_optimizer BOOLEAN  it steps an optimizer
+-- column is_fused BOOLEAN  an optimizer is fused
+-- column is_expandable BOOLEAN  memory of the device is in segments that can be expanded
+-- column has_loader BOOLEAN  it uses a DataLoader
+-- example: WITH shared_names AS (FROM shared_names(events)) FROM shared_traits(events, shared_names)
+CREATE OR REPLACE TEMP MACRO shared_traits(events, shared_names) AS TABLE
+WITH named AS (
+    SELECT
+        kind, name,
+        kind = 'memcpy' AND regexp_matches(name, '(?i)pageable *-> *device') AS is_pageable,
+        regexp_matches(name, 'Backward|^autograd::engine|^Optimizer\.') AS trains,
+        contains(name, 'DistributedDataParallel') AS is_ddp,
+        regexp_matches(name, '(?i)fsdp|fullysharded|fully_shard') AS is_fsdp,
+        is_call(kind) AND regexp_matches(name, '(?i)graphlaunch') AS has_graphs,
+        regexp_matches(name, '^Torch-Compiled Region|CompiledFunction|CompiledFxGraph|^triton_') AS is_compiled,
+        starts_with(name, 'Optimizer.step#') AS has_optimizer,
+        starts_with(name, 'aten::_fused_') AS is_fused,
+        is_call(kind) AND regexp_matches(name, '^(cu|hip)Mem(Map|Create|AddressReserve)') AS is_expandable,
+        regexp_matches(name, '^enumerate\(DataLoader\)|(^|[/\\])dataloader\.py\(') AS has_loader
+    FROM query_table(shared_names)
+),
+telling AS (
+    FROM named
+    WHERE
+        is_pageable OR trains OR is_ddp OR is_fsdp OR has_graphs OR is_compiled OR has_optimizer OR is_fused OR is_expandable
+        OR has_loader
+)
+SELECT
+    slice.run, slice.rank,
+    bool_or(is_pageable) AS is_pageable, bool_or(trains) AS trains, bool_or(is_ddp) AS is_ddp, bool_or(is_fsdp) AS is_fsdp,
+    bool_or(has_graphs) AS has_graphs, bool_or(is_compiled) AS is_compiled, bool_or(has_optimizer) AS has_optimizer,
+    bool_or(is_fused) AS is_fused, bool_or(is_expandable) AS is_expandable, bool_or(has_loader) AS has_loader
+FROM query_table(events) AS slice
+JOIN few('telling') AS telling ON slice.kind = telling.kind AND slice.name = telling.name
+GROUP BY slice.run, slice.rank;
+
+-- shared_owners: what the host did in the gaps of shared_gaps, as gap_owners has it: by line of the user's own code, and by
+-- annotation.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_gaps TABLE  rows of shared_gaps
+-- column run, rank  as in events
+-- column gap BIGINT  number of the gap, as in shared_gaps
+-- column sort VARCHAR  line or annotation
+-- column label VARCHAR  name of the line or annotation; steps of the profiler are none
+-- column part_ns BIGINT  part of the gap
+-- example: WITH shared_names AS (FROM shared_names(events)), windows AS (FROM shared_windows(events)), work AS (FROM
+-- shared_work(events)), blocks AS (FROM shared_blocks(events, shared_names)), gaps AS (FROM shared_gaps(events, windows, work,
+-- blocks)) FROM shared_owners(events, gaps)
+CREATE OR REPLACE TEMP MACRO shared_owners(events, shared_gaps) AS TABLE
+WITH numbered AS MATERIALIZED (
+    SELECT run, rank, device, NULL::INTEGER AS stream, start_ns, start_ns + gap_ns AS end_ns, gap_ns, thread, gap
+    FROM query_table(shared_gaps)
+)
+SELECT numbered.run, numbered.rank, owned.gap, owned.sort, owned.label, owned.part_ns
+FROM gap_owners(events, 'numbered') AS owned
+JOIN numbered ON owned.gap = numbered.gap
+WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
 -- shared_communication: one row per kernel of a collective in the time that is looked at, with the part of it in which no
 -- computation ran; where several run at once, it is of the first of them.

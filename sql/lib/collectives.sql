@@ -127,23 +127,43 @@ hosts AS MATERIALIZED (
     WHERE host.kind <> 'kernel'
 ),
 around AS (
-    SELECT DISTINCT hosts.run, hosts.rank, hosts.parent_id AS event_id
-    FROM work
-    JOIN hosts ON work.run = hosts.run AND work.rank = hosts.rank AND work.launch_id = hosts.event_id
-    WHERE hosts.parent_id IS NOT NULL
+    SELECT run, rank, event_id FROM hosts
+    UNION
+    SELECT run, rank, parent_id FROM hosts WHERE parent_id IS NOT NULL
 ),
 notes AS MATERIALIZED (
-    SELECT note.run, note.rank, note.event_id, note.name, note.input_dims, note.input_types
+    SELECT note.run, note.rank, note.event_id, note.kind, note.name, note.input_dims, note.input_types
     FROM query_table(events) AS note
     JOIN few(around) AS around ON note.run = around.run AND note.rank = around.rank AND note.event_id = around.event_id
-    WHERE note.kind = 'annotation' AND contains(note.name, ':')
+    WHERE
+        note.kind = 'annotation' AND contains(note.name, ':')
+        OR note.kind = 'host_op'
+        AND regexp_matches(note.name, '^\w+:\w+')
+        AND collective_kind(split_part(note.name, ':', 2)) IS NOT NULL
+),
+-- What says most of a kernel: around its launch, or in old traces the op of the launch, or the one around that op.
+noted AS (
+    SELECT
+        work.run, work.rank, work.event_id,
+        coalesce(near.name, own.name, outer_op.name) AS name,
+        coalesce(near.input_dims, own.input_dims, outer_op.input_dims) AS input_dims,
+        coalesce(near.input_types, own.input_types, outer_op.input_types) AS input_types
+    FROM work
+    LEFT JOIN hosts AS op ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
+    LEFT JOIN hosts AS launch ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
+    LEFT JOIN notes AS near ON work.run = near.run AND work.rank = near.rank AND launch.parent_id = near.event_id
+    LEFT JOIN notes AS own
+        ON work.run = own.run AND work.rank = own.rank AND op.event_id = own.event_id AND own.kind = 'host_op'
+    LEFT JOIN notes AS outer_op
+        ON work.run = outer_op.run AND work.rank = outer_op.rank AND op.parent_id = outer_op.event_id
+        AND outer_op.kind = 'host_op'
 ),
 attributed AS (
     SELECT
         work.* EXCLUDE (thread, launch_id, input_dims, input_types) REPLACE (
             coalesce(
                 work.collective, op.collective,
-                collective_kind(CASE WHEN is_host THEN work.name ELSE split_part(notes.name, ':', 2) END),
+                collective_kind(CASE WHEN is_host THEN work.name ELSE split_part(note.name, ':', 2) END),
                 collective_kind(work.name)
             ) AS collective,
             coalesce(work.process_group, op.process_group) AS process_group,
@@ -160,12 +180,12 @@ attributed AS (
         op.collective IS NOT NULL AS is_recorded,
         CASE WHEN is_host THEN work.thread ELSE coalesce(launch.thread, op.thread) END AS call_thread,
         coalesce(op.start_ns, launch.start_ns) AS call_ns,
-        json_text(CASE WHEN is_host THEN work.input_dims ELSE notes.input_dims END) AS dims,
-        json_text(CASE WHEN is_host THEN work.input_types ELSE notes.input_types END) AS types
+        json_text(CASE WHEN is_host THEN work.input_dims ELSE note.input_dims END) AS dims,
+        json_text(CASE WHEN is_host THEN work.input_types ELSE note.input_types END) AS types
     FROM work
     LEFT JOIN hosts AS op ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
     LEFT JOIN hosts AS launch ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
-    LEFT JOIN notes ON launch.run = notes.run AND launch.rank = notes.rank AND launch.parent_id = notes.event_id
+    LEFT JOIN noted AS note ON work.run = note.run AND work.rank = note.rank AND work.event_id = note.event_id
 )
 SELECT
     * EXCLUDE (dims, types) REPLACE (

@@ -144,7 +144,9 @@ SELECT
     1 AS calls, 0 AS total_ns,
     CASE WHEN device_type IN ('CPU', 'MKLDNN', 'IDEEP') THEN bytes ELSE 0 END AS cpu_bytes,
     cpu_bytes AS self_cpu_bytes,
-    CASE WHEN device_type IN ('CUDA', 'PRIVATEUSEONE', 'HIP', 'XPU') THEN bytes ELSE 0 END AS device_bytes,
+    CASE WHEN device_type NOT IN (
+        'CPU', 'MKLDNN', 'IDEEP', 'OPENGL', 'OPENCL', 'FPGA', 'MAIA', 'XLA', 'VULKAN', 'METAL', 'MPS', 'META', 'HPU', 'VE', 'LAZY', 'IPU', 'MTIA'
+    ) THEN bytes ELSE 0 END AS device_bytes,
     device_bytes AS self_device_bytes
 FROM query_table(memory)
 WHERE op_id IS NULL

@@ -33,7 +33,7 @@ END;
 -- device_peaks: one row per device and data type of the kernels with known work, with the peaks that hold for them.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter devices TABLE  `devices` of the same traces
--- parameter dtype VARCHAR  data type that all work is held against; '' for its own
+-- parameter dtype VARCHAR  data type that work of unknown type is taken for; '' for none
 -- column run, rank, device, work_dtype  as in events
 -- column peak_dtype VARCHAR  data type whose peak holds
 -- column peak_flop_per_s DOUBLE  that peak; NULL where it is not known
@@ -42,8 +42,8 @@ END;
 CREATE OR REPLACE TEMP MACRO device_peaks(events, devices, dtype) AS TABLE
 SELECT
     used.*,
-    peak_dtype(coalesce(nullif(dtype, ''), used.work_dtype), d) AS peak_dtype,
-    peak_rate(coalesce(nullif(dtype, ''), used.work_dtype), d) AS peak_flop_per_s,
+    peak_dtype(coalesce(used.work_dtype, nullif(dtype, '')), d) AS peak_dtype,
+    peak_rate(coalesce(used.work_dtype, nullif(dtype, '')), d) AS peak_flop_per_s,
     d.bandwidth_bytes_per_s AS peak_bytes_per_s
 FROM (
     SELECT DISTINCT run, rank, device, work_dtype
@@ -56,7 +56,7 @@ LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank A
 -- picoseconds, so that sums are exact.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter devices TABLE  `devices` of the same traces
--- parameter dtype VARCHAR  data type that all work is held against; '' for its own
+-- parameter dtype VARCHAR  data type that work of unknown type is taken for; '' for none
 -- column run, rank, event_id, device, name, work_id, op_id, work_dtype, dur_ns, flops, bytes  as in events
 -- column peak_dtype, peak_flop_per_s, peak_bytes_per_s  as in device_peaks
 -- column compute_ps BIGINT  least time for its operations, in ps

@@ -4,6 +4,7 @@
 -- launch ahead meanwhile: counted is the gap of the device that begins during the call, up to the call that launched the next
 -- work, and no more than the call took. So waiting at the end of the program or for other ranks costs nothing. A fiftieth of the
 -- time is about what one such call in a step of 10 ms costs. Without steps one call alone is no habit.
+-- What it advises goes by the call, the op around it, and whether copied memory is pinned.
 -- suggestion: Take it out of the step: no .item(), .tolist(), .cpu(), print or if on values of the device, no nonzero or boolean
 -- indexing, and copies from pinned memory with non_blocking=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#avoid-unnecessary-cpu-gpu-synchronization
@@ -43,8 +44,22 @@ SELECT
     count(*) AS events,
     sum(blocked_ns) AS estimated_gain_ns,
     'gaps of the devices that begin during the calls, each at most as long as the call' AS gain_basis,
-    shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where"
+    shown(nullif(concat_ws(' at ', op_name, arg_max(frame, blocked_ns)), '')) AS "where",
+    CASE
+        WHEN regexp_matches(arg_max(call_name, blocked_ns), '(?i)^(cu|cuda|hip|acl|aclrt|mu|mtia)_?free')
+            THEN 'Keep the memory: no torch.cuda.empty_cache() in the step, and no sizes that grow.'
+        WHEN regexp_matches(op_name, '^aten::(item|_local_scalar_dense|is_nonzero|equal|nonzero|masked_select|unique.*)$')
+            THEN 'Take it out of the step: no .item(), .tolist(), print or if on values of the device, no nonzero or boolean '
+            || 'indexing; or do it once in many steps.'
+        WHEN op_name IN ('aten::copy_', 'aten::_to_copy', 'aten::to')
+            THEN 'Take it out of the step, or copy with non_blocking=True'
+            || CASE WHEN coalesce(bool_or(is_pageable), false) THEN ' from pinned memory.' ELSE '.' END
+        WHEN op_name IS NULL AND regexp_matches(arg_max(call_name, blocked_ns), '(?i)synchronize')
+            THEN 'Take it out of the step: no torch.cuda.synchronize() or event.synchronize() there, and no print or if on '
+            || 'values of the device.'
+    END AS suggestion
 FROM named
+LEFT JOIN (SELECT run, rank, is_pageable FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns, op_name
 HAVING
     sum(blocked_ns) >= coalesce(getvariable('blocking_calls_share'), 0.02) * window_ns

@@ -2,6 +2,7 @@
 -- One row per (run, rank).
 -- Counts the time in which a kernel of a collective runs and none that computes, waiting for late ranks included, as
 -- `step_times` does. A tenth of the time is the limit of the TensorBoard plugin, too.
+-- Without backward and optimizers there are no gradients to send less of, and buckets are DDP's.
 -- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
 -- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
 -- link: https://docs.pytorch.org/docs/stable/notes/ddp.html
@@ -18,8 +19,17 @@ SELECT
     count(*) AS events,
     NULL AS estimated_gain_ns,
     'it is in exposed_communication, by collective' AS gain_basis,
-    NULL AS "where"
+    NULL AS "where",
+    CASE
+        WHEN NOT coalesce(bool_or(trains), false)
+            THEN 'Send less at a time, or run it under computation; `exposed_communication` says by which collectives, '
+            || '`straggler` whether a rank is late.'
+        WHEN NOT coalesce(bool_or(is_ddp), false)
+            THEN 'Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), or under computation; '
+            || '`exposed_communication` says by which collectives, `straggler` whether a rank is late.'
+    END AS suggestion
 FROM shared_communication
+LEFT JOIN (SELECT run, rank, trains, is_ddp FROM shared_traits) AS traits USING (run, rank)
 WHERE exposed_ns > 0
 GROUP BY run, rank, steps, window_ns
 HAVING sum(exposed_ns) >= coalesce(getvariable('communication_share_least'), 0.1) * window_ns

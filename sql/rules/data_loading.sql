@@ -3,15 +3,17 @@
 -- Counts the calls of `__next__` of a DataLoader: where the rank used devices, only the part in which none of them was busy, so
 -- loading that is hidden under work counts for nothing. Below a twentieth of the time nothing is said: this is the limit of the
 -- TensorBoard plugin, too.
--- suggestion: Load in the background, DataLoader(num_workers=4, pin_memory=True, persistent_workers=True), and move slow
--- transforms out of the loop.
+-- What it advises goes by the loader's name, which says whether it has workers, and by the copies, which say whether batches
+-- are pinned.
+-- suggestion: Load in the background, DataLoader(num_workers=4, persistent_workers=True), and move slow transforms out of the
+-- loop.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
 -- only if: EXISTS (FROM shared_names WHERE starts_with(name, 'enumerate(DataLoader)#'))
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
 WITH loading AS (
     SELECT
-        events.run, events.rank, events.event_id, events.name,
+        events.run, events.rank, events.event_id, events.name, frame_of(coalesce(events.python_stack, events.stack)) AS line,
         idle_ns IS NOT NULL AS has_device,
         coalesce(idle_ns, dur_ns) AS waited_ns,
         windows.steps, windows.window_ns
@@ -39,7 +41,23 @@ SELECT
         WHEN bool_or(has_device) THEN 'time in the data loader in which no device is busy'
         ELSE 'time in the data loader'
     END AS gain_basis,
-    shown(arg_max(name, {'ns': waited_ns, 'id': -event_id})) AS "where"
+    shown(arg_max(name, {'ns': waited_ns, 'id': -event_id}))
+    || coalesce(' at ' || shown(arg_max(line, {'ns': waited_ns, 'id': -event_id})), '') AS "where",
+    concat_ws(
+        ' ',
+        CASE
+            WHEN sum(waited_ns) FILTER (contains(name, '_MultiProcessing')) > 0.5 * sum(waited_ns)
+                THEN 'The loader has workers, and they are too slow: more of them (num_workers), a larger prefetch_factor, '
+                || 'persistent_workers=True where they start anew, cheaper transforms, or faster storage.'
+            WHEN bool_or(contains(name, '_MultiProcessing'))
+                THEN 'Give the loader without workers some, DataLoader(num_workers=4, persistent_workers=True), and move slow '
+                || 'transforms out of the loop.'
+            ELSE 'Load in the background, DataLoader(num_workers=4, persistent_workers=True), and move slow transforms out of '
+                || 'the loop.'
+        END,
+        CASE WHEN coalesce(bool_or(is_pageable), false) THEN 'Pin the batches, pin_memory=True.' END
+    ) AS suggestion
 FROM loading
+LEFT JOIN (SELECT run, rank, is_pageable FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns
 HAVING sum(waited_ns) >= coalesce(getvariable('data_loading_share'), 0.05) * window_ns

@@ -20,8 +20,13 @@ SELECT
     count(*) AS events,
     sum(calls.idle_ns) AS estimated_gain_ns,
     'time in these calls in which no device is busy' AS gain_basis,
-    NULL AS "where"
+    NULL AS "where",
+    CASE
+        WHEN bool_or(traits.is_expandable) OR bool_or(starts_with(calls.name, 'hip'))
+            THEN 'Do not call torch.cuda.empty_cache() in the loop, and begin with the largest batch.'
+    END AS suggestion
 FROM events AS calls
+LEFT JOIN shared_traits AS traits ON calls.run = traits.run AND calls.rank = traits.rank
 JOIN shared_windows AS windows ON calls.run = windows.run AND calls.rank = windows.rank
 WHERE
     is_call(calls.kind)

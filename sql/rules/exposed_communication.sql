@@ -2,8 +2,8 @@
 -- One row per (run, rank, process group, collective).
 -- The exposed part of its kernels, as `kernel_overlap` has it: all that could be gained if computation ran under them. A
 -- twentieth of the time, so that those which matter are named one by one.
--- suggestion: Start it earlier and wait for it later (async_op=True, DDP buckets, FSDP prefetching), or send less of it at a
--- time.
+-- Buckets are for DDP's reductions of gradients, prefetching for what FSDP gathers and scatters.
+-- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
 -- only if: EXISTS (FROM shared_names WHERE kind = 'kernel' AND is_collective(name))
 -- needs: events
@@ -18,8 +18,15 @@ SELECT
     count(*) AS events,
     sum(exposed_ns) AS estimated_gain_ns,
     'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
-    'process group ' || shown(process_group) AS "where"
+    'process group ' || shown(process_group) AS "where",
+    CASE
+        WHEN bool_or(is_ddp) AND regexp_matches(lower(collective), '^all_?reduce')
+            THEN 'Start it earlier and wait for it later (async_op=True, DDP buckets), or send less of it at a time.'
+        WHEN bool_or(is_fsdp) AND regexp_matches(lower(collective), 'all_?gather|reduce_?scatter')
+            THEN 'Start it earlier and wait for it later (async_op=True, FSDP prefetching), or send less of it at a time.'
+    END AS suggestion
 FROM shared_communication
+LEFT JOIN (SELECT run, rank, is_ddp, is_fsdp FROM shared_traits) AS traits USING (run, rank)
 WHERE exposed_ns > 0
 GROUP BY run, rank, steps, window_ns, process_group, collective
 HAVING sum(exposed_ns) >= coalesce(getvariable('exposed_communication_share'), 0.05) * window_ns

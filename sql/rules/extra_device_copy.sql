@@ -61,7 +61,9 @@ sent AS MATERIALIZED (
     JOIN (
         FROM events
         WHERE kind = 'memcpy'
-            AND name IN (SELECT name FROM shared_names WHERE kind = 'memcpy' AND regexp_matches(name, 'HtoD|HostToDevice'))
+            AND name IN (
+                SELECT name FROM shared_names WHERE kind = 'memcpy' AND regexp_matches(name, '(?i)HtoD|host_?to_?device')
+            )
     ) AS copies
         ON near.run = copies.run AND near.rank = copies.rank AND near.copy_id = copies.op_id
     GROUP BY near.pair

@@ -4,13 +4,34 @@
 -- the device (those are in blocking_calls), up to a length of launch_bound_longest_ns: in a longer one the host did something
 -- else than to run ops. A launch takes some 5 us and an op some 20 us, so a millisecond is far above both. A tenth of the time
 -- is what an eager program loses without anybody minding.
--- suggestion: Give each launch more work, with larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fused
--- optimizers (fused=True) and fewer small ops; and look at the host's self times.
+-- What the program does already is not advised: graphs, compiling, fused optimizers. It is where the host was for most of it.
+-- suggestion: Give each launch more work, with larger batches, torch.compile(mode="reduce-overhead") or CUDA graphs, fewer small
+-- ops; and look at the host's self times.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
 -- parameter launch_bound_share      DOUBLE = 0.1      least part of the time that is a finding
 -- parameter launch_bound_longest_ns BIGINT = 1000000  longer gaps, in ns, are not counted
+WITH gaps AS MATERIALIZED (
+    FROM shared_gaps
+    WHERE
+        cause = 'host_wait'
+        AND blocked_id IS NULL
+        AND gap_ns <= coalesce(getvariable('launch_bound_longest_ns'), 1000000)
+),
+owners AS (
+    SELECT sums.run, sums.rank, arg_max(label, {'is_line': sort = 'line', 'ns': part_ns, 'label': label}) AS label
+    FROM (
+        SELECT run, rank, sort, label, sum(part_ns) AS part_ns
+        FROM shared_owners
+        WHERE gap IN (SELECT gap FROM gaps)
+        GROUP BY run, rank, sort, label
+    ) AS sums
+    JOIN (SELECT run, rank, sum(gap_ns) AS gap_ns FROM gaps GROUP BY run, rank) AS alls
+        ON sums.run = alls.run AND sums.rank = alls.rank
+    WHERE part_ns >= 0.2 * alls.gap_ns
+    GROUP BY sums.run, sums.rank
+)
 SELECT
     run,
     rank,
@@ -21,11 +42,23 @@ SELECT
     count(*) AS events,
     sum(host_ns) / devices AS estimated_gain_ns,
     'from the end of the work before a gap to the call that launched the next' AS gain_basis,
-    NULL AS "where"
-FROM shared_gaps
-WHERE
-    cause = 'host_wait'
-    AND blocked_id IS NULL
-    AND gap_ns <= coalesce(getvariable('launch_bound_longest_ns'), 1000000)
+    shown(any_value(owners.label)) AS "where",
+    concat_ws(
+        ', ',
+        'Give each launch more work, with larger batches',
+        CASE
+            WHEN coalesce(bool_or(has_graphs), false) THEN NULL
+            WHEN coalesce(bool_or(is_compiled), false) THEN 'CUDA graphs (torch.compile(mode="reduce-overhead"))'
+            ELSE 'torch.compile(mode="reduce-overhead") or CUDA graphs'
+        END,
+        CASE
+            WHEN coalesce(bool_or(has_optimizer), false) AND NOT coalesce(bool_or(is_fused), false)
+                THEN 'fused optimizers (fused=True)'
+        END,
+        'fewer small ops; and look at the host''s self times.'
+    ) AS suggestion
+FROM gaps
+LEFT JOIN owners USING (run, rank)
+LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, has_optimizer, is_fused FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns, devices
 HAVING sum(host_ns) / devices >= coalesce(getvariable('launch_bound_share'), 0.1) * window_ns

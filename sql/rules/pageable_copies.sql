@@ -11,7 +11,7 @@ WITH copies AS (
     SELECT
         copies.run, copies.rank, copies.event_id, copies.dur_ns, copies.bytes, windows.steps, windows.window_ns,
         CASE
-            WHEN regexp_matches(copies.name, '(?i)pageable *->') THEN 'to the device'
+            WHEN regexp_matches(copies.name, '(?i)pageable *-> *device') THEN 'to the device'
             ELSE 'from the device'
         END AS direction
     FROM events AS copies
@@ -19,7 +19,11 @@ WITH copies AS (
     WHERE
         kind = 'memcpy'
         AND copies.dur_ns > 0
-        AND name IN (SELECT name FROM shared_names WHERE kind = 'memcpy' AND name ILIKE '%pageable%')
+        AND name IN (
+            SELECT name
+            FROM shared_names
+            WHERE kind = 'memcpy' AND regexp_matches(name, '(?i)pageable *-> *device|device *-> *pageable')
+        )
         AND (windows.steps = 0 OR step IS NOT NULL)
 )
 SELECT
@@ -34,7 +38,15 @@ SELECT
     count(*) AS events,
     NULL AS estimated_gain_ns,
     'depends on the bus, and on what else could run meanwhile' AS gain_basis,
-    NULL AS "where"
+    NULL AS "where",
+    CASE
+        WHEN direction = 'from the device'
+            THEN 'Copy into pinned memory, torch.empty(..., pin_memory=True).copy_(tensor, non_blocking=True), and synchronize '
+            || 'before it is read; or copy less often.'
+        WHEN NOT coalesce(bool_or(traits.has_loader), false)
+            THEN 'Pin the memory, tensor.pin_memory(), and copy with non_blocking=True.'
+    END AS suggestion
 FROM copies
+LEFT JOIN (SELECT run, rank, has_loader FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns, direction
 HAVING sum(dur_ns) >= coalesce(getvariable('pageable_copies_share'), 0.05) * window_ns

@@ -53,7 +53,12 @@ SELECT
     count(*) AS events,
     sum(dur_ns) AS estimated_gain_ns,
     'time of the compilations' AS gain_basis,
-    CASE WHEN codes IS NOT NULL THEN 'compiled regions ' || shown(codes) END AS "where"
+    CASE WHEN codes IS NOT NULL THEN 'compiled regions ' || shown(codes) END AS "where",
+    CASE
+        WHEN codes IS NULL
+            THEN 'Profile after the warm-up, schedule(wait=..., warmup=...); if it goes on, TORCH_LOGS=recompiles says which '
+            || 'guard fails.'
+    END AS suggestion
 FROM compilations
 LEFT JOIN again ON compilations.run = again.run AND compilations.rank = again.rank
 WHERE steps > 0 OR codes IS NOT NULL

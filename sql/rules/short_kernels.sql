@@ -4,7 +4,7 @@
 -- it is. One of a graph, which a call launches with others, does not count, nor does one whose call took long for another reason:
 -- above short_kernels_longest_ns, as when code is loaded first, or because the queue of the device was full, so that the kernel
 -- waited for others. It is a finding where half of the kernels are so, and launching these takes a tenth of the time.
--- suggestion: Fuse them, with torch.compile, fused or foreach optimizers, or launch many at once with CUDA graphs.
+-- suggestion: Fuse them, with torch.compile, or launch many at once with CUDA graphs.
 -- link: https://docs.pytorch.org/docs/stable/torch.compiler_faq.html
 -- only if: EXISTS (FROM shared_names WHERE is_busy(kind))
 -- needs: events
@@ -42,8 +42,21 @@ SELECT
     count(*) FILTER (is_short) AS events,
     NULL AS estimated_gain_ns,
     'as far as devices wait for launches it is in launch_bound' AS gain_basis,
-    NULL AS "where"
+    NULL AS "where",
+    concat_ws(
+        ', ',
+        CASE WHEN coalesce(bool_or(is_compiled), false) THEN 'Fuse them' ELSE 'Fuse them, with torch.compile' END,
+        CASE
+            WHEN coalesce(bool_or(has_optimizer), false) AND NOT coalesce(bool_or(is_fused), false)
+                THEN 'fused or foreach optimizers'
+        END,
+        CASE
+            WHEN coalesce(bool_or(has_graphs), false) THEN 'or launch more of them by the CUDA graphs that are there'
+            ELSE 'or launch many at once with CUDA graphs'
+        END
+    ) || '.' AS suggestion
 FROM kernels
+LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, has_optimizer, is_fused FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns
 HAVING
     count(*) FILTER (is_short) >= coalesce(getvariable('short_kernels_share'), 0.5) * count(*)

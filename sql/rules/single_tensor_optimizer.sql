@@ -102,7 +102,14 @@ SELECT
         WHEN count(optimizer_calls.idle_ns) > 0 THEN 'time in it in which no device is busy, waiting for launches'
         ELSE 'not known: the trace shows no device'
     END AS gain_basis,
-    shown_line(line) AS "where"
+    shown_line(line) AS "where",
+    CASE
+        WHEN optimizer IN ('adam', 'adamw', 'sgd', 'adagrad') AND bool_or(windows.has_device) THEN NULL
+        WHEN optimizer IN ('adam', 'adamw', 'sgd', 'adagrad')
+            THEN 'Pass fused=True, which this optimizer has on the host, too; on a device also foreach=True: a few kernels for '
+            || 'all tensors instead of several for each.'
+        ELSE 'Pass foreach=True: a few kernels for all tensors instead of several for each. This optimizer has no fused=True.'
+    END AS suggestion
 FROM optimizer_calls
 JOIN shared_windows AS windows ON optimizer_calls.run = windows.run AND optimizer_calls.rank = windows.rank
 WHERE windows.steps = 0 OR optimizer_calls.step IS NOT NULL

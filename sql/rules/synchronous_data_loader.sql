@@ -5,7 +5,7 @@
 -- torch.profiler._pattern_matcher, with two differences: the marks do where stacks were not recorded, or the loop began before
 -- the profile (torch sees frames alone); and batches that take less than synchronous_data_loader_share of the time are left
 -- alone. The time is data_loading's, too, so this is never high.
--- suggestion: Give the DataLoader workers: num_workers=4 or more, with pin_memory=True and persistent_workers=True.
+-- suggestion: Give the DataLoader workers: num_workers=4 or more, with persistent_workers=True.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
 -- only if: EXISTS (FROM shared_names WHERE contains(name, '_SingleProcessDataLoaderIter') OR contains(name, 'dataloader.py('))
 -- needs: events
@@ -51,8 +51,13 @@ SELECT
         WHEN count(loader_calls.idle_ns) > 0 THEN 'time in the data loader in which no device is busy'
         ELSE 'time in the data loader'
     END AS gain_basis,
-    shown_line(arg_max(line, {'ns': waited_ns, 'id': -event_id})) AS "where"
+    shown_line(arg_max(line, {'ns': waited_ns, 'id': -event_id})) AS "where",
+    CASE
+        WHEN coalesce(bool_or(traits.is_pageable), false)
+            THEN 'Give the DataLoader workers: num_workers=4 or more, with pin_memory=True and persistent_workers=True.'
+    END AS suggestion
 FROM loader_calls
+LEFT JOIN shared_traits AS traits ON loader_calls.run = traits.run AND loader_calls.rank = traits.rank
 JOIN shared_windows AS windows ON loader_calls.run = windows.run AND loader_calls.rank = windows.rank
 WHERE windows.steps = 0 OR step IS NOT NULL OR waited_ns IS NULL
 GROUP BY loader_calls.run, loader_calls.rank, steps, window_ns

@@ -1,8 +1,8 @@
 -- tensor_cores_unused: products of matrices and convolutions are done in fp32 on a device whose matrix units stand still.
 -- One row per (run, rank, op that owns the work).
 -- Kernels whose work is known and done in fp32 (`work_dtype`; a kernel's name says if it is tf32), on a known device whose peak
--- is higher in tf32, or where it has none in fp16. Where memory is the limit nothing can be gained, so what reads and writes
--- more than it computes is never found. A twentieth of the time, as for other gains.
+-- is higher in tf32, or where it has none in bf16 or fp16: what the device lacks is not advised. Where memory is the limit
+-- nothing can be gained, so what reads and writes more than it computes is never found. A twentieth of the time, as for others.
 -- suggestion: Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use bf16 or
 -- fp16 with torch.autocast.
 -- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#tensorfloat-32-tf32-on-ampere-and-later-devices
@@ -12,10 +12,15 @@
 WITH kernels AS (
     SELECT
         work.run, work.rank, work.event_id, work.work_id, work.dur_ns, windows.steps, windows.window_ns, windows.devices, d.model,
-        CASE WHEN d.tf32_flop_per_s IS NULL THEN 'fp16' ELSE 'tf32' END AS dtype,
-        greatest(flops / d.fp32_flop_per_s, coalesce(bytes / d.bandwidth_bytes_per_s, 0)) AS limit_s,
+        CASE
+            WHEN d.tf32_flop_per_s IS NOT NULL THEN 'tf32'
+            WHEN d.bf16_flop_per_s IS NOT NULL AND d.bf16_flop_per_s >= coalesce(d.fp16_flop_per_s, 0) THEN 'bf16'
+            ELSE 'fp16'
+        END AS dtype,
+        d.bf16_flop_per_s IS NOT NULL AS has_bf16,
+        greatest(flops / peak_rate('fp32', d), coalesce(bytes / d.bandwidth_bytes_per_s, 0)) AS limit_s,
         greatest(
-            flops / coalesce(d.tf32_flop_per_s, d.fp16_flop_per_s),
+            flops / coalesce(d.tf32_flop_per_s, greatest(d.bf16_flop_per_s, d.fp16_flop_per_s)),
             coalesce(bytes / d.bandwidth_bytes_per_s, 0) / CASE WHEN d.tf32_flop_per_s IS NULL THEN 2 ELSE 1 END
         ) AS best_s
     FROM (
@@ -26,7 +31,7 @@ WITH kernels AS (
     JOIN devices AS d ON work.run = d.run AND work.rank = d.rank AND work.device = d.device
     JOIN shared_windows AS windows ON work.run = windows.run AND work.rank = windows.rank
     WHERE
-        coalesce(d.tf32_flop_per_s, d.fp16_flop_per_s) > d.fp32_flop_per_s
+        coalesce(d.tf32_flop_per_s, greatest(d.bf16_flop_per_s, d.fp16_flop_per_s)) > peak_rate('fp32', d)
         AND (windows.steps = 0 OR work.step IS NOT NULL)
 ),
 gains AS (
@@ -54,7 +59,17 @@ SELECT
     count(*) AS events,
     round(sum(gain_ns) / devices) AS estimated_gain_ns,
     'at the same part of the limit that the peak of ' || dtype || ' and the memory set (roofline)' AS gain_basis,
-    shown(owners.name) AS "where"
+    shown(owners.name) AS "where",
+    CASE
+        WHEN dtype = 'tf32' AND any_value(has_bf16) THEN NULL
+        WHEN dtype = 'tf32'
+            THEN 'Allow tf32, torch.set_float32_matmul_precision("high") and torch.backends.cudnn.allow_tf32 = True, or use fp16 '
+            || 'with torch.autocast.'
+        WHEN dtype = 'bf16'
+            THEN 'Use bf16 with torch.autocast(dtype=torch.bfloat16), or fp16: this device has no tf32.'
+        ELSE 'Use fp16 with torch.autocast(dtype=torch.float16) and a GradScaler in training: this device has no tf32'
+            || CASE WHEN any_value(has_bf16) THEN '.' ELSE ' and no bf16.' END
+    END AS suggestion
 FROM gains
 JOIN owners ON gains.run = owners.run AND gains.rank = owners.rank AND gains.work_id = owners.event_id
 GROUP BY gains.run, gains.rank, steps, window_ns, devices, owners.name, dtype

@@ -4,11 +4,12 @@
 -- long in memory. MatMulDimInFP16Pattern of torch.profiler._pattern_matcher, with three differences: the strides say which
 -- sizes are those of rows, for a number of tokens or images that is odd costs nothing (torch takes the last two sizes of all
 -- inputs, also of the bias; so does this for the columns where strides were not recorded); rows of up to 8 elements count for
--- nothing; and where the trace shows devices, such products from one line must take unaligned_matmul_share of the time.
+-- nothing; and where the trace shows devices, such products from one line must take unaligned_matmul_share of the time, and some
+-- device must have matrix units for half precision: a known one without them (no more than twice its fp32) has nothing to gain.
 -- suggestion: Pad these sizes to multiples of 8, better of 64: the vocabulary, the classes, hidden sizes.
 -- link: https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html
 -- only if: EXISTS (FROM shared_names WHERE name IN ('aten::mm', 'aten::addmm', 'aten::bmm', 'aten::baddbmm'))
--- needs: events
+-- needs: events, devices
 -- parameter unaligned_matmul_share DOUBLE = 0.01  least part of the time that is a finding
 WITH products AS MATERIALIZED (
     SELECT
@@ -70,6 +71,15 @@ JOIN unaligned
     AND products.input_strides IS NOT DISTINCT FROM unaligned.input_strides
 JOIN (SELECT run, rank, steps, window_ns, has_device FROM shared_windows) AS windows
     ON products.run = windows.run AND products.rank = windows.rank
+ANTI JOIN (
+    SELECT run, rank
+    FROM devices
+    GROUP BY run, rank
+    HAVING bool_and(
+        model IS NOT NULL AND fp32_flop_per_s > 0
+        AND coalesce(greatest(fp16_flop_per_s, bf16_flop_per_s), 0) <= 2 * fp32_flop_per_s
+    )
+) AS plain ON products.run = plain.run AND products.rank = plain.rank
 WHERE (windows.steps = 0 OR step IS NOT NULL) AND (NOT has_device OR device_ns IS NOT NULL)
 GROUP BY products.run, products.rank, line, window_ns, has_device
 HAVING NOT has_device OR sum(device_ns) >= coalesce(getvariable('unaligned_matmul_share'), 0.01) * window_ns

@@ -9,14 +9,14 @@ import pytest
 from tests.fuzz.children import LIMIT_S, fuzz
 
 FUZZERS: Final = (
-    ("databases", 120, 5000, LIMIT_S),
-    ("documents", 150, 5000, LIMIT_S),
-    ("interrupts", 5, 60, 180),
-    ("kills", 6, 160, 300),
-    ("manifests", 80, 1500, LIMIT_S),
-    ("questions", 300, 5000, LIMIT_S),
-    ("stores", 40, 1500, LIMIT_S),
-    ("trace_bytes", 120, 5000, LIMIT_S),
+    ("databases", 60, 5000, LIMIT_S),
+    ("documents", 75, 5000, LIMIT_S),
+    ("interrupts", 3, 60, 180),
+    ("kills", 3, 160, 300),
+    ("manifests", 40, 1500, LIMIT_S),
+    ("questions", 150, 5000, LIMIT_S),
+    ("stores", 20, 1500, LIMIT_S),
+    ("trace_bytes", 60, 5000, LIMIT_S),
     ("writers", 1, 1, 200),
 )
 """Module, how many cases it runs in every run and with ``-m long``, seconds that one may take."""

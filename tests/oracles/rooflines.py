@@ -42,7 +42,12 @@ def peak_of(device: Row | None, dtype: str | None) -> tuple[str | None, Fraction
 
 
 def roofline(
-    events: Sequence[Row], devices: Iterable[Row], by: str, dtype: str | None = None
+    events: Sequence[Row],
+    devices: Iterable[Row],
+    by: str,
+    dtype: str | None = None,
+    *,
+    override: bool = False,
 ) -> tuple[dict[Key, dict[str, Any]], dict[Key, int]]:
     """Rows by (run, rank, device, name, input_dims, peak_dtype), and unknown time by device."""
     known = {(d["run"], d["rank"], d["device"]): d for d in devices}
@@ -57,7 +62,8 @@ def roofline(
             unknown[(*where, kernel["device"])] += kernel["dur_ns"]
             continue
         device = known.get((*where, kernel["device"]))
-        peak_dtype, peak = peak_of(device, dtype or kernel["work_dtype"])
+        own, given = kernel["work_dtype"], dtype
+        peak_dtype, peak = peak_of(device, (given or own) if override else (own or given))
         bandwidth = None if device is None else device["bandwidth_bytes_per_s"]
         owner = kernel["op_id"] if kernel["work_id"] is None else kernel["work_id"]
         op = by_id.get((*where, owner), {})

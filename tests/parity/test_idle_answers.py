@@ -321,7 +321,7 @@ def test_idle_is_that_of_loops(per: str, slices: list[Row]) -> None:
     rows = drawn_rows(slices)
     found = answered("idle", rows, per=per, kernel_wait_ns=5)
     for rank, mine in ranks(rows):
-        got = [tuple(row.values())[2:] for row in found if row["rank"] == rank]
+        got = [tuple(row.values())[2:13] for row in found if row["rank"] == rank]
         assert set(got) == idle_by_hand(mine, per, gaps_by_hand(mine, per, 5))
         assert len(got) == len(set(got))
         assert_moments(mine, per, got)
@@ -546,7 +546,7 @@ def check_real(trace: Trace) -> None:
     over = waits_over(rows)
     for per in ("stream", "device"):
         gaps = gaps_by_hand(rows, per, KERNEL_WAIT_NS, over)
-        idle = {row[2:] for row in trace.idle(per=per).rows()}
+        idle = {row[2:13] for row in trace.idle(per=per).rows()}
         assert idle == idle_by_hand(rows, per, gaps)
         assert_gaps(trace.gaps(per=per, top=5).to_dicts(), rows, gaps, top=5)
     series, summary = trace.queue_depth().to_dicts(), trace.queue_summary().to_dicts()

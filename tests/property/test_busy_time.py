@@ -232,6 +232,7 @@ SPECS: Final[dict[str, Spec]] = {
 ELSEWHERE: Final = {
     *("annotations", "kernel_overlap", "modules"),  # tests/parity/test_kernel_answers.py
     *("gaps", "idle"),  # tests/parity/test_idle_answers.py
+    "idle_owners",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
     "memory_bandwidth",  # tests/parity/test_memory_answers.py
     "optimizable_events",  # below
 }

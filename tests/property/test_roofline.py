@@ -25,11 +25,11 @@ USED = (
 )
 
 
-def agree(trace: Trace, by: str, dtype: str | None = None) -> None:
+def agree(trace: Trace, by: str, dtype: str | None = None, *, override: bool = False) -> None:
     """Compare an answer with the loop, and its rows with each other."""
-    found = trace.roofline(by=by, dtype=dtype).to_dicts()
+    found = trace.roofline(by=by, dtype=dtype, override=override).to_dicts()
     events = trace.events.select(USED).to_dicts()
-    expected, unknown = roofline(events, trace.devices.to_dicts(), by, dtype)
+    expected, unknown = roofline(events, trace.devices.to_dicts(), by, dtype, override=override)
     rest = [row for row in found if row["note"] == "unknown_work"]
     assert found[len(found) - len(rest) :] == rest
     assert {tuple(r[k] for k in KEY[:3]): r["total_ns"] for r in rest} == unknown
@@ -113,9 +113,9 @@ def traces(draw: st.DrawFn) -> Trace:
     return Trace.from_tables({n: table(n, tables.get(n, ())) for n in schema.TABLES})
 
 
-@given(traces(), st.sampled_from(BY), st.sampled_from([None, "bf16", "fp64"]))
-def test_it_is_what_a_loop_finds(trace: Trace, by: str, dtype: str | None) -> None:
-    agree(trace, by, dtype)
+@given(traces(), st.sampled_from(BY), st.sampled_from([None, "bf16", "fp64"]), st.booleans())
+def test_it_is_what_a_loop_finds(trace: Trace, by: str, dtype: str | None, override: bool) -> None:
+    agree(trace, by, dtype, override=override and dtype is not None)
 
 
 @given(traces())

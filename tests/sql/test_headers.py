@@ -157,7 +157,10 @@ def test_columns_are_fixed() -> None:
             "device_span_ns compute_ns exposed_communication_ns exposed_copy_ns idle_ns busy_ns "
             "busy_share exposed_communication_share peak_device_bytes peak_host_bytes"
         ),
-        "samples": "step what name calls spent_ns device_ns flops flops_ns bytes bytes_ns",
+        "samples": (
+            "step what name device calls spent_ns device_ns flops flops_ns bytes bytes_ns "
+            "compute_ps compute_ns memory_ps memory_ns"
+        ),
         "step_times": (
             "step start_ns dur_ns busy_ns compute_ns exposed_communication_ns exposed_copy_ns "
             "idle_ns busy_share"
@@ -180,17 +183,24 @@ def test_columns_are_fixed() -> None:
         "work_rates": "device time_ns flop_per_s bytes_per_s",
         "gaps": (
             "device stream start_ns dur_ns share cause before_id before_name after_id after_name "
-            "thread op_id op_name op_ns annotation_id annotation_name annotation_ns "
-            "frame_id frame_name frame_ns call_id call_name call_ns"
+            "thread owner_id owner_sort owner_name owner_ns line_id line_name line_ns "
+            "module_id module_name module_ns op_id op_name op_ns "
+            "annotation_id annotation_name annotation_ns frame_id frame_name frame_ns "
+            "call_id call_name call_ns"
         ),
-        "idle": "device stream cause gaps idle_ns mean_ns max_ns share span_share busy_ns span_ns",
+        "idle": (
+            "device stream cause gaps idle_ns mean_ns max_ns share span_share busy_ns span_ns "
+            "line_name line_ns module_name module_ns op_name op_ns annotation_name annotation_ns"
+        ),
+        "idle_owners": "device stream name gaps idle_ns share max_ns max_id",
         "annotations": (
             "step name calls host_ns kernels device_ns busy_ns span_ns exposed_communication_ns "
             "idle_ns"
         ),
         "modules": (
-            "step name module_id calls host_ns self_host_ns kernels device_ns self_device_ns "
-            "busy_ns span_ns exposed_communication_ns idle_ns"
+            "step name module_id calls host_ns self_host_ns backward_host_ns total_host_ns kernels "
+            "device_ns self_device_ns backward_kernels backward_device_ns self_backward_device_ns "
+            "total_device_ns busy_ns span_ns exposed_communication_ns idle_ns"
         ),
         "kernel_overlap": (
             "process_group collective event_id name start_ns calls communication_ns hidden_ns "

@@ -16,8 +16,8 @@ from tests.oracles.kernels import class_of
 
 LARGEST: Final = 1_500_000
 """Bytes of the compressed files that are looked at in plain Python."""
-LARGE: Final = 500_000
-"""Those of so many bytes take as long as all others together."""
+LARGE: Final = 250_000
+"""Those of so many bytes take twice as long as all others together."""
 
 
 def parts(slices: Iterable[dict[str, Any]], start: int, end: int) -> dict[str, int]:

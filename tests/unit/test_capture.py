@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -276,7 +277,10 @@ def test_names_of_torch_are_torchs() -> None:
 
 
 def test_without_torch_the_pip_line_is_named() -> None:
-    uses = ["profile()", "trace_handler('s')", "record_function('x')", "schedule()", "emit_nvtx()"]
+    uses = [
+        "profile()", "trace_handler('s')", "record_function('x')", "schedule()", "emit_nvtx()",
+        "emit_itt()", "supported_activities()", "ProfilerActivity.CPU", "ProfilerAction.RECORD",
+    ]  # fmt: skip
     code = f"""
 import sys
 sys.modules["torch"] = None
@@ -290,6 +294,6 @@ for use in {uses}:
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.splitlines() == [
-        f"profframe.{use.partition('(')[0]} needs PyTorch: pip install 'profframe[torch]'"
+        f"profframe.{re.split('[(.]', use)[0]} needs PyTorch: pip install 'profframe[torch]'"
         for use in uses
     ]

@@ -100,12 +100,12 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
         ["7", "150.000 us", "40.000 us", "110.000 us", "73.3 %"],
     ]
     assert shown["Idle time of the devices"] == [
-        ["device", "cause", "idle", "idle %", "gaps", "mean", "max"],
-        ["0", "host_wait", "70.000 us", "63.6 %", "1", "70.000 us", "70.000 us"],
+        ["device", "cause", "idle", "idle %", "gaps", "mean", "max", "host mostly in"],
+        ["0", "host_wait", "70.000 us", "63.6 %", "1", "70.000 us", "70.000 us", "aten::mm"],
     ]
     assert shown["Largest gaps"] == [
-        ["device", "start", "dur", "%", "cause", "host was in", "then came"],
-        ["0", "30.000 us", "70.000 us", "100.0 %", "host_wait", "cudaMalloc", "relu"],
+        ["device", "start", "dur", "%", "cause", "host was in", "for", "then came"],
+        ["0", "30.000 us", "70.000 us", "100.0 %", "host_wait", "cudaMalloc", "50.000 us", "relu"],
     ]
 
 

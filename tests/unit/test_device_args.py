@@ -108,6 +108,53 @@ def test_work_that_the_source_says(
     assert rows[1 - row] == (None, None)
 
 
+ROCM = {
+    "__amd_rocclr_copyBuffer.kd": 30.0,
+    "__amd_rocclr_fillBufferAligned": 20.0,
+    "MEMORY_COPY_HOST_TO_DEVICE": 10.0,
+    "elementwise_kernel": 5.0,
+}
+
+
+def test_copies_that_rocm_writes_as_kernels_are_copies_of_unknown_size(tmp_path: Path) -> None:
+    """All four inside one addition of 100 floats: the kernel alone has its 1,200 bytes."""
+    inputs = {"Input Dims": [[100], [100], []], "Input type": ["float", "float", "Scalar"]}
+    host = {"ph": "X", "pid": 1, "tid": 1}
+    events = [
+        host | {"cat": "cpu_op", "name": "aten::add", "ts": 0, "dur": 90}
+        | {"args": inputs | {"External id": 7}}
+    ]  # fmt: skip
+    for number, (name, dur) in enumerate(ROCM.items(), 1):
+        call = {"cat": "cuda_runtime", "name": "hipLaunchKernel", "ts": 10 * number, "dur": 1}
+        device = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 0}
+        events += [
+            host | call | {"args": {"correlation": number}},
+            device | {"ts": 100 * number, "dur": dur}
+            | {"args": {"device": 0, "stream": 0, "correlation": number}},
+        ]  # fmt: skip
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    trace = profframe.load(path)
+    work = trace.events.filter(trace.events["device"].is_not_null())
+    assert work.select("kind", "category", "bytes", "flops", "work_id").rows() == [
+        ("memcpy", "kernel", None, None, None),
+        ("memset", "kernel", None, None, None),
+        ("memcpy", "kernel", None, None, None),
+        ("kernel", "kernel", 1200, 100, 0),
+    ]
+    assert trace.events["device_ns"][0] == 65_000
+    assert trace.kernel_types().select("classes", "total_ns").rows() == [
+        ("copy", 40_000), ("compute", 25_000)
+    ]  # fmt: skip
+    assert trace.kernels()["name"].to_list() == ["elementwise_kernel"]
+    sizes = trace.memory_bandwidth().select("kind", "calls", "unsized_calls", "bytes").rows()
+    assert sorted(sizes) == [("memcpy", 1, 1, None), ("memcpy", 1, 1, None), ("memset", 1, 1, None)]
+    trace.export_chrome_trace(tmp_path / "again.json")
+    assert profframe.load(tmp_path / "again.json").events["kind"].to_list() == (
+        trace.events["kind"].to_list()
+    )
+
+
 COLLECTIVE = (
     "collective", "process_group", "group_size", "group_ranks", "collective_seq", "collective_id",
     "element_type", "in_elements", "out_elements", "in_splits", "out_splits", "peer_rank",

@@ -13,7 +13,7 @@ import pytest
 from profframe import load, schema
 from profframe.errors import ParameterError
 from profframe.facts.devices import devices, match_models
-from profframe.facts.models import models
+from profframe.facts.models import fitting, models
 from profframe.readers.build.devices import devices as read
 from profframe.trace.trace import Trace
 from tests.builders import table
@@ -38,7 +38,17 @@ def model_of(
         "multiprocessors": multiprocessors,
         "compute_capability": compute_capability,
     }
-    return next((known for known, model in KNOWN.items() if model.matches(device)), None)
+    return next(iter(fitting(device, KNOWN)), None)
+
+
+def fits(*device: Any) -> list[str]:
+    """All models that a device may be of, without who made it."""
+    columns = ("name", "memory_bytes", "multiprocessors", "compute_capability")
+    row = dict(zip(columns, (*device, *([None] * (4 - len(device)))), strict=True))
+    row["memory_bytes"] = row["memory_bytes"] and int(row["memory_bytes"] * 1e9)
+    return [
+        name.removeprefix("NVIDIA ").removeprefix("AMD Instinct ") for name in fitting(row, KNOWN)
+    ]
 
 
 # What drivers call them
@@ -126,6 +136,65 @@ def test_what_has_no_name_of_its_own_is_known_by_the_rest(
     device: tuple[Any, ...], model: str | None
 ) -> None:
     assert model_of(*device) == model
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA H100", "NVIDIA A100", "NVIDIA L4", "AMD MI350X", "AMD MI300A", "AMD MI300X",
+        "AMD MI210X", "AMD INSTINCT MI350X", "AMD INSTINCT MI300X", "AMD INSTINCT MI210X",
+        "A100-SXM4-40GB", "A100-PCIE-40GB", "NVIDIA A100-SXM-80GB", "NVIDIA A100-PG506-232",
+        "NVIDIA H100 80GB HBM2e", "NVIDIA H100 SXM5 80GB", "NVIDIA H100 96GB HBM3",
+        "NVIDIA H100 SXM5 94GB", "NVIDIA GH200 120GB", "NVIDIA H200 141GB HBM3e",
+        "NVIDIA B200 SXM6", "NVIDIA HGX B200", "NVIDIA GB200 NVL72", "NVIDIA GB300 NVL72",
+        "Tesla V100-SXM3-32GB", "Tesla V100-PCIE-32GB", "NVIDIA T4", "A10G",
+        "AMD Instinct MI250", "AMD Instinct MI250X/MI250", "AMD Instinct MI300X HF",
+        "AMD Instinct MI325X VF", "AMD Instinct MI350X VF", "AMD Instinct MI355X VF",
+    ],
+)  # fmt: skip
+def test_every_name_finds_a_peak(name: str) -> None:
+    """Those of drivers, and those that torch looks up."""
+    (row,) = rows([{"name": name}])
+    assert row["fp16_flop_per_s"] > 60e12
+
+
+@pytest.mark.parametrize(
+    ("device", "models"),
+    [
+        (("NVIDIA H100",), ["H100 SXM", "H100 PCIe", "H100 SXM 96GB", "H100 NVL"]),
+        (("NVIDIA H100", 85.0), ["H100 SXM", "H100 PCIe"]),
+        (("NVIDIA H100", 85.0, 132, "9.0"), ["H100 SXM"]),
+        (("NVIDIA H100", 85.0, 114, "9.0"), ["H100 PCIe"]),
+        (("NVIDIA H100", 80.0, 132, "9.0"), ["H100 SXM"]),
+        (("NVIDIA H100", 100.9, 132, "9.0"), ["H100 SXM 96GB", "H100 NVL"]),
+        (("NVIDIA H100", 102.0, 132, "9.0"), ["H100 SXM 96GB"]),
+        (("NVIDIA H100", 103.1, 132, "9.0"), ["H100 SXM 96GB"]),
+        (("NVIDIA H100 80GB",), ["H100 SXM", "H100 PCIe"]),
+        (("NVIDIA H100 80GB HBM3",), ["H100 SXM"]),
+        (("NVIDIA H100 96GB HBM3",), ["H100 SXM 96GB"]),
+        (("NVIDIA H100 NVL",), ["H100 NVL"]),
+        (("NVIDIA H100 64GB HBM2",), []),
+        (("NVIDIA A100",), ["A100 SXM 80GB", "A100 SXM 40GB", "A100 PCIe 80GB", "A100 PCIe 40GB"]),
+        (("NVIDIA A100", 42.3), ["A100 SXM 40GB", "A100 PCIe 40GB"]),
+        (("NVIDIA A100", 85.1), ["A100 SXM 80GB", "A100 PCIe 80GB"]),
+        (("NVIDIA A100-SXM4-80GB", 42.3), ["A100 SXM 80GB"]),
+        (("Tesla V100-SXM2-32GB",), ["V100 SXM2 32GB"]),
+        (("NVIDIA GeForce RTX 3060",), ["GeForce RTX 3060 12GB", "GeForce RTX 3060 8GB"]),
+        (("NVIDIA GeForce RTX 3060", 12.9), ["GeForce RTX 3060 12GB"]),
+        (("AMD Instinct MI250X/MI250",), ["MI250X (one of two dies)", "MI250 (one of two dies)"]),
+        (("AMD Instinct MI250",), ["MI250 (one of two dies)"]),
+        (("AMD Radeon Graphics", 68.7, 104, "9.0"), ["MI250 (one of two dies)", "MI210"]),
+        (("AMD Radeon Graphics", 309.2, 256, "9.5"), ["MI350X", "MI355X"]),
+        (("", 206.1, 304, "9.4"), ["MI300X"]),
+        (("AMD Radeon Graphics",), []),
+        (("NVIDIA A100-SXM4-40GB MIG 1g.5gb", 5.0, 14, "8.0"), ["MIG slice"]),
+    ],
+)
+def test_a_device_that_fits_several_models_fits_them_all(
+    device: tuple[Any, ...], models: list[str]
+) -> None:
+    """The first is what it is taken for."""
+    assert fits(*device) == models
 
 
 # The file
@@ -383,6 +452,55 @@ def test_an_unknown_device_has_rates_without_shares_and_says_so(source: Path) ->
     (note,) = trace.quality.rows(named=True)
     assert (note["check"], note["events"]) == ("unknown_device", 1)
     assert note["detail"].endswith(": devices 'My GPU'")
+
+
+def test_a_name_that_fits_two_models_is_in_quality(tmp_path: Path) -> None:
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 1}
+    events = [kernel | {"args": {"device": device}} for device in (1, 0, 0)]
+    properties = [
+        {"id": 0, "name": "NVIDIA A100", "totalGlobalMem": 85_100_000_000},
+        {"id": 1, "name": "Tesla T4"},
+        {"id": 2, "name": "NVIDIA H100"},
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(
+        json.dumps({"schemaVersion": 1, "deviceProperties": properties, "traceEvents": events})
+    )
+    trace = load(path)
+    assert trace.devices["model"].to_list() == [
+        "NVIDIA A100 SXM 80GB", "NVIDIA T4", "NVIDIA H100 SXM"
+    ]  # fmt: skip
+    (note,) = trace.quality.rows(named=True)
+    assert (note["check"], note["events"], note["example_event_id"]) == ("several_models", 2, 1)
+    assert note["detail"].endswith(
+        "'NVIDIA A100' is taken for NVIDIA A100 SXM 80GB, may be NVIDIA A100 PCIe 80GB; "
+        "'NVIDIA H100' is taken for NVIDIA H100 SXM, may be NVIDIA H100 PCIe or "
+        "NVIDIA H100 SXM 96GB or NVIDIA H100 NVL"
+    )
+    own = {"NVIDIA A100 PCIe 80GB": {}, "NVIDIA H100 PCIe": {"cache_bytes": 5}}
+    assert load(path, devices=own).quality.height == 0
+    assert load(path, devices=own).devices["model"][0] == "NVIDIA A100 PCIe 80GB"
+
+
+def test_own_models_are_the_only_ones_that_a_device_may_be_of() -> None:
+    h100 = dict.fromkeys(("memory_bytes", "multiprocessors", "compute_capability"))
+    h100 |= {"name": "NVIDIA H100"}
+    assert fitting(h100, models({"NVIDIA H100 PCIe": {}})) == ["NVIDIA H100 PCIe"]
+    assert fitting(h100, models({"Mine": {"match": [{"name": "H100"}]}})) == ["Mine"]
+    sizes = {f"{n} GB": {"match": [{"name": "H100", "memory_gb": [n, n]}]} for n in (20, 40)}
+    assert fitting(h100, models(sizes)) == ["20 GB", "40 GB"]
+    assert fitting(h100 | {"memory_bytes": 40 * 10**9}, models(sizes)) == ["40 GB"]
+    assert fitting(h100 | {"memory_bytes": 85 * 10**9}, models(sizes)) == [
+        "NVIDIA H100 SXM", "NVIDIA H100 PCIe"
+    ]  # fmt: skip
+
+
+def test_rates_of_own_devices_may_have_names_of_torch() -> None:
+    own = {"match": [{"name": "X"}], "dense_flop_per_s": {"bfloat16": 2e12, "float8_e5m2": 4e12}}
+    columns = models({"Mine": own})["Mine"].columns
+    assert (columns["bf16_flop_per_s"], columns["fp8_flop_per_s"]) == (2e12, 4e12)
+    with pytest.raises(ParameterError, match="rates in FLOP/s by data type"):
+        models({"Mine": own | {"dense_flop_per_s": {"half": 1e12, "fp16": 2e12}}})
 
 
 def test_own_devices_at_load_and_at_the_question(source: Path, tmp_path: Path) -> None:

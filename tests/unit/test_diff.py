@@ -222,6 +222,86 @@ def test_steps_are_averaged_and_what_is_in_none_is_left_out() -> None:
     assert (whole["base_ns"], whole["base_samples"]) == (33 + 999, 1)
 
 
+def outside_of_steps() -> list[dict[str, object]]:
+    """Three steps of 10, 12 and 11 ns of kernels, 30 ns of kernels and 9 ns of ops in none."""
+    times = enumerate((10, 12, 11))
+    return [
+        *(kernel("k", time, step=step, device=step % 2) for step, time in times),
+        *(kernel("k", 20, device=0), kernel("cut off", 10, device=1), op("setup", 9)),
+    ]
+
+
+def test_what_is_in_no_step_is_counted_beside_the_rest() -> None:
+    rows = outside_of_steps()
+    found = profframe.diff(trace(rows), trace(rows[:3]), per="step")
+    columns = ("name", "base_ns", "base_outside_ns", "other_outside_ns")
+    assert values(found, *columns) == [("k", 11, 10, 0)]
+
+
+@pytest.mark.parametrize(
+    ("outside", "expected"),
+    [
+        ("kernels", [("kernel", "cut off", 3, 1 / 3, 0), ("kernel", "k", 18, 4 / 3, 0)]),
+        (
+            "all",
+            [
+                ("op", "setup", 3, 1 / 3, 0),
+                ("kernel", "cut off", 3, 1 / 3, 0),
+                ("kernel", "k", 18, 4 / 3, 0),
+            ],
+        ),
+    ],
+)
+def test_what_is_in_no_step_counts_evenly(outside: str, expected: list[tuple[object, ...]]) -> None:
+    """(33 + 20) / 3 is 17.67, and 10 / 3 is 3.33; a step more or less changes by its own time."""
+    side = trace(outside_of_steps())
+    found = profframe.diff(side, side, per="step", outside=outside)
+    columns = ("what", "name", "base_ns", "base_calls", "base_outside_ns")
+    kinds = {"op": 0, "kernel": 1}
+    got = sorted(values(found, *columns), key=lambda row: (kinds[row[0]], row[1]))
+    assert got == expected
+    k = row(found, "k", "kernel")
+    assert k["change_low_ns"] == -k["change_high_ns"]
+    assert k["change_high_ns"] < 10
+
+
+def test_outside_is_for_steps_alone() -> None:
+    side = trace(outside_of_steps())
+    with pytest.raises(ParameterError, match="only with per='step'"):
+        profframe.diff(side, side, outside="all")
+    with pytest.raises(UnknownNameError, match="did you mean 'kernels'"):
+        profframe.diff(side, side, per="step", outside="kernel")
+
+
+def test_kernels_of_each_device() -> None:
+    found = profframe.diff(trace(outside_of_steps()), trace([]), devices=True)
+    got = values(found.filter(what="kernel"), "name", "device", "base_ns", "base_calls")
+    assert got == [("k", 0, 41, 3.0), ("k", 1, 12, 1.0), ("cut off", 1, 10, 1.0)]
+
+
+def test_shares_of_the_peaks() -> None:
+    """1e9 FLOP in 2 us of a peak of 1e15 FLOP/s are half of it; 1e6 bytes in it, of 1e12, too."""
+    devices = [
+        {"run": "r", "rank": 0, "device": 0, "fp32_flop_per_s": 1e15, "bandwidth_bytes_per_s": 1e12}
+    ]
+    work = {"work_dtype": "fp32", "device": 0, "work_id": 0}
+    rows: list[dict[str, object]] = [
+        op("mm", 100, event_id=0, work_id=0, device_ns=6000, flops=2 * 10**9, bytes=3 * 10**6),
+        kernel("a", 2000, event_id=1, flops=10**9, bytes=10**6, **work),
+        kernel("a", 4000, event_id=2, flops=10**9, bytes=2 * 10**6, **work),
+        kernel("b", 9, event_id=3, flops=10**9, **work | {"device": 1, "work_id": None}),
+    ]
+    events = [{"run": "r", "rank": 0} | row for row in rows]
+    side = stored(events=events, traces=[{"run": "r", "rank": 0}], devices=devices)
+
+    found = profframe.diff(side, trace([]))
+
+    columns = [f"{side}_{peak}_share" for side in SIDES for peak in ("flop", "bandwidth")]
+    for name, what in (("mm", "op"), ("a", "kernel")):
+        assert values(found.filter(name=name, what=what), *columns) == [(1 / 3, 0.5, None, None)]
+    assert values(found.filter(name="b"), *columns) == [(None,) * 4]
+
+
 def test_a_changed_op_is_found_among_noise() -> None:
     def runs(factor: float, seed: int) -> Trace:
         random = np.random.default_rng(seed)

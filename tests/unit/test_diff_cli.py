@@ -167,3 +167,63 @@ def test_nothing_on_either_side(run: Run, tmp_path: Path) -> None:
     code, out, err = run("diff", str(tmp_path / "s"), str(tmp_path / "s"), "--fail-on", "0%")
     assert (code, err) == (0, "")
     assert out == "neither side has an op, a kernel or an annotation\n"
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path) -> str:
+    """A step with 2 ms of kernels, and 0.5 ms whose launch was cut off."""
+    rows: list[tuple[str, int | None]] = [("k", 1), ("k", 2), ("cut off", None)]
+    events: list[dict[str, object]] = [
+        {"run": "r", "event_id": i, "kind": "kernel", "name": name, "step": step, "device": i % 2}
+        | dict.fromkeys(("dur_ns", "self_ns"), 500_000 if step is None else 2_000_000)
+        for i, (name, step) in enumerate(rows)
+    ]
+    return write(tmp_path / "cut off", events)
+
+
+def test_what_is_left_out_is_in_the_header(run: Run, pair: tuple[str, str], cut_off: str) -> None:
+    code, out, _ = run("diff", cut_off, cut_off, "--per", "step")
+    assert code == 0
+    line = "left out, as in no step: kernels 250.000 us -> 250.000 us per step"
+    assert f"{line} (--outside kernels counts it)" in " ".join(out.split())
+
+    _, out, _ = run("diff", cut_off, cut_off, "--per", "step", "--outside", "kernels")
+    assert "left out" not in out
+    assert "kernels 2.250 ms -> 2.250 ms" in " ".join(out.split())
+    assert "left out" not in run("diff", *pair)[1]
+
+
+def test_outside_without_steps_is_refused(run: Run, cut_off: str) -> None:
+    code, _, err = run("diff", cut_off, cut_off, "--outside", "all")
+    assert code == 2
+    assert "--outside all: only with --per step" in err
+
+
+def test_columns_are_chosen(run: Run, pair: tuple[str, str], tmp_path: Path) -> None:
+    code, out, _ = run("diff", *pair, "--columns", "name, base_flop_share,other_ns")
+    assert code == 0
+    assert ["name", "base", "flop", "%", "other"] in [line.split() for line in out.splitlines()]
+
+    file = tmp_path / "out.csv"
+    run("diff", *pair, "--columns", "what,base_bandwidth_share", "-o", str(file))
+    assert pl.read_csv(file).columns == ["what", "base_bandwidth_share"]
+
+    code, _, err = run("diff", *pair, "--columns", "names")
+    assert code == 2
+    assert "did you mean 'name'" in err
+    assert run("diff", *pair, "--columns", "name,name")[0] == 2
+
+
+def test_kernels_of_each_device_are_rows(run: Run, cut_off: str, pair: tuple[str, str]) -> None:
+    code, out, _ = run("diff", cut_off, pair[0], "--devices", "--columns", "name,device,base_ns")
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert ["k", "0", "2.000", "ms"] in lines
+    assert ["k", "1", "2.000", "ms"] in lines
+
+
+def test_a_data_type_is_checked_before_loading(run: Run, pair: tuple[str, str]) -> None:
+    assert run("diff", *pair, "--dtype", "torch.float32")[0] == 0
+    code, _, err = run("diff", "absent", "absent", "--dtype", "fp17")
+    assert code == 2
+    assert "no dtype named 'fp17'" in err

@@ -50,6 +50,32 @@ def test_words_of_kineto(category: str | None, kind: str) -> None:
     assert kind_of(category) == kind
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("__amd_rocclr_copyBuffer", "memcpy"),
+        ("__amd_rocclr_copyBuffer.kd", "memcpy"),
+        ("__amd_rocclr_copyBufferAligned", "memcpy"),
+        ("__amd_rocclr_copyBufferRect", "memcpy"),
+        ("__amd_rocclr_copyBufferRectAligned", "memcpy"),
+        ("__amd_rocclr_copyImageToBuffer", "memcpy"),
+        ("MEMORY_COPY_HOST_TO_DEVICE", "memcpy"),
+        ("MEMORY_COPY_DEVICE_TO_DEVICE", "memcpy"),
+        ("__amd_rocclr_fillBuffer", "memset"),
+        ("__amd_rocclr_fillBufferAligned", "memset"),
+        ("__amd_rocclr_fillBufferAligned2D.kd", "memset"),
+        ("__amd_rocclr_streamOpsWait", "kernel"),
+        ("my__amd_rocclr_copyBuffer", "kernel"),
+        ("memory_copy_kernel", "kernel"),
+        ("void at::native::copy_kernel", "kernel"),
+    ],
+)
+@pytest.mark.parametrize("category", ["kernel", "Kernel", "concurrent_kernel"])
+def test_rocm_writes_copies_and_fills_as_kernels(category: str, name: str, kind: str) -> None:
+    assert kind_of(category, name) == kind
+    assert kind_of("cpu_op", name) == "host_op"
+
+
 def test_a_category_is_matched_whole() -> None:
     assert kind_of("my_kernel") == "other"
     assert kind_of("kernels") == "other"

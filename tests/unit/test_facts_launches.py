@@ -14,7 +14,7 @@ def call(start: int, end: int, correlation: int, **more: Any) -> Row:
 
 
 def kernel(start: int, end: int, correlation: int | None, **more: Any) -> Row:
-    own = {"category": "kernel", "thread": 9, "pid": "0", "correlation": correlation}
+    own = {"category": "kernel", "thread": 9, "pid": "0", "device": 0, "correlation": correlation}
     return event("sgemm", start, end) | own | more
 
 
@@ -178,14 +178,14 @@ def test_a_slice_of_a_process_without_calls_has_no_launch_if_it_is_on_a_device()
         call(0, 10, 7, pid="100"),
         kernel(20, 30, 7, pid="100", device=0),
         kernel(20, 30, 7, pid="200", device=0),
-        kernel(20, 30, 7, pid="200"),
+        kernel(20, 30, 7, pid="200", device=None),
         kernel(20, 30, 7, pid=None, device=0),
         kernel(20, 30, 7, pid="a text", device=0),
         kernel(20, 30, 7, pid="1234567890", device=1234567890),
         kernel(20, 30, 7, pid="123456789", device=123456789),
     )
     assert column(got, "launch_id")[1:] == [0, None, 0, 0, None, None, 0]
-    assert notes(got) == {"kernel_without_launch": 3}
+    assert notes(got) == {"kernel_without_launch": 3, "unnamed_device": 1}
     alone = facts(call(0, 10, 7, pid="100"), kernel(20, 30, 7, pid="200", device=0))
     assert column(alone, "launch_id") == [None, 0]
 
@@ -242,7 +242,7 @@ def test_the_first_mismatch_is_named_and_all_are_counted() -> None:
         call(10, 20, 7),
         kernel(30, 40, 7, external_id=1),
         kernel(40, 50, 7, external_id=2),
-        event("Memcpy", 50, 60, category="gpu_memcpy", thread=9, correlation=7, external_id=3),
+        kernel(50, 60, 7, category="gpu_memcpy", external_id=3),
     )
     (note,) = got["quality"].to_pylist()
     assert (note["check"], note["events"]) == ("external_id_mismatch", 2)
@@ -378,6 +378,44 @@ def test_where_calls_are_known_an_op_gives_no_step() -> None:
     got = facts(*step_marks(), *found_by_number, *launched)
     assert column(got, "op_id")[3] == 2
     assert column(got, "step")[2:] == [3, None, 4, 4]
+
+
+def test_a_device_annotation_is_in_the_step_of_the_slice_that_it_shows() -> None:
+    got = facts(
+        *step_marks(),
+        event("region", 90, 99, category="user_annotation", external_id=5),
+        call(110, 120, 7),
+        kernel(300, 310, 7),
+        event("region", 300, 310, category="gpu_user_annotation", external_id=5, device=0),
+    )
+    assert column(got, "step")[2:] == [3, 4, 4, 3]
+
+
+def test_one_of_no_known_slice_is_in_the_step_of_the_first_work_in_it() -> None:
+    region: dict[str, Any] = {"category": "gpu_user_annotation", "device": 0}
+    got = facts(
+        *step_marks(),
+        *[call(start, start + 1, number) for start, number in ((90, 7), (110, 8), (120, 9))],
+        kernel(320, 330, 9, device=0, stream=1),
+        kernel(310, 320, 8, device=0, stream=1),
+        kernel(300, 310, 7, device=0, stream=2),
+        event("of stream 1", 305, 340, stream=1, **region),
+        event("of stream 2", 300, 340, stream=2, **region),
+        event("behind", 331, 340, stream=1, **region),
+        event("ends as it begins", 305, 310, stream=1, **region),
+    )
+    assert column(got, "step")[5:] == [4, 4, 3, 4, 3, None, None]
+
+
+def test_work_of_devices_in_no_step_is_counted_where_there_are_steps() -> None:
+    work = [call(10, 20, 7), call(210, 220, 8), kernel(30, 40, 7), kernel(230, 250, 8)]
+    unlaunched = kernel(300, 300_280, 9)
+    got = facts(*step_marks(), *work, unlaunched)
+    rows = {row["check"]: row for row in got["quality"].to_pylist()}
+    assert rows["outside_steps"]["events"] == 2
+    assert rows["outside_steps"]["example_event_id"] == 5
+    assert rows["outside_steps"]["detail"].endswith("0.300 ms; the launch of 1 is not in the trace")
+    assert "outside_steps" not in notes(facts(*work, unlaunched))
 
 
 def test_of_overlapping_steps_the_one_that_started_last_counts() -> None:

@@ -52,6 +52,7 @@ def made_up() -> Tables:
         event("autograd::engine::evaluate_function: Mm", 41, 59, thread=1),
         event("Mm", 42, 58, thread=1, sequence_nr=3, fwd_thread=1, is_async=False),
         event("k", 60, 70, category="kernel", thread=2, device=0),
+        event("range", 60, 70, category="gpu_user_annotation", thread=2, device=0),
         flows=flows,
         memory=[{"time_ns": 13, "bytes": 8, "device_type": "CPU", "thread": 0}],
         devices=[{"device": 0, "name": "NVIDIA T4"}],
@@ -219,7 +220,7 @@ def test_on_disk_nothing_runs_beside_another(
     monkeypatch.setattr(pipeline, "ThreadPoolExecutor", NoThreads)
     with pytest.raises(RuntimeError, match="threads"):
         add_facts(made_up())
-    assert add_facts(on_disk(made_up(), tmp_path))["events"].num_rows == 8
+    assert add_facts(on_disk(made_up(), tmp_path))["events"].num_rows == 9
 
 
 class NoThreads(ThreadPoolExecutor):

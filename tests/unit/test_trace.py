@@ -95,7 +95,7 @@ FILTERS: dict[str, Callable[[Trace], Trace]] = {
 
 ALL_ANSWERS = (FILTERS["steps"], FILTERS["kinds"])
 """What is filtered in another way has other rows, but the same answers."""
-SOME_ANSWERS = ("self_times", "key_averages", "memory_peak", "time_breakdown", "steps")
+SOME_ANSWERS = ("self_times", "memory_peak", "time_breakdown")
 
 
 def everything(trace: Trace, answers: Iterable[str] = ()) -> dict[str, pl.DataFrame]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from profframe.analysis.export_lines.json_macros import MACROS
 from profframe.query.header import Answer
+from profframe.query.parameters import reset_variables
 from profframe.query.run import prepare
 
 _FLOP: Final = "kernel_flop"
@@ -30,9 +31,14 @@ _MEMBERS: Final = f"""
         ',"{_BANDWIDTH_SHARE}":' || percent(events.bytes, limits.peak_bytes_per_s, limits.dur_ns)
     )[2:] AS members
     FROM events
-    LEFT JOIN kernel_limits('events', 'devices', '') AS limits ON events.event_id = limits.event_id
+    LEFT JOIN kernel_limits('_typed_kernels', 'devices', getvariable('dtype')) AS limits
+        ON events.event_id = limits.event_id
     WHERE events.kind IN ('host_op', 'kernel') AND coalesce(events.flops, events.bytes) IS NOT NULL
     ORDER BY events.event_id"""
+_TYPED: Final = """
+    CREATE TEMP VIEW _typed_kernels AS
+    SELECT * REPLACE (CASE WHEN NOT getvariable('override') THEN work_dtype END AS work_dtype)
+    FROM events WHERE kind = 'kernel'"""
 _OWN_MACROS: Final = f"""
     CREATE TEMP MACRO finite(number) AS CASE WHEN isfinite(number) THEN round(number, 4) END;
     CREATE TEMP MACRO percent(work, peak, ns) AS finite(work * 1e11 / peak / nullif(ns, 0));
@@ -51,17 +57,24 @@ _VIEW: Final = """
     FROM events_as_loaded POSITIONAL JOIN _members"""
 
 
-def augment(connection: duckdb.DuckDBPyConnection) -> None:
+def augment(
+    connection: duckdb.DuckDBPyConnection, dtype: str = "", *, override: bool = False
+) -> None:
     """Put the work of ops and kernels among their arguments.
 
     Host ops and kernels with known work get ``kernel_flop`` and ``kernel_num_gb`` (of 1e9 bytes),
-    kernels on known devices ``achieved_flops_pct`` and ``achieved_bandwidth_pct``.
+    kernels on known devices ``achieved_flops_pct`` and ``achieved_bandwidth_pct``. Work of unknown
+    type is taken for ``dtype``, with ``override`` all work.
 
     The view ``events`` of the connection is another one afterwards.
     """
     prepare(connection, Answer("augment", _MEMBERS), {})
     connection.execute(MACROS + _OWN_MACROS)
+    for name, value in {"dtype": dtype, "override": override}.items():
+        connection.execute(f"SET VARIABLE {name} = ?", [value])
+    connection.execute(_TYPED)
     rows = connection.sql(_MEMBERS).to_arrow_table()
+    reset_variables(connection, ("dtype", "override"))
     with_work = rows["event_id"].to_numpy()
     events = connection.sql("SELECT event_id FROM events").to_arrow_table()["event_id"].to_numpy()
     place = np.searchsorted(with_work, events)

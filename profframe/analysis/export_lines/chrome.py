@@ -53,7 +53,8 @@ _TEXTS: Final = {"module_hierarchy": "Module Hierarchy", "stack": "Call stack"}
 _MEMORY: Final = {
     "Addr": "address",
     "Bytes": "bytes",
-    "Device Type": f"list_position({list(ALLOCATOR_DEVICES)!r}, device_type::VARCHAR) - 1",
+    "Device Type": f"CASE WHEN device_type IS NOT NULL THEN coalesce(list_position("
+    f"{list(ALLOCATOR_DEVICES)!r}, device_type::VARCHAR), {len(ALLOCATOR_DEVICES)}) - 1 END",
     "Device Id": "CASE WHEN device_type = 'CPU' THEN -1 ELSE device END",
     "Total Allocated": "total_allocated_bytes",
     "Total Reserved": "total_reserved_bytes",

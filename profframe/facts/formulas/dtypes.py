@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
+
+from profframe import schema
+from profframe.errors import UnknownNameError
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +104,64 @@ SCALAR_TYPES: Final[Mapping[int, Dtype]] = MappingProxyType(
     }
 )  # fmt: skip
 """c10::ScalarType by number: how a profiler writes the ``dtype`` argument of an op."""
+
+PEAK_NAMES: Final = tuple(name for name in schema.DTYPES if not name.endswith("_tensor"))
+"""Names of the types that work can be held against the peaks of."""
+
+_LIBRARIES: Final = re.compile(r"(torch|numpy|c10|at)(\.|::)")
+_OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("float64", "double", "f64"), "fp64"),
+        **dict.fromkeys(("float32", "float", "f32"), "fp32"),
+        **dict.fromkeys(("float16", "half", "f16"), "fp16"),
+        "bfloat16": "bf16",
+        **dict.fromkeys(("qint8", "signed char", "char", "i8"), "int8"),
+        "tensorfloat32": "tf32",
+    }
+)
+"""Other names of the types that devices have a peak for; `float32` is no `tf32`."""
+_PEAK_PATTERNS: Final = (
+    (re.compile(r"(float8|fp8|f8)(_\w+)?|e4m3\w*|e5m2\w*|e8m0\w*"), "fp8"),
+    (re.compile(r"(float6|fp6|f6)(_\w+)?|e2m3\w*|e3m2\w*"), "fp6"),
+    (re.compile(r"(float4|(nv|mx)?fp4|f4)(_\w+)?|e2m1\w*"), "fp4"),
+)
+_SHOWN: Final = ("float64", "float32", "float16", "half", "bfloat16", "float8_e4m3fn")
+
+
+def peak_name(dtype: object, choices: Collection[str] = PEAK_NAMES) -> str:
+    """The name in peak rates of a data type, by any name that users have for it.
+
+    Parameters
+    ----------
+    dtype
+        A name of profframe, torch, NumPy or C++, or an object of torch or NumPy.
+    choices
+        Names that it may become.
+
+    Returns
+    -------
+    str
+        One of the choices.
+
+    Raises
+    ------
+    UnknownNameError
+        It is none of them; the message lists the names.
+
+    Examples
+    --------
+    >>> [peak_name(name) for name in ("float32", "torch.bfloat16", "half", "float8_e4m3fn")]
+    ['fp32', 'bf16', 'fp16', 'fp8']
+    """
+    text = f"{dtype.__module__}.{dtype.__name__}" if isinstance(dtype, type) else str(dtype)
+    word = _LIBRARIES.sub("", text.strip().lower(), count=1)
+    matches = (name for pattern, name in _PEAK_PATTERNS if pattern.fullmatch(word))
+    name = _OTHER_NAMES.get(word) or next(matches, word)
+    if name in choices:
+        return name
+    near = difflib.get_close_matches(word, (*choices, *_OTHER_NAMES, *_SHOWN), n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise UnknownNameError(
+        f"no dtype named {text!r:.60}{hint} (known: {', '.join(choices)}, and names of torch, as "
+        f"{', '.join(_SHOWN)})"
+    )

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from profframe import schema
 from profframe.readers.build.begin_end import pair
 from profframe.readers.build.devices import devices
+from profframe.readers.build.private_device import UNNAMED, private_device
 from profframe.readers.build.rows import (
     DEVICE_ARGS,
     SOURCE_VALUES,
@@ -55,6 +56,9 @@ _COUNTER_VALUES: Final = """
     UNION ALL
     SELECT row, NULL, NULL FROM entries WHERE coalesce(len(entries), 0) = 0
     ORDER BY row"""
+
+_DEVICES_OF_TORCH: Final = (None, "CUDA", "HIP", "XPU", "MTIA", "HPU")
+"""Types of devices that torch knows, or NULL."""
 
 _Thread = tuple[str | None, str | None]
 
@@ -103,7 +107,7 @@ def assemble(
         accounted[name] = accounted.get(name, 0) + count
     tables = {
         "events": _events(slices, quality),
-        "memory": rows[Table.MEMORY].drop_columns(["pid", "tid"]),
+        "memory": _memory(rows[Table.MEMORY], header.device_type),
         "flows": rows[Table.FLOWS],
         "counters": _counters(rows[Table.COUNTERS], connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
@@ -116,6 +120,21 @@ def assemble(
         quality.note("no_events", 0)
     tables |= {"traces": _traces(tables, header, accounted), "quality": quality.table()}
     return RawTrace(tables, header)
+
+
+def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
+    """Memory records, with the name of a device that torch does not know."""
+    rows = rows.drop_columns(["pid", "tid"])
+    name = private_device() if device_type in _DEVICES_OF_TORCH else device_type
+    if name == UNNAMED or isinstance(rows, SpooledTable):
+        return rows
+    types = [
+        pa.DictionaryArray.from_arrays(
+            chunk.indices, pc.replace_substring(chunk.dictionary, UNNAMED, name)
+        )
+        for chunk in rows["device_type"].chunks
+    ]
+    return replaced(rows, "device_type", pa.chunked_array(types, rows["device_type"].type))
 
 
 def _count(flags: pa.ChunkedArray) -> int:

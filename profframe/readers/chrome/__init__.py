@@ -7,20 +7,26 @@ object.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
+import tempfile
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from profframe import schema
 from profframe.errors import NotATraceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
+from profframe.readers.build.private_device import UNNAMED, is_private, private_device
 from profframe.readers.build.rows import (
     Batch,
     Header,
@@ -35,12 +41,15 @@ from profframe.readers.build.rows import (
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.parsing import Parser
+from profframe.readers.chrome.parts import SeveralTracesError, spans, split, windows
 from profframe.readers.json.exact import dumps
-from profframe.readers.json.opening import NoArrayError
+from profframe.readers.json.opening import NoArrayError, opening
 from profframe.readers.json.repair import DROPS
 from profframe.readers.json.stream import ArrayReader, Document
 from profframe.schema import INT32
 from profframe.system.disk_tables import Spool
+
+__all__ = ["SeveralTracesError", "device_type_of", "distributed_job", "read", "read_parts"]
 
 _EVENTS_KEY: Final = "traceEvents"
 _PHASE: Final = b'"ph"'
@@ -52,20 +61,32 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"xpu_"), "XPU"),
     (re.compile(r"hpu_"), "HPU"),
     (re.compile(r"async_npu"), "NPU"),
-    (re.compile(r"privateuse1_"), "PRIVATEUSEONE"),
+    (re.compile(r"privateuse1_"), UNNAMED),
     (re.compile(r"cpu_to_xpu\Z"), "XPU"),
     (re.compile(r"cpu_to_mtia\Z"), "MTIA"),
     (re.compile(r"cpu_to_hpu\Z"), "HPU"),
     (re.compile("(?:cpu_to_cuda|" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
-    (re.compile(r"cpu_to_\w+\Z"), "PRIVATEUSEONE"),
 )
 """The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
+_OF_ALL_PARTS: Final = (
+    "schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds",
+)  # fmt: skip
+"""Members of the header of a file of several traces that count for all of them."""
+_TO_DEVICE: Final = "cpu_to_"
+_DEVICE_LABEL: Final = re.compile(r"(?!(?:CPU|GPU)\b)([A-Za-z]\w*) \d+\s*")
+"""Label of the process of a device."""
 _FLAGS: Final = ("record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules")
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 
 
-def read(source: ByteSource, spool: Spool | None = None, threads: int | None = None) -> RawTrace:
+def read(
+    source: ByteSource,
+    spool: Spool | None = None,
+    threads: int | None = None,
+    *,
+    as_one: bool = False,
+) -> RawTrace:
     """Read one Chrome trace.
 
     Parameters
@@ -76,9 +97,13 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
         Where its tables go; None for memory.
     threads
         Threads that parse; None for one per processor, up to 8.
+    as_one
+        Whether several traces in it, if it has them, are taken for one.
 
     Raises
     ------
+    SeveralTracesError
+        It has several traces.
     NotATraceError
         The source is not JSON, or JSON without trace events; the message names file and place.
     SourceError
@@ -103,10 +128,49 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     exported = _exported(document)
     if exported is not None:
         header = _exported_header(header, exported)
+    else:
+        count = windows(rows)
+        if count > 1 and not as_one:
+            raise SeveralTracesError(source.path, count, document.header)
+        if (count := max(count, spans(rows))) > 1:
+            quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
     with parsing_database.connect() as connection:
         raw = assemble(rows, header, quality, dropped, connection)
     raw = _with_ascend_streams(_with_kineto_flags(raw))
     return raw if exported is None else _with_exported_counts(raw, exported)
+
+
+def read_parts(
+    path: Path, several: SeveralTracesError, threads: int | None = None
+) -> list[RawTrace]:
+    """Read each of the traces in a file, in order, or all as one if they cannot be told apart.
+
+    Raises
+    ------
+    SourceError
+        The file cannot be read again.
+    """
+    with tempfile.TemporaryDirectory(prefix="profframe-") as name:
+        with closing(ByteSource(path)) as source:
+            blocks = source.blocks()
+            start = opening(blocks, _EVENTS_KEY).text
+            header = several.header
+            shared = {member: header[member] for member in _OF_ALL_PARTS if member in header}
+            paths = split(itertools.chain((start,), blocks), header, shared, Path(name))
+        if len(paths) != several.count:
+            with closing(ByteSource(path)) as source:
+                return [read(source, threads=threads, as_one=True)]
+        parts = []
+        for number, part in enumerate(paths, 1):
+            with closing(ByteSource(part)) as source:
+                raw = read(source, threads=threads, as_one=True)
+            detail = f"trace {number} of {len(paths)}"
+            note = schema.quality_rows(
+                ("combined_file", raw.tables["events"].num_rows, detail, None)
+            )
+            quality = pa.concat_tables([raw.tables["quality"], note])
+            parts.append(replace(raw, tables={**raw.tables, "quality": quality}))
+        return parts
 
 
 def _with_kineto_flags(raw: RawTrace) -> RawTrace:
@@ -172,7 +236,7 @@ def _header(document: Document, rows: Rows) -> Header:
     if _exported(document) is not None:
         del members[OWN_KEY]
     base_ns = _integer(members.pop("baseTimeNanoseconds", None))
-    distributed = _distributed(members.get("distributedInfo"))
+    rank, world_size, backend = distributed_job(members.get("distributedInfo"))
     flags = {flag: members.pop(flag) for flag in _FLAGS if flag in members}
     devices = members.pop("deviceProperties", None)
     is_kineto = "schemaVersion" in members or devices is not None
@@ -180,14 +244,33 @@ def _header(document: Document, rows: Rows) -> Header:
         format=_KINETO if is_kineto else "chrome",
         clock=_clock(base_ns, rows, is_kineto),
         base_ns=base_ns,
-        rank=_index(distributed.get("rank")),
-        world_size=_index(distributed.get("world_size")),
-        backend=_text(distributed.get("backend")),
-        device_type=device_type_of([rows]),
+        rank=rank,
+        world_size=world_size,
+        backend=backend,
+        device_type=_device_type(rows),
         device_properties=dumps(devices) if devices else None,
         profiler_flags=dumps(flags) if flags else None,
         metadata=dumps(members) if members else None,
     )
+
+
+def _device_type(rows: Rows) -> str | None:
+    """Type of the devices; of those that torch does not know, as a label or this process has it."""
+    type_ = device_type_of([rows])
+    if type_ != UNNAMED:
+        return type_
+    labels = rows[Table.THREADS].filter(pc.equal(rows[Table.THREADS]["name"], "process_labels"))
+    texts = (_loads(args).get("labels") for args in labels["args"].to_pylist() if args)
+    matches = (_DEVICE_LABEL.fullmatch(text) for text in texts if isinstance(text, str))
+    return next((match[1].upper() for match in matches if match), private_device())
+
+
+def _loads(args: str) -> dict[str, Any]:
+    try:
+        values = json.loads(args)
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
 def _exported(document: Document) -> dict[str, Any] | None:
@@ -243,6 +326,12 @@ def _clock(base_ns: int | None, rows: Rows, is_kineto: bool) -> str:
     return "unknown" if is_kineto and in_nanoseconds else "relative"
 
 
+def distributed_job(value: object) -> tuple[int | None, int | None, str | None]:
+    """Rank, number of ranks and backend of a job, from its ``distributedInfo``."""
+    job = _distributed(value)
+    return _index(job.get("rank")), _index(job.get("world_size")), _text(job.get("backend"))
+
+
 def _distributed(value: object) -> dict[str, Any]:
     """The distributed job, from an object, a list of objects, or JSON text."""
     if isinstance(value, str):
@@ -281,4 +370,8 @@ def device_type_of(batches: Iterable[Batch]) -> str | None:
         if table in batch
     ]
     categories = {c for column in columns for c in column.chunk(0).dictionary.to_pylist() if c}
-    return next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
+    type_ = next((name for word, name in _DEVICE_TYPES if any(map(word.match, categories))), None)
+    if type_ is None:  # arrows in a list of events name the device, as cpu_to_npu
+        names = {c.removeprefix(_TO_DEVICE) for c in categories if c.startswith(_TO_DEVICE)}
+        return next((name.upper() for name in sorted(names) if is_private(name)), None)
+    return type_

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.rows import SOURCE_VALUES, Batch, Table, replaced, typed
+from profframe.readers.chrome.columns import DEVICE_CATEGORIES
 from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
@@ -31,6 +32,8 @@ _ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
 """Name of a kernel of Ascend's library: collective, end of the group's name, and two numbers."""
 _LIST: Final = r"^\[-?[0-9]+(, *-?[0-9]+)*\]$"
 """A list in the schema's form; a truncated or empty one is ignored."""
+_NO_SPLITS: Final = ("", "[]")
+"""Splits of a collective that has none: its parts are equal."""
 _MOST_RANKS: Final = 65536
 _COLLECTIVES: Final = f"""
     SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
@@ -56,7 +59,10 @@ def with_device_args(batch: Batch, session: Session) -> Batch:
     if Table.EVENTS not in batch:
         return batch
     events = batch[Table.EVENTS]
-    is_candidate = pc.or_(pc.is_valid(events["device"]), _names_collective(events["name"]))
+    is_candidate = pc.or_(
+        pc.or_(pc.is_valid(events["device"]), _is_on_device(events["category"])),
+        _names_collective(events["name"]),
+    )
     args = events["args"].filter(is_candidate)
     has_member = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
     rows = pa.chunked_array([pc.indices_nonzero(is_candidate)]).cast(pa.int64())
@@ -129,8 +135,8 @@ def _collective_columns() -> dict[str, tuple[pl.Expr, frozenset[str]]]:
         "element_type": pl.coalesce(_text(of["dtype"]), _text(of["data_type"])),
         "in_elements": _where(in_elements >= 0, in_elements),
         "out_elements": _where(of["Out msg nelems"] >= 0, of["Out msg nelems"]),
-        "in_splits": _list(of["In split size"]),
-        "out_splits": _list(of["Out split size"]),
+        "in_splits": _splits(of["In split size"]),
+        "out_splits": _splits(of["Out split size"]),
         "peer_rank": pl.coalesce(of["Dst Rank"], of["Src Rank"]),
         "wait_on_stream": of["wait_on_stream"],
         "wait_on_correlation": _where(event > 0, event),
@@ -150,6 +156,12 @@ def _list(value: pl.Expr) -> pl.Expr:
     return _where(value.str.contains(_LIST), value.str.replace_all(" ", "", literal=True))
 
 
+def _splits(value: pl.Expr) -> pl.Expr:
+    """What is no list is kept, as one that torch cuts: without it parts would look equal."""
+    without_spaces = value.str.replace_all(" ", "", literal=True)
+    return _where(~without_spaces.is_in(_NO_SPLITS), without_spaces)
+
+
 def _strided(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
     """A list of `size` ranks, `stride` apart."""
     is_valid = size.is_between(1, _MOST_RANKS) & (first >= 0) & ((size == 1) | (stride > 0))
@@ -159,11 +171,18 @@ def _strided(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
     return pl.concat_str(pl.lit("["), ranks.cast(pl.List(pl.String)).list.join(","), pl.lit("]"))
 
 
+def _is_on_device(categories: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Rows of categories of devices: what names no device is on one all the same."""
+    return _by_text(categories, lambda texts: pc.is_in(texts, pa.array(DEVICE_CATEGORIES)))
+
+
 def _names_collective(names: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows whose names are of collectives; each distinct name is matched once."""
+    """Rows whose names are of collectives."""
     pattern = f"^({_RECORD}|{_ASCEND})$"
-    chunks = [
-        pc.take(pc.match_substring_regex(chunk.dictionary, pattern), chunk.indices)
-        for chunk in names.chunks
-    ]
+    return _by_text(names, lambda texts: pc.match_substring_regex(texts, pattern))
+
+
+def _by_text(encoded: pa.ChunkedArray, matches: Callable[[pa.Array], pa.Array]) -> pa.ChunkedArray:
+    """Rows whose text matches; each distinct one is tried once."""
+    chunks = [pc.take(matches(chunk.dictionary), chunk.indices) for chunk in encoded.chunks]
     return pc.fill_null(pa.chunked_array(chunks, pa.bool_()), fill_value=False)

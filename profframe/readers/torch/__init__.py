@@ -7,12 +7,17 @@ or used up: the user's own export still works, and an object may be loaded any n
 from __future__ import annotations
 
 import json
+import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from profframe.errors import ParameterError, SourceError
 from profframe.readers.build.rows import Header, RawTrace
+from profframe.readers.chrome import distributed_job
+from profframe.readers.json import exact
 from profframe.readers.torch import function_events, kineto
 from profframe.readers.torch.getters import uncollected
 
@@ -42,6 +47,21 @@ _DEVICES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """Finished profilers of torch, one for each cycle of one recording, in order."""
+
+    profilers: tuple[object, ...]
+
+
+class Recorder(ABC):
+    """A profiler of profframe's own."""
+
+    @abstractmethod
+    def finished_cycles(self) -> Cycles:
+        """Cycles that have ended."""
+
+
 def knows(source: object) -> bool:
     """Whether `source` is for `read`: an object of torch's profilers, or a list of its events.
 
@@ -61,7 +81,7 @@ def read(source: object) -> RawTrace:
     ----------
     source
         A ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``, its
-        ``kineto_results``, an ``EventList`` or a list of ``FunctionEvent``.
+        ``kineto_results``, an ``EventList``, a list of ``FunctionEvent``, or `Cycles`.
 
     Raises
     ------
@@ -70,13 +90,14 @@ def read(source: object) -> RawTrace:
     ParameterError
         The source holds averages, or not all of it are events.
     """
+    if isinstance(source, Cycles):
+        return _cycles(source.profilers)
     match _source_class(source):
         case name if name == _RESULTS:
             return kineto.read(source, kineto.Settings(_header({})))
-        case name if name == _PROFILER:
-            return _profiler(source)
-        case name if name == _AUTOGRAD:
-            return _autograd(source, {}, {})
+        case name if name in (_PROFILER, _AUTOGRAD):
+            earlier = _events_of_earlier_cycles(_recorder(source))
+            return _cycles([source], earlier)
         case name if name == _BEFORE_KINETO:
             events = getattr(source, "function_events", None)
             return _event_list(_finished(source, events))
@@ -93,6 +114,8 @@ def fx_metadata() -> Mapping[str, Mapping[str, object]] | None:
 
 def describe(source: object) -> str:
     """Text of ``traces.source`` for a live object."""
+    if isinstance(source, Cycles):
+        return describe(source.profilers[-1])
     class_name = _source_class(source)
     names = {_PROFILER: "torch.profiler.profile", _RESULTS: "kineto_results"}
     name = names.get(
@@ -103,6 +126,8 @@ def describe(source: object) -> str:
 
 def _source_class(source: object) -> str | None:
     """Name of the supported class of an object; of a list, that of its first element."""
+    if isinstance(source, Cycles):
+        return _source_class(source.profilers[-1])
     if (class_name := _class_of(type(source))) is not None:
         return None if class_name in _ELEMENTS else class_name
     if isinstance(source, Sequence) and not isinstance(source, (str, bytes)):
@@ -116,30 +141,62 @@ def _class_of(type_: type) -> str | None:
     return next((name for name in names if name in _CLASSES), None)
 
 
-def _profiler(source: Any) -> RawTrace:
-    """A ``torch.profiler.profile``: its flags are those that its own export names."""
-    flags = {flag: 1 for flag in _FLAGS if getattr(source, flag, False)}
-    metadata = {
-        name: _parsed_metadata(text)
-        for name, text in (getattr(source, "preset_metadata", None) or {}).items()
-    }
-    return _autograd(_finished(source, getattr(source, "profiler", None)), flags, metadata)
+def _cycles(profilers: Sequence[Any], earlier: int = 0) -> RawTrace:
+    """All cycles; what is recorded around the events is that of the last one.
 
-
-def _autograd(source: Any, flags: Mapping[str, int], metadata: Mapping[str, object]) -> RawTrace:
-    results = _finished(source, getattr(source, "kineto_results", None))
-    if not hasattr(results, "trace_activities"):  # before torch 2.13
-        return _event_list(source.function_events)
-    flags = flags or {flag: 1 for flag in _FLAGS if getattr(source, flag, False)}
-    if trace_id := getattr(source, "trace_id", ""):
+    ``earlier`` counts events of cycles before these.
+    """
+    last = profilers[-1]
+    is_wrapper = _source_class(last) == _PROFILER
+    recorders = [_recorder(profiler) for profiler in profilers]
+    recorder = recorders[-1]
+    results = [_finished(each, getattr(each, "kineto_results", None)) for each in recorders]
+    if not hasattr(results[-1], "trace_activities"):  # before torch 2.13
+        return _event_list(recorder.function_events)
+    # The exporter names the flags of torch.profiler.profile.
+    flags = _flags(last) or _flags(recorder)
+    metadata = _metadata(last) if is_wrapper else {}
+    distributed = metadata.get("distributedInfo")
+    if trace_id := getattr(recorder, "trace_id", ""):
         metadata = {"trace_id": trace_id, **metadata}
+    metadata.setdefault("host_name", socket.gethostname())
+    device = getattr(recorder, "use_device", None)
     settings = kineto.Settings(
-        _header(flags, metadata),
-        _ELAPSED.get(getattr(source, "use_device", None), "privateuse1_elapsed_us"),
-        with_flops=bool(getattr(source, "with_flops", False)),
-        on_host=_on_host(source),
+        _header(flags, metadata, distributed),
+        _ELAPSED.get(device, "privateuse1_elapsed_us"),
+        with_flops=bool(getattr(recorder, "with_flops", False)),
+        on_host=_on_host(recorder),
+        use_device=device,
     )
-    return kineto.read(results, settings)
+    return kineto.read_cycles(results, settings, earlier)
+
+
+def _recorder(profiler: Any) -> Any:
+    """The ``torch.autograd.profiler.profile`` within a ``torch.profiler.profile``, or itself."""
+    if _source_class(profiler) == _PROFILER:
+        return _finished(profiler, getattr(profiler, "profiler", None))
+    return profiler
+
+
+def _flags(profiler: Any) -> dict[str, int]:
+    return {flag: 1 for flag in _FLAGS if getattr(profiler, flag, False)}
+
+
+def _metadata(profiler: Any) -> dict[str, object]:
+    """What the user and torch have added to a ``torch.profiler.profile``."""
+    texts: dict[str, object] = {}
+    for attribute in ("preset_metadata", "_trace_metadata"):
+        texts |= getattr(profiler, attribute, None) or {}
+    return {name: _parsed_metadata(text) for name, text in texts.items() if name not in _FLAGS}
+
+
+def _events_of_earlier_cycles(recorder: Any) -> int:
+    """Events that torch has kept of cycles whose recordings are gone."""
+    if not getattr(recorder, "acc_events", False):
+        return 0
+    events = getattr(recorder, "_function_events", None) or ()
+    newest = getattr(getattr(recorder, "_stats", None), "number_of_events", len(events))
+    return max(0, len(events) - int(newest))
 
 
 def _on_host(source: Any) -> bool:
@@ -173,13 +230,19 @@ def _event_list(source: Any) -> RawTrace:
         use_device=getattr(source, "_use_device", None),
         profile_memory=getattr(source, "_profile_memory", None),
         with_flops=getattr(source, "_with_flops", None),
+        has_cycles=_class_of(type(source)) == _EVENTS,
     )
     return function_events.read(events, settings)
 
 
-def _header(flags: Mapping[str, int], metadata: Mapping[str, object] | None = None) -> Header:
-    """What this process knows of the job and its devices."""
-    rank, world_size, backend = _job()
+def _header(
+    flags: Mapping[str, int],
+    metadata: Mapping[str, object] | None = None,
+    distributed: object = None,
+) -> Header:
+    """What is recorded of the job, or what this process knows of it and its devices."""
+    recorded = distributed_job(distributed)
+    rank, world_size, backend = recorded if recorded[0] is not None else _job()
     devices = _devices()
     return Header(
         format="torch",
@@ -189,7 +252,7 @@ def _header(flags: Mapping[str, int], metadata: Mapping[str, object] | None = No
         backend=backend,
         device_properties=json.dumps(devices) if devices else None,
         profiler_flags=json.dumps(flags) if flags else None,
-        metadata=json.dumps(metadata) if metadata else None,
+        metadata=exact.dumps(metadata) if metadata else None,
     )
 
 
@@ -221,8 +284,11 @@ def _devices() -> list[dict[str, object]]:
 
 
 def _parsed_metadata(text: object) -> object:
-    """Metadata values are JSON text."""
+    """Metadata values are JSON text; `add_metadata` puts text between quotes as it is."""
+    if not isinstance(text, str):
+        return str(text)
     try:
-        return json.loads(text) if isinstance(text, str) else str(text)
-    except ValueError:
-        return text
+        return exact.loads(text)
+    except (ValueError, RecursionError):
+        is_quoted = len(text) > 1 and text[0] == text[-1] == '"'
+        return text[1:-1].replace('\\"', '"') if is_quoted else text

@@ -6,6 +6,7 @@ system's where Kineto recorded the event.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ import pyarrow.compute as pc
 from profframe.errors import ParameterError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
+from profframe.readers.build.private_device import UNNAMED, is_private, live_device_type
 from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
@@ -59,12 +61,13 @@ _RECORDS: Final = (_MEMORY, "[OutOfMemory]")
 """Names that torch gives only to records outside all slices."""
 _HOST: Final = "CPU"
 _OPERATIONS: Final = ("cpu_op", "user_annotation")
+_BEYOND: Final = np.iinfo(np.int64).max
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
 _CALL: Final = re.compile(r"(?:cuda|hip)[A-Z]\w*|(cu[A-Z]\w*)", re.ASCII)
 """Names of calls that make work of devices, in releases that do not say so."""
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
-_OTHER_MEMORY: Final = "PRIVATEUSEONE"
+_PRIVATE: Final = "PrivateUse1"
 _SHORT: Final = 1e10
 """Whole numbers below this are printed without decimals."""
 _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
@@ -72,12 +75,16 @@ _PYTHON_IDS: Final = ("python_id", "python_parent_id", "python_module_id")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What an ``EventList`` says besides its events; None for a plain list."""
+    """What an ``EventList`` says besides its events; None for a plain list.
+
+    ``has_cycles`` if it may have several cycles, each in order.
+    """
 
     header: Header
     use_device: str | None = None
     profile_memory: bool | None = None
     with_flops: bool | None = None
+    has_cycles: bool = False
 
 
 def read(events: Sequence[Any], settings: Settings) -> RawTrace:
@@ -103,6 +110,8 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     elapsed, bad_elapsed = _nanoseconds(end - start)
     fields["elapsed_ns"] = np.where(bad_elapsed, -1, elapsed)
     fields["on_host"] = _mask(fields, "device_type.name", lambda text: text == _HOST)
+    if settings.has_cycles:
+        _put_cycles_apart(fields, quality)
     is_record = _mask(fields, "name", lambda text: text in _RECORDS) & fields["on_host"]
     is_memory = is_record & _mask(fields, "name", lambda text: text == _MEMORY)
     slices = _filtered(fields, ~is_record)
@@ -117,11 +126,24 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     if (is_record & ~is_memory).any():
         marks = _filtered(fields, is_record & ~is_memory)
         batch[Table.INSTANTS] = conform(Table.INSTANTS, _instant_columns(marks))
-    types = dict.fromkeys(t.upper() for t in fields["device_type.name"] if t != _HOST)
-    header = replace(settings.header, clock="relative", device_type=next(iter(types), None))
+    device_type = _device_type(events, fields, settings)
+    header = replace(settings.header, clock="relative", device_type=device_type)
     with parsing_database.connect() as connection:
         rows = gather([with_device_args(batch, Session())])
         return assemble(rows, header, quality, 0, connection)
+
+
+def _device_type(events: Sequence[Any], fields: Fields, settings: Settings) -> str | None:
+    """Type of the devices: what the list, else its events, else torch calls them."""
+    types = dict.fromkeys(t for t in fields["device_type.name"] if t != _HOST)
+    type_ = next(iter(types), None)
+    by_events = UNNAMED if type_ == _PRIVATE else type_ and type_.upper()
+    use_device = settings.use_device
+    if use_device is None and events:
+        use_device = getattr(events[0], "use_device", None)
+    return live_device_type(
+        by_events, use_device if type_ == _PRIVATE or is_private(use_device) else None
+    )
 
 
 def _event_fields(events: Sequence[Any]) -> Fields:
@@ -140,6 +162,31 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
     """Whole nanoseconds, and which times were invalid."""
     bad = ~(np.abs(microseconds) < 2.0**62 / 1000)
     return np.rint(np.where(bad, 0, microseconds) * 1000).astype(np.int64), bad
+
+
+def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
+    """Move the cycles of one list (`acc_events`), newest first there, one behind the other.
+
+    The times of each begin at its own start. A cycle ends where times step back, if all its ids,
+    which go on from cycle to cycle, are greater than those that follow.
+    """
+    start, end = fields["start"], fields["end"]
+    ids = np.where(
+        _mask(fields, "activity_type", lambda text: text in _OPERATIONS), fields["id"], 0
+    )
+    lowest = np.minimum.accumulate(np.where(ids > 0, ids, _BEYOND))
+    highest = np.maximum.accumulate(ids[::-1])[::-1]
+    steps_back = (start[1:] < start[:-1]) & (lowest[:-1] > highest[1:]) & (highest[1:] > 0)
+    cuts = np.flatnonzero(steps_back) + 1
+    if not cuts.size:
+        return
+    bounds = [0, *cuts.tolist(), start.size]
+    offset = 0
+    for first, stop in reversed(list(itertools.pairwise(bounds))):
+        start[first:stop] += offset
+        end[first:stop] += offset
+        offset = max(offset, int(np.max(end[first:stop])))
+    quality.note("several_cycles", int(bounds[-2]), f"{len(bounds) - 1} cycles")
 
 
 def _mask(fields: Fields, name: str, test: Callable[[Any], bool]) -> Flags:
@@ -366,7 +413,7 @@ def _memory_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
     """A record belongs to a device where it has bytes there."""
     on_device = fields["device_memory_usage"] != 0
     size = np.where(on_device, fields["device_memory_usage"], fields["cpu_memory_usage"])
-    type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", _OTHER_MEMORY)
+    type_ = _MEMORY_TYPES.get(settings.use_device or "cuda", UNNAMED)
     return _mark_columns(fields) | {
         "bytes": pa.array(size),
         "device_type": pa.array([_HOST, type_]).take(pa.array(on_device.astype(np.int8))),

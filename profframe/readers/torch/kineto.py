@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
+from profframe.readers.build.private_device import live_device_type
 from profframe.readers.build.rows import (
     Batch,
     Header,
@@ -118,12 +119,15 @@ class Settings:
         Flops were to be recorded; None if unknown.
     on_host : bool
         No device was recorded.
+    use_device : str, optional
+        What torch calls the devices.
     """
 
     header: Header
     elapsed: str | None = None
     with_flops: bool | None = None
     on_host: bool = False
+    use_device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,42 +150,84 @@ class _Part:
 
 
 def read(results: Any, settings: Settings) -> RawTrace:
-    """Read one finished profile, without using it up.
+    """Read one finished profile, without using it up: a ``_ProfilerResult``."""
+    return read_cycles([results], settings)
+
+
+def read_cycles(cycles: Sequence[Any], settings: Settings, earlier: int = 0) -> RawTrace:
+    """Read finished profiles as one trace, without using them up.
 
     Parameters
     ----------
-    results
-        A ``_ProfilerResult``.
+    cycles
+        A ``_ProfilerResult`` of each cycle. Ids of ops, calls and kernels go on from one to the
+        next; those of flows do not.
     settings
-        What its profiler says besides the results.
+        What their profiler says besides the results.
+    earlier
+        Events of cycles before these, which are lost.
     """
     quality = Quality()
-    activities = results.trace_activities()
+    if earlier:
+        quality.note("earlier_cycles", earlier)
     with parsing_database.connect() as connection:
-        parts = [_part(connection, fields) for fields in _activity_fields(activities, settings)]
-        events = _TorchEvents(results.events())
-        batches = [part.batch for part in parts]
+        recordings: list[_Recording] = []
+        for results in cycles:
+            first_flow = max((each.last_flow for each in recordings), default=0)
+            recordings.append(_recording(results, settings, first_flow, quality, connection))
         numbers = {
-            name: np.concatenate([part.numbers[name] for part in parts])
-            for name in parts[0].numbers
+            name: np.concatenate([each.numbers[name] for each in recordings])
+            for name in ("device", "line", "is_host")
         }
-        slices = _rows(batches, Table.EVENTS)
-        if slices is not None and events.objects:
-            slices = _with_torch_fields(slices, numbers, events, settings, quality)
-        batch = {
-            Table.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
-            Table.FLOWS: _flows(activities, numbers),
-            Table.THREADS: _labels(numbers),
-        }
-        for table in (Table.MEMORY, Table.INSTANTS):
-            if (rows := _rows(batches, table)) is not None:
-                batch[table] = rows
-        for check, count in sum((part.repairs for part in parts), Counter[str]()).items():
-            quality.note(check, count, "in the arguments of a live event")
-        flows: Batch = {Table.FLOWS: batch[Table.FLOWS]}
-        header = replace(settings.header, device_type=device_type_of([*batches, flows]))
-        rows = gather([with_device_args(batch, Session())])
+        batches = [each.batch for each in recordings]
+        batches[-1] |= {Table.THREADS: _labels(numbers)}
+        parts = [part for each in recordings for part in each.parts]
+        flows: list[Batch] = [{Table.FLOWS: batch[Table.FLOWS]} for batch in batches]
+        device_type = live_device_type(device_type_of([*parts, *flows]), settings.use_device)
+        header = replace(settings.header, device_type=device_type)
+        session = Session()
+        rows = gather(with_device_args(batch, session) for batch in batches)
         return assemble(rows, header, quality, 0, connection)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recording:
+    """One cycle; ``parts`` are its rows as they were read."""
+
+    batch: dict[Table, pa.Table]
+    parts: list[Batch]
+    numbers: Fields
+    last_flow: int
+
+
+def _recording(
+    results: Any,
+    settings: Settings,
+    first_flow: int,
+    quality: Quality,
+    connection: duckdb.DuckDBPyConnection,
+) -> _Recording:
+    activities = results.trace_activities()
+    parts = [_part(connection, fields) for fields in _activity_fields(activities, settings)]
+    events = _TorchEvents(results.events())
+    batches = [part.batch for part in parts]
+    numbers = {
+        name: np.concatenate([part.numbers[name] for part in parts]) for name in parts[0].numbers
+    }
+    numbers["flow_id"] = np.where(numbers["flow_id"] > 0, numbers["flow_id"] + first_flow, 0)
+    slices = _rows(batches, Table.EVENTS)
+    if slices is not None and events.objects:
+        slices = _with_torch_fields(slices, numbers, events, settings, quality)
+    batch = {
+        Table.EVENTS: _with_span(slices, numbers, results.trace_start_ns()),
+        Table.FLOWS: _flows(activities, numbers),
+    }
+    for table in (Table.MEMORY, Table.INSTANTS):
+        if (rows := _rows(batches, table)) is not None:
+            batch[table] = rows
+    for check, count in sum((part.repairs for part in parts), Counter[str]()).items():
+        quality.note(check, count, "in the arguments of a live event")
+    return _Recording(batch, batches, numbers, int(np.max(numbers["flow_id"], initial=0)))
 
 
 def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:

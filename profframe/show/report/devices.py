@@ -30,10 +30,12 @@ _LAUNCHES: Final = (
 )  # fmt: skip
 _IDLE: Final = (
     "device", "stream", "cause", "gaps", "idle_ns", "mean_ns", "max_ns", "share", "span_share",
+    "line_name", "annotation_name", "module_name", "op_name",
 )  # fmt: skip
+_OWNERS: Final = ("device", "name", "idle_ns", "share", "gaps", "max_ns")
 _GAPS: Final = (
-    "device", "start_ns", "dur_ns", "share", "cause", "op_name", "annotation_name", "frame_name",
-    "call_name", "before_name", "after_name",
+    "device", "start_ns", "dur_ns", "share", "cause", "owner_name", "owner_ns", "line_name",
+    "op_name", "annotation_name", "frame_name", "call_name", "before_name", "after_name",
 )  # fmt: skip
 _ROOFLINE: Final = (
     "device", "name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s", "flop_share",
@@ -96,6 +98,10 @@ def idle(context: Context) -> Section | None:
         parts += context.chart("idle", "Idle time by cause")
         title = "Idle time by cause"
         parts.append(context.table(causes, title, _IDLE, "idle_ns", title=title))
+    owners = context.answer("idle_owners")
+    if owners and owners.frame["name"].null_count() < owners.frame.height:
+        title = "What the host did meanwhile, by line of your own code"
+        parts.append(context.table(owners, "Idle by line", _OWNERS, "idle_ns", title=title))
     if gaps := context.answer("gaps"):
         title = "The longest gaps, and what the host did in them"
         about = "The 20 longest of each rank."

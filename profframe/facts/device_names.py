@@ -1,0 +1,67 @@
+"""Work on devices that have no name, or whose name fits several models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import is_kind, numbers, present
+from profframe.facts.fact import Note, Output, Tables, columns, fact, note
+from profframe.facts.models import Model, fitting
+from profframe.facts.models import models as builtin_models
+from profframe.intervals import Ints
+
+
+@fact(
+    inputs=columns(
+        events="kind device",
+        devices="device name memory_bytes multiprocessors compute_capability",
+    ),
+    outputs=columns(),
+    options=("models",),
+)
+def device_names(tables: Tables, models: Mapping[str, Model] | None = None) -> Output:
+    """Count work that names no device (``unnamed_device``), and work on devices of several models.
+
+    What tells these apart is not known, so they have the peaks of the first (``several_models``).
+    It needs the sizes that the source has, so it comes before those of models are filled in.
+
+    Parameters
+    ----------
+    tables : Tables
+        The tables of one trace.
+    models : Mapping of str to Model, optional
+        Models by their names, in the order in which they are tried; by default the built-in ones.
+    """
+    events = tables["events"]
+    work = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS))
+    if not work.size:
+        return Output()
+    unnamed = work[~present(events, "device")[work]]
+    texts = _several(tables["devices"], builtin_models() if models is None else models)
+    return Output(
+        notes=(*note("unnamed_device", unnamed), *_several_models(events, work, texts)),
+    )
+
+
+def _several(devices: pa.Table, models: Mapping[str, Model]) -> dict[int, str]:
+    """What devices are taken for and what else they may be, by their numbers."""
+    texts = {}
+    for row in devices.to_pylist():
+        names = fitting(row, models)
+        if len(names) > 1:
+            others = " or ".join(names[1:])
+            texts[row["device"]] = f"{row['name'] or ''!r} is taken for {names[0]}, may be {others}"
+    return texts
+
+
+def _several_models(events: pa.Table, work: Ints, texts: Mapping[int, str]) -> Iterator[Note]:
+    """A note of work on these devices."""
+    if texts:
+        rows = work[np.isin(numbers(events, "device", missing=-1)[work], list(texts))]
+        if rows.size:
+            detail = "; ".join(dict.fromkeys(texts.values()))
+            yield "several_models", rows.size, detail, int(rows[0])

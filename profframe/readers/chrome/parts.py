@@ -1,0 +1,110 @@
+"""A file made of several traces, as ``JsonProfile.combine_with`` of torch writes it: its parts.
+
+The events of all traces stand one after another, with the header of the first. Kineto ends each
+with a mark of its own, and begins each with the names of processes. Ids of ops, calls and flows
+mean nothing beyond their part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.errors import SourceError
+from profframe.readers.build.rows import Rows, Table
+from profframe.readers.json.exact import dumps
+
+WINDOW_END: Final = "Record Window End"
+_SPAN: Final = "PyTorch Profiler (0)"
+_EVENTS: Final = b'"traceEvents": ['
+_END: Final = re.compile(
+    rb'"name"\s*:\s*"Record Window End"[^{}"\\]*(?:"[^"\\]*"[^{}"\\]*)*\}'
+    rb'(?=\s*,\s*\{[^{}]*?"ph"\s*:\s*"M"|\s*\])'
+)
+"""The mark, up to the end of its event, with a name or the end of the array behind it."""
+_LONGEST: Final = 4 << 10
+"""Bytes of a mark and of what must follow it, at most."""
+
+
+class SeveralTracesError(SourceError):
+    """A file has several traces where one is read."""
+
+    def __init__(self, path: Path, count: int, header: Mapping[str, object]) -> None:
+        super().__init__(
+            f"{path}: {count} traces in one file, as torch's combine_with writes them, of which "
+            "only profframe.load makes runs: write load(path).to_parquet(store)"
+        )
+        self.count = count
+        self.header = header
+
+
+def windows(rows: Rows) -> int:
+    """Marks at the end of a trace."""
+    return _count(rows, Table.INSTANTS, WINDOW_END)
+
+
+def spans(rows: Rows) -> int:
+    """Spans of a profiler; each trace has one."""
+    return _count(rows, Table.EVENTS, _SPAN)
+
+
+def _count(rows: Rows, table: Table, name: str) -> int:
+    count = 0
+    for chunk in rows[table]["name"].chunks:
+        code = pc.index(chunk.dictionary, pa.scalar(name, pa.string()))
+        count += pc.sum(pc.equal(chunk.indices, code.cast(chunk.indices.type))).as_py() or 0
+    return count
+
+
+def split(
+    text: Iterator[bytes],
+    header: Mapping[str, object],
+    shared: Mapping[str, object],
+    folder: Path,
+) -> list[Path]:
+    """Write each part as a trace of its own; no files where a part does not end with its mark.
+
+    Parameters
+    ----------
+    text
+        The events, from behind the bracket that opens them.
+    header
+        What is around them, which belongs to the first part.
+    shared
+        What of it counts for the others, too.
+    folder
+        An empty folder for the files.
+    """
+    paths: list[Path] = []
+    pending = b""
+    out: BinaryIO | None = None
+    for block in text:
+        pending += block
+        while match := _END.search(pending):
+            with out or _begun(paths, folder, shared if paths else header) as part:
+                part.write(pending[: match.end()] + b"]}")
+            out = None
+            pending = pending[match.end() :].lstrip().removeprefix(b",").lstrip()
+        if pending.startswith(b"]"):  # the rest of the header
+            return paths
+        if len(pending) > _LONGEST:
+            out = out or _begun(paths, folder, shared if paths else header)
+            out.write(pending[:-_LONGEST])
+            pending = pending[-_LONGEST:]
+    if out is not None:
+        out.close()
+    return []
+
+
+def _begun(paths: list[Path], folder: Path, header: Mapping[str, object]) -> BinaryIO:
+    path = folder / f"part{len(paths)}.json"
+    paths.append(path)
+    out = path.open("wb")
+    members = dumps(dict(header))[1:-1].encode("utf-8", "surrogatepass")
+    out.write(b"{" + members + (b", " if members else b"") + _EVENTS)
+    return out

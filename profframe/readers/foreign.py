@@ -1,0 +1,137 @@
+"""Files of other tools that are no traces, told by how they begin: what they are, and what to do.
+
+A format that profframe learns to read leaves this list and gets its reader.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_READS: Final = "profframe reads Chrome trace JSON and databases of nvprof and Nsight Systems"
+
+
+@dataclass(frozen=True, slots=True)
+class _Format:
+    """How a file begins, how its name ends, what it is, and what can be loaded in its place.
+
+    A name alone counts for files that are not text.
+    """
+
+    beginning: re.Pattern[bytes] | None
+    endings: tuple[str, ...]
+    kind: str
+    remedy: str
+
+
+def _pattern(text: bytes) -> re.Pattern[bytes]:
+    return re.compile(text, re.DOTALL)
+
+
+_PICKLE: Final = rb"\A\x80[\x02-\x05]"
+_FORMATS: Final = (
+    _Format(
+        _pattern(
+            rb'\A\s*\{(?=.*"schema"\s*:\s*"\d+\.\d+\.\d+[^"]*")(?=.*"(?:nodes|start_ts)"\s*:)'
+            rb'(?!.*"(?:traceEvents|schemaVersion)")'
+        ),
+        (),
+        "an execution trace, of torch's ExecutionTraceObserver, which has no times of ops",
+        "load the trace that torch's profiler wrote of the same steps (export_chrome_trace)",
+    ),
+    _Format(
+        _pattern(_PICKLE + rb".*(?:device_traces|segments)"),
+        (),
+        "a memory snapshot, of torch's torch.cuda.memory._dump_snapshot",
+        "record a profile with profile_memory=True for memory over time, and load its trace",
+    ),
+    _Format(
+        _pattern(_PICKLE + rb".*(?:pg_config|collective_seq_id|comm_lib_version|nccl_version)"),
+        (),
+        "a dump of the flight recorder, of torch's torch.distributed, which has no times of ops",
+        "load the traces that torch's profiler wrote of the ranks",
+    ),
+    _Format(
+        _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),
+        (".hatchet",),
+        "a tree of Proton, of Triton's profiler, which has sums and no events",
+        'record with proton.start(data="trace"), or with torch\'s profiler, and load that trace',
+    ),
+    _Format(
+        # XSpace.planes of the protocol buffer, with an id or not, and the name of the first plane.
+        _pattern(
+            rb"\A\n[\x80-\xff]{0,9}[\x00-\x7f](?:\x08[\x80-\xff]{0,9}[\x00-\x7f])?"
+            rb"\x12.(?:/host:|/device:|Task Environment|#Chip)"
+        ),
+        (".xplane.pb",),
+        "an XPlane file, of XLA's profiler (JAX, TensorFlow)",
+        "load the .trace.json.gz that the profiler writes beside it",
+    ),
+    _Format(
+        _pattern(rb"\ANVR\x00"),
+        (".ncu-rep", ".nsight-cuprof-report"),
+        "a report of Nsight Compute, which measures kernels one by one and has no trace",
+        "record with nsys profile and load what nsys export --type sqlite makes of it",
+    ),
+    _Format(
+        _pattern(rb"\A(?![\s\xef\xbb\xbf]*[\[{]).{0,256}(?:QuadD|Nsight Systems)"),
+        (".nsys-rep", ".qdrep", ".qdstrm"),
+        "a report that only Nsight Systems reads",
+        "run nsys export --type sqlite {name}, and load the .sqlite file",
+    ),
+    _Format(
+        _pattern(rb"\A.{4}\x00{4}.{4}[\x09\x11].{0,24}brain\.Event:"),
+        (),
+        "a file of events, of TensorBoard's writers",
+        "load the .pt.trace.json beside it, which torch's profiler wrote",
+    ),
+    _Format(
+        _pattern(rb"\A\s*<\?xml"),
+        (".nvvp",),
+        "an XML document, as a session of the Visual Profiler is one, which holds no events",
+        "profile with nvprof -o FILE, or look for the file that it imported, and load that",
+    ),
+)
+"""The first that fits counts."""
+
+
+def database_refusal(tables: Sequence[str]) -> str | None:
+    """What an SQLite database with these tables is; None if it has no name.
+
+    Examples
+    --------
+    >>> database_refusal(["rocpd_api", "rocpd_op"]).partition(",")[0]
+    'a database of rocpd'
+    """
+    if not any(name.startswith("rocpd_") for name in tables):
+        return None
+    return (
+        "a database of rocpd, of ROCm's profilers (record with torch's profiler, and load its "
+        f"trace; {_READS})"
+    )
+
+
+def refusal(path: Path, head: bytes) -> str | None:
+    """What a file is and what to do in its place; None if it may be a trace.
+
+    Examples
+    --------
+    >>> refusal(Path("step.json"), b'{"schema": "1.1.1", "nodes": [').partition(",")[0]
+    'an execution trace'
+    >>> refusal(Path("step.json"), b'{"traceEvents": [') is None
+    True
+    """
+    text = head.removeprefix(b"\xef\xbb\xbf")
+    fitting = (form for form in _FORMATS if form.beginning and form.beginning.search(text))
+    form = next(fitting, None)
+    if form is None and not text.lstrip().startswith((b"{", b"[")):
+        name = path.name.lower().removesuffix(".gz").removesuffix(".zst")
+        form = next(
+            (form for form in _FORMATS if form.endings and name.endswith(form.endings)), None
+        )
+    if form is None:
+        return None
+    return f"{form.kind} ({form.remedy.format(name=path.name)}; {_READS})"

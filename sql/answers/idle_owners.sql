@@ -1,0 +1,67 @@
+-- idle_owners: what the host did while the devices had nothing to do, by line of the user's own code.
+-- One row per (run, rank, device, stream, name), by run, rank, device and stream, the longest idle_ns first, then by name.
+-- All gaps of `idle` are added up by what the thread that launched the next work was in: the line (a frame of the user's own
+-- code, with all below it that is in no other such frame), or the innermost module, op, annotation, frame or call. The thread is
+-- that of `gaps`; so are lines and modules of a thread that has none. The rest, in which it was in none, is the row without a
+-- name, so that the rows of a device add up to its idle time. `ProfilerStep#N` is `ProfilerStep*`.
+-- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, idle_causes, gap_owners.
+-- needs: events
+-- parameter by   VARCHAR(line|module|op|annotation|frame|call) = line  what has a row
+-- parameter per  VARCHAR(device|stream) = device                       gaps of each device as a whole, or of each stream
+-- run        VARCHAR        run that the trace belongs to
+-- rank       INTEGER        rank within the run
+-- device     INTEGER        index of the device; NULL where the source does not say
+-- stream     INTEGER        stream of the device; NULL where the source does not say, and for a device as a whole
+-- name       VARCHAR        name of the line, module, op, annotation, frame or call; NULL where the host was in none
+-- gaps       BIGINT         number of gaps with a part of it
+-- idle_ns    BIGINT   ns    time of all gaps in which the host was in it
+-- share      DOUBLE   0..1  idle_ns over that of all gaps of the device, or of the stream
+-- max_ns     BIGINT   ns    the most of it in one gap
+-- max_id     BIGINT         event_id of the slice with the most of it in one gap; NULL for none
+WITH work AS MATERIALIZED (
+    FROM launched_work(events)
+),
+all_gaps AS MATERIALIZED (
+    SELECT run, rank, device, stream, start_ns, end_ns, gap_ns, thread, row_number() OVER () AS gap
+    FROM work_gaps(events, work, coalesce(getvariable('per'), 'device'), 30000)
+),
+owners AS MATERIALIZED (
+    SELECT gap, idle_label(label) AS name, event_id, part_ns
+    FROM gap_owners(events, all_gaps)
+    WHERE sort = coalesce(getvariable('by'), 'line')
+),
+named AS (
+    SELECT gap, name, sum(part_ns) AS part_ns, arg_max(event_id, {'ns': part_ns, 'id': -event_id}) AS event_id
+    FROM owners
+    GROUP BY gap, name
+),
+rests AS (
+    SELECT all_gaps.gap, NULL::VARCHAR AS name, gap_ns - coalesce(owned_ns, 0) AS part_ns, NULL::BIGINT AS event_id
+    FROM all_gaps
+    LEFT JOIN (SELECT gap, sum(part_ns) AS owned_ns FROM owners GROUP BY gap) AS owned ON all_gaps.gap = owned.gap
+    WHERE part_ns > 0
+),
+sums AS (
+    SELECT
+        run, rank, device, stream, name,
+        count(DISTINCT parts.gap) AS gaps,
+        sum(part_ns) AS idle_ns,
+        max(part_ns) AS max_ns,
+        arg_max(event_id, {'ns': part_ns, 'id': -event_id}) AS max_id
+    FROM (FROM named UNION ALL FROM rests) AS parts
+    JOIN all_gaps ON parts.gap = all_gaps.gap
+    GROUP BY run, rank, device, stream, name
+)
+SELECT
+    run,
+    rank,
+    device,
+    stream,
+    name,
+    gaps,
+    idle_ns::BIGINT AS idle_ns,
+    idle_ns / sum(idle_ns) OVER (PARTITION BY run, rank, device, stream) AS share,
+    max_ns::BIGINT AS max_ns,
+    max_id
+FROM sums
+ORDER BY run, rank, device NULLS LAST, stream NULLS LAST, sums.idle_ns DESC, name NULLS LAST

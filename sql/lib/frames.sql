@@ -1,0 +1,49 @@
+-- Python frames: which are of the user's own code, as against those of Python, PyTorch and other packages.
+
+-- library_names: packages and modules that are not the user's own code, as a part of a regular expression: of Python's library,
+-- but for those that scripts are called after as often (`test`, `profile`, `trace`, `code`), and what is installed beside
+-- PyTorch. Profilers cut off the folder of packages, so `torchvision/models/resnet.py` can only be known by its name.
+-- returns VARCHAR  alternatives
+-- example: SELECT library_names()
+CREATE OR REPLACE TEMP MACRO library_names() AS
+'__future__|_bootlocale|_collections_abc|_compression|_pydecimal|_strptime|_weakrefset|abc|argparse|ast|'
+    || 'asyncio|base64|bdb|bisect|builtins|bz2|codecs|collections|concurrent|configparser|contextlib|contextvars|'
+    || 'copy|copyreg|csv|ctypes|dataclasses|datetime|decimal|difflib|dis|email|encodings|enum|functools|gc|'
+    || 'genericpath|getpass|glob|gzip|hashlib|heapq|hmac|html|http|imp|importlib|inspect|io|ipaddress|itertools|json|'
+    || 'keyword|linecache|locale|logging|lzma|marshal|math|mimetypes|multiprocessing|ntpath|numbers|opcode|operator|'
+    || 'optparse|os|pathlib|pickle|pickletools|pkgutil|platform|posixpath|pprint|queue|random|re|reprlib|runpy|sched|'
+    || 'secrets|select|selectors|shelve|shlex|shutil|signal|site|socket|socketserver|sqlite3|sre_compile|sre_parse|'
+    || 'ssl|stat|statistics|string|stringprep|struct|subprocess|sys|sysconfig|tarfile|tempfile|textwrap|threading|'
+    || 'timeit|tokenize|traceback|types|typing|unittest|urllib|uuid|warnings|wave|weakref|xml|zipfile|zipimport|'
+    || 'zoneinfo|'
+    || 'absl|accelerate|aiohttp|aiter|albumentations|apex|attr|attrs|bitsandbytes|boto3|botocore|charset_normalizer|'
+    || 'click|cloudpickle|cv2|dask|deepspeed|diffusers|dill|einops|fairscale|filelock|'
+    || 'flash_attn|fsspec|functorch|google|grpc|h5py|huggingface_hub|hydra|ignite|ipykernel|IPython|jax|jaxlib|'
+    || 'joblib|jupyter_client|kornia|lightning|lightning_fabric|lightning_utilities|matplotlib|mlflow|mpmath|msgspec|'
+    || 'networkx|numba|numpy|nvtx|omegaconf|onnx|onnxruntime|optree|orjson|packaging|pandas|peft|PIL|pip|pluggy|'
+    || 'polars|prometheus_client|psutil|pyarrow|pydantic|pydantic_core|pytest|pytorch_lightning|ray|regex|requests|'
+    || 'rich|s3fs|safetensors|scipy|sentencepiece|setuptools|sgl_kernel|simplejson|six|skimage|sklearn|starlette|'
+    || 'sympy|tensorboard|tensorboardX|tensordict|timm|tokenizers|torch_geometric|torch_guard|torch_npu|torch_xla|'
+    || 'torchao|torchaudio|torchdata|torchgen|torchmetrics|torchtext|torchtune|torchvision|tornado|tqdm|traitlets|'
+    || 'transformer_engine|transformers|triton|triton_kernels|typer|typing_extensions|urllib3|uvicorn|uvloop|wandb|'
+    || 'webdataset|xformers|yaml|zmq';
+
+-- is_own_frame: whether a Python frame is of the user's own code: none of PyTorch, of Python, of a package, of a module's call
+-- (`nn.Module: ...`), of a built-in function, or of code that was made while it ran. Cells of a notebook are the user's own.
+-- parameter name VARCHAR  name of the frame: `path/file.py(12): function`
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_own_frame('train.py(12): step')
+CREATE OR REPLACE TEMP MACRO is_own_frame(name) AS
+NOT regexp_matches(
+    replace(name, chr(92), '/'),
+    '^nn\.Module: |^<(?:[^is]|i[^p]|s[^t]|st[^d])|(?:^|/)(?:torch|triton|functorch|torchgen)/|/(?:site|dist)-packages/'
+    || '|/lib/python[\d.]+/|^[A-Za-z]:.*/Lib/[^/]+\.py\(|/torchinductor_|^(?:\./)?(?:' || library_names() || ')(?:/|\.py\()'
+)
+AND regexp_matches(name, '\(\d+\)(?::|$)');
+
+-- frame_of: the innermost frame of a stack that is of the user's own code.
+-- parameter stack VARCHAR  frames joined by `;`, the innermost first
+-- returns VARCHAR  the frame; NULL for none
+-- example: SELECT frame_of('<built-in f>;a.py(3): f')
+CREATE OR REPLACE TEMP MACRO frame_of(stack) AS
+list_filter(string_split(stack, ';'), lambda frame: is_own_frame(frame))[1];

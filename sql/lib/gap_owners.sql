@@ -1,0 +1,217 @@
+-- What the host did while a device had nothing to do: what covers most of a gap, not what came last in it.
+-- Of a thread of the host counts at each moment the innermost slice of each sort: `op`, `annotation`, `call` (of the runtime or
+-- driver), `frame` (any of Python), `module` (an nn.Module) and `line` (a frame of the user's own code). So a line has all time
+-- below it that is in no other line of the user's, also that in PyTorch.
+-- In a bare shell read `devices.sql`, `frames.sql`, `lanes.sql`, `intervals.sql`, `busy.sql` and `idle_causes.sql` of `sql/lib`
+-- first.
+
+-- host_slices: one row per slice of a thread of the host and sort of it. Of a rank without Python frames, ops stand in for lines
+-- and modules, by their stack and their `module_hierarchy`.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, thread, event_id, start_ns, preorder  as in events
+-- column end_ns BIGINT  end of the slice
+-- column sort VARCHAR  op, annotation, call, frame, module or line
+-- column label VARCHAR  name of the slice, or of what it stands in for
+-- example: FROM host_slices(events)
+CREATE OR REPLACE TEMP MACRO host_slices(events) AS TABLE
+WITH slices AS MATERIALIZED (
+    SELECT
+        run, rank, thread, event_id, start_ns, start_ns + dur_ns AS end_ns, preorder, name,
+        CASE
+            WHEN kind = 'host_op' THEN 'op'
+            WHEN kind = 'annotation' THEN 'annotation'
+            WHEN kind = 'python' THEN 'frame'
+            WHEN is_call(kind) THEN 'call'
+        END AS sort,
+        python_module_id,
+        CASE WHEN kind = 'host_op' THEN stack END AS stack,
+        CASE WHEN kind = 'host_op' THEN nullif(module_hierarchy, '') END AS module_hierarchy
+    FROM query_table(events)
+    WHERE sort IS NOT NULL AND start_ns IS NOT NULL AND dur_ns > 0 AND is_async IS NOT TRUE
+),
+own_names AS (
+    SELECT name
+    FROM (SELECT DISTINCT name FROM slices WHERE sort = 'frame')
+    WHERE is_own_frame(name)
+),
+framed AS (
+    SELECT DISTINCT run, rank
+    FROM slices
+    WHERE sort = 'frame'
+),
+stand_ins AS (
+    FROM slices
+    ANTI JOIN framed ON slices.run = framed.run AND slices.rank = framed.rank
+    WHERE sort = 'op' AND (stack IS NOT NULL OR module_hierarchy IS NOT NULL)
+),
+own_stacks AS (
+    SELECT stack, frame_of(stack) AS line
+    FROM (SELECT DISTINCT stack FROM stand_ins WHERE stack IS NOT NULL)
+)
+SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, sort, name AS label
+FROM slices
+UNION ALL
+SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'module' AS sort, name AS label
+FROM slices
+WHERE sort = 'frame' AND python_module_id IS NOT NULL
+UNION ALL
+SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'line' AS sort, name AS label
+FROM slices
+SEMI JOIN own_names ON slices.name = own_names.name
+WHERE sort = 'frame'
+UNION ALL
+SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'module' AS sort, module_hierarchy AS label
+FROM stand_ins
+WHERE module_hierarchy IS NOT NULL
+UNION ALL
+SELECT run, rank, thread, event_id, start_ns, end_ns, preorder, 'line' AS sort, own_stacks.line AS label
+FROM stand_ins
+JOIN own_stacks ON stand_ins.stack = own_stacks.stack
+WHERE own_stacks.line IS NOT NULL;
+
+-- line_threads: the thread of each (run, rank) with the most lines of the user's own code: what made the program go on where a
+-- thread without any, as that of backward, launched the work.
+-- parameter slices TABLE  rows of host_slices
+-- column run, rank, thread  as in events
+-- column has_most BOOLEAN  it is that thread
+-- example: WITH slices AS (FROM host_slices(events)) FROM line_threads(slices)
+CREATE OR REPLACE TEMP MACRO line_threads(slices) AS TABLE
+SELECT
+    run, rank, thread,
+    row_number() OVER (PARTITION BY run, rank ORDER BY count(*) DESC, thread) = 1 AS has_most
+FROM query_table(slices)
+WHERE sort = 'line'
+GROUP BY run, rank, thread;
+
+-- gap_threads: one row per gap and sort, with the thread of the host that counts for it: that of the launch; for lines and
+-- modules the one with the most lines, where that has none.
+-- parameter gaps TABLE  rows of work_gaps, or some columns of them: `run`, `rank`, `thread` and any others
+-- parameter slices TABLE  rows of host_slices
+-- column *  as in gaps
+-- column sort VARCHAR  as in host_slices
+-- column thread INTEGER  thread that counts; NULL for none
+-- example: WITH gaps AS (FROM events), slices AS (FROM host_slices(events)) FROM gap_threads(gaps, slices)
+CREATE OR REPLACE TEMP MACRO gap_threads(gaps, slices) AS TABLE
+WITH with_lines AS MATERIALIZED (
+    FROM line_threads(slices)
+)
+SELECT
+    gaps.* REPLACE (
+        CASE
+            WHEN sorts.sort IN ('line', 'module') AND launching.thread IS NULL THEN coalesce(main.thread, gaps.thread)
+            ELSE gaps.thread
+        END AS thread
+    ),
+    sorts.sort
+FROM query_table(gaps) AS gaps
+CROSS JOIN (SELECT unnest(['op', 'annotation', 'call', 'frame', 'module', 'line']) AS sort) AS sorts
+LEFT JOIN few('with_lines') AS launching
+    ON gaps.run = launching.run AND gaps.rank = launching.rank AND gaps.thread = launching.thread
+LEFT JOIN (FROM few('with_lines') WHERE has_most) AS main ON gaps.run = main.run AND gaps.rank = main.rank;
+
+-- innermost_stretches: for each of several groups of slices, which is the innermost at each moment.
+-- parameter slices TABLE  `part` (a number), `sort`, `event_id`, `start_ns`, `end_ns`, `preorder`, `label`
+-- column part, sort, event_id, label  as in slices
+-- column start_ns BIGINT  start of a stretch of time in which this slice is the innermost of its part and sort
+-- column end_ns BIGINT  its end
+-- example: WITH slices AS (SELECT thread AS part, * FROM host_slices(events)) FROM innermost_stretches(slices)
+CREATE OR REPLACE TEMP MACRO innermost_stretches(slices) AS TABLE
+WITH turns AS (
+    SELECT
+        part, sort, event_id, label, start_ns AS begun_ns, start_ns - end_ns AS less_ns, preorder,
+        unnest([start_ns, end_ns]) AS at_ns, unnest([1, -1]) AS change
+    FROM query_table(slices)
+),
+leveled AS (
+    SELECT *, sum(change) OVER in_order AS level, lead(at_ns) OVER in_order AS until_ns
+    FROM turns
+    WINDOW in_order AS (
+        PARTITION BY part, sort ORDER BY at_ns, change, begun_ns, less_ns, preorder, event_id ROWS UNBOUNDED PRECEDING
+    )
+)
+SELECT part, sort, start_ns, end_ns, owner.event_id AS event_id, owner.label AS label
+FROM (
+    SELECT
+        part, sort, at_ns AS start_ns, until_ns AS end_ns, level,
+        last_value(CASE WHEN change = 1 THEN {'event_id': event_id, 'label': label} END IGNORE NULLS) OVER (
+            PARTITION BY part, sort, level
+            ORDER BY at_ns, change, begun_ns, less_ns, preorder, event_id
+            ROWS UNBOUNDED PRECEDING
+        ) AS owner
+    FROM leveled
+)
+WHERE level > 0 AND end_ns > start_ns;
+
+-- idle_label: what counts together when gaps are added up: the steps of the profiler are one.
+-- parameter label VARCHAR  label of host_slices
+-- returns VARCHAR  the label
+-- example: SELECT idle_label('ProfilerStep#7')
+CREATE OR REPLACE TEMP MACRO idle_label(label) AS
+CASE WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 'ProfilerStep*' ELSE label END;
+
+-- gap_owners: how much of each gap each slice of the host was the innermost of its sort for.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter gaps TABLE  rows of work_gaps, with a number `gap`
+-- column gap BIGINT  number of the gap
+-- column sort VARCHAR  as in host_slices
+-- column event_id BIGINT  event_id of the slice
+-- column label VARCHAR  as in host_slices
+-- column part_ns BIGINT  part of the gap
+-- example: WITH work AS (FROM launched_work(events)), gaps AS (SELECT *, row_number() OVER () AS gap FROM work_gaps(events,
+-- work, 'device', 30000)) FROM gap_owners(events, gaps)
+CREATE OR REPLACE TEMP MACRO gap_owners(events, gaps) AS TABLE
+WITH slices AS MATERIALIZED (
+    FROM host_slices(events)
+),
+waits AS MATERIALIZED (
+    SELECT run, rank, thread, sort, gap, start_ns, end_ns, coalesce(device, -1) AS device, coalesce(stream, -1) AS stream
+    FROM gap_threads(gaps, 'slices')
+    WHERE thread IS NOT NULL
+),
+-- Gaps of one line of a device do not overlap, so that each moment of it is in one at most.
+lines AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS line
+    FROM (SELECT DISTINCT run, rank, thread, device, stream FROM waits)
+),
+parts AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS part
+    FROM (SELECT DISTINCT run, rank, thread FROM lines)
+),
+of_parts AS (
+    SELECT parts.part, slices.sort, slices.event_id, slices.start_ns, slices.end_ns, slices.preorder, slices.label
+    FROM slices
+    JOIN few('parts') AS parts ON slices.run = parts.run AND slices.rank = parts.rank AND slices.thread = parts.thread
+),
+stretches AS MATERIALIZED (
+    SELECT lines.line, stretches.*
+    FROM innermost_stretches('of_parts') AS stretches
+    JOIN few('parts') AS parts ON stretches.part = parts.part
+    JOIN few('lines') AS lines ON parts.run = lines.run AND parts.rank = lines.rank AND parts.thread = lines.thread
+),
+on_lines AS MATERIALIZED (
+    SELECT lines.line, waits.sort, waits.gap, waits.start_ns, waits.end_ns
+    FROM waits
+    JOIN few('lines') AS lines
+        ON waits.run = lines.run AND waits.rank = lines.rank AND waits.thread = lines.thread
+        AND waits.device = lines.device AND waits.stream = lines.stream
+),
+-- What overlaps begins in the other: the gap in the stretch, or the stretch in the gap.
+shared_time AS (
+    SELECT
+        on_lines.gap, on_lines.sort, stretches.event_id, stretches.label,
+        least(on_lines.end_ns, stretches.end_ns) - on_lines.start_ns AS part_ns
+    FROM on_lines
+    ASOF JOIN stretches
+        ON on_lines.line = stretches.line AND on_lines.sort = stretches.sort AND on_lines.start_ns >= stretches.start_ns
+    UNION ALL
+    SELECT
+        on_lines.gap, on_lines.sort, stretches.event_id, stretches.label,
+        least(on_lines.end_ns, stretches.end_ns) - stretches.start_ns AS part_ns
+    FROM stretches
+    ASOF JOIN on_lines
+        ON stretches.line = on_lines.line AND stretches.sort = on_lines.sort AND stretches.start_ns > on_lines.start_ns
+)
+SELECT gap, sort, event_id, label, sum(part_ns)::BIGINT AS part_ns
+FROM shared_time
+WHERE part_ns > 0
+GROUP BY gap, sort, event_id, label;

@@ -1,0 +1,217 @@
+"""Files of other tools are refused by name, whatever they are called."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pickle
+import sqlite3
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profframe
+from profframe.cli import run as command_line
+from profframe.errors import NotATraceError
+
+TREE: list[Any] = [
+    {"children": [{"children": [], "frame": {"name": "k"}, "metrics": {"time (ns)": 1}}],
+     "frame": {"name": "ROOT", "type": "function"}, "metrics": {}},
+    {"CUDA": {"0": {"arch": "90"}}},
+]  # fmt: skip
+SNAPSHOT = {"segments": [{"device": 0, "total_size": 2}], "device_traces": [[{"action": "alloc"}]]}
+OLD_SNAPSHOT = {"device_traces": [[{"action": "alloc", "addr": 1}]], "segments": []}
+NODE = {"id": 2, "name": "[pytorch|profiler|execution_trace|thread]", "ctrl_deps": 1}
+
+
+def plane(name: bytes, size: int = 0, identity: bytes = b"") -> bytes:
+    """An XSpace with one plane."""
+    body = identity + b"\x12" + bytes([len(name)]) + name + b"\x1a" * size
+    length = len(body)
+    varint = bytes([length]) if length < 128 else bytes([length & 127 | 128, length >> 7])
+    return b"\n" + varint + body
+
+
+def execution_trace(schema: str, **dump: Any) -> bytes:
+    document = {"schema": schema, "pid": 1, "time": "", "start_ts": 5, "nodes": [NODE]}
+    return json.dumps(document, **dump).encode()
+
+
+def of_tensorboard() -> bytes:
+    event = b"\x09" + struct.pack("<d", 1.0) + b"\x1a\x0dbrain.Event:2"
+    return struct.pack("<Q", len(event)) + b"sums" + event + b"sums"
+
+
+FILES: dict[str, tuple[bytes, str, str]] = {
+    "an execution trace": (
+        execution_trace("1.1.1-chakra.0.0.4"),
+        "an execution trace, of torch's",
+        "export_chrome_trace",
+    ),
+    "an old execution trace": (
+        execution_trace("1.0.1"),
+        "an execution trace, of torch's",
+        "profiler wrote",
+    ),
+    "an indented execution trace": (
+        execution_trace("1.0.1", indent=4),
+        "an execution trace",
+        "profiler",
+    ),
+    "a memory snapshot, protocol 2": (
+        pickle.dumps(SNAPSHOT, protocol=2),
+        "a memory snapshot, of torch's",
+        "profile_memory=True",
+    ),
+    "a memory snapshot, protocol 4": (
+        pickle.dumps(SNAPSHOT, protocol=4),
+        "a memory snapshot",
+        "profile",
+    ),
+    "an old memory snapshot": (pickle.dumps(OLD_SNAPSHOT), "a memory snapshot", "profile_memory"),
+    "a flight recorder": (
+        pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}),
+        "flight recorder",
+        "ranks",
+    ),
+    "a tree of Proton": (
+        json.dumps(TREE).encode(),
+        "a tree of Proton, of Triton's",
+        'data="trace"',
+    ),
+    "an indented tree": (
+        json.dumps(TREE, indent=2, sort_keys=True).encode(),
+        "a tree of Proton",
+        "trace",
+    ),
+    "a report of Nsight Compute": (
+        b"NVR\x00\x10\x00\x00\x00",
+        "a report of Nsight Compute",
+        "nsys export",
+    ),
+    "an XPlane file": (
+        plane(b"/host:CPU", identity=b"\x08\x01"),
+        "an XPlane file, of XLA's",
+        ".trace.json",
+    ),
+    "a long XPlane file": (plane(b"/device:GPU:0", size=300), "an XPlane file", ".trace.json.gz"),
+    "TensorBoard's events": (
+        of_tensorboard(),
+        "a file of events, of TensorBoard's",
+        ".pt.trace.json",
+    ),
+    "a session of the Visual Profiler": (
+        b"<?xml version='1.0'?><a/>",
+        "an XML document",
+        "nvprof -o",
+    ),
+}
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+@pytest.mark.parametrize(("content", "kind", "remedy"), FILES.values(), ids=FILES.keys())
+def test_known_by_content(
+    content: bytes, kind: str, remedy: str, compressed: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "some.json"
+    path.write_bytes(gzip.compress(content) if compressed else content)
+    with pytest.raises(NotATraceError) as caught:
+        profframe.load(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: not a trace: ")
+    assert kind in message
+    assert remedy in message
+    assert "profframe reads Chrome trace JSON" in message
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("r.nsys-rep", "nsys export --type sqlite r.nsys-rep"),
+        ("R.QDREP", "nsys export --type sqlite R.QDREP"),
+        ("r.qdstrm", "Nsight Systems"),
+        ("r.ncu-rep", "Nsight Compute"),
+        ("r.xplane.pb", "XPlane"),
+        ("r.hatchet", "Proton"),
+    ],
+)
+def test_known_by_name_where_the_content_says_nothing(name: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x01\x02\x03" * 999)
+    with pytest.raises(NotATraceError, match=kind.replace(".", r"\.")):
+        profframe.load(path)
+
+
+def test_a_name_does_not_make_a_trace_another_thing(tmp_path: Path) -> None:
+    event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    for name in ("t.nsys-rep", "t.xplane.pb", "t.ncu-rep", "t.hatchet"):
+        (tmp_path / name).write_text(json.dumps([event]))
+        assert profframe.load(tmp_path / name).events.height == 1
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"schema": "1.0.1", "schemaVersion": 1},
+        {"schema": "1.0.1", "start_ts": 1, "deviceProperties": []},
+        {"nodes": [], "schema": "a"},
+    ],
+)
+def test_a_trace_with_members_of_another_name_is_one(header: Any, tmp_path: Path) -> None:
+    event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({**header, "traceEvents": [event]}))
+    assert profframe.load(path).events.height == 1
+
+
+def test_a_database_of_rocpd(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE rocpd_api_0123 (id INTEGER)")
+    with pytest.raises(NotATraceError, match="a database of rocpd, of ROCm's profilers"):
+        profframe.load(path)
+
+
+def test_the_command_line_and_convert_say_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "t.bin"
+    path.write_bytes(FILES["a memory snapshot, protocol 4"][0])
+    for words in (["show", str(path)], ["convert", str(path), "-o", str(tmp_path / "s")]):
+        assert command_line(words) != 0
+        assert f"{path}: not a trace: a memory snapshot" in capsys.readouterr().err
+
+
+def test_among_traces_it_is_skipped_by_name(tmp_path: Path) -> None:
+    event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+    (tmp_path / "a.json").write_text(json.dumps([event]))
+    (tmp_path / "et.json").write_bytes(execution_trace("1.0.1"))
+    (row,) = profframe.load(tmp_path).quality.to_dicts()
+    assert row["check"] == "skipped_file"
+    assert "an execution trace" in row["detail"]
+
+
+def test_real_ones(traces: Path) -> None:
+    for name, kind in (
+        ("facebookresearch__mosaic/output.pickle", "a memory snapshot"),
+        ("facebookresearch__param/linear_et.json.gz", "an execution trace"),
+        ("facebookresearch__param/resnet_2gpu_et_1.1.0.json.gz", "an execution trace"),
+    ):
+        with pytest.raises(NotATraceError, match=kind):
+            profframe.load(traces / name)
+
+
+def test_what_torch_writes_now(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = tmp_path / "et.json"
+    observer = torch.profiler.ExecutionTraceObserver()
+    observer.register_callback(str(path))
+    observer.start()
+    torch.ones(2) + 1
+    observer.stop()
+    observer.unregister_callback()
+    with pytest.raises(NotATraceError, match="an execution trace, of torch's"):
+        profframe.load(path)
