@@ -30,6 +30,8 @@ _TABLES: Final = ("training", "verbose")
 """Those whose tables have all columns."""
 _TOTALS: Final = ("device_time_total", "cuda_time_total")
 _OWN: Final = ("self_device_time_total", "self_cuda_time_total")
+_DEVICE: Final = "cuda" if installed() >= (2, 4) else None
+"""What torch takes for CUDA."""
 _LISTS: Final = 20
 
 
@@ -75,7 +77,7 @@ def _list(generator: random.Random) -> tuple[Any, dict[int, int]]:
     slices: list[Any] = []
     kernels: list[int] = []
     for row, event in enumerate(events):
-        event.use_device = "cuda"
+        event.use_device = _DEVICE
         for number in range(generator.randrange(3) if not event.is_async else 0):
             name, device, us = (
                 f"kernel {row}.{number}",
@@ -88,7 +90,7 @@ def _list(generator: random.Random) -> tuple[Any, dict[int, int]]:
                 one = util.FunctionEvent(
                     5000 + len(slices), name, 77, start, start + us, input_shapes=[], stack=[],
                     device_type=torch.autograd.DeviceType.CUDA, device_index=device,
-                    use_device="cuda",
+                    use_device=_DEVICE,
                 )  # fmt: skip
                 slices.append(one)
                 kernels.append(row)

@@ -146,3 +146,12 @@ def test_typed_metadata_are_arguments() -> None:
     assert trace.sql("SELECT args->>'hsa_queue' AS queue FROM events WHERE name = 'f'").rows() == [
         ("3",)
     ]
+
+
+def test_memory_of_devices_before_torch_2_4() -> None:
+    event = op("f", 0, 1)
+    if not hasattr(event, "device_memory_usage"):
+        pytest.skip("this is such a release")
+    del event.device_memory_usage
+    event.cuda_memory_usage, event.privateuse1_memory_usage = 64, -8
+    assert profframe.load([event]).events["device_bytes"].to_list() == [56]

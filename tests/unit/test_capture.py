@@ -51,7 +51,7 @@ def test_a_block_has_a_trace_when_it_has_ended() -> None:
 def test_arguments_of_the_export_are_torchs(tmp_path: Path) -> None:
     with profframe.profile() as prof:
         work()
-    given = {"use_python_export": True}
+    given: dict[str, object] = {"use_python_export": True}
     if installed() >= (2, 14):
         given |= {"graph_lanes": "none", "default_stream": 3, "cuda_graph_annotations": None}
     prof.export_chrome_trace(str(tmp_path / "torch.json.gz"), **given)

@@ -56,6 +56,7 @@ _OPTIONAL: Final[Mapping[str, object]] = {
 }
 """Attributes that not every release has, and their defaults."""
 
+_DEVICE_MEMORY: Final = "device_memory_usage"
 _MEMORY: Final = "[memory]"
 _RECORDS: Final = (_MEMORY, "[OutOfMemory]")
 """Names that torch gives only to records outside all slices."""
@@ -150,12 +151,22 @@ def _event_fields(events: Sequence[Any]) -> Fields:
     """All attributes; defaults for those that the release lacks."""
     missing = {n: v for n, v in _OPTIONAL.items() if events and not hasattr(events[0], n)}
     types = {**_FIELDS, **{n: object for n in _OPTIONAL if n not in missing}}
+    is_old = bool(events) and not hasattr(events[0], _DEVICE_MEMORY)
     try:
-        fields = read_fields(events, types, lambda _, name: attrgetter(name))
+        fields = read_fields(
+            events,
+            types,
+            lambda _, name: _old_memory if is_old and name == _DEVICE_MEMORY else attrgetter(name),
+        )
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise ParameterError(f"a FunctionEvent has what torch's own never have: {error}") from error
     del fields[UNDECODABLE]
     return fields | {name: [value] * len(events) for name, value in missing.items()}
+
+
+def _old_memory(event: Any) -> int:
+    """Bytes of the device in releases before 2.4, which have a field for each type of it."""
+    return int(event.cuda_memory_usage) + int(getattr(event, "privateuse1_memory_usage", 0))
 
 
 def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
