@@ -94,8 +94,7 @@ def _list(generator: random.Random) -> tuple[Any, dict[int, int]]:
                 )  # fmt: skip
                 slices.append(one)
                 kernels.append(row)
-    both = [*events, *slices]
-    generator.shuffle(both)
+    both = sorted([*events, *slices], key=lambda event: event.time_range.start)
     made = util.EventList(both, use_device="cuda", profile_memory=False)
     place = {id(event): row for row, event in enumerate(made)}
     named = {id(one): place[id(events[row])] for one, row in zip(slices, kernels, strict=True)}
