@@ -462,6 +462,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
             Check("kernel_without_launch", "device slices whose correlation no call of their process has", "kept, launch_id is NULL"),
             Check("external_id_mismatch", "device slices whose external_id is not that of the op around their launch", "op_id is the op around the launch"),
+            Check("broken_launch_arrow", "arrows from ops to device slices, in a list of torch's events, without a start, an end or a slice there", "kept in flows; they give no op_id and no device time"),
             Check("outside_steps", "kernels, copies and fills in no profiler step, though there are steps", "left out of what is per step; `profframe.diff` counts them with `outside=`"),
             Check("unreadable_graph_marker", "host ops named `## ... ##` that name neither a graph file nor the number of a node, or that have no end", "taken for ordinary slices"),
             Check("crossing_graph_markers", "markers of graph files and nodes that start inside another one and end after it", "of those that are open the one that opened last counts"),

@@ -62,6 +62,23 @@ _MEMORY: Final = {
 _VARIABLES: Final = f"""
     SET VARIABLE no_device = (
         SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
+_OF_LIST: Final = f"""
+    SELECT e.*, op_row, CASE WHEN device IS NULL THEN coalesce(charged_ns, 0) END AS charged_ns
+    FROM events AS e
+    LEFT JOIN (
+        SELECT event_id AS op_id, row_number() OVER (ORDER BY event_id) - 1 AS op_row FROM events
+    ) USING (op_id)
+    LEFT JOIN (
+        SELECT coalesce(op_id, launch_id) AS event_id, sum(dur_ns)::BIGINT AS charged_ns
+        FROM events WHERE kind IN {DEVICE_KINDS!r} GROUP BY ALL
+    ) USING (event_id)
+    ORDER BY event_id"""
+"""Slices of a list of torch's events, where their op stands in the file, and what is charged to
+them: an op's other device time is of kernels that are not in the trace.
+"""
+_OF_OTHERS: Final = """
+    SELECT *, NULL AS op_row, CASE WHEN getvariable('no_device') THEN 0 END AS charged_ns
+    FROM events"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +115,7 @@ def chrome_events(
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
     connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
     lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
-    queries = [*_queries(trace.get("format") in JSON_FORMATS, lone_ends, marks)]
+    queries = [*_queries(_rows(trace), trace.get("format") in JSON_FORMATS, lone_ends, marks)]
     if tracks is not None:
         connection.register("_tracks", tracks.with_row_index("number").to_arrow())
         queries += _TRACKS
@@ -124,7 +141,7 @@ def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
     return keys
 
 
-def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
+def _queries(rows: str, is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
@@ -143,14 +160,14 @@ def _queries(is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
             SELECT line FROM (
                 SELECT {slices} AS line, max(thread) OVER (ORDER BY event_id) AS seen,
                        1 AS part, event_id AS number
-                FROM ({_rows(is_json)})
+                FROM ({rows})
                 UNION ALL
                 SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
                 FROM (SELECT *, row_number() OVER () AS number FROM instants)
                 WHERE phase = 'E')
             ORDER BY seen, part, number"""
     else:
-        yield f"SELECT {slices} FROM ({_rows(is_json)})"
+        yield f"SELECT {slices} FROM ({rows})"
     allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
     yield f"""
         SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
@@ -203,20 +220,24 @@ _JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELS
 """With overloads recorded, Kineto's name of an operator ends in its overload."""
 _OWN_VALUES: Final = {
     "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
-    "kernel_ns": "CASE WHEN getvariable('no_device') THEN nullif(self_device_ns, 0) END",
+    "kernel_ns": """
+        nullif(CASE WHEN is_legacy THEN device_ns
+                    ELSE greatest(self_device_ns - charged_ns, 0) END, 0)""",
+    "named_by": "CASE WHEN launch_id IS NULL THEN op_row END",
 }
 """Of the others not the plain value: `kernel_ns` is of kernels that are not in the trace."""
 
 
-def _rows(is_json: bool) -> str:
+def _rows(trace: Mapping[str, Any]) -> str:
     """Slices; those not from JSON with what their arguments say already."""
-    if is_json:
+    if trace.get("format") in JSON_FORMATS:
         return "FROM events"
+    is_list = (trace.get("format"), trace.get("clock")) == ("torch", "relative")
     keys = json.dumps(dict.fromkeys((_INTEGERS | _LISTS | _TEXTS).values(), "JSON"))
     return f"""
         SELECT * REPLACE (trim(args, E' \\t\\r\\n') AS args),
                from_json(CASE WHEN json_valid(args) THEN args END, '{keys}') AS given
-        FROM events"""
+        FROM ({_OF_LIST if is_list else _OF_OTHERS})"""
 
 
 def _added(columns: Mapping[str, str], text: str) -> list[str]:
