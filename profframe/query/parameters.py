@@ -64,11 +64,13 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
 
 def check_override(dtype: object, override: object) -> None:
     """Raise an error for a data type that is to go before all others, and is not there."""
-    if override and dtype is None:
+    if override and not dtype:
         raise ParameterError("override needs a dtype: it holds all work against the peak of one")
 
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:
+    if parameter.choices and value == parameter.default:
+        return value
     if parameter.name == "dtype" and parameter.choices:
         return peak_name(value, parameter.choices)
     try:

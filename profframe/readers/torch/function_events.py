@@ -178,8 +178,9 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
 def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     """Move the cycles of one list (`acc_events`), newest first there, one behind the other.
 
-    The times of each begin at its own start. A cycle ends where times step back, if all its ids,
-    which go on from cycle to cycle, are greater than those that follow.
+    The times of each begin at its own start, so that cycles overlap. A cycle ends where times step
+    back, if all its ids, which go on from cycle to cycle, are greater than those that follow. A
+    list in which times also step back elsewhere is in an order of the user's own.
     """
     start, end = fields["start"], fields["end"]
     ids = np.where(
@@ -187,9 +188,12 @@ def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     )
     lowest = np.minimum.accumulate(np.where(ids > 0, ids, _BEYOND))
     highest = np.maximum.accumulate(ids[::-1])[::-1]
-    steps_back = (start[1:] < start[:-1]) & (lowest[:-1] > highest[1:]) & (highest[1:] > 0)
-    cuts = np.flatnonzero(steps_back) + 1
-    if not cuts.size:
+    cuts = np.flatnonzero(start[1:] < start[:-1]) + 1
+    are_newer = (lowest[cuts - 1] > highest[cuts]) & (highest[cuts] > 0)
+    overlap = (
+        np.minimum.accumulate(start)[cuts - 1] < np.maximum.accumulate(start[::-1])[::-1][cuts]
+    )
+    if not cuts.size or not np.all(are_newer & overlap):
         return
     bounds = [0, *cuts.tolist(), start.size]
     offset = 0
