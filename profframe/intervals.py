@@ -463,3 +463,36 @@ def _scatter(rows: Ints, values: NDArray[Scalar]) -> NDArray[Scalar]:
     out = np.empty_like(values)
     out[rows] = values
     return out
+
+
+def pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
+    """Pair equal numbers of two arrays: the first with the first, the second with the second.
+
+    Parameters
+    ----------
+    left, right : Ints
+        Numbers from 0, each less than the number of all of them.
+
+    Returns
+    -------
+    tuple[Ints, Ints]
+        Places on the left, and those of their partners on the right.
+
+    Examples
+    --------
+    >>> [places.tolist() for places in pairs(np.array([1, 0, 1, 1]), np.array([1, 2, 1]))]
+    [[0, 2], [0, 2]]
+    """
+    size = left.size + right.size + 1
+    keys, right_keys = (values * size + _occurrence(values) for values in (left, right))
+    _, at_left, at_right = np.intersect1d(keys, right_keys, True, return_indices=True)
+    return at_left, at_right
+
+
+def _occurrence(values: Ints) -> Ints:
+    """How many equal values are before each."""
+    order = np.argsort(values, kind="stable")
+    _, first = np.unique(values[order], return_index=True)
+    occurrence = np.empty(values.size, np.int64)
+    occurrence[order] = np.arange(values.size) - np.repeat(first, np.diff([*first, values.size]))
+    return occurrence

@@ -482,6 +482,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("collective_without_metadata", "records of a collective without its name, data type, numbers of elements or group size", "kept, those columns are NULL"),
             Check("repeated_sequence_number", "sequence numbers that backward functions of different names have", "kept: their forward ops may be each other's"),
             Check("counted_slice_without_launch", "slices with counters that are inside no host op, and are not as many as the launches of kernels", "kept, their op is not known"),
+            Check("broken_launch_arrow", "arrows from ops to device slices, in a list of torch's events, without a start, an end or a slice there", "kept in flows; they give no op_id and no device time"),
             Check("outside_steps", "kernels, copies and fills in no profiler step, though there are steps", "left out of what is per step; `profframe.diff` counts them with `outside=`"),
             Check("unreadable_graph_marker", "host ops named `## ... ##` that name neither a graph file nor the number of a node, or that have no end", "taken for ordinary slices"),
             Check("crossing_graph_markers", "markers of graph files and nodes that start inside another one and end after it", "of those that are open the one that opened last counts"),

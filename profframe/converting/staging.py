@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema, store
 from profframe.errors import StoreError
+from profframe.facts.torch_compat.releases import installed
 from profframe.loading.run_names import later_cycle_note
 from profframe.store import layout, lock
 from profframe.store.facts_version import facts_version
@@ -76,7 +77,8 @@ def options_text(run: str | None, rank: int | None, compat: str | None) -> str:
     >>> options_text("nightly", None, None)
     '{"run":"nightly"}'
     """
-    options = {"run": run, "rank": rank, "compat": compat}
+    release = installed() if compat == "torch" else None
+    options = {"run": run, "rank": rank, "compat": compat, "release": release}
     present = {name: value for name, value in options.items() if value is not None}
     return json.dumps(present, separators=(",", ":"))
 

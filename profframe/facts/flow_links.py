@@ -13,7 +13,7 @@ from profframe.facts.fact import columns
 from profframe.intervals import Ints
 
 ARROW_COLUMNS: Final = columns(
-    flows="category flow_id phase thread time_ns", events="thread start_ns dur_ns ev_idx"
+    flows="category flow_id name phase thread time_ns", events="thread start_ns dur_ns ev_idx"
 )
 """Columns for following arrows."""
 
@@ -23,7 +23,7 @@ def arrows(flows: pa.Table, category: str) -> tuple[pa.Table, pa.Table]:
 
     Arrows without a start or an end are left out; of several with one id, one counts.
     """
-    flows = flows.select(["category", "flow_id", "time_ns", "thread", "phase"])
+    flows = flows.select(["category", "flow_id", "name", "time_ns", "thread", "phase"])
     flows = flows.take(np.flatnonzero(is_text(flows["category"], category)))
     identity = pc.fill_null(flows["flow_id"].combine_chunks().dictionary_encode().indices, -1)
     number: Ints = identity.to_numpy().astype(np.int64)

@@ -122,6 +122,8 @@ FORWARD_ARROWS: Final = "fwdbwd"
 """Category of the arrows from forward to backward ops."""
 LAUNCH_ARROWS: Final = "async_npu"
 """Category of the arrows from ops to what they launch, in a source without correlations."""
+LIST_ARROWS: Final = "cpu_to_"
+"""Beginning of the category of such arrows in a list of torch's events; its end is the device."""
 
 
 @fact(

@@ -2,63 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import ids, is_kind, last_equal, numbers, present, words
 from profframe.facts.counted_ops import COUNTED_COLUMNS, place_counted
-from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
-from profframe.facts.flow_links import ARROW_COLUMNS, arrows, starting_at
+from profframe.facts.fact import Note, Output, Tables, columns, fact, note, of_events
+from profframe.facts.flow_links import arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
+from profframe.facts.list_arrows import LIST_ARROW_COLUMNS, list_arrows
 from profframe.intervals import Ints, Mask, stab
 
 _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
 
 
 @fact(
-    inputs=ARROW_COLUMNS
+    inputs=LIST_ARROW_COLUMNS
     | COUNTED_COLUMNS
-    | columns(events="kind pid device correlation external_id parent_id preorder"),
+    | columns(events="kind pid device correlation external_id named_by parent_id preorder"),
     outputs=columns(events="launch_id op_id"),
 )
 def launches(tables: Tables) -> Output:
     """Add ``launch_id op_id``.
 
     A device slice belongs to the runtime or driver call with its correlation, and so to the
-    innermost host op around that call; to the op of its External id only where there is no call,
-    and to the op at the start of its arrow only where the source has no correlations at all. In a
-    source without such ids it may belong to an annotation. A slice with counters belongs to the op
-    around it, or to the launch at its place.
+    innermost host op around that call; else to the op that names it as its own; to the op of its
+    External id only where there is no call, and to the op at the start of its arrow only where the
+    source has no correlations at all. In a source without such ids it may belong to an annotation.
+    In the lists that torch writes only arrows tell; one that starts at a call gives the call, too.
+    A slice with counters belongs to the op around it, or to the launch at its place.
     """
     events = tables["events"]
     device, launch = device_calls(events)
     op = _ops_around(events, launch)
-    unlaunched = device[launch[device] < 0]
+    named = naming_ops(events)
+    op = np.where(op < 0, named, op)
+    unlaunched = device[(launch[device] < 0) & (op[device] < 0)]
     # A sync's External id is its own correlation, so it tells nothing.
     link = np.where(is_kind(events, ("sync",)), 0, numbers(events, "external_id"))
     op[unlaunched] = ops_by_external_id(events, unlaunched, link[unlaunched])
     _follow_arrows(tables, op)
-    return launch_columns(tables, launch, op)
+    launch, op, notes = with_list_arrows(tables, launch, op)
+    return launch_columns(events, launch, op, notes)
 
 
-def launch_columns(tables: Tables, launch: Ints, op: Ints) -> Output:
-    """Columns of these calls and ops, with notes about inconsistencies."""
+def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
+    """The calls and ops, also of slices that only an arrow of a list connects, or that counted."""
     events = tables["events"]
+    source, notes = list_arrows(tables)
+    source[(launch >= 0) | (op >= 0)] = -1
+    is_call = is_kind(events, schema.LAUNCH_KINDS)[source] & (source >= 0)
+    calls = np.where(is_call, source, -1)
+    op = np.where(is_call, _ops_around(events, calls), np.where(source >= 0, source, op))
+    launch = np.where(is_call, source, launch)
+    return launch, op, (*notes, *place_counted(tables, launch, op))
+
+
+def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Note] = ()) -> Output:
+    """Columns of these calls and ops, with notes about inconsistencies."""
     busy = is_kind(events, schema.DEVICE_KINDS)
     unlaunched = busy & (numbers(events, "correlation") != 0) & (launch < 0)
     external = numbers(events, "external_id")
     has_id = external != 0
     joined = (launch >= 0) & (op >= 0) & ~is_kind(events, ("sync",))
     mismatch = joined & has_id & has_id[op] & (external[op] != external)
-    counted = tuple(place_counted(tables, launch, op))
     return of_events(
-        *counted,
+        *notes,
         *note("kernel_without_launch", np.flatnonzero(unlaunched)),
         *note("external_id_mismatch", np.flatnonzero(mismatch)),
         launch_id=ids(launch),
         op_id=ids(op),
     )
+
+
+def naming_ops(events: pa.Table) -> Ints:
+    """Row of the op that names each device slice as its own, or -1."""
+    op = np.full(events.num_rows, -1, np.int64)
+    if "named_by" in events.column_names:
+        row = numbers(events, "named_by", missing=-1)
+        is_op = is_kind(events, ("host_op", "annotation"))
+        is_named = is_kind(events, _ON_DEVICE) & (row >= 0) & (row < row.size)
+        rows = np.flatnonzero(is_named)
+        rows = rows[is_op[row[rows]]]
+        op[rows] = row[rows]
+    return op
 
 
 def device_calls(events: pa.Table) -> tuple[Ints, Ints]:

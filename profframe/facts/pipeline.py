@@ -34,6 +34,7 @@ from profframe.facts.steps import steps
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
+from profframe.facts.torch_compat.releases import Release
 from profframe.system.disk_tables import SpooledTable
 
 FACTS: Final[tuple[Fact, ...]] = (
@@ -90,6 +91,8 @@ class Options:
         unknown.
     models : Mapping[str, Model], optional
         Models of devices in place of the built-in ones.
+    release : Release, optional
+        Release of torch that ``compat="torch"`` is as.
     """
 
     compat: str | None = None
@@ -97,6 +100,7 @@ class Options:
     registry: Registry | None = None
     formulas: Mapping[str, Formula | None] | None = None
     models: Mapping[str, Model] | None = None
+    release: Release | None = None
 
     def of(self, fact: Fact) -> dict[str, object]:
         """The options that a fact takes, without defaults."""

@@ -13,6 +13,7 @@ from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
+from profframe.facts.torch_compat.releases import Release, installed
 from profframe.query.selection import Numbers, Text, check_compat
 
 if TYPE_CHECKING:
@@ -39,14 +40,22 @@ class FactOptions:
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with its facts."""
         devices = None if self.devices is None else models(self.devices)
-        options = Options(self.compat, self.kinds, self.fx_metadata, self.formulas, devices)
+        options = Options(
+            self.compat, self.kinds, self.fx_metadata, self.formulas, devices, self._release
+        )
         return replace(raw, tables=dict(add_facts(raw.tables, options)))
 
     def key(self) -> str:
         """Text that differs for options that give different facts."""
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
-        return f"{(self.kinds, self.compat, self.devices)!r}{json.dumps(files, sort_keys=True)}"
+        options = (self.kinds, self.compat, self.devices, self._release)
+        return f"{options!r}{json.dumps(files, sort_keys=True)}"
+
+    @property
+    def _release(self) -> Release | None:
+        """The release of torch that the facts are as."""
+        return installed() if self.compat == "torch" else None
 
 
 @dataclass(frozen=True, slots=True)

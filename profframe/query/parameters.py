@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import duckdb
 
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
+from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.header import CONVERT, Answer, Parameter
+
+AS_TORCH: Final[Mapping[str, Callable[[], object]]] = MappingProxyType(
+    {"include_python_functions": lambda: averages_frames(installed())}
+)
+"""Defaults with ``compat="torch"``, by parameter: those of the installed release of torch."""
 
 
 def set_variables(
@@ -45,6 +53,10 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
         name: None if value is None else _value(answer, declared[name], value)
         for name, value in parameters.items()
     }
+    if converted.get("compat") == "torch":
+        for name in declared.keys() & AS_TORCH.keys():
+            if converted.get(name) is None:
+                converted[name] = AS_TORCH[name]()
     if "dtype" in declared:
         check_override(converted.get("dtype"), converted.get("override"))
     return converted
@@ -52,11 +64,13 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
 
 def check_override(dtype: object, override: object) -> None:
     """Raise an error for a data type that is to go before all others, and is not there."""
-    if override and dtype is None:
+    if override and not dtype:
         raise ParameterError("override needs a dtype: it holds all work against the peak of one")
 
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:
+    if parameter.choices and value == parameter.default:
+        return value
     if parameter.name == "dtype" and parameter.choices:
         return peak_name(value, parameter.choices)
     try:

@@ -119,7 +119,7 @@ def run(
                 sandbox.check(connection, answer.sql, where, terms)
             macros.load(connection, answer.sql, reuse=trusted)
             relation = _computed(connection, answer.sql, terms)
-    reset_variables(connection, parameters)
+    reset_variables(connection, (parameter.name for parameter in answer.parameters))
     _check_rows(relation, where, terms)
     _check_columns(answer, relation)
     return relation

@@ -44,6 +44,7 @@ class Options:
     group_by_input_shape: bool = False
     group_by_stack_n: int = 0
     group_by_overload_name: bool = False
+    include_python_functions: bool | None = None
     as_torch: bool = False
 
     @property
@@ -54,6 +55,11 @@ class Options:
 
     def __post_init__(self) -> None:
         """Raise an error for values that torch would fail at, or misread."""
+        frames = self.include_python_functions
+        if frames is not None and not isinstance(frames, bool):
+            raise ParameterError(
+                f"include_python_functions: needs True, False or None, got {frames!r}"
+            )
         for name in ("row_limit", "group_by_stack_n"):
             integer(name, getattr(self, name))
         for name in ("max_src_column_width", "max_name_column_width"):

@@ -146,11 +146,12 @@ def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame
     return self.answer(with_rules(rules), **parameters)
 
 
-def key_averages(
+def key_averages(  # noqa: PLR0917 -- torch's, in its order, and compat
     self: Trace,
     group_by_input_shape: bool = False,
     group_by_stack_n: int = 0,
     group_by_overload_name: bool = False,
+    include_python_functions: bool | None = None,
     compat: str | None = None,
 ) -> pl.DataFrame:
     """Times, memory and flops by operator, grouped as torch's ``key_averages`` groups.
@@ -160,6 +161,10 @@ def key_averages(
     group_by_input_shape, group_by_stack_n, group_by_overload_name
         What else makes rows of their own: input shapes, the first n frames of the stack,
         overloads.
+    include_python_functions
+        Whether Python functions have rows, which `with_stack=True` records. None is yes; with
+        ``compat="torch"`` it is what it is in the torch that is installed: no since 2.14, and no
+        where none is.
     compat
         ``"torch"``: exactly torch's rows, which tell no kinds apart but user annotations.
 
@@ -179,6 +184,7 @@ def key_averages(
         group_by_input_shape=group_by_input_shape,
         group_by_stack_n=group_by_stack_n,
         group_by_overload_name=group_by_overload_name,
+        include_python_functions=include_python_functions,
         compat=compat,
     )
 

@@ -30,6 +30,7 @@ def table(  # noqa: PLR0917 -- torch's own arguments
     group_by_input_shape: bool = False,
     group_by_stack_n: int = 0,
     group_by_overload_name: bool = False,
+    include_python_functions: bool | None = None,
     compat: str | None = None,
 ) -> str:
     """Give the text of torch's ``key_averages().table()``.
@@ -51,7 +52,7 @@ def table(  # noqa: PLR0917 -- torch's own arguments
         Leave out what has its first occurrence inside another event.
     time_unit
         ``s``, ``ms`` or ``us`` for all times.
-    group_by_input_shape, group_by_stack_n, group_by_overload_name
+    group_by_input_shape, group_by_stack_n, group_by_overload_name, include_python_functions
         As in `key_averages`.
     compat
         ``"torch"``: as torch prints it, with what its floats make of a tie.
@@ -80,10 +81,13 @@ def table(  # noqa: PLR0917 -- torch's own arguments
         group_by_input_shape,
         group_by_stack_n,
         group_by_overload_name,
+        include_python_functions,
         as_torch=compat == "torch",
     )
     with self._session.connection() as connection:
-        pages = read(connection, options.grouping, options.as_torch)
+        pages = read(
+            connection, options.grouping, options.include_python_functions, options.as_torch
+        )
     return Lines(torch_table.text(pages, options))
 
 

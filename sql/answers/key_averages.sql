@@ -5,12 +5,15 @@
 -- `[memory]`, as failed ones are `[OutOfMemory]`. Columns that are not grouped by are NULL.
 -- With compat=torch the rows are exactly torch's: instead of kinds only user annotations are told apart, recordings of the
 -- profiler before Kineto too, and a list of tensors has the shape []; `kind` is then that of the first occurrence.
+-- Python functions are rows, as in torch up to 2.13, unless include_python_functions is false. With compat=torch its default is
+-- that of the torch that is installed: false since 2.14, and where none is; in a bare shell it is true.
 -- In a bare shell read from `sql/lib` first: key_events.
 -- needs: events, memory, instants, traces
--- parameter group_by_input_shape    BOOLEAN = false  slices with other input shapes are another row
--- parameter group_by_stack_n        INTEGER = 0      slices with other first n frames of the stack are another row
--- parameter group_by_overload_name  BOOLEAN = false  other overloads of an operator are another row
--- parameter compat                  VARCHAR(none|torch) = none  torch makes one row of what is one row in torch
+-- parameter group_by_input_shape     BOOLEAN = false  slices with other input shapes are another row
+-- parameter group_by_stack_n         INTEGER = 0      slices with other first n frames of the stack are another row
+-- parameter group_by_overload_name   BOOLEAN = false  other overloads of an operator are another row
+-- parameter include_python_functions BOOLEAN = true   Python functions are rows; with compat=torch as in the installed torch
+-- parameter compat                   VARCHAR(none|torch) = none  torch makes one row of what is one row in torch
 -- run                VARCHAR         run that the trace belongs to
 -- rank               INTEGER         rank within the run
 -- name               VARCHAR         name of the slices; NULL where the source has none
@@ -63,6 +66,9 @@ WITH keys AS (
         coalesce(getvariable('group_by_overload_name'), false),
         coalesce(getvariable('compat'), 'none') = 'torch'
     )
+    WHERE
+        coalesce(getvariable('include_python_functions'), true)
+        OR NOT is_frame(kind, name)
     GROUP BY ALL
 )
 SELECT

@@ -15,6 +15,13 @@ CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
 -- example: SELECT is_on_device('kernel')
 CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'sync');
 
+-- is_frame: torch's key_averages has been without these slices since 2.14. A run of the garbage collector is none.
+-- parameter kind VARCHAR  kind of a slice
+-- parameter name VARCHAR  its name
+-- returns BOOLEAN  whether it is a Python function
+-- example: SELECT is_frame('python', 'train.py(7): step')
+CREATE OR REPLACE TEMP MACRO is_frame(kind, name) AS kind = 'python' AND name IS DISTINCT FROM 'Python GC';
+
 -- torch_dims: input shapes as torch groups by them, which has [] for a list of tensors, and for no inputs.
 -- parameter input_dims VARCHAR  `input_dims` of `events`
 -- returns VARCHAR  the same; NULL for no inputs

@@ -151,6 +151,7 @@ EMPTY: Final[Mapping[str, Any]] = {
     "dtypes": [],
     "kwinputs": {},
     "extra_meta": {},
+    "typed_metadata": {},
     "overload_name": "",
     "metadata_json": "",
     "device_index": 0,

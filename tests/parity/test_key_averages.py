@@ -10,6 +10,7 @@ from typing import Any, Final
 import pytest
 
 from profframe import ParameterError, Trace
+from profframe.facts.torch_compat.releases import averages_frames, installed
 from tests.parity.profiles import SCENARIOS, Library, Taken
 
 Grouping = Mapping[str, Any]
@@ -37,6 +38,7 @@ ASKED: Final = [
         for by in GROUPINGS
     ),
 ]
+WITH_FRAMES: Final = ("stacks", "verbose", "double_backward")
 SUMS: Final = (
     "calls", "cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns", "cpu_bytes",
     "self_cpu_bytes", "device_bytes", "self_device_bytes", "torch_flops",
@@ -106,8 +108,18 @@ def sums_of(row: Any) -> dict[str, int]:
     }
 
 
-def ours(trace: Trace, grouping: Grouping) -> Rows:
-    rows = trace.key_averages(**grouping, compat="torch").to_dicts()
+def averages(events: Any, grouping: Grouping, **frames: bool) -> Any:
+    """torch's `key_averages` in our words; `frames` is what only newer releases take."""
+    return events.key_averages(
+        group_by_input_shapes=grouping.get("group_by_input_shape", False),
+        group_by_stack_n=grouping.get("group_by_stack_n", 0),
+        group_by_overload_name=grouping.get("group_by_overload_name", False),
+        **frames,
+    )
+
+
+def ours(trace: Trace, grouping: Grouping, **frames: bool) -> Rows:
+    rows = trace.key_averages(**grouping, **frames, compat="torch").to_dicts()
     return [
         {name: row[name] for name in ("device_type", "node_id", "input_dims", "overload_name")}
         | {"name": plain(row["name"]), "stack": row["stack"] or None}
@@ -125,13 +137,7 @@ def plain(name: str) -> str:
 @pytest.mark.parametrize(("source", "by"), ASKED)
 def test_rows(readable: Taken, source: str, by: str) -> None:
     grouping = GROUPINGS[by]
-    theirs = torchs(
-        readable.events.key_averages(
-            group_by_input_shapes=grouping.get("group_by_input_shape", False),
-            group_by_stack_n=grouping.get("group_by_stack_n", 0),
-            group_by_overload_name=grouping.get("group_by_overload_name", False),
-        )
-    )
+    theirs = torchs(averages(readable.events, grouping))
     found = ours(loaded(readable, source), grouping)
     missing = NOT_IN_THE_FILE.get(readable.name, set()) if source == "file" else set()
     if "name" in missing:
@@ -140,6 +146,32 @@ def test_rows(readable: Taken, source: str, by: str) -> None:
         for name in missing:
             del row[name]
     assert found == theirs
+
+
+@pytest.mark.parametrize("by", OF_FILES)
+@pytest.mark.parametrize("name", WITH_FRAMES)
+def test_rows_with_python_functions_and_without(
+    profiles: Library, name: str, source: str, by: str
+) -> None:
+    taken, grouping = profiles[name], GROUPINGS[by]
+    trace = loaded(taken, source)
+    without = [event for event in taken.events if not event.is_python_function]
+    assert 0 < len(without) < len(taken.events)
+    if averages_frames(installed()):
+        expected = torchs(averages(taken.events, grouping))
+        part = type(taken.events)(without)
+        part._tree_built = True
+        kept = torchs(averages(part, grouping))
+    else:
+        expected = torchs(averages(taken.events, grouping, include_python_functions=True))
+        kept = torchs(averages(taken.events, grouping))
+    assert ours(trace, grouping, include_python_functions=True) == expected
+    assert ours(trace, grouping, include_python_functions=False) == kept
+    by_default = trace.key_averages(**grouping)
+    assert by_default.equals(trace.key_averages(**grouping, include_python_functions=True))
+    assert set(by_default["kind"]) > set(
+        trace.key_averages(**grouping, include_python_functions=False)["kind"]
+    )
 
 
 def test_total(readable: Taken, source: str) -> None:
@@ -167,7 +199,7 @@ def test_kinds_add_up_to_torchs_rows(readable: Taken) -> None:
         return sums
 
     apart = by_key(trace.key_averages().to_dicts())
-    merged = by_key(trace.key_averages(compat="torch").to_dicts())
+    merged = by_key(trace.key_averages(compat="torch", include_python_functions=True).to_dicts())
     assert list(apart) == list(merged)
     assert apart == merged
 

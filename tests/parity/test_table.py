@@ -11,6 +11,7 @@ import pytest
 
 import profframe
 from profframe import Trace
+from profframe.facts.torch_compat.releases import averages_frames, installed
 from tests.parity.profiles import SCENARIOS, Library, Taken
 from tests.parity.test_key_averages import loaded
 
@@ -149,7 +150,9 @@ class TestByDefault:
             theirs = text_of_torch(taken, grouping, style)
             if "FLOPs" in theirs and "Source Location" in theirs:
                 continue
-            assert_same_but_for_ties(trace.table(**grouping, **style), theirs)
+            frames = averages_frames(installed())
+            text = trace.table(**grouping, **style, include_python_functions=frames)
+            assert_same_but_for_ties(text, theirs)
 
     def test_flops_and_source_stand_below_their_headers(self, profiles: Library) -> None:
         trace = profframe.load(profiles["verbose"].profiler)

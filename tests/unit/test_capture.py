@@ -16,6 +16,7 @@ import pytest
 import profframe
 from profframe import store
 from profframe.errors import ParameterError, SourceError
+from profframe.facts.torch_compat.releases import installed
 from profframe.loading import capture
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
@@ -45,6 +46,18 @@ def test_a_block_has_a_trace_when_it_has_ended() -> None:
     assert calls(prof.trace) == calls(prof.trace, "mine") == 1
     assert "[[2,2],[2,2]]" in set(prof.trace.events["input_dims"])
     assert prof.trace is prof.trace
+
+
+def test_arguments_of_the_export_are_torchs(tmp_path: Path) -> None:
+    with profframe.profile() as prof:
+        work()
+    given: dict[str, object] = {"use_python_export": True}
+    if installed() >= (2, 14):
+        given |= {"graph_lanes": "none", "default_stream": 3, "cuda_graph_annotations": None}
+    prof.export_chrome_trace(str(tmp_path / "torch.json.gz"), **given)
+    assert calls(profframe.load(tmp_path / "torch.json.gz")) == 1
+    rows = prof.key_averages(group_by_input_shape=True)
+    assert {row.key for row in rows} >= {"aten::mm"}
 
 
 def test_the_rest_is_torchs_own_profiler(tmp_path: Path) -> None:

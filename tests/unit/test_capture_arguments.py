@@ -281,3 +281,13 @@ def test_names_of_torch_are_torchs() -> None:
         with profframe.profile(activities=[profframe.ProfilerActivity.CPU]) as prof:
             work()
     assert calls(prof.trace) == 1
+
+
+def test_a_list_in_an_order_of_ones_own_is_one_cycle() -> None:
+    events = accumulated(1).events()
+    expected = profframe.load(events)
+    for of_name in (True, False):
+        events.sort(key=lambda event: event.name if of_name else -event.time_range.start)
+        trace = profframe.load(events)
+        assert "several_cycles" not in trace.quality["check"].to_list()
+        assert sorted(trace.events["start_ns"]) == sorted(expected.events["start_ns"])

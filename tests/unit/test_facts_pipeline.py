@@ -35,7 +35,11 @@ def made_up() -> Tables:
     """Slices for what the examples lack: graphs, arrows, frames, overloads, and a source's sums."""
     flows = [
         {"category": category, "flow_id": "1", "phase": phase, "time_ns": time, "thread": thread}
-        for category, start, end in (("fwdbwd", (12, 0), (42, 1)), ("async_npu", (12, 0), (60, 2)))
+        for category, start, end in (
+            ("fwdbwd", (12, 0), (42, 1)),
+            ("async_npu", (12, 0), (60, 2)),
+            ("cpu_to_cuda", (12, 0), (60, 2)),
+        )
         for phase, (time, thread) in (("s", start), ("f", end))
     ]
     step: dict[str, Any] = {"category": "user_annotation", "external_id": 9, "is_legacy": True}
@@ -57,6 +61,7 @@ def made_up() -> Tables:
     events = source["events"]
     for name in ("kernel_ns", "given_flops", "given_bytes", "cpu_bytes", "device_bytes"):
         events = events.append_column(name, pa.array([0] * events.num_rows, pa.int64()))
+    events = events.append_column("named_by", pa.nulls(events.num_rows, pa.int64()))
     return {**source, "events": events}
 
 

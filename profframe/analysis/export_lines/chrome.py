@@ -64,6 +64,23 @@ _MEMORY: Final = {
 _VARIABLES: Final = f"""
     SET VARIABLE no_device = (
         SELECT count(*) = 0 FROM events WHERE kind IN {DEVICE_KINDS!r} AND dur_ns IS NOT NULL);"""
+_OF_LIST: Final = f"""
+    SELECT e.*, op_row, CASE WHEN device IS NULL THEN coalesce(charged_ns, 0) END AS charged_ns
+    FROM events AS e
+    LEFT JOIN (
+        SELECT event_id AS op_id, row_number() OVER (ORDER BY event_id) - 1 AS op_row FROM events
+    ) USING (op_id)
+    LEFT JOIN (
+        SELECT coalesce(op_id, launch_id) AS event_id, sum(dur_ns)::BIGINT AS charged_ns
+        FROM events WHERE kind IN {DEVICE_KINDS!r} GROUP BY ALL
+    ) USING (event_id)
+    ORDER BY event_id"""
+"""Slices of a list of torch's events, where their op stands in the file, and what is charged to
+them: an op's other device time is of kernels that are not in the trace.
+"""
+_OF_OTHERS: Final = """
+    SELECT *, NULL AS op_row, CASE WHEN getvariable('no_device') THEN 0 END AS charged_ns
+    FROM events"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +117,7 @@ def chrome_events(
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
     connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
     rare = _Rare.of(connection)
-    queries = [*_queries(trace.get("format") in JSON_FORMATS, rare, marks)]
+    queries = [*_queries(_rows(trace), trace.get("format") in JSON_FORMATS, rare, marks)]
     if tracks is not None:
         connection.register("_tracks", tracks.with_row_index("number").to_arrow())
         queries += _TRACKS
@@ -151,7 +168,7 @@ class _Rare:
         return cls(*(bool(connection.sql(f"FROM {row} LIMIT 1").fetchall()) for row in rows))
 
 
-def _queries(is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
+def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
@@ -180,7 +197,7 @@ def _queries(is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
         # begin, which would take its own.
         yield f"""
             WITH slices AS (
-                SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({_rows(is_json)}))
+                SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({rows}))
             SELECT line FROM (
                 SELECT {slices} AS line, seen, 2 AS part, event_id AS number FROM slices
                 UNION ALL
@@ -194,7 +211,7 @@ def _queries(is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
     else:
         # Where arrows are looked up, rows may come in another order.
         order = "ORDER BY event_id" * rare.bound
-        yield f"SELECT {slices} FROM ({_rows(is_json)}) {order}"
+        yield f"SELECT {slices} FROM ({rows}) {order}"
     allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
     yield f"""
         SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
@@ -257,20 +274,24 @@ _JOINED_NAME: Final = f"CASE WHEN {_JOINS} THEN name || '.' || overload_name ELS
 """With overloads recorded, Kineto's name of an operator ends in its overload."""
 _OWN_VALUES: Final = {
     "overload_name": f"CASE WHEN NOT {_JOINS} THEN overload_name END",
-    "kernel_ns": "CASE WHEN getvariable('no_device') THEN nullif(self_device_ns, 0) END",
+    "kernel_ns": """
+        nullif(CASE WHEN is_legacy THEN device_ns
+                    ELSE greatest(self_device_ns - charged_ns, 0) END, 0)""",
+    "named_by": "CASE WHEN launch_id IS NULL THEN op_row END",
 }
 """Of the others not the plain value: `kernel_ns` is of kernels that are not in the trace."""
 
 
-def _rows(is_json: bool) -> str:
+def _rows(trace: Mapping[str, Any]) -> str:
     """Slices; those not from JSON with what their arguments say already."""
-    if is_json:
+    if trace.get("format") in JSON_FORMATS:
         return "FROM events"
+    is_list = (trace.get("format"), trace.get("clock")) == ("torch", "relative")
     keys = json.dumps(dict.fromkeys((_INTEGERS | _LISTS | _TEXTS).values(), "JSON"))
     return f"""
         SELECT * REPLACE (trim(args, E' \\t\\r\\n') AS args),
                from_json(CASE WHEN json_valid(args) THEN args END, '{keys}') AS given
-        FROM events"""
+        FROM ({_OF_LIST if is_list else _OF_OTHERS})"""
 
 
 def _added(columns: Mapping[str, str], text: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import duckdb
 
 from profframe.analysis.torch_table import times
+from profframe.facts.torch_compat.releases import averages_frames, installed
 from profframe.query.catalogue import find
 from profframe.query.run import run
 from profframe.readers.sqlite.demangle import demangled
@@ -103,13 +104,20 @@ class Page:
 
 
 def read(
-    connection: duckdb.DuckDBPyConnection, grouping: Mapping[str, object], as_torch: bool
+    connection: duckdb.DuckDBPyConnection,
+    grouping: Mapping[str, object],
+    with_frames: bool | None,
+    as_torch: bool,
 ) -> list[Page]:
     """Rows of each trace, in the order of run and rank.
 
-    With ``as_torch`` times are floats, added as torch adds them; else they are exact.
+    ``with_frames`` says whether Python functions have rows. With ``as_torch`` times are floats,
+    added as torch adds them; else they are exact.
     """
-    relation = run(connection, find("key_averages"), {**grouping, "compat": "torch"})
+    if with_frames is None:
+        with_frames = averages_frames(installed()) if as_torch else True
+    parameters = {**grouping, "include_python_functions": with_frames, "compat": "torch"}
+    relation = run(connection, find("key_averages"), parameters)
     keys = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
     demangled_names = demangled([key["name"] for key in keys])
     first_ids = relation.project("run, rank, first_event_id AS event_id")
@@ -124,7 +132,7 @@ def read(
         group = list(trace_keys)
         ids = [key["first_event_id"] for key in group]
         sums: Sequence[Sequence[Amount]] = (
-            times.read(connection, run_name, rank, grouping, ids)
+            times.read(connection, run_name, rank, grouping, ids, with_frames=with_frames)
             if as_torch
             else [[Fraction(key[name] or 0, 1000) for name in _TIMES] for key in group]
         )

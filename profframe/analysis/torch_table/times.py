@@ -33,7 +33,8 @@ _SLICES: Final = """
         FROM kept_events(
             trace_events, $group_by_input_shape, $group_by_stack_n, $group_by_overload_name, true)
         GROUP BY
-            name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name
+            name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name,
+            $apart AND is_frame(kind, name)
     ),
     of_keys AS (SELECT unnest(event_ids) AS event_id, key FROM keys)
     SELECT
@@ -60,15 +61,21 @@ def read(
     rank: int,
     grouping: Mapping[str, object],
     first_ids: Sequence[int | None],
+    *,
+    with_frames: bool,
 ) -> list[Times]:
-    """Sums of the keys with these first events, in their order; None is no event."""
+    """Sums of the keys with these first events, in their order; None is no event.
+
+    Without frames, a key is what it is without its Python functions.
+    """
     connection.execute(
         "CREATE OR REPLACE TEMP VIEW trace_events AS "
         f"FROM events WHERE run = {literal(run)} AND rank = {rank}"
     )
     origins = connection.execute(_START, {"run": run, "rank": rank}).fetchall()
     ((start_ns,),) = origins or [(0,)]
-    slices = _slices(connection.sql(_SLICES, params=dict(grouping)).to_arrow_table(), start_ns)
+    parameters = {**grouping, "apart": not with_frames}
+    slices = _slices(connection.sql(_SLICES, params=parameters).to_arrow_table(), start_ns)
     columns = (slices.elapsed_host, _self_host(slices), *_device(slices))
     keys = slices.key[slices.order]
     by_key = [_in_order(keys, column[slices.order], 0) for column in columns]

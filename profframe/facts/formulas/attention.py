@@ -135,9 +135,9 @@ def _flops_only(layout: Layout, count: str) -> Count:
     return lambda op: int(getattr(layout(op, (0, 1, 2)), count))
 
 
-_FLASH: Final = packed(3, 5, heads_first)
+_FLASH: Final = packed(3, 5, lengths_first)
 _EFFICIENT: Final = packed(4, 6, heads_first)
-_FLASH_BACKWARD: Final = packed(6, 8, heads_first)
+_FLASH_BACKWARD: Final = packed(6, 8, lengths_first)
 _EFFICIENT_BACKWARD: Final = packed(6, 8, heads_first)
 
 _ATEN: Final = by_op(

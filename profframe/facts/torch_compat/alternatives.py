@@ -14,22 +14,30 @@ from profframe.facts.device_time import device_time, time_columns
 from profframe.facts.fact import Fact, Output, Tables, columns, fact
 from profframe.facts.formulas import Formula
 from profframe.facts.formulas.convolutions import UNPADDED
-from profframe.facts.launches import device_calls, launch_columns, launches, ops_by_external_id
+from profframe.facts.launches import (
+    device_calls,
+    launch_columns,
+    launches,
+    naming_ops,
+    ops_by_external_id,
+    with_list_arrows,
+)
 from profframe.facts.nesting import nesting, nesting_columns
 from profframe.facts.op_work import NO_FORMULAS, work
 from profframe.facts.stacks import stack_column, stacks
 from profframe.facts.torch_compat.links import LINKS, has_numbers, torch_links, torch_threads
+from profframe.facts.torch_compat.releases import NEWEST, Release
 from profframe.intervals import Ints
 
 _NO_OPS: Final = ("MTIA", "HPU")
 """Devices whose work torch assigns to no op."""
 
 
-@fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs)
-def torch_nesting(tables: Tables) -> Output:
+@fact(inputs=nesting.inputs | LINKS, outputs=nesting.outputs, options=("release",))
+def torch_nesting(tables: Tables, release: Release = NEWEST) -> Output:
     """Nest each call on the thread of the op that it is linked to."""
     events = tables["events"]
-    return nesting_columns(events, torch_threads(events))
+    return nesting_columns(events, torch_threads(events, release))
 
 
 @fact(inputs=launches.inputs | LINKS, outputs=launches.outputs)
@@ -40,15 +48,20 @@ def torch_launches(tables: Tables) -> Output:
         return launches.compute(tables)
     device, launch = device_calls(events)
     op = np.full(events.num_rows, -1, np.int64)
-    op[device] = ops_by_external_id(events, device, torch_links(events).linked[device])
-    return launch_columns(tables, launch, op)
+    op[device] = ops_by_external_id(events, device, torch_links(events, NEWEST).linked[device])
+    op = np.where(op < 0, naming_ops(events), op)
+    launch, op, notes = with_list_arrows(tables, launch, op)
+    return launch_columns(events, launch, op, notes)
 
 
 @fact(
-    inputs=device_time.inputs | LINKS | columns(events="merged_into", traces="device_type"),
+    inputs=device_time.inputs
+    | LINKS
+    | columns(events="merged_into named_by", traces="device_type"),
     outputs=device_time.outputs,
+    options=("release",),
 )
-def torch_device_time(tables: Tables) -> Output:
+def torch_device_time(tables: Tables, release: Release = NEWEST) -> Output:
     """Count a device slice or sync at every slice with the number that it is linked to.
 
     A slice that absorbs duplicates has only the time of the innermost of them.
@@ -56,14 +69,14 @@ def torch_device_time(tables: Tables) -> Output:
     events = tables["events"]
     if not has_numbers(events):
         return device_time.compute(tables)
-    own = _times(tables)
+    own = _times(tables, release)
     return time_columns(events, own, own, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
 
 
-def _times(tables: Tables) -> Ints:
+def _times(tables: Tables, release: Release) -> Ints:
     """Own device time of each host slice."""
     events = tables["events"]
-    links = torch_links(events)
+    links = torch_links(events, release)
     own = np.zeros(events.num_rows, np.int64)
     if tables["traces"]["device_type"][0].as_py() not in _NO_OPS:
         kinds = is_kind(events, (*schema.DEVICE_KINDS, "sync")) & present(events, "dur_ns")
@@ -73,6 +86,9 @@ def _times(tables: Tables) -> Ints:
         np.add.at(total, place, numbers(events, "dur_ns")[device])
         numbered = np.flatnonzero((links.own > 0) & np.isin(links.own, number))
         own[numbered] = total[np.searchsorted(number, links.own[numbered])]
+        op = naming_ops(events)
+        named = np.flatnonzero(kinds & (links.linked <= 0) & (op >= 0))
+        np.add.at(own, op[named], numbers(events, "dur_ns")[named])
     merged = numbers(events, "merged_into", missing=-1)
     rows = np.flatnonzero(merged >= 0)
     rows = rows[np.argsort(numbers(events, "preorder")[rows])]

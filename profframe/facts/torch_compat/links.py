@@ -2,7 +2,7 @@
 
 Only ``compat="torch"`` needs this. The number is that of an op in half of the traces; in others it
 is something else that may equal an op's by chance. A call without a link to an op has the number
-that it shares with what it launched, and torch searches for that among the External ids, too.
+that it shares with what it launched; until 2.14 torch took that for an External id, too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from profframe.facts.columns import (
     source_order,
 )
 from profframe.facts.fact import columns
+from profframe.facts.torch_compat.releases import Release, looks_up_unlinked_calls
 from profframe.facts.torch_compat.torch_names import is_dropped
 from profframe.intervals import Ints
 
@@ -45,7 +46,7 @@ def has_numbers(events: pa.Table) -> bool:
     return bool(events["external_id"].null_count < events.num_rows)
 
 
-def torch_links(events: pa.Table) -> Links:
+def torch_links(events: pa.Table, release: Release) -> Links:
     """The numbers of all events; dropped and asynchronous slices have none.
 
     A sync without a link has its own correlation as External id.
@@ -55,16 +56,17 @@ def torch_links(events: pa.Table) -> Links:
     of_sync = is_kind(events, ("sync",)) & (external != correlation)
     linked[of_sync] = external[of_sync]
     own = np.where(is_kind(events, _OPS), external, 0)
-    unlinked = is_kind(events, _CALLS) & (linked == 0)
-    own[unlinked] = correlation[unlinked]
+    if looks_up_unlinked_calls(release):
+        unlinked = is_kind(events, _CALLS) & (linked == 0)
+        own[unlinked] = correlation[unlinked]
     own[is_dropped(events) | flags(events, "is_async")] = 0
     own[~present(events, "start_ns", "dur_ns")] = 0
     return Links(linked, own)
 
 
-def torch_threads(events: pa.Table) -> Ints:
+def torch_threads(events: pa.Table, release: Release) -> Ints:
     """The thread of each event; that of a linked call is the last event's with its number."""
-    links, thread = torch_links(events), numbers(events, "thread")
+    links, thread = torch_links(events, release), numbers(events, "thread")
     numbered = np.flatnonzero(links.own)
     start = numbers(events, "start_ns")[numbered]
     numbered = numbered[np.lexsort((source_order(events)[numbered], start))]

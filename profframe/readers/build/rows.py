@@ -80,15 +80,19 @@ COLUMNS: Final[Mapping[Table, Mapping[str, pa.DataType]]] = MappingProxyType(
 """Columns of a batch, and their types: the schema's, and those that `assembly` needs."""
 SOURCE_VALUES: Final[Mapping[str, pa.DataType]] = MappingProxyType(
     dict.fromkeys(
-        ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "given_flops", "given_bytes"),
+        (
+            *("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "named_by"),
+            *("given_flops", "given_bytes"),
+        ),
         INT64,
     )
     | {column: schema.EVENTS.arrow.field(column).type for column in DEVICE_ARGS}
 )
 """Columns that some sources have and others leave to the facts.
 
-``kernel_ns`` is device time of a host slice without device slices; ``given_flops`` and
-``given_bytes`` are the work of an op or a kernel.
+``kernel_ns`` is device time of a host slice that no device slice stands for; ``named_by`` is the
+row of the op that names a device slice as its own; ``given_flops`` and ``given_bytes`` are the work
+of an op or a kernel.
 """
 
 

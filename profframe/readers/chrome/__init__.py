@@ -62,7 +62,10 @@ _DEVICE_TYPES: Final = (
     (re.compile(r"hpu_"), "HPU"),
     (re.compile(r"async_npu"), "NPU"),
     (re.compile(r"privateuse1_"), UNNAMED),
-    (re.compile("(?:" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
+    (re.compile(r"cpu_to_xpu\Z"), "XPU"),
+    (re.compile(r"cpu_to_mtia\Z"), "MTIA"),
+    (re.compile(r"cpu_to_hpu\Z"), "HPU"),
+    (re.compile("(?:cpu_to_cuda|" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
 """The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
 _OF_ALL_PARTS: Final = (

@@ -46,7 +46,9 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         "overload_name": "VARCHAR",
         **dict.fromkeys(("is_async", "is_remote", "is_legacy"), "BOOLEAN"),
         **dict.fromkeys(("node_id", "device", "stream"), "BIGINT"),
-        **dict.fromkeys(("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns"), "BIGINT"),
+        **dict.fromkeys(
+            ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "named_by"), "BIGINT"
+        ),
         **dict.fromkeys(("grid", "block"), "VARCHAR"),
         **dict.fromkeys(("registers", "shared_memory_bytes"), "BIGINT"),
     }

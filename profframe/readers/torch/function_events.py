@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -34,6 +35,7 @@ from profframe.readers.torch.getters import (
     as_texts,
     read_fields,
 )
+from profframe.readers.torch.kernels import kernel_columns
 
 _FIELDS: Final[Mapping[str, npt.DTypeLike]] = {
     **dict.fromkeys(("name", "thread", "fwd_thread", "device_type.name"), object),
@@ -44,7 +46,8 @@ _FIELDS: Final[Mapping[str, npt.DTypeLike]] = {
     **dict.fromkeys(("is_async", "is_remote", "is_legacy"), np.bool_),
 }
 _OPTIONAL: Final[Mapping[str, object]] = {
-    **dict.fromkeys(("overload_name", "trace_name", "activity_type", "_metadata_json")),
+    **dict.fromkeys(("overload_name", "trace_name", "activity_type")),
+    **dict.fromkeys(("metadata", "_metadata_json")),
     **dict.fromkeys(("device_index", "external_id", "linked_correlation_id", "flow_id"), 0),
     **dict.fromkeys(("flow_type", "device_resource_id", "concrete_inputs", "input_dtypes")),
     **dict.fromkeys(("structured_input_shapes", "structured_input_strides")),
@@ -53,6 +56,7 @@ _OPTIONAL: Final[Mapping[str, object]] = {
 }
 """Attributes that not every release has, and their defaults."""
 
+_DEVICE_MEMORY: Final = "device_memory_usage"
 _MEMORY: Final = "[memory]"
 _RECORDS: Final = (_MEMORY, "[OutOfMemory]")
 """Names that torch gives only to records outside all slices."""
@@ -61,6 +65,8 @@ _OPERATIONS: Final = ("cpu_op", "user_annotation")
 _BEYOND: Final = np.iinfo(np.int64).max
 _LAUNCHES: Final = r"\A\w+_(?:runtime|driver)\z"
 _ON_DEVICE: Final = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
+_CALL: Final = re.compile(r"(?:cuda|hip)[A-Z]\w*|(cu[A-Z]\w*)", re.ASCII)
+"""Names of calls that make work of devices, in releases that do not say so."""
 _MEMORY_TYPES: Final = {"cuda": "CUDA", "xpu": "XPU", "hip": "HIP"}
 _PRIVATE: Final = "PrivateUse1"
 _SHORT: Final = 1e10
@@ -99,8 +105,11 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     """
     quality = Quality()
     fields = _event_fields(events)
-    fields["start"], fields["bad_start"] = _nanoseconds(fields.pop("time_range.start"))
-    fields["end"], fields["bad_end"] = _nanoseconds(fields.pop("time_range.end"))
+    start, end = fields.pop("time_range.start"), fields.pop("time_range.end")
+    fields["start"], fields["bad_start"] = _nanoseconds(start)
+    fields["end"], fields["bad_end"] = _nanoseconds(end)
+    elapsed, bad_elapsed = _nanoseconds(end - start)
+    fields["elapsed_ns"] = np.where(bad_elapsed, -1, elapsed)
     fields["on_host"] = _mask(fields, "device_type.name", lambda text: text == _HOST)
     if settings.has_cycles:
         _put_cycles_apart(fields, quality)
@@ -109,7 +118,8 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     slices = _filtered(fields, ~is_record)
     batch: dict[Table, pa.Table] = {}
     if slices["name"]:
-        batch[Table.EVENTS] = conform(Table.EVENTS, _event_columns(slices, settings))
+        columns = _event_columns(slices, settings, quality)
+        batch[Table.EVENTS] = conform(Table.EVENTS, columns)
         batch[Table.FLOWS] = _flows(slices)
     if is_memory.any():
         records = _filtered(fields, is_memory)
@@ -141,12 +151,22 @@ def _event_fields(events: Sequence[Any]) -> Fields:
     """All attributes; defaults for those that the release lacks."""
     missing = {n: v for n, v in _OPTIONAL.items() if events and not hasattr(events[0], n)}
     types = {**_FIELDS, **{n: object for n in _OPTIONAL if n not in missing}}
+    is_old = bool(events) and not hasattr(events[0], _DEVICE_MEMORY)
     try:
-        fields = read_fields(events, types, lambda _, name: attrgetter(name))
+        fields = read_fields(
+            events,
+            types,
+            lambda _, name: _old_memory if is_old and name == _DEVICE_MEMORY else attrgetter(name),
+        )
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise ParameterError(f"a FunctionEvent has what torch's own never have: {error}") from error
     del fields[UNDECODABLE]
     return fields | {name: [value] * len(events) for name, value in missing.items()}
+
+
+def _old_memory(event: Any) -> int:
+    """Bytes of the device in releases before 2.4, which have a field for each type of it."""
+    return int(event.cuda_memory_usage) + int(getattr(event, "privateuse1_memory_usage", 0))
 
 
 def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
@@ -158,8 +178,9 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
 def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     """Move the cycles of one list (`acc_events`), newest first there, one behind the other.
 
-    The times of each begin at its own start. A cycle ends where times step back, if all its ids,
-    which go on from cycle to cycle, are greater than those that follow.
+    The times of each begin at its own start, so that cycles overlap. A cycle ends where times step
+    back, if all its ids, which go on from cycle to cycle, are greater than those that follow. A
+    list in which times also step back elsewhere is in an order of the user's own.
     """
     start, end = fields["start"], fields["end"]
     ids = np.where(
@@ -167,9 +188,12 @@ def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     )
     lowest = np.minimum.accumulate(np.where(ids > 0, ids, _BEYOND))
     highest = np.maximum.accumulate(ids[::-1])[::-1]
-    steps_back = (start[1:] < start[:-1]) & (lowest[:-1] > highest[1:]) & (highest[1:] > 0)
-    cuts = np.flatnonzero(steps_back) + 1
-    if not cuts.size:
+    cuts = np.flatnonzero(start[1:] < start[:-1]) + 1
+    are_newer = (lowest[cuts - 1] > highest[cuts]) & (highest[cuts] > 0)
+    overlap = (
+        np.minimum.accumulate(start)[cuts - 1] < np.maximum.accumulate(start[::-1])[::-1][cuts]
+    )
+    if not cuts.size or not np.all(are_newer & overlap):
         return
     bounds = [0, *cuts.tolist(), start.size]
     offset = 0
@@ -195,7 +219,7 @@ def _filtered(fields: Fields, mask: Flags) -> Fields:
     }
 
 
-def _event_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
+def _event_columns(fields: Fields, settings: Settings, quality: Quality) -> dict[str, pa.Array]:
     """Columns of slices, by the rules for trace files."""
     category = _categories(fields)
     is_operation = _is(pc.is_in(category, pa.array(_OPERATIONS)))
@@ -223,12 +247,13 @@ def _event_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
         "input_types": _lists(fields["input_dtypes"]),
         "concrete_inputs": _lists(fields["concrete_inputs"], _printed),
         "stack": _texts([";".join(frames) if frames else None for frames in fields["stack"]]),
-        "args": _texts([f"{{{text}}}" if text else None for text in fields["_metadata_json"]]),
+        "args": _arguments(fields, quality),
     }
     columns |= {name: pa.array(fields[name]) for name in ("is_async", "is_remote", "is_legacy")}
     for name in _PYTHON_IDS:
         ids = _ints(fields[name])
         columns[name] = pa.array(ids, mask=ids < 0)
+    columns |= kernel_columns(fields, is_operation, quality)
     return columns | _torch_columns(fields, settings)
 
 
@@ -263,6 +288,41 @@ def _categories(fields: Fields) -> pa.Array:
     return pc.coalesce(_texts(fields["activity_type"]), _texts(defaults))
 
 
+def _arguments(fields: Fields, quality: Quality) -> pa.Array:
+    """What torch keeps of Kineto's arguments: typed values since 2.14, their text before."""
+    given = [f"{{{text}}}" if text else None for text in fields["_metadata_json"]]
+    if not any(fields["metadata"]):
+        return _texts(given)
+    keys = list(map(repr, fields["metadata"]))
+    finite = {k: _json(v) for k, v in dict(zip(keys, fields["metadata"], strict=True)).items() if v}
+    strange = [row for row, key in enumerate(keys) if key in finite and not finite[key][1]]
+    if strange:
+        quality.note("non_finite_number", len(strange), "in a FunctionEvent's metadata", strange[0])
+    return _texts(
+        [finite[key][0] if key in finite else text for key, text in zip(keys, given, strict=True)]
+    )
+
+
+def _json(values: object) -> tuple[str, bool]:
+    """A value as JSON text, and whether all of its numbers are finite; others become null."""
+    try:
+        return json.dumps(values, default=str, allow_nan=False), True
+    except ValueError:
+        return json.dumps(_finite(values), default=str), False
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if np.isfinite(value) else None
+        case dict():
+            return {key: _finite(part) for key, part in value.items()}
+        case list() | tuple():
+            return [_finite(part) for part in value]
+        case _:
+            return value
+
+
 def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: str | None) -> str:
     if not on_host:
         return (
@@ -270,7 +330,10 @@ def _category(on_host: bool, is_annotation: bool | None, is_python: bool, name: 
         )
     if is_python:
         return "python_function"
-    return "user_annotation" if is_annotation else "cpu_op"
+    if is_annotation:
+        return "user_annotation"
+    call = _CALL.fullmatch(name or "")
+    return "cpu_op" if call is None else "cuda_driver" if call[1] else "cuda_runtime"
 
 
 def _line_columns(fields: Fields) -> dict[str, pa.Array]:
@@ -329,24 +392,15 @@ def _ivalue(value: Any) -> str:
 
 
 def _torch_columns(fields: Fields, settings: Settings) -> dict[str, pa.Array]:
-    """Memory, flops and device times, which torch has already added up."""
+    """Memory and flops, which torch has already added up."""
     columns: dict[str, pa.Array] = {}
-    on_host, count = fields["on_host"], fields["id"].size
+    on_host = fields["on_host"]
     host, device = fields["cpu_memory_usage"], fields["device_memory_usage"]
     if settings.profile_memory or host.any() or device.any():
         columns["cpu_bytes"] = pa.array(host, mask=~on_host)
         columns["device_bytes"] = pa.array(device, mask=~on_host)
     if settings.with_flops or any(fields["flops"]):
         columns["torch_flops"] = _int64s(fields["flops"])
-    with_kernels = [row for row, kernels in enumerate(fields["kernels"]) if kernels]
-    if with_kernels:
-        has_slices = not on_host.all()
-        elapsed = np.full(count, -1, np.int64)
-        for row in with_kernels:
-            if fields["is_legacy"][row] or not has_slices:
-                us = sum(kernel.duration for kernel in fields["kernels"][row])
-                elapsed[row] = round(us * 1000)
-        columns["kernel_ns"] = pa.array(elapsed, mask=elapsed < 0)
     return columns
 
 
