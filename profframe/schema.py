@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -81,6 +81,7 @@ _KEY = (
 _UNKNOWN = "the source does not say"
 _NOT_HOST = "not a host slice that nests"
 _NO_COLLECTIVE = "no collective, or " + _UNKNOWN
+_NO_KERNEL = "not a kernel, or " + _UNKNOWN
 
 EVENTS = Table(
     "events",
@@ -136,6 +137,14 @@ EVENTS = Table(
         Column("peer_rank", INT32, "Rank that it sends to or receives from.", null="not one to one, or " + _UNKNOWN),
         Column("wait_on_stream", INT32, "Stream whose work a sync waits for.", null="not a sync, or " + _UNKNOWN),
         Column("wait_on_correlation", INT64, "`correlation` of the call that recorded the event which a sync waits for.", null="not a sync, or " + _UNKNOWN),
+        Column("sync_kind", NAME, "What a sync waits for, in the source's words: Stream Sync, Stream Wait Event, ...", null="not a sync, or " + _UNKNOWN),
+        Column("grid", NAME, "Blocks of the kernel in each dimension: JSON list without spaces.", null=_NO_KERNEL),
+        Column("block", NAME, "Threads of a block in each dimension: JSON list without spaces.", null=_NO_KERNEL),
+        Column("registers", INT32, "Registers of each thread of the kernel.", null=_NO_KERNEL),
+        Column("shared_memory_bytes", INT64, "Shared memory of each block of the kernel.", "bytes", _NO_KERNEL),
+        Column("blocks_per_sm", DOUBLE, "Blocks of the kernel over multiprocessors of the device.", null=_NO_KERNEL),
+        Column("occupancy", DOUBLE, "Share, from 0 to 1, of the warps that a multiprocessor can hold which the kernel is estimated to have had.", null=_NO_KERNEL),
+        Column("async_id", TEXT, "Id of the asynchronous operation that the slice is a part of: those with its category and id are on one lane, apart from the thread's stack; `local:` before it where only its process knows it.", null="on a thread's stack, or of a source without such ids"),
         Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
         Column("parent_id", INT64, "`event_id` of the slice around it on its thread.", null=_NOT_HOST + ", or a root"),
         Column("depth", INT32, "Number of slices around it on its thread.", null=_NOT_HOST),
@@ -161,6 +170,7 @@ EVENTS = Table(
         Column("node_index", INT64, "Number of the node in its graph, as its marker has it.", null="in no node, or a marker itself"),
         Column("node_file", NAME, "Graph file of the node; where there is no node, of the innermost graph around.", null="in no graph file, or a marker itself"),
         Column("stack_trace", NAME, "Stack trace of the model's source that the node is from.", null="in no node, or its metadata has none"),
+        Column("is_recompute", BOOL, "Ran once more in backward, for what activation checkpointing had not kept; a device slice as its launch.", null="the source cannot tell, or a slice that neither nests nor was launched"),
         Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy, also before their first work and after their last.", "ns", "not a host slice that nests, or no device was used"),
     ),
 )  # fmt: skip
@@ -197,15 +207,16 @@ FLOWS = Table(
         Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
         Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
         Column("thread", INT32, "Thread, as in `threads`."),
-        Column("binding_point", NAME, "Which slice the end is bound to: e the enclosing one.", null="the next slice"),
+        Column("binding_point", NAME, "Which slice an f is bound to: e the enclosing one. bind_id: the slice itself names the arrow.", null="the enclosing slice of an s or t, the next slice of an f"),
+        Column("event_id", INT64, "`event_id` of the slice that the end or step is bound to: a slice on its thread, by the rules of the format; of several that start there, the one that its arrow is for.", null="no such slice"),
         Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
     ),
 )  # fmt: skip
 
 COUNTERS = Table(
     "counters",
-    "one row per value of a counter event",
-    "Sampled values.",
+    "one row per value of a counter event, or of a slice that counted",
+    "Sampled values, and what was counted while a slice ran.",
     (
         *_KEY,
         Column("category", NAME, "The source's word.", null="the source has none"),
@@ -217,14 +228,15 @@ COUNTERS = Table(
         Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
         Column("thread", INT32, "Thread, as in `threads`."),
         Column("counter_id", TEXT, "Id that tells counters of one name apart.", null="the source has none"),
-        Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none"),
+        Column("event_id", INT64, "`event_id` of the slice that counted.", null="a sampled value"),
+        Column("args", TEXT, "The source's whole argument object as JSON text.", null="the source has none; of a slice that counted, they are its own"),
     ),
 )  # fmt: skip
 
 INSTANTS = Table(
     "instants",
     "one row per event without a duration, and per event of a phase that has no table of its own",
-    "Marks in time, object and async events, unknown phases.",
+    "Marks in time, also of async operations, object events, ends without a begin, unknown phases.",
     (
         *_KEY,
         Column("phase", NAME, "The source's phase.", null="the source has none"),
@@ -356,6 +368,7 @@ FACT_COLUMNS: Final = frozenset(
         "device_bytes",
         "self_device_bytes",
         "fwd_id",
+        "is_recompute",
         "torch_flops",
         "queue_depth",
         "idle_ns",
@@ -454,6 +467,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("missing_duration", "slices without a duration", "kept, dur_ns is NULL"),
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
             Check("unmatched_end", "end events without a beginning", "kept in instants"),
+            Check("end_of_another_name", "end events that have another name than the begin event which they close", "the slice has the name of its begin event"),
             Check("unreadable_arguments", "arguments of live events that could not be mended", "kept as text"),
             Check("earlier_cycles", "events of earlier cycles (`acc_events`), of which torch keeps no more than what its `events()` gives", "not loaded: `load(profile.events())` has them, and `profframe.profile(acc_events=True)` all of them"),
             Check("several_cycles", "events of later cycles in one list of torch's (`acc_events`), where the times of each cycle begin anew", "moved behind the cycle before"),
@@ -462,6 +476,12 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("crossing_slices", "slices of one thread that start before the sibling before them has ended", "nested as torch does, as siblings: the parent's self_ns loses their overlap twice"),
             Check("kernel_without_launch", "device slices whose correlation no call of their process has", "kept, launch_id is NULL"),
             Check("external_id_mismatch", "device slices whose external_id is not that of the op around their launch", "op_id is the op around the launch"),
+            Check("kernel_before_launch", "kernels that start before the call that launched them", "kept: the clocks of host and device differ, or the launch is another one"),
+            Check("kernel_during_sync", "kernels that still ran when a synchronisation of their stream started, one for each of those", "kept: the end of the one or the start of the other is doubtful"),
+            Check("wait_for_unknown_event", "waits for an event of which no record is in the trace before them", "kept, what they wait for is not known"),
+            Check("collective_without_metadata", "records of a collective without its name, data type, numbers of elements or group size", "kept, those columns are NULL"),
+            Check("repeated_sequence_number", "sequence numbers that backward functions of different names have", "kept: their forward ops may be each other's"),
+            Check("counted_slice_without_launch", "slices with counters that are inside no host op, and are not as many as the launches of kernels", "kept, their op is not known"),
             Check("broken_launch_arrow", "arrows from ops to device slices, in a list of torch's events, without a start, an end or a slice there", "kept in flows; they give no op_id and no device time"),
             Check("outside_steps", "kernels, copies and fills in no profiler step, though there are steps", "left out of what is per step; `profframe.diff` counts them with `outside=`"),
             Check("unreadable_graph_marker", "host ops named `## ... ##` that name neither a graph file nor the number of a node, or that have no end", "taken for ordinary slices"),

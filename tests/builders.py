@@ -124,9 +124,13 @@ def loaded_ranks(ranks: Iterable[Sequence[Row]]) -> Trace:
 def table(name: str, rows: Iterable[Row]) -> pa.Table:
     """A table with every column of the schema; what a row leaves out is NULL, 0 or ``""``.
 
-    ``event_id`` counts up and ``run`` is ``"run"`` unless the rows say otherwise.
+    ``event_id`` of events counts up and ``run`` is ``"run"`` unless the rows say otherwise.
     """
-    full = [{"run": "run", "rank": 0, "event_id": i} | dict(row) for i, row in enumerate(rows)]
+    numbered = name == "events"
+    full = [
+        {"run": "run", "rank": 0} | ({"event_id": i} if numbered else {}) | dict(row)
+        for i, row in enumerate(rows)
+    ]
     return _typed(schema.TABLES[name].arrow, full)
 
 

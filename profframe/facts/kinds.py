@@ -116,6 +116,8 @@ RULES: Final[tuple[Rule, ...]] = (
 
 _WORDS: Final = re.compile(r"[\w|]*", re.ASCII)
 
+COLLECTIVE_RECORD: Final = "record_param_comms"
+"""Name of the op that describes a collective."""
 FORWARD_ARROWS: Final = "fwdbwd"
 """Category of the arrows from forward to backward ops."""
 LAUNCH_ARROWS: Final = "async_npu"

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import ids, is_kind, last_equal, numbers, present, words
+from profframe.facts.counted_ops import COUNTED_COLUMNS, place_counted
 from profframe.facts.fact import Note, Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_links import arrows, starting_at
 from profframe.facts.kinds import LAUNCH_ARROWS
@@ -20,6 +21,7 @@ _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
 
 @fact(
     inputs=LIST_ARROW_COLUMNS
+    | COUNTED_COLUMNS
     | columns(events="kind pid device correlation external_id named_by parent_id preorder"),
     outputs=columns(events="launch_id op_id"),
 )
@@ -31,6 +33,7 @@ def launches(tables: Tables) -> Output:
     External id only where there is no call, and to the op at the start of its arrow only where the
     source has no correlations at all. In a source without such ids it may belong to an annotation.
     In the lists that torch writes only arrows tell; one that starts at a call gives the call, too.
+    A slice with counters belongs to the op around it, or to the launch at its place.
     """
     events = tables["events"]
     device, launch = device_calls(events)
@@ -47,14 +50,15 @@ def launches(tables: Tables) -> Output:
 
 
 def with_list_arrows(tables: Tables, launch: Ints, op: Ints) -> tuple[Ints, Ints, Iterable[Note]]:
-    """The calls and ops, also of device slices that only an arrow of a list connects."""
+    """The calls and ops, also of slices that only an arrow of a list connects, or that counted."""
     events = tables["events"]
     source, notes = list_arrows(tables)
     source[(launch >= 0) | (op >= 0)] = -1
     is_call = is_kind(events, schema.LAUNCH_KINDS)[source] & (source >= 0)
     calls = np.where(is_call, source, -1)
     op = np.where(is_call, _ops_around(events, calls), np.where(source >= 0, source, op))
-    return np.where(is_call, source, launch), op, notes
+    launch = np.where(is_call, source, launch)
+    return launch, op, (*notes, *place_counted(tables, launch, op))
 
 
 def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Note] = ()) -> Output:

@@ -7,11 +7,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from profframe.facts.consistency import consistency
 from profframe.facts.device_names import device_names
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
 from profframe.facts.fact import Fact, Output, Tables, with_output
+from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
 from profframe.facts.kinds import Classifier, kinds
@@ -24,6 +26,7 @@ from profframe.facts.nodes import Registry, nodes
 from profframe.facts.op_work import work
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
+from profframe.facts.recompute import recompute
 from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
@@ -49,12 +52,15 @@ FACTS: Final[tuple[Fact, ...]] = (
     flops,
     work,
     forward,
+    flow_ends,
+    recompute,
     stacks,
     python_stacks,
     nodes,
     device_names,
     devices,
     limits,
+    consistency,
 )
 """All facts: each may read the columns of those before it."""
 PARALLEL: Final = frozenset({memory})

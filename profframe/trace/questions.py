@@ -265,6 +265,24 @@ def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
     return self.answer("kernel_overlap", per=per)
 
 
+def kernel_shapes(self: "Trace", per_op: bool = False) -> pl.DataFrame:
+    """Device time of kernels by how they were launched: grid, block, registers and shared memory.
+
+    Parameters
+    ----------
+    per_op
+        Rows by the op that launched the kernel, too.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, grid, block, registers, shared_memory_bytes, op), the largest
+        total_ns first, then in this order. Columns: ``run rank name grid block registers
+        shared_memory_bytes op calls total_ns mean_ns min_ns max_ns share blocks_per_sm occupancy``.
+    """
+    return self.answer("kernel_shapes", per_op=per_op)
+
+
 def kernel_types(self: "Trace") -> pl.DataFrame:
     """How long the devices of each trace computed, communicated and copied, alone and at once.
 
@@ -408,6 +426,19 @@ def modules(self: "Trace", per: str = "step") -> pl.DataFrame:
     return self.answer("modules", per=per)
 
 
+def op_counters(self: "Trace") -> pl.DataFrame:
+    """Hardware counters by op, of slices that counted while they ran (CUPTI's range profiler).
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, op, series), by run, rank, the first such slice of the op, op,
+        series. Columns: ``run rank op series matched_by ops ranges total mean_value min_value
+        max_value``.
+    """
+    return self.answer("op_counters")
+
+
 def op_kernels(
     self: "Trace", group_by_input_shape: bool = False, copies: bool = False
 ) -> pl.DataFrame:
@@ -508,6 +539,18 @@ def rank_balance(self: "Trace") -> pl.DataFrame:
         max_over_mean min_rank max_rank``.
     """
     return self.answer("rank_balance")
+
+
+def recompute(self: "Trace") -> pl.DataFrame:
+    """What ran once more in backward, for activation checkpointing, by module and op.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, module, op), the most device_ns first, then in this order. Columns:
+        ``run rank module op calls launching self_host_ns kernels kernel_ns device_ns share``.
+    """
+    return self.answer("recompute")
 
 
 def runs(self: "Trace", per_step: int = 0) -> pl.DataFrame:
@@ -703,6 +746,19 @@ def unfreed(self: "Trace", top: int = 100) -> pl.DataFrame:
         op_name annotation_id annotation_name``.
     """
     return self.answer("unfreed", top=top)
+
+
+def utilization(self: "Trace") -> pl.DataFrame:
+    """How much of the time each device worked, and how much of it its kernels could fill.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, device, step), by run, rank, device, step, the row of no step first.
+        Columns: ``run rank device step span_ns kernel_ns busy_ns kernel_share busy_share
+        sm_efficiency occupancy``.
+    """
+    return self.answer("utilization")
 
 
 def work_rates(self: "Trace") -> pl.DataFrame:

@@ -135,6 +135,7 @@ class Trace:
     idle = questions.idle
     idle_owners = questions.idle_owners
     kernel_overlap = questions.kernel_overlap
+    kernel_shapes = questions.kernel_shapes
     kernel_types = questions.kernel_types
     kernels = questions.kernels
     key_averages = query.key_averages
@@ -144,12 +145,14 @@ class Trace:
     memory_peak = questions.memory_peak
     memory_timeline = questions.memory_timeline
     modules = questions.modules
+    op_counters = questions.op_counters
     op_kernels = questions.op_kernels
     optimizable_events = questions.optimizable_events
     overview = questions.overview
     queue_depth = questions.queue_depth
     queue_summary = questions.queue_summary
     rank_balance = questions.rank_balance
+    recompute = questions.recompute
     roofline = query.roofline
     runs = questions.runs
     samples = questions.samples
@@ -161,6 +164,7 @@ class Trace:
     time_breakdown = questions.time_breakdown
     total_average = questions.total_average
     unfreed = questions.unfreed
+    utilization = questions.utilization
     work_rates = questions.work_rates
 
     # Analyses

@@ -29,6 +29,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "time_breakdown",
             "kernel_types",
             "kernels",
+            "kernel_shapes",
+            "utilization",
             "op_kernels",
             "sequences",
             "kernel_overlap",
@@ -36,6 +38,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "memory_bandwidth",
             "roofline",
             "work_rates",
+            "recompute",
         ),
         "Launches and idle time": (
             "launches",
@@ -56,7 +59,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "clock_skew",
         ),
         "Many runs": ("runs", "samples"),
-        "Counters": ("counter_series", "counter_summary"),
+        "Counters": ("counter_series", "counter_summary", "op_counters"),
     }
 )
 """Where the list of answers has each of them."""

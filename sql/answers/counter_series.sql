@@ -1,6 +1,7 @@
 -- counter_series: every counter of the trace over time.
 -- One row per value, by run, rank, name, series, process, counter_id and time, then by value.
 -- A value holds until the next one of the same name, series, pid and counter_id.
+-- What slices counted while they ran is in `op_counters`.
 -- needs: counters
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to
@@ -14,6 +15,6 @@
 -- value       DOUBLE       the value, in the source's unit; NULL where it is not a number
 SELECT run, rank, name, series, pid, thread, counter_id, time_ns, value
 FROM counters
-WHERE coalesce(getvariable('name'), '') = '' OR contains(name, coalesce(getvariable('name'), ''))
+WHERE event_id IS NULL AND (coalesce(getvariable('name'), '') = '' OR contains(name, coalesce(getvariable('name'), '')))
 ORDER BY run, rank, name NULLS LAST, series NULLS LAST, pid NULLS LAST, counter_id NULLS LAST,
     time_ns NULLS LAST, value NULLS LAST, thread

@@ -1,6 +1,7 @@
 -- counter_summary: range and time-weighted mean of every counter.
 -- One row per (run, rank, name, series, pid, counter_id), in this order.
 -- A value holds until the next one, so the last holds for no time; what is not a number, or has no time, is in no mean.
+-- What slices counted while they ran is in `op_counters`.
 -- needs: counters
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
 -- run         VARCHAR      run that the trace belongs to
@@ -24,7 +25,7 @@ WITH held AS (
             ORDER BY time_ns NULLS LAST, value NULLS FIRST
         ) - time_ns AS held_ns
     FROM counters
-    WHERE coalesce(getvariable('name'), '') = '' OR contains(name, coalesce(getvariable('name'), ''))
+    WHERE event_id IS NULL AND (coalesce(getvariable('name'), '') = '' OR contains(name, coalesce(getvariable('name'), '')))
 )
 SELECT
     run,

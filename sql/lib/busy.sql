@@ -4,6 +4,7 @@
 -- summed over devices: `device_busy`, added up (`overview`);
 -- of any device of the rank: `device_breakdown`, by what they do (`time_breakdown`, `step_times`, `runs`), and `device_clock`
 -- (`idle_ns` of `annotations` and `modules`); `idle_ns` of `events` is the same, found with the facts;
+-- of a device in each window, with and without copies and fills: `device_use` (`utilization`);
 -- of some of the work: `covered_time` (`busy_ns` of `annotations`, `modules` and `memory_bandwidth`).
 -- Idle is what is left: of the time from the first start to the last end, or of a step or another slice of the host.
 -- In a bare shell read `devices.sql`, `lanes.sql`, `intervals.sql` and `steps.sql` of `sql/lib` first.
@@ -262,3 +263,99 @@ SELECT idle.*, ends.alone_ns, ends.alone_end_ns
 FROM idle
 JOIN communication_clock('work') AS ends USING (lane, event_id)
 WHERE idle.communicates;
+
+-- device_use: what each device of a rank did in windows of it: with kernels, with any work, and how far kernels filled it.
+-- All of it is an integral over the time of the device, whose value at both ends of a window is looked up.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter windows TABLE  windows: `run`, `rank`, `start_ns`, `end_ns`, and any other columns
+-- column *  as in windows
+-- column device INTEGER  device; NULL where the source does not say
+-- column kernel_ns BIGINT  time in which at least one kernel ran
+-- column busy_ns BIGINT  time in which at least one kernel, copy or fill ran
+-- column filled_ns DOUBLE  time of kernels times their blocks per multiprocessor, at most 1; NULL where the device tells none
+-- column occupied_ns DOUBLE  time of kernels that have an estimated occupancy, times that
+-- column estimated_ns DOUBLE  time of these kernels, overlaps counted twice
+-- example: WITH windows AS (FROM step_marks(events) SELECT *, start_ns + dur_ns AS end_ns) FROM device_use(events, windows)
+CREATE OR REPLACE TEMP MACRO device_use(events, windows) AS TABLE
+WITH work AS MATERIALIZED (
+    SELECT
+        run, rank, device, start_ns, start_ns + dur_ns AS end_ns, (kind = 'kernel')::INTEGER AS kernels,
+        -- Billionths, so that what is added is subtracted again to the last digit.
+        CASE WHEN kind = 'kernel' AND blocks_per_sm > 0 THEN round(least(blocks_per_sm, 1e9) * 1e9)::BIGINT END AS blocks,
+        CASE WHEN kind = 'kernel' AND occupancy >= 0 THEN round(least(occupancy, 1e9) * 1e9)::BIGINT END AS occupancy
+    FROM query_table(events)
+    WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
+),
+devices AS MATERIALIZED (
+    SELECT run, rank, device, count(blocks) > 0 AS has_blocks, row_number() OVER () AS lane
+    FROM work
+    GROUP BY run, rank, device
+),
+changes AS (
+    SELECT
+        lane, at_ns,
+        sum(sign * kernels) AS kernels, sum(sign) AS pieces,
+        sum(sign * coalesce(blocks, 0)::HUGEINT) AS blocks,
+        sum(sign * coalesce(occupancy, 0)::HUGEINT) AS occupancy, sum(sign * (occupancy IS NOT NULL)::INTEGER) AS estimated
+    FROM (
+        SELECT
+            devices.lane, work.kernels, work.blocks, work.occupancy,
+            unnest([work.start_ns, work.end_ns]) AS at_ns, unnest([1, -1]) AS sign
+        FROM work
+        JOIN few(devices) AS devices
+            ON work.run = devices.run AND work.rank = devices.rank AND work.device IS NOT DISTINCT FROM devices.device
+    )
+    GROUP BY lane, at_ns
+),
+rates AS (
+    SELECT
+        lane, at_ns, lead(at_ns) OVER until_now - at_ns AS length_ns,
+        (sum(kernels) OVER until_now > 0)::INTEGER AS kernel_rate,
+        (sum(pieces) OVER until_now > 0)::INTEGER AS busy_rate,
+        least(sum(blocks) OVER until_now, 1000000000) AS filled_rate,
+        sum(occupancy) OVER until_now AS occupied_rate,
+        sum(estimated) OVER until_now AS estimated_rate
+    FROM changes
+    WINDOW until_now AS (PARTITION BY lane ORDER BY at_ns)
+),
+clocks AS (
+    SELECT
+        *,
+        coalesce(sum(length_ns * kernel_rate) OVER before, 0) AS kernel_ns,
+        coalesce(sum(length_ns * busy_rate) OVER before, 0) AS busy_ns,
+        coalesce(sum(length_ns * filled_rate) OVER before, 0) AS filled_ns,
+        coalesce(sum(length_ns * occupied_rate) OVER before, 0) AS occupied_ns,
+        coalesce(sum(length_ns * estimated_rate) OVER before, 0) AS estimated_ns
+    FROM rates
+    WINDOW before AS (PARTITION BY lane ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+),
+numbered AS MATERIALIZED (
+    SELECT windows.*, devices.device, devices.lane, devices.has_blocks, row_number() OVER () AS window_number
+    FROM query_table(windows) AS windows
+    JOIN few(devices) AS devices ON windows.run = devices.run AND windows.rank = devices.rank
+),
+edges AS (
+    SELECT lane, window_number, unnest([start_ns, end_ns]) AS at_ns, unnest([-1, 1]) AS sign
+    FROM numbered
+),
+uses AS (
+    SELECT
+        edges.window_number,
+        sum(sign * (clocks.kernel_ns + kernel_rate * (edges.at_ns - clocks.at_ns))) AS kernel_ns,
+        sum(sign * (clocks.busy_ns + busy_rate * (edges.at_ns - clocks.at_ns))) AS busy_ns,
+        sum(sign * (clocks.filled_ns + filled_rate * (edges.at_ns - clocks.at_ns))) AS filled_ns,
+        sum(sign * (clocks.occupied_ns + occupied_rate * (edges.at_ns - clocks.at_ns))) AS occupied_ns,
+        sum(sign * (clocks.estimated_ns + estimated_rate * (edges.at_ns - clocks.at_ns))) AS estimated_ns
+    FROM edges
+    ASOF JOIN clocks ON edges.lane = clocks.lane AND edges.at_ns >= clocks.at_ns
+    GROUP BY edges.window_number
+)
+SELECT
+    numbered.* EXCLUDE (lane, has_blocks, window_number),
+    coalesce(uses.kernel_ns, 0)::BIGINT AS kernel_ns,
+    coalesce(uses.busy_ns, 0)::BIGINT AS busy_ns,
+    CASE WHEN has_blocks THEN coalesce(uses.filled_ns, 0) / 1e9 END AS filled_ns,
+    coalesce(uses.occupied_ns, 0) / 1e9 AS occupied_ns,
+    coalesce(uses.estimated_ns, 0)::DOUBLE AS estimated_ns
+FROM numbered
+LEFT JOIN uses ON numbered.window_number = uses.window_number;

@@ -254,22 +254,38 @@ def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
     if name == "[memory]" and phase in {"i", "I", "X"} and row["category"] in _MEMORY_WORDS:
         plain.accounted["memory"] += 1
         plain.memory.append(row | _allocation(args or {}))
-    elif phase in {"X", "B", "E"}:
+    elif phase in {"X", "B", "E", *ASYNC}:
         plain.accounted["events"] += 1
         plain.events.append(_slice(event, phase, row, plain))
     elif phase in {"s", "t", "f"}:
         plain.accounted["flows"] += 1
         binding = text_of(event.get("bp"))
-        ids = {"flow_id": text_of(event.get("id")), "phase": phase, "binding_point": binding}
+        ids = {"flow_id": _id(event), "phase": phase, "binding_point": binding}
         plain.flows.append(row | ids)
     elif phase == "C":
         plain.accounted["counters"] += 1
-        plain.counters += _samples(row | {"counter_id": text_of(event.get("id"))}, args)
+        plain.counters += _samples(row | {"counter_id": _id(event)}, args)
     else:
         plain.accounted["instants"] += 1
         mark = {"phase": phase, "scope": text_of(event.get("s"))}
-        lasts = {"dur_ns": nanoseconds(event.get("dur")), "instant_id": text_of(event.get("id"))}
+        lasts = {"dur_ns": nanoseconds(event.get("dur")), "instant_id": _id(event)}
         plain.instants.append(row | mark | lasts)
+
+
+ASYNC: Final = ("b", "e", "S", "F")
+"""Begins and ends of asynchronous operations; the older form in capitals."""
+
+
+def _id(event: Mapping[str, Any]) -> str | None:
+    """Id of an event: of its scope, and where it says so known to its process only."""
+    ids = event.get("id2")
+    ids = ids if isinstance(ids, dict) else {}
+    scope = text_of(event.get("scope"))
+    scope = "" if scope is None else f"{scope}:"
+    if ids.get("local") is not None:
+        return f"local:{scope}{text_of(ids['local'])}"
+    wide = text_of(event.get("id") if ids.get("global") is None else ids["global"])
+    return None if wide is None else scope + wide
 
 
 def _time(event: Mapping[str, Any], base_ns: int, plain: Plain) -> int | None:
@@ -328,7 +344,13 @@ def _slice(event: Mapping[str, Any], phase: str, row: Row, plain: Plain) -> Row:
     row["external_id"] = args.get("External id", args.get("external id"))
     sequence_nr = args.get("Sequence number")
     row["sequence_nr"] = sequence_nr if sequence_nr is not None and sequence_nr >= 0 else None
-    row["is_async"] = True if args.get("finished") is False else None
+    row["is_async"] = True if args.get("finished") is False or phase in ASYNC else None
+    row["async_id"] = (_id(event) or "") if phase in ASYNC else None
+    row["arrow"] = None
+    if event.get("bind_id") is not None and phase in {"X", "B", "b", "S"}:
+        leaves, comes = event.get("flow_out") is True, event.get("flow_in") is True
+        ends = {(True, False): "s", (True, True): "t", (False, True): "f"}
+        row["arrow"] = ends.get((leaves, comes)), text_of(event["bind_id"])
     row["device"] = row["stream"] = None
     named = row["category"] and _DEVICE.fullmatch(row["category"])
     if named or "Stream Id" in args:
@@ -368,7 +390,19 @@ def _work(args: Mapping[str, Any]) -> Row:
         "peer_rank": args.get("Dst Rank", args.get("Src Rank")),
         "wait_on_stream": _index(args.get("wait_on_stream")),
         "wait_on_correlation": record if record is not None and record > 0 else None,
+        "sync_kind": args.get("cuda_sync_kind") or None,
+        "grid": _listed(args.get("grid")),
+        "block": _listed(args.get("block")),
+        "registers": _index(args.get("registers per thread")),
+        "shared_memory_bytes": _natural(args.get("shared memory")),
+        "blocks_per_sm": _positive(args.get("blocks per SM")),
+        "occupancy": _positive(args.get("est. achieved occupancy %"), 100),
     }
+
+
+def _positive(value: Any, whole: int = 1) -> float | None:
+    number = None if value is None else float(value)
+    return None if number is None or number < 0 else number / whole
 
 
 def _natural(value: int | None) -> int | None:
@@ -444,7 +478,7 @@ def _pair(plain: Plain) -> None:
     for row in plain.events:
         if row["phase"] in {"B", "E"} and row["start_ns"] is not None:
             threads.setdefault((row["pid"], row["tid"]), []).append(row)
-    matched: set[int] = set()
+    matched = _pair_async(plain)
     for rows in threads.values():
         open_rows: list[Row] = []
         for row in sorted(rows, key=lambda r: r["start_ns"]):
@@ -452,25 +486,67 @@ def _pair(plain: Plain) -> None:
                 open_rows.append(row)
             elif open_rows:
                 begin = open_rows.pop()
-                begin["dur_ns"] = row["start_ns"] - begin["start_ns"]
-                begin["args"] = _joined(begin["args"], row["args"])
-                matched |= {id(begin), id(row)}
+                _close(begin, row, matched)
+                named = row["name"] is not None and row["name"] != begin["name"]
+                plain.found["end_of_another_name"] += named
     slices: list[Row] = []
     for row in plain.events:
-        if row["phase"] != "E":
+        if row["phase"] not in {"E", "e", "F"}:
             slices.append(row)
-            if row["phase"] == "B" and id(row) not in matched:
+            if row["phase"] in {"B", "b", "S"} and id(row) not in matched:
                 plain.found["unmatched_begin"] += 1
                 row["dur_ns"] = None
         elif id(row) not in matched:
             plain.found["unmatched_end"] += 1
             plain.accounted["events"] -= 1
             plain.accounted["instants"] += 1
-            mark = {"time_ns": row["start_ns"], "scope": None, "instant_id": None}
+            mark = {"time_ns": row["start_ns"], "scope": None, "instant_id": row["async_id"]}
             plain.instants.append(row | mark)
     for number, row in enumerate(slices):
         row["event_id"] = number
+        _add_ends_and_counts(row, plain)
     plain.events = slices
+
+
+def _add_ends_and_counts(row: Row, plain: Plain) -> None:
+    """Rows of other tables that a slice makes."""
+    if row["arrow"] and row["arrow"][0]:
+        phase, flow_id = row["arrow"]
+        end = {"phase": phase, "flow_id": flow_id, "time_ns": row["start_ns"], "args": None}
+        plain.flows.append(row | end | {"binding_point": "bind_id"})
+    if row["category"] == "cuda_profiler_range":
+        samples = _samples(row | {"time_ns": row["start_ns"]}, row["args"])
+        plain.counters += [each | {"args": None} for each in samples if each["value"] is not None]
+
+
+def _pair_async(plain: Plain) -> set[int]:
+    """Close asynchronous operations: first ends with names, then those without."""
+    matched: set[int] = set()
+    operations: dict[tuple[object, ...], list[Row]] = {}
+    for row in plain.events:
+        if row["phase"] in ASYNC and row["start_ns"] is not None:
+            process = row["pid"] if row["async_id"].startswith("local:") else None
+            key = (row["async_id"], row["category"], process, row["phase"] in {"S", "F"})
+            operations.setdefault(key, []).append(row)
+    for rows in operations.values():
+        rows.sort(key=lambda row: row["start_ns"])
+        for has_name in (True, False):
+            open_rows: dict[object, list[Row]] = {}
+            for row in rows:
+                name = row["name"] if has_name else None
+                if row["phase"] in {"b", "S"} and id(row) not in matched:
+                    open_rows.setdefault(name, []).append(row)
+                elif row["phase"] in {"e", "F"} and (row["name"] is not None) is has_name:
+                    for begin in open_rows.get(name, [])[-1:]:
+                        del open_rows[name][-1]
+                        _close(begin, row, matched)
+    return matched
+
+
+def _close(begin: Row, end: Row, matched: set[int]) -> None:
+    begin["dur_ns"] = end["start_ns"] - begin["start_ns"]
+    begin["args"] = _joined(begin["args"], end["args"])
+    matched |= {id(begin), id(end)}
 
 
 def _joined(first: Any, last: Any) -> Any:
@@ -502,6 +578,8 @@ def differences(tables: Mapping[str, pa.Table], plain: Plain, sample: int = 1) -
         completed = _COMPLETED if "kind" in tables[name].column_names else set()
         for column in schema.READER_COLUMNS[name]:
             if column in _NOT_PLAIN or (name == "events" and column in completed):
+                continue
+            if (name, column) == ("flows", "event_id") and "kind" in tables["events"].column_names:
                 continue
             ours, theirs = values(tables[name][column]), [row.get(column) for row in rows]
             if column in _JSON:

@@ -137,6 +137,24 @@ def time_breakdown(ranks: Ranks) -> Said:
                 )
 
 
+def utilization(ranks: Ranks) -> Said:
+    """Of each device, over all steps and in each; without any, from the first slice to the last."""
+    for key, rank in ranks.items():
+        timed = rank.steps or rank.rows
+        windows: list[tuple[int | None, int, int]] = [(None, *span(timed))] if timed else []
+        windows += [(number(row), *when(row)) for row in rank.steps]
+        for work in rank.by_device():
+            kernels = [row for row in work if row["kind"] == "kernel"]
+            for step, since, until in windows:
+                yield (
+                    *key,
+                    work[0]["device"],
+                    step,
+                    busy(kernels, since, until),
+                    busy(work, since, until),
+                )
+
+
 def step_times(ranks: Ranks) -> Said:
     for key, rank in ranks.items():
         for row in rank.steps:
@@ -211,6 +229,10 @@ SPECS: Final[dict[str, Spec]] = {
     "time_breakdown": (
         columns(*TRACE, "step", "exposed_communication_ns", "idle_ns"),
         time_breakdown,
+    ),
+    "utilization": (
+        columns(*TRACE, "device", "step", "kernel_ns", "busy_ns"),
+        utilization,
     ),
     "step_times": (columns(*TRACE, "step", *TIMES), step_times),
     "runs": (columns("run", *TIMES), runs),

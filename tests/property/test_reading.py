@@ -119,6 +119,20 @@ categories = text | st.sampled_from(["cpu_op", "kernel", "Kernel", "gpu_memcpy",
 marks = small | text
 slices = _events("XXXX", ts=times, dur=times, cat=categories)
 ends = _events("BE", ts=small, pid=st.integers(0, 1), tid=st.just(0))
+few = st.integers(0, 1)
+operations = _events(
+    "beSF",
+    ts=small,
+    name=st.sampled_from("fg"),
+    cat=st.just("c"),
+    pid=few,
+    id=few,
+    id2=st.fixed_dictionaries({}, optional={"local": few, "global": few}),
+    scope=st.sampled_from("st"),
+)
+bound = _events(
+    "Xb", ts=small, dur=small, bind_id=marks, flow_in=st.booleans(), flow_out=st.booleans()
+)
 allocations = st.fixed_dictionaries(
     {"ph": st.sampled_from("iX"), "name": st.just("[memory]"), "ts": times},
     optional={
@@ -144,11 +158,13 @@ labels = st.fixed_dictionaries(
     {"ph": st.just("M"), "name": st.sampled_from(["process_name", "thread_name"]), "pid": ids},
     optional={"tid": ids, "args": st.fixed_dictionaries({"name": text})},
 )
-others = _events("iINODPbenM", ts=times, dur=small, id=marks, s=st.sampled_from("tpg"), sf=values)
+others = _events("iINODPnTM", ts=times, dur=small, id=marks, s=st.sampled_from("tpg"), sf=values)
 event = st.one_of(
     slices,
     slices,
     ends,
+    operations,
+    bound,
     allocations,
     samples,
     labels,
@@ -304,8 +320,10 @@ def test_damage_is_reported_and_what_is_reported_adds_up(content: bytes, piece: 
     (row,) = trace.tables["traces"].to_pylist()
     accounted = json.loads(row["accounted"])
     assert row["source_events"] == sum(accounted.values())
-    for table in ("memory", "flows", "instants"):
+    for table in ("memory", "instants"):
         assert trace.tables[table].num_rows == accounted.get(table, 0)
+    arrows = trace.tables["flows"]["binding_point"].to_pylist()
+    assert len(arrows) - arrows.count("bind_id") == accounted.get("flows", 0)
     checks = found(trace.tables)
     drops = ("unreadable_event", "not_an_event", "second_array")
     assert accounted.get("dropped", 0) == sum(checks[check] for check in drops)

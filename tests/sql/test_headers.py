@@ -206,6 +206,10 @@ def test_columns_are_fixed() -> None:
             "process_group collective event_id name start_ns calls communication_ns hidden_ns "
             "exposed_ns hidden_share"
         ),
+        "kernel_shapes": (
+            "name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns "
+            "share blocks_per_sm occupancy"
+        ),
         "kernel_types": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
@@ -240,12 +244,14 @@ def test_columns_are_fixed() -> None:
         "optimizable_events": (
             "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
         ),
+        "op_counters": ("op series matched_by ops ranges total mean_value min_value max_value"),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "queue_depth": "device stream time_ns depth",
         "queue_summary": (
             "device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth p99_depth "
             "empty_ns empty_share blocked_ns blocked_share"
         ),
+        "recompute": ("module op calls launching self_host_ns kernels kernel_ns device_ns share"),
         "roofline": (
             "device name input_dims calls kernels total_ns share flops bytes flop_per_byte "
             "flop_per_s bytes_per_s peak_dtype peak_flop_per_s peak_bytes_per_s flop_share "
@@ -259,6 +265,9 @@ def test_columns_are_fixed() -> None:
             "hidden_communication_ns hidden_copy_ns"
         ),
         "total_average": f"name {sums}",
+        "utilization": (
+            "device step span_ns kernel_ns busy_ns kernel_share busy_share sm_efficiency occupancy"
+        ),
         "unfreed": (
             "device_type device address bytes time_ns op_id op_name annotation_id annotation_name"
         ),

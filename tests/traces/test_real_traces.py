@@ -24,6 +24,12 @@ BIG: Final = 10_000
 SAMPLE: Final = 53
 
 CERTAIN: Final = {
+    "collective_without_metadata",
+    "end_of_another_name",
+    "kernel_before_launch",
+    "kernel_during_sync",
+    "repeated_sequence_number",
+    "wait_for_unknown_event",
     "crossing_slices",
     "external_id_mismatch",
     "faster_than_memory",
@@ -33,7 +39,10 @@ CERTAIN: Final = {
     "unmatched_begin",
     "unmatched_end",
     "missing_time",
+    "outside_steps",
+    "several_models",
     "unknown_device",
+    "unnamed_device",
 }
 """Notes that do not say that an event was dropped or changed."""
 

@@ -479,11 +479,14 @@ def test_a_counter_has_a_row_for_each_value(load: Load) -> None:
     assert json.loads(one(trace, "traces")["accounted"]) == {"counters": 4}
 
 
-@pytest.mark.parametrize("phase", ["i", "I", "N", "O", "D", "b", "e", "n", "P", "R", "v", "Z", ""])
+@pytest.mark.parametrize(
+    "phase", ["i", "I", "N", "O", "D", "e", "F", "n", "T", "P", "R", "v", "Z", ""]
+)
 def test_every_other_phase_is_an_instant(load: Load, phase: str) -> None:
     keys = {"name": "x", "cat": "c", "ts": 1, "id": 9, "s": "p", "args": {"a": 1}}
     row = one(load([keys | {"ph": phase}]), "instants")
-    assert (row["phase"], row["name"], row["category"], row["scope"]) == (phase, "x", "c", "p")
+    scope = None if phase in {"e", "F"} else "p"
+    assert (row["phase"], row["name"], row["category"], row["scope"]) == (phase, "x", "c", scope)
     assert (row["time_ns"], row["instant_id"], row["args"]) == (1000, "9", '{"a":1}')
 
 

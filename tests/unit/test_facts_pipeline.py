@@ -65,6 +65,22 @@ def made_up() -> Tables:
     return {**source, "events": events}
 
 
+def counted() -> Tables:
+    """Slices that wait, and one that counted, for what the others lack, too."""
+    call: dict[str, Any] = {"category": "cuda_runtime", "correlation": 5}
+    line: dict[str, Any] = {"thread": 2, "device": 0, "stream": 7}
+    wait: dict[str, Any] = {"sync_kind": "Stream Wait Event", "wait_on_correlation": 5}
+    return tables(
+        event("aten::mm", 0, 9),
+        event("cudaEventRecord", 1, 2, **call),
+        event("k", 3, 8, category="kernel", **line),
+        event("wait", 4, 5, category="cuda_sync", **wait, **line),
+        event("sync", 6, 7, category="cuda_sync", sync_kind="Stream Sync", **line),
+        event("range", 10, 12, category="cuda_profiler_range", thread=3),
+        counters=[{"event_id": 5, "name": "range", "series": "a", "time_ns": 10, "thread": 3}],
+    )
+
+
 def without_numbers() -> Tables:
     """The same without External ids, and with FLOPs of the source's own."""
     source = made_up()
@@ -77,7 +93,8 @@ def without_numbers() -> Tables:
 @pytest.fixture(scope="module")
 def sources(root: Path) -> Mapping[str, Tables]:
     files = {name: read(root / "examples" / f"{name}.json.gz").tables for name in EXAMPLES}
-    return files | {"made up": made_up(), "without numbers": without_numbers()}
+    made = {"made up": made_up(), "without numbers": without_numbers(), "counted": counted()}
+    return files | made
 
 
 def only(source: Tables, names: Iterable[str]) -> Tables:
@@ -108,7 +125,7 @@ def assert_declared(source: Tables, compat: str | None) -> None:
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-@pytest.mark.parametrize("name", [*EXAMPLES, "made up", "without numbers"])
+@pytest.mark.parametrize("name", [*EXAMPLES, "made up", "without numbers", "counted"])
 def test_a_fact_needs_its_inputs_alone_and_gives_its_outputs(
     name: str, compat: str | None, sources: Mapping[str, Tables]
 ) -> None:

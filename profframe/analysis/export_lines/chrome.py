@@ -30,6 +30,8 @@ from profframe.schema import DEVICE_KINDS
 if TYPE_CHECKING:
     import polars as pl
 
+LONE_ENDS: Final = ("E", "e", "F")
+"""Phases of ends among the instants: those without a beginning."""
 JSON_FORMATS: Final = ("kineto", "chrome")
 """What `args` hold all columns of."""
 _INTEGERS: Final = {
@@ -114,8 +116,8 @@ def chrome_events(
     marks = Highlight() if marked is None else highlight(connection, marked, trace)
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
     connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
-    lone_ends = bool(connection.sql("FROM instants WHERE phase = 'E' LIMIT 1").fetchall())
-    queries = [*_queries(_rows(trace), trace.get("format") in JSON_FORMATS, lone_ends, marks)]
+    rare = _Rare.of(connection)
+    queries = [*_queries(_rows(trace), trace.get("format") in JSON_FORMATS, rare, marks)]
     if tracks is not None:
         connection.register("_tracks", tracks.with_row_index("number").to_arrow())
         queries += _TRACKS
@@ -141,33 +143,75 @@ def _thread_keys(threads: Sequence[Mapping[str, Any]]) -> list[str]:
     return keys
 
 
-def _queries(rows: str, is_json: bool, lone_ends: bool, marks: Highlight) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class _Rare:
+    """Whether there are rows of kinds that few traces have, and that take longer to write."""
+
+    lone_ends: bool
+    """Ends without a beginning."""
+    on_stack: bool
+    """Of those, some of slices on a stack."""
+    apart: bool
+    """Asynchronous slices with ids."""
+    bound: bool
+    """Arrows that slices name."""
+
+    @classmethod
+    def of(cls, connection: duckdb.DuckDBPyConnection) -> _Rare:
+        """The trace of a connection."""
+        rows = (
+            f"instants WHERE phase IN {LONE_ENDS!r}",
+            "instants WHERE phase = 'E'",
+            "events WHERE async_id IS NOT NULL",
+            _BOUND,
+        )
+        return cls(*(bool(connection.sql(f"FROM {row} LIMIT 1").fetchall()) for row in rows))
+
+
+def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
-    unended = "X" if lone_ends else "B"
+    unended = "X" if rare.on_stack else "B"
+    arrow = _ARROW if rare.bound else "NULL"
+    common = f"common(category, {_JOINED_NAME}, pid, tid)"
     slices = f"""
         concat(',\n{{"ph":"', CASE WHEN dur_ns IS NULL THEN '{unended}' ELSE 'X' END, '"',
-               common(category, {_JOINED_NAME}, pid, tid), at_time(start_ns, dur_ns),
-               {marks.member}, with_args({args}))"""
+               {common}, at_time(start_ns, dur_ns), {arrow}, {marks.member}, with_args({args}))"""
+    end = f"""
+        concat(',\n{{"ph":"e"', {common}, at_time(start_ns + dur_ns, NULL), {_OPERATION}, '}}')"""
+    if rare.apart:
+        slices = f"""
+        unnest(CASE WHEN async_id IS NULL THEN [{slices}] ELSE list_filter([
+            concat(',\n{{"ph":"b"', {common}, at_time(start_ns, NULL), {_OPERATION}, {arrow},
+                   {marks.member}, with_args({args})),
+            CASE WHEN dur_ns = 0 THEN {end} END
+        ], lambda line: line IS NOT NULL) END)"""
     mark = """
         concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
                at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
                ',"id":' || ident(instant_id), with_args(json_text(args)))"""
-    if lone_ends:
-        # Threads are numbered as they appear: an end comes before what has a later thread.
+    if rare.lone_ends or rare.apart:
+        # Threads are numbered as they appear: an end comes before what has a later thread. And it
+        # comes before begins at its time, which it would close otherwise, and before ends without a
+        # begin, which would take its own.
         yield f"""
+            WITH slices AS (
+                SELECT *, max(thread) OVER (ORDER BY event_id) AS seen FROM ({rows}))
             SELECT line FROM (
-                SELECT {slices} AS line, max(thread) OVER (ORDER BY event_id) AS seen,
-                       1 AS part, event_id AS number
-                FROM ({rows})
+                SELECT {slices} AS line, seen, 2 AS part, event_id AS number FROM slices
                 UNION ALL
-                SELECT {mark}, max(thread) OVER (ORDER BY number), 0, number
+                SELECT {end}, seen, 0, event_id FROM slices
+                WHERE async_id IS NOT NULL AND dur_ns > 0
+                UNION ALL
+                SELECT {mark}, max(thread) OVER (ORDER BY number), 1, number
                 FROM (SELECT *, row_number() OVER () AS number FROM instants)
-                WHERE phase = 'E')
-            ORDER BY seen, part, number"""
+                WHERE phase IN {LONE_ENDS!r})
+            ORDER BY seen, part, number, line"""
     else:
-        yield f"SELECT {slices} FROM ({rows})"
+        # Where arrows are looked up, rows may come in another order.
+        order = "ORDER BY event_id" * rare.bound
+        yield f"SELECT {slices} FROM ({rows}) {order}"
     allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
     yield f"""
         SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
@@ -178,7 +222,8 @@ def _queries(rows: str, is_json: bool, lone_ends: bool, marks: Highlight) -> Ite
         SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),
                       at_time(time_ns, NULL), ',"id":' || ident(flow_id),
                       ',"bp":' || to_json(binding_point), with_args(json_text(args)))
-        FROM flows"""
+        FROM flows
+        WHERE binding_point IS DISTINCT FROM 'bind_id'"""
     if marks.arrows is not None:
         yield marks.arrows
     # An event has a row for each value, and the row of the first is written.
@@ -188,11 +233,20 @@ def _queries(rows: str, is_json: bool, lone_ends: bool, marks: Highlight) -> Ite
                       with_args(coalesce(json_text(args),
                                          '{' || to_json(series) || ':' || value || '}')))
         FROM counters
-        WHERE series IS NULL OR args IS NULL OR NOT json_valid(args)
-              OR series = json_keys(args)[1]"""
-    yield f"SELECT {mark} FROM instants WHERE phase IS DISTINCT FROM 'E'"
+        WHERE event_id IS NULL AND (series IS NULL OR args IS NULL OR NOT json_valid(args)
+              OR series = json_keys(args)[1])"""
+    yield f"SELECT {mark} FROM instants WHERE coalesce(phase NOT IN {LONE_ENDS!r}, true)"
 
 
+_OPERATION: Final = """
+    CASE WHEN async_id LIKE 'local:%' THEN ',"id2":{"local":' || to_json(async_id[7:]) || '}'
+         ELSE ',"id":' || ident(async_id) END"""
+_BOUND: Final = "flows WHERE binding_point = 'bind_id'"
+_ARROW: Final = f"""
+    CASE WHEN event_id IN (SELECT event_id FROM {_BOUND})
+         THEN concat(',"bind_id":' || (args->'$.bind_id')::VARCHAR,
+                     ',"flow_in":' || (args->'$.flow_in')::VARCHAR,
+                     ',"flow_out":' || (args->'$.flow_out')::VARCHAR) ELSE '' END"""
 _TRACKS: Final = (
     f"""
         SELECT concat(',\n{{"ph":"M","name":"process_name","pid":"{OWN_KEY}","tid":0',

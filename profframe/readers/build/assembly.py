@@ -27,12 +27,13 @@ from profframe.readers.build.rows import (
     RawTrace,
     Rows,
     Table,
+    codes,
     nulls,
     replaced,
     time_column,
 )
 from profframe.readers.json import exact
-from profframe.schema import INT32, INT64
+from profframe.schema import INT32, INT64, NAME
 from profframe.system.disk_tables import SpooledTable
 
 LONGEST_NS: Final = 1 << 62
@@ -57,6 +58,14 @@ _COUNTER_VALUES: Final = """
     SELECT row, NULL, NULL FROM entries WHERE coalesce(len(entries), 0) = 0
     ORDER BY row"""
 
+BOUND_BY_ID: Final = "bind_id"
+"""Binding point of an arrow's end that its slice names itself."""
+_OF_OTHER_TABLES: Final = ("arrow_id", "arrow_phase", "counts")
+"""Columns of slices that make rows of other tables."""
+_OF_ENDS: Final = (
+    "arrow_id", "arrow_phase", "category", "name", "start_ns", "pid", "tid", "thread",
+)  # fmt: skip
+_OF_COUNTS: Final = ("category", "name", "start_ns", "pid", "tid", "thread")
 _DEVICES_OF_TORCH: Final = (None, "CUDA", "HIP", "XPU", "MTIA", "HPU")
 """Types of devices that torch knows, or NULL."""
 
@@ -105,11 +114,12 @@ def assemble(
     }
     for name, count in unread.items():
         accounted[name] = accounted.get(name, 0) + count
+    events = _events(slices, quality)
     tables = {
-        "events": _events(slices, quality),
+        "events": events.drop_columns(list(_OF_OTHER_TABLES)),
         "memory": _memory(rows[Table.MEMORY], header.device_type),
-        "flows": rows[Table.FLOWS],
-        "counters": _counters(rows[Table.COUNTERS], connection),
+        "flows": _flows(rows[Table.FLOWS], events),
+        "counters": _counters(rows[Table.COUNTERS], events, connection),
         "instants": _instants(rows[Table.INSTANTS], lone_ends),
         "threads": _threads(labels, numbers),
         "devices": devices(
@@ -169,13 +179,6 @@ def _on_clock(rows: pa.Table, table: Table, base_ns: int, quality: Quality) -> p
     return rows.drop_columns(["bad_time", "rounded"])
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str | None]]:
-    """Codes of a column with one dictionary, 0 for NULL, and the text of each code."""
-    texts = [None, *column.chunk(0).dictionary.to_pylist()]
-    codes = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in column.chunks]
-    return np.concatenate(codes).astype(np.int64) + 1, texts
-
-
 def _number_threads(
     rows: Mapping[Table, pa.Table],
 ) -> tuple[dict[Table, pa.Table], dict[_Thread, int]]:
@@ -183,8 +186,8 @@ def _number_threads(
     numbers: dict[_Thread, int] = {}
     numbered: dict[Table, pa.Table] = {}
     for table, part in rows.items():
-        pid, pids = _codes(part["pid"])
-        tid, tids = _codes(part["tid"])
+        pid, pids = codes(part["pid"])
+        tid, tids = codes(part["tid"])
         threads = pa.array(pid * len(tids) + tid).dictionary_encode()
         number = np.array(
             [
@@ -286,17 +289,54 @@ def _instants(marks: pa.Table, lone_ends: pa.Table) -> pa.Table:
     """Instants, and the end events without a begin event."""
     if not lone_ends.num_rows:
         return marks
-    ends = lone_ends.rename_columns({"start_ns": "time_ns"})
-    shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "args")
-    if isinstance(marks, SpooledTable):
-        return marks.spool.table(itertools.chain(marks.parts(), [ends.select(shared)]))
-    return pa.concat_tables(
-        [marks, ends.select(shared)], promote_options="default"
-    ).unify_dictionaries()
+    ends = lone_ends.rename_columns({"start_ns": "time_ns", "async_id": "instant_id"})
+    shared = ("phase", "category", "name", "time_ns", "pid", "tid", "thread", "instant_id", "args")
+    return _concatenated(marks, ends.select(shared))
 
 
-def _counters(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
-    """One row per value, or one for an event without values."""
+def _flows(rows: pa.Table, events: pa.Table) -> pa.Table:
+    """Ends of arrows: those of the source, and those that slices name themselves."""
+    rows = rows.append_column("event_id", pa.nulls(rows.num_rows, INT64))
+    named = _rows_with(events, "arrow_id")
+    if not len(named):
+        return rows
+    ends = events.select([*_OF_ENDS, "event_id"]).take(named)
+    ends = ends.rename_columns(
+        {"arrow_id": "flow_id", "arrow_phase": "phase", "start_ns": "time_ns"}
+    ).append_column("binding_point", pa.array([BOUND_BY_ID] * len(named), pa.string()).cast(NAME))
+    return _concatenated(rows, ends)
+
+
+def _concatenated(rows: pa.Table, others: pa.Table) -> pa.Table:
+    """Rows of a table that may be on disk, and some more."""
+    if isinstance(rows, SpooledTable):
+        return rows.spool.table(itertools.chain(rows.parts(), [others]))
+    return pa.concat_tables([rows, others], promote_options="default").unify_dictionaries()
+
+
+def _rows_with(events: pa.Table, column: str) -> npt.NDArray[np.int64]:
+    """Rows of events with a value; most traces have none."""
+    values = events[column]
+    if values.null_count == len(values):
+        return np.empty(0, np.int64)
+    return np.flatnonzero(values.is_valid().to_numpy())
+
+
+def _counters(rows: pa.Table, events: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """One row per value, or one for an event without values; then those that slices counted."""
+    rows = rows.append_column("event_id", pa.nulls(rows.num_rows, INT64))
+    counters = _with_values(rows, connection)
+    counting = _rows_with(events, "counts")
+    if not len(counting):
+        return counters
+    slices = events.select([*_OF_COUNTS, "args", "event_id"]).take(counting)
+    counts = _with_values(slices.rename_columns({"start_ns": "time_ns"}), connection)
+    counts = counts.filter(pc.is_valid(counts["value"])).drop_columns(["args"])
+    return pa.concat_tables([counters, counts], promote_options="default").unify_dictionaries()
+
+
+def _with_values(rows: pa.Table, connection: duckdb.DuckDBPyConnection) -> pa.Table:
+    """The rows, once for each value in their arguments."""
     if not rows.num_rows:  # most traces: the query takes longer than the rest
         return rows.append_column("series", nulls(0)(schema.NAME)).append_column(
             "value", nulls(0)(pa.float64())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import duckdb
@@ -10,16 +11,41 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.readers.build.rows import Quality, replaced
+from profframe.readers.build.rows import Quality, codes, replaced
 
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
-_JOINED_ARGS: Final = """
-    SELECT CASE WHEN coalesce(first, '{}') = '{}' THEN last
+LOCAL_ID: Final = "local:"
+"""Beginning of the id of an operation that only its process knows by it."""
+_PAIRED: Final = frozenset("BEbeSF")
+
+_JOINED_ARGS: Final = r"""
+    SELECT CASE WHEN coalesce(first, '{}') = '{}' OR first = last THEN last
+                WHEN first[1] = '{' AND last = '{}' THEN first
                 WHEN first[1] = '{' AND last[1] = '{' THEN first[:-2] || ',' || last[2:]
                 ELSE '[' || first || ',' || last || ']' END AS args
-    FROM both_args"""
+    FROM (
+        SELECT first, CASE WHEN NOT repeats THEN last
+            ELSE '{' || array_to_string(list_transform(
+                list_filter(json_keys(last), lambda k: NOT (
+                    regexp_full_match(k, '\w+')
+                    AND coalesce(
+                        json_extract(first, '$.' || k) = json_extract(last, '$.' || k), false))),
+                lambda k:
+                    to_json(k)::VARCHAR || ':' || json_extract(last, '$."' || k || '"')::VARCHAR
+            ), ',') || '}' END AS last
+        FROM (
+            SELECT first, last, coalesce(
+                first[1] = '{' AND last[1] = '{' AND json_valid(first) AND json_valid(last)
+                AND list_has_any(
+                    list_filter(json_keys(first), lambda k: regexp_full_match(k, '\w+')),
+                    json_keys(last))
+                AND NOT list_contains(
+                    list_transform(json_keys(last), lambda k: contains(k, '"')), true),
+                false) AS repeats
+            FROM both_args))"""
+"""Members of the end come after those of the begin; one that says the same is not repeated."""
 
 
 def pair(
@@ -28,25 +54,24 @@ def pair(
     """Slices, and the end events without a begin event.
 
     A begin event gets the duration up to its end event, and that event's arguments after its own.
-    One without an end stays, without a duration.
+    One without an end stays, without a duration. An end of an asynchronous operation closes the
+    last open begin of its operation that has its name; one without a name closes any.
     """
     phase = rows["phase"]
-    if not {"B", "E"} & set(phase.chunk(0).dictionary.to_pylist()):
+    if not _PAIRED & set(phase.chunk(0).dictionary.to_pylist()):
         return rows, rows.schema.empty_table()
-    is_begin = pc.equal(phase, "B").to_numpy()
-    is_end = pc.equal(phase, "E").to_numpy()
-    time = _ints(rows["start_ns"])
-    has_time = pc.is_valid(rows["start_ns"]).to_numpy()
-    thread = rows["thread"].to_numpy()
-    begin, end = match_begin_end(thread, time, is_begin & has_time, is_end & has_time)
-    lone_begin, lone_end = is_begin.copy(), is_end.copy()
-    lone_begin[begin] = lone_end[end] = False
-    if count := int(lone_begin.sum()):
-        quality.note("unmatched_begin", count)
-    if count := int(lone_end.sum()):
-        quality.note("unmatched_end", count)
-    duration = _ints(rows["dur_ns"])
-    has_duration = pc.is_valid(rows["dur_ns"]).to_numpy() & ~is_begin
+    on_stack = _pairs_of_stacks(rows)
+    apart = _pairs_of_operations(rows)
+    begins, ends = on_stack.is_begin | apart.is_begin, on_stack.is_end | apart.is_end
+    event_id = np.cumsum(~ends) - 1
+    lone_end = _note_lone(on_stack, event_id, quality) | _note_lone(
+        apart, event_id, quality, "asynchronous"
+    )
+    _note_other_names(rows, on_stack, event_id, quality)
+    begin = np.concatenate([on_stack.begin, apart.begin])
+    end = np.concatenate([on_stack.end, apart.end])
+    time, duration = _ints(rows["start_ns"]), _ints(rows["dur_ns"])
+    has_duration = pc.is_valid(rows["dur_ns"]).to_numpy() & ~begins
     duration[begin] = time[end] - time[begin]
     has_duration[begin] = True
     lone = rows.take(np.flatnonzero(lone_end))
@@ -56,11 +81,98 @@ def pair(
         args = _with_end_args(rows["args"], begin[says.to_numpy()], last.filter(says), connection)
         rows = replaced(rows, "args", args)
     rows = replaced(rows, "dur_ns", pa.array(duration, mask=~has_duration))
-    return rows.filter(pa.array(~is_end)), lone
+    return rows.filter(pa.array(~ends)), lone
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Begin and end events of one way of pairing, and which belong together."""
+
+    is_begin: Flags
+    is_end: Flags
+    begin: Ints
+    end: Ints
+
+
+def _pairs_of_stacks(rows: pa.Table) -> _Pairs:
+    """Events of threads: an end closes the last open begin of its thread."""
+    is_begin, is_end = _is_phase(rows, "B"), _is_phase(rows, "E")
+    has_time = pc.is_valid(rows["start_ns"]).to_numpy()
+    begin, end = match_begin_end(
+        rows["thread"].to_numpy(), _ints(rows["start_ns"]), is_begin & has_time, is_end & has_time
+    )
+    return _Pairs(is_begin, is_end, begin, end)
+
+
+def _pairs_of_operations(rows: pa.Table) -> _Pairs:
+    """Events of asynchronous operations, whatever threads they are on."""
+    is_old_begin = _is_phase(rows, "S")
+    is_begin = _is_phase(rows, "b") | is_old_begin
+    is_end = _is_phase(rows, "e", "F")
+    has_time = pc.is_valid(rows["start_ns"]).to_numpy()
+    chosen = np.flatnonzero((is_begin | is_end) & has_time)
+    if not chosen.size:
+        return _Pairs(is_begin, is_end, chosen, chosen)
+    time = _ints(rows["start_ns"])[chosen]
+    is_old = (is_old_begin | _is_phase(rows, "F"))[chosen]
+    operation = _operations(rows, chosen, is_old)
+    names, texts = codes(rows["name"])
+    name = names[chosen]
+    begins, ends = is_begin[chosen], is_end[chosen]
+    named = np.unique(operation * len(texts) + name, return_inverse=True)[1]
+    begin, end = match_begin_end(named.astype(np.int64), time, begins, ends & (name > 0))
+    open_ = begins.copy()
+    open_[begin] = False
+    rest = match_begin_end(operation, time, open_, ends & (name == 0))
+    begin, end = np.concatenate([begin, rest[0]]), np.concatenate([end, rest[1]])
+    return _Pairs(is_begin, is_end, chosen[begin], chosen[end])
+
+
+def _operations(rows: pa.Table, chosen: Ints, is_old: Flags) -> Ints:
+    """Numbers of the operations of these rows: by category and id, local ids by process, too."""
+    columns = rows.select(["async_id", "category", "pid"]).take(chosen)
+    id_ = columns["async_id"].combine_chunks().dictionary_encode()
+    category, categories = codes(columns["category"].unify_dictionaries())
+    process, processes = codes(columns["pid"].unify_dictionaries())
+    is_local = np.array(
+        [*(text.startswith(LOCAL_ID) for text in id_.dictionary.to_pylist()), False], np.bool_
+    )
+    number = pc.fill_null(id_.indices, -1).to_numpy().astype(np.int64)
+    key = (number + 1) * len(categories) + category
+    key = key * len(processes) + np.where(is_local[number], process, 0)
+    return np.unique(key * 2 + is_old, return_inverse=True)[1].astype(np.int64)
+
+
+def _is_phase(rows: pa.Table, *phases: str) -> Flags:
+    flags: Flags = pc.is_in(rows["phase"], value_set=pa.array(phases, pa.string())).to_numpy()
+    return flags
+
+
+def _note_lone(pairs: _Pairs, event_id: Ints, quality: Quality, detail: str | None = None) -> Flags:
+    """Which ends have no begin event; they and begins without an end are noted."""
+    lone_begin, lone_end = pairs.is_begin.copy(), pairs.is_end.copy()
+    lone_begin[pairs.begin] = lone_end[pairs.end] = False
+    if count := int(lone_begin.sum()):
+        quality.note("unmatched_begin", count, detail, int(event_id[np.argmax(lone_begin)]))
+    if count := int(lone_end.sum()):
+        quality.note("unmatched_end", count, detail)
+    return lone_end
+
+
+def _note_other_names(rows: pa.Table, pairs: _Pairs, event_id: Ints, quality: Quality) -> None:
+    """Count ends that name another slice than the one that they close."""
+    names, texts = codes(rows["name"])
+    first, last = names[pairs.begin], names[pairs.end]
+    differ = np.flatnonzero((first != last) & (last > 0))
+    if differ.size:
+        place = differ[np.argmin(pairs.begin[differ])]
+        detail = f"first {texts[first[place]]!r}, which {texts[last[place]]!r} closes"
+        example = int(event_id[pairs.begin[place]])
+        quality.note("end_of_another_name", differ.size, detail, example)
 
 
 def match_begin_end(
-    thread: npt.NDArray[np.int32], time: Ints, is_begin: Flags, is_end: Flags
+    thread: npt.NDArray[np.integer], time: Ints, is_begin: Flags, is_end: Flags
 ) -> tuple[Ints, Ints]:
     """Row numbers of matching begin and end events, in the order of the ends.
 

@@ -12,7 +12,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Final
 
-import numpy.ma  # noqa: F401 -- Arrow imports it for its first array, amid the first load
+import numpy as np
+import numpy.ma  # Arrow imports it for its first array, amid the first load
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -52,13 +54,15 @@ def _columns(table: Table) -> dict[str, pa.DataType]:
         return _KEY_TEXTS | {"name": NAME, "args": TEXT}
     if table is Table.EVENTS:
         columns |= {"phase": NAME, "ev_idx": INT64, "bad_dur": BOOL}
+        columns |= {"arrow_id": TEXT, "arrow_phase": NAME, "counts": BOOL}
     return columns | _KEY_TEXTS | _TIMED
 
 
 DEVICE_ARGS: Final = (
     "bytes", "collective", "process_group", "group_size", "group_ranks", "collective_seq",
     "collective_id", "element_type", "in_elements", "out_elements", "in_splits", "out_splits",
-    "peer_rank", "wait_on_stream", "wait_on_correlation",
+    "peer_rank", "wait_on_stream", "wait_on_correlation", "sync_kind", "grid", "block", "registers",
+    "shared_memory_bytes", "blocks_per_sm", "occupancy",
 )  # fmt: skip
 """Columns that few slices have, added after the others."""
 READ: Final[Mapping[Table, frozenset[str]]] = MappingProxyType(
@@ -111,6 +115,13 @@ def conform(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
             for name, type_ in {**COLUMNS[table], **source_types}.items()
         }
     )
+
+
+def codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int64], list[str | None]]:
+    """Codes of a column with one dictionary, 0 for NULL, and the text of each code."""
+    texts = [None, *column.chunk(0).dictionary.to_pylist()]
+    parts = [pc.fill_null(chunk.indices, -1).to_numpy() for chunk in column.chunks]
+    return np.concatenate(parts).astype(np.int64) + 1, texts
 
 
 def has_values(values: pa.Array | None) -> bool:

@@ -25,10 +25,14 @@ ALLOCATOR_DEVICES: Final = (
     "METAL", "XPU", "MPS", "META", "HPU", "VE", "LAZY", "IPU", "MTIA", "PRIVATEUSEONE",
 )  # fmt: skip
 """c10::DeviceType by number."""
-_TABLES: Final = {"X": Table.EVENTS, "B": Table.EVENTS, "E": Table.EVENTS, "C": Table.COUNTERS} | (
-    dict.fromkeys("stf", Table.FLOWS)
+ASYNC_PHASES: Final = ("b", "e", "S", "F")
+"""Begin and end of an asynchronous operation; capitals are the older form."""
+_TABLES: Final = {"C": Table.COUNTERS} | (
+    dict.fromkeys(("X", "B", "E", *ASYNC_PHASES), Table.EVENTS) | dict.fromkeys("stf", Table.FLOWS)
 )
 """Table of each phase; any other phase is an instant."""
+_COUNTING: Final = ("cuda_profiler_range",)
+"""Categories of slices whose arguments are what was counted while they ran."""
 MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
 _MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
@@ -45,6 +49,8 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(
             ("torch_flops", "cpu_bytes", "device_bytes", "kernel_ns", "named_by"), "BIGINT"
         ),
+        **dict.fromkeys(("grid", "block"), "VARCHAR"),
+        **dict.fromkeys(("registers", "shared_memory_bytes"), "BIGINT"),
     }
 )
 """Columns that Kineto does not write, or not always, and their SQL types."""
@@ -108,6 +114,8 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = pc.dictionary_encode(members[name])
+    if "full_id" in members:
+        members["id"] = pc.coalesce(members["full_id"], members["id"])
     if "time_ns" not in members:
         members |= _times(members)
     destinations = _destinations(members)
@@ -216,7 +224,11 @@ def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, p
         "stack": _on_texts(rows["Call stack"], partial(pc.utf8_rtrim, characters=";")),
         **_device_columns(rows),
         **_node_columns(rows),
+        **_async_columns(rows, finished),
+        **_arrow_columns(rows),
     }
+    if (counts := _is(rows["cat"], _COUNTING)).any():
+        columns["counts"] = pa.array(counts, mask=~counts)
     return columns | _exported_columns(rows, columns)
 
 
@@ -264,6 +276,33 @@ def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     return {
         "node_id": pc.if_else(mask, node, None),
         "is_remote": pc.if_else(mask, node.is_valid(), None),
+    }
+
+
+def _async_columns(rows: _FilteredMembers, finished: pa.Array) -> dict[str, pa.Array]:
+    """Operations of slices that are on no thread's stack."""
+    is_async = _is(rows["ph"], ASYNC_PHASES)
+    if not is_async.any():
+        return {}
+    mask = pa.array(is_async)
+    unfinished = pc.if_else(finished, pa.scalar(None, pa.bool_()), pc.invert(finished))
+    return {
+        "is_async": pc.if_else(mask, pa.scalar(True), unfinished),
+        "async_id": pc.if_else(mask, pc.fill_null(rows["id"], ""), None),
+    }
+
+
+def _arrow_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
+    """Arrows that slices name themselves, and whether they start, pass or end there."""
+    if "bind_id" not in rows:
+        return {}
+    leaves, comes = rows["flow_out"], rows["flow_in"]
+    phase = pc.if_else(leaves, pc.if_else(comes, "t", "s"), pc.if_else(comes, "f", None))
+    # An end of a pair is no slice.
+    phase = pc.if_else(pa.array(_is(rows["ph"], ("E", "e", "F"))), None, phase)
+    return {
+        "arrow_id": pc.if_else(pc.is_valid(phase), rows["bind_id"], None),
+        "arrow_phase": phase,
     }
 
 

@@ -26,6 +26,7 @@ _INTEGERS: Final = (
 _TEXTS: Final = (
     "Collective name", "Process Group Name", "Process Group Description", "Process Group ID",
     "Process Group Ranks", "Comms Id", "dtype", "In split size", "Out split size", "data_type",
+    "cuda_sync_kind",
 )  # fmt: skip
 _TYPES: Final = dict.fromkeys(_INTEGERS, "BIGINT") | dict.fromkeys(_TEXTS, "VARCHAR")
 _ASCEND: Final = "hcom_([A-Za-z]+)__([0-9]+)_[0-9]+_[0-9]+"
@@ -38,6 +39,26 @@ _MOST_RANKS: Final = 65536
 _COLLECTIVES: Final = f"""
     SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
     FROM device_args WHERE json_valid(args)"""  # noqa: S608
+_SHAPE_TYPES: Final = {
+    **dict.fromkeys(("grid", "block"), "VARCHAR"),
+    **dict.fromkeys(("registers per thread", "shared memory"), "BIGINT"),
+    **dict.fromkeys(("blocks per SM", "est. achieved occupancy %"), "DOUBLE"),
+}
+_SHAPES: Final = f"""
+    SELECT row,
+           CASE WHEN grid[1] = '[' THEN replace(grid, ' ', '') END AS grid,
+           CASE WHEN block[1] = '[' THEN replace(block, ' ', '') END AS block,
+           CASE WHEN registers BETWEEN 0 AND 2147483647 THEN registers END AS registers,
+           CASE WHEN shared >= 0 THEN shared END AS shared_memory_bytes,
+           CASE WHEN blocks >= 0 AND isfinite(blocks) THEN blocks END AS blocks_per_sm,
+           CASE WHEN occupancy >= 0 AND isfinite(occupancy) THEN occupancy / 100 END AS occupancy
+    FROM (SELECT row, m.grid, m.block, m."registers per thread" AS registers,
+                 m."shared memory" AS shared, m."blocks per SM" AS blocks,
+                 m."est. achieved occupancy %" AS occupancy
+          FROM (SELECT row, from_json(args, '{json.dumps(_SHAPE_TYPES)}') AS m
+                FROM device_args WHERE json_valid(args)))"""  # noqa: S608
+_SHAPE_MARKS: Final = '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved)'
+"""Members that kernels have whose launch is described."""
 _WORK: Final = """
     SELECT row,
            CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END
@@ -50,6 +71,7 @@ _WORK_MARKS: Final = '"kernel_(?:flop|num_gb)"'
 """Members that ops and kernels of compiled code have; 0 means not counted."""
 _MARKS: Final = (
     "bytes", "Collective name", "Process Group Name", "Seq", "alg_type", "wait_on_stream",
+    "cuda_sync_kind",
 )  # fmt: skip
 """Members that only arguments with these columns have."""
 
@@ -69,9 +91,19 @@ def with_device_args(batch: Batch, session: Session) -> Batch:
     events = _with_results(
         events, rows.filter(has_member), _COLLECTIVES, _collective_results, session
     )
+    events = _with_results(
+        events, _matching(rows, args, _SHAPE_MARKS), _SHAPES, pl.DataFrame, session
+    )
     work_rows = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
     events = _with_results(events, work_rows.to_arrow(), _WORK, pl.DataFrame, session)
     return {**batch, Table.EVENTS: events}
+
+
+def _matching(
+    rows: pa.ChunkedArray, args: pa.ChunkedArray, pattern: str
+) -> pa.Array | pa.ChunkedArray:
+    """The rows whose arguments have a pattern."""
+    return rows.filter(pc.fill_null(pc.match_substring_regex(args, pattern), fill_value=False))
 
 
 def _with_results(
@@ -140,6 +172,7 @@ def _collective_columns() -> dict[str, tuple[pl.Expr, frozenset[str]]]:
         "peer_rank": pl.coalesce(of["Dst Rank"], of["Src Rank"]),
         "wait_on_stream": of["wait_on_stream"],
         "wait_on_correlation": _where(event > 0, event),
+        "sync_kind": _text(of["cuda_sync_kind"]),
     }
     return {name: (of, frozenset(of.meta.root_names())) for name, of in columns.items()}
 

@@ -78,15 +78,31 @@ _ANY_DOUBLED: Final = """
 _NO_OBJECTS: Final = "SELECT bool_or(list_contains(json_keys(t, '$[*]'), [])) FROM pieces"
 _TIME_TEXTS: Final = f"SELECT unnest(from_json(t, '{_TIME_TEXT_TYPE}')) AS time_text FROM pieces"
 _EVENTS: Final = f"SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event FROM pieces"
+_LINKS: Final = ("id2", "scope", "bind_id", "flow_in", "flow_out")
+"""Keys that few events have: they are in the arguments, too, so that nothing of them is lost."""
+_LINK_COLUMNS: Final = """
+    members['id2']->>'$.local' AS local_id,
+    coalesce(members['id2']->>'$.global', event.id) AS global_id,
+    coalesce((members['scope']->>'$') || ':', '') AS id_scope,
+    coalesce('local:' || id_scope || local_id, id_scope || global_id) AS full_id,
+    members['bind_id']->>'$' AS bind_id,
+    coalesce(TRY_CAST((members['flow_in']->>'$') AS BOOLEAN), false) AS flow_in,
+    coalesce(TRY_CAST((members['flow_out']->>'$') AS BOOLEAN), false) AS flow_out"""
 _ROWS_WITH_OTHER_KEYS: Final = f"""
-    SELECT event,
+    SELECT event, full_id, bind_id, flow_in, flow_out,
            CASE WHEN other = '' THEN given
                 WHEN coalesce(given, '{{}}') = '{{}}' THEN '{{' || other || '}}'
                 WHEN given[1] = '{{' THEN given[:-2] || ',' || other || '}}'
                 ELSE '{{"args":' || given || ',' || other || '}}' END AS args
-    FROM (SELECT event, event.args::VARCHAR AS given,
+    FROM (SELECT event, event.args::VARCHAR AS given, {_LINK_COLUMNS},
                  array_to_string(list_transform(
-                     list_filter(map_entries(members), lambda m: m.key NOT IN {_KEYS!r}),
+                     list_filter(
+                         map_entries(members),
+                         lambda m: m.key NOT IN {_KEYS!r}
+                         AND NOT (m.key IN {_LINKS!r}
+                                  AND coalesce(
+                                      json_extract(event.args, '$.' || m.key) = m.value, false))
+                     ),
                      lambda m: to_json(m.key)::VARCHAR || ':' || coalesce(m.value, 'null')
                  ), ',') AS other
           FROM (SELECT unnest(from_json(t, '{_EVENT_TYPE}')) AS event,
@@ -122,11 +138,13 @@ def _query(patterns: _Patterns, *, other_keys: bool, all_args: bool) -> str:
     """SQL: one row per event with its members, those of its arguments, and all arguments."""
     rows, args, columns = _EVENTS, "event.args", "event"
     if other_keys:
-        rows, args, columns = _ROWS_WITH_OTHER_KEYS, "args", "event, args"
+        links = "full_id, bind_id, flow_in, flow_out"
+        rows, args, columns = _ROWS_WITH_OTHER_KEYS, "args", f"event, args, {links}"
     old = f", from_json({args}, '{_OLD_ARGS_TYPE}') AS old" if patterns.old_args else ""
     exported = ""
     if patterns.own_args:
-        columns, exported = "event", _exported_columns(args)
+        columns = columns.replace(" args,", "")
+        exported = _exported_columns(args)
     keys = f", hash(json_keys(event.args)) AS {_KEYS_OF_ARGS}" if all_args else ""
     members = f"from_json({args}, '{ARGS_TYPE}') AS members"
     return f"SELECT {columns}, {members}{old}{exported}{keys} FROM ({rows})"

@@ -65,6 +65,8 @@ class Activity:
         SQL of the numbers that give a slice without a name its title, and the function for it.
     has_bytes
         It has the number of bytes.
+    is_launched
+        It is of kernels, and has the shape of their launches.
     """
 
     category: str
@@ -72,6 +74,16 @@ class Activity:
     codes: tuple[str, ...] = ()
     title: Callable[..., str | None] | None = None
     has_bytes: bool = False
+    is_launched: bool = False
+
+
+_AXES: Final = ("X", "Y", "Z")
+_SHAPE: Final = {
+    **{f"{word}{axis}": f"{{{word}{axis}}}" for word in ("grid", "block") for axis in _AXES},
+    "registers": "{registersPerThread}",
+    "shared_memory_bytes": "{staticSharedMemory} + {dynamicSharedMemory}",
+}
+"""Columns of tables of kernels."""
 
 
 @dataclass(slots=True)
@@ -137,13 +149,16 @@ class Activities(ABC):
         names = {name: f"{{{name}}}" for name in activity.names}
         codes = {code: code for code in activity.codes}
         size = {"bytes": "{bytes}"} if activity.has_bytes else {}
+        shape = _SHAPE if activity.is_launched else {}
         args = table.json(*self.EXCLUDED, *names)
-        columns = integers(table, {**self.SHARED, **codes, **size, **names})
+        columns = integers(table, {**self.SHARED, **codes, **size, **shape, **names})
         selection = columns | {"args": (args, TEXT)}
         for raw in self.database.batches(table, selection):
             texts = [self.text(raw.pop(name)) for name in names]
             rows = raw | self.location(raw)
             rows["tid"] = device_lines(rows["device"], rows["stream"])
+            if shape:
+                rows |= {word: _triple(raw, word) for word in ("grid", "block")}
             if activity.title is None:
                 rows["name"] = demangled_names(pc.coalesce(*texts))
             else:
@@ -176,6 +191,13 @@ class Activities(ABC):
             self.quality.note("rows_not_loaded", sum(by_name.values()), detail)
         for check, count in self.database.anomalies.items():
             self.quality.note(check, count)
+
+
+def _triple(raw: Columns, word: str) -> pa.Array:
+    """A size in three dimensions as a JSON list; NULL where one is not known."""
+    sizes = [raw[f"{word}{axis}"].cast(TEXT) for axis in _AXES]
+    inside = pc.binary_join_element_wise(*sizes, ",")
+    return pc.binary_join_element_wise("[", inside, "]", "")
 
 
 def integers(table: SourceTable, columns: Expressions) -> dict[str, tuple[str, pa.DataType]]:

@@ -131,7 +131,7 @@ class _Export(Activities):
     }
     EXCLUDED: ClassVar = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
-        Activity("KERNEL", names=("demangledName", "mangledName", "shortName")),
+        Activity("KERNEL", names=("demangledName", "mangledName", "shortName"), is_launched=True),
         Activity(
             "MEMCPY",
             codes=("{copyKind}", "{srcKind} + 1", "{dstKind} + 1"),

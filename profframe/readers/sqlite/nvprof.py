@@ -143,7 +143,7 @@ class _Profile(Activities):
     EXCLUDED: ClassVar = ("_id_", "start", "end", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
         *(
-            Activity(kernel, names=("name",))
+            Activity(kernel, names=("name",), is_launched=True)
             for kernel in ("CONCURRENT_KERNEL", "KERNEL", "CDP_KERNEL")
         ),
         *(

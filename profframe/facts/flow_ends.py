@@ -1,0 +1,111 @@
+"""The slice that each end of an arrow is bound to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe.facts.columns import (
+    flags,
+    ids,
+    is_text,
+    last_equal,
+    numbers,
+    present,
+    source_order,
+)
+from profframe.facts.fact import Output, Tables, columns, fact
+from profframe.facts.flow_links import ARROW_COLUMNS, starting_at
+from profframe.facts.kinds import FORWARD_ARROWS
+from profframe.intervals import Ints, Mask, stab
+
+_MARKS: Final = ["thread", "time_ns"]
+_FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
+
+
+@fact(
+    inputs=ARROW_COLUMNS
+    | columns(flows="event_id binding_point", events="is_async correlation sequence_nr"),
+    outputs=columns(flows="event_id"),
+)
+def flow_ends(tables: Tables) -> Output:
+    """Fill ``event_id`` of flows, where a slice does not name the arrow itself.
+
+    The format binds a start and a step to the innermost slice around it, both ends included, and
+    an end to the next slice of its thread, or to the one around it where it says so. In whole
+    microseconds several slices start at once: there one whose id is the correlation of a slice is
+    bound to that, and one to a backward op to the outermost op with a sequence number.
+    """
+    flows, events = tables["flows"], tables["events"]
+    bound = numbers(flows, "event_id", missing=-1).copy()
+    timed = present(flows, "time_ns") & (bound < 0)
+    on_stack = present(events, "start_ns", "dur_ns") & ~flags(events, "is_async")
+    slices = np.flatnonzero(on_stack)
+
+    forward = np.flatnonzero(timed & is_text(flows["category"], FORWARD_ARROWS))
+    if forward.size:
+        ops = np.flatnonzero(on_stack & present(events, "sequence_nr"))
+        bound[forward] = starting_at(events, ops, flows.select(_MARKS).take(forward))
+    others = np.flatnonzero(timed & (bound < 0))
+    bound[others] = _of_correlation(events, slices, flows, others)
+
+    rest = timed & (bound < 0)
+    goes_on = is_text(flows["phase"], "f") & ~is_text(flows["binding_point"], "e")
+    for rows, bind in ((rest & ~goes_on, _around), (rest & goes_on, _next)):
+        chosen = np.flatnonzero(rows)
+        if chosen.size and slices.size:
+            thread, at = (numbers(flows, name)[chosen] for name in _MARKS)
+            bound[chosen] = bind(events, slices, thread, at)
+    return Output({"flows.event_id": ids(bound)})
+
+
+def _around(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
+    """The innermost slice around each moment."""
+    start = numbers(events, "start_ns")[slices]
+    end = start + numbers(events, "dur_ns")[slices]
+    place = stab(numbers(events, "thread")[slices], start, end, thread, at)
+    return np.where(place >= 0, slices[place], -1)
+
+
+def _next(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:
+    """The slice that starts next; of several the outermost."""
+    start, dur = (numbers(events, name)[slices] for name in ("start_ns", "dur_ns"))
+    line = numbers(events, "thread")[slices]
+    order = np.lexsort((source_order(events)[slices], -dur, start, line))
+    slices, line, start = slices[order], line[order], start[order]
+    moments = np.unique(np.concatenate([start, at]))
+    keys = line * moments.size + np.searchsorted(moments, start)
+    place = np.searchsorted(keys, thread * moments.size + np.searchsorted(moments, at))
+    row = np.minimum(place, slices.size - 1)
+    return np.where((place < slices.size) & (line[row] == thread), slices[row], -1)
+
+
+def _of_correlation(events: pa.Table, slices: Ints, flows: pa.Table, rows: Ints) -> Ints:
+    """The slice that starts where an arrow starts or ends, and has its id as correlation."""
+    texts = flows.select(["flow_id"]).take(rows)["flow_id"].combine_chunks()
+    is_number: Mask = pc.fill_null(pc.match_substring_regex(texts, r"^[0-9]{1,18}$"), False)
+    number = pc.if_else(is_number, texts, "0").cast(pa.int64()).to_numpy()
+    slices = slices[numbers(events, "correlation")[slices] != 0]
+    own = [numbers(events, name)[slices] for name in ("correlation", "thread", "start_ns")]
+    searched = [number, *(numbers(flows, name)[rows] for name in _MARKS)]
+    place = last_equal(_mixed(own), np.arange(slices.size), _mixed(searched))
+    if not slices.size:
+        return place
+    agrees = (place >= 0) & (number != 0)
+    for mine, theirs in zip(own, searched, strict=True):
+        agrees &= mine[place] == theirs
+    return np.where(agrees, slices[place], -1)
+
+
+def _mixed(parts: list[Ints]) -> Ints:
+    """One number for each row, the same for the same parts and seldom for others."""
+    unsigned = (
+        part.astype(np.uint64) * factor for part, factor in zip(parts, _FACTORS, strict=True)
+    )
+    total = np.zeros(parts[0].size, np.uint64)
+    for values in unsigned:
+        total ^= values ^ (values >> np.uint64(29))
+    return total.view(np.int64)

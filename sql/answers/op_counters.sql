@@ -1,0 +1,52 @@
+-- op_counters: hardware counters by op, of slices that counted while they ran (CUPTI's range profiler).
+-- One row per (run, rank, op, series), by run, rank, the first such slice of the op, op, series.
+-- A slice inside a host op belongs to it (matched_by nesting). Others are one for each kernel, on a clock of their own: where
+-- they are as many as the launches of kernels, they belong to the ops of these, one after the other (matched_by order). The
+-- rows themselves are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`.
+-- needs: events, counters
+-- run         VARCHAR      run that the trace belongs to
+-- rank        INTEGER      rank within the run
+-- op          VARCHAR      name of the innermost op around the slice or its launch; NULL where none is known
+-- series      VARCHAR      name of the counter
+-- matched_by  VARCHAR      nesting, order, both, or NULL where no op is known
+-- ops         BIGINT       number of ops that counted
+-- ranges      BIGINT       number of slices that counted
+-- total       DOUBLE       sum of the counter over them, in the source's unit
+-- mean_value  DOUBLE       mean over the slices
+-- min_value   DOUBLE       smallest
+-- max_value   DOUBLE       largest
+WITH counts AS (
+    SELECT
+        counters.run, counters.rank, counters.series, counters.value, counters.event_id,
+        slice.start_ns, slice.op_id, op.name AS op,
+        CASE
+            WHEN slice.launch_id IS NOT NULL THEN 'order'
+            WHEN slice.op_id IS NOT NULL THEN 'nesting'
+        END AS matched_by
+    FROM counters
+    JOIN events AS slice
+        ON counters.run = slice.run AND counters.rank = slice.rank AND counters.event_id = slice.event_id
+    LEFT JOIN events AS op ON slice.run = op.run AND slice.rank = op.rank AND slice.op_id = op.event_id
+    WHERE counters.event_id IS NOT NULL
+),
+firsts AS (
+    SELECT run, rank, op, min(start_ns) AS first_ns
+    FROM counts
+    GROUP BY run, rank, op
+)
+SELECT
+    counts.run,
+    counts.rank,
+    counts.op,
+    counts.series,
+    CASE WHEN count(DISTINCT counts.matched_by) > 1 THEN 'both' ELSE any_value(counts.matched_by) END AS matched_by,
+    count(DISTINCT counts.op_id) AS ops,
+    count(DISTINCT counts.event_id) AS ranges,
+    sum(counts.value) AS total,
+    avg(counts.value) AS mean_value,
+    min(counts.value) AS min_value,
+    max(counts.value) AS max_value
+FROM counts
+JOIN firsts ON counts.run = firsts.run AND counts.rank = firsts.rank AND counts.op IS NOT DISTINCT FROM firsts.op
+GROUP BY counts.run, counts.rank, counts.op, counts.series, firsts.first_ns
+ORDER BY counts.run, counts.rank, firsts.first_ns NULLS LAST, counts.op NULLS LAST, counts.series NULLS LAST
