@@ -28,6 +28,8 @@ _IDS: Final = (
     "wait_on_cuda_event_record_corr_id",
 )
 _STEP: Final = "ProfilerStep#"
+_END: Final = "Record Window End"
+"""A second of these would make it a file of several traces."""
 
 
 def document(path: Path) -> dict[str, Any]:
@@ -79,8 +81,9 @@ def tiled(events: list[Event], count: int) -> Iterator[Event]:
     last = max(float(event["ts"]) + float(event.get("dur", 0)) for event in timed)
     apart, by_us = _apart(events), float(int(last - first) + 1000)
     yield from events
+    repeated = [event for event in timed if event.get("name") != _END]
     for number in range(1, -(-count // len(events))):
-        yield from (moved(event, number, by_us, apart) for event in timed)
+        yield from (moved(event, number, by_us, apart) for event in repeated)
 
 
 def tile(source: Path, count: int, target: Path) -> None:

@@ -53,6 +53,7 @@ NOT_IN_SOME_FILES: Final[Mapping[str, Mapping[str, str]]] = {
             "events.self_device_bytes",
             "events.op_id",
             "events.step",
+            "events.is_recompute",
             "memory.op_id",
         ),
         "that a region is asynchronous, and so takes no part in the nesting",

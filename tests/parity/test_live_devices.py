@@ -64,7 +64,8 @@ def test_numbers_that_are_not_of_json_become_null_and_are_counted() -> None:
     trace = profframe.load(gpu_profile())
     args = dict(rows(trace, "name", "args"))
     assert json.loads(args["sgemm"])["warps per SM"] is None
-    assert trace.quality.select("check", "events").rows() == [("non_finite_number", 1)]
+    checks = [("non_finite_number", 1), ("collective_without_metadata", 1)]
+    assert trace.quality.select("check", "events").rows() == checks
 
 
 def test_arguments_that_are_no_json_are_mended() -> None:

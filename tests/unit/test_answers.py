@@ -176,7 +176,7 @@ class TestParameters:
         assert str(error.value) == (
             "answer 'key_averages': no parameter named 'group_by_shape'; did you mean "
             "'group_by_input_shape'? (known: compat, group_by_input_shape, "
-            "group_by_overload_name, group_by_stack_n)"
+            "group_by_overload_name, group_by_stack_n, include_python_functions)"
         )
 
     def test_unknown_choice(self, connection: DuckDBPyConnection) -> None:

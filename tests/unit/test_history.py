@@ -460,7 +460,8 @@ class TestRegressions:
     def test_noise_is_called_a_regression_at_most_as_often_as_stated(self, whole: float) -> None:
         rng = np.random.default_rng(0)
         runs, ops = [f"r{n:02}" for n in range(14)], [f"op{n}" for n in range(40)]
-        work = ("flops", "flops_ns", "bytes", "bytes_ns")
+        work = ("flops", "flops_ns", "bytes", "bytes_ns", "device")
+        peaks = ("compute_ps", "compute_ns", "memory_ps", "memory_ns")
         shape = len(runs), len(ops)
         found = 0
         for _ in range(50):
@@ -475,9 +476,9 @@ class TestRegressions:
                     "calls": 1,
                     "spent_ns": times.ravel().astype(int),
                     "device_ns": 0,
-                    **dict.fromkeys(work, None),
+                    **dict.fromkeys((*work, *peaks), None),
                 },
-                schema_overrides=dict.fromkeys(("step", *work), pl.Int64),
+                schema_overrides=dict.fromkeys(("step", *work, *peaks), pl.Int64),
             )
             compared = regressions.compare_runs(rows, runs[:9], runs[9:])
             found += regressions.regressions(compared).height
