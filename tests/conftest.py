@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -124,6 +125,17 @@ def only_real_trace(traces: Path, pattern: str) -> profframe.Trace:
 @cache
 def _kept(path: Path, compat: str | None) -> profframe.Trace:
     return profframe.load(path, compat=compat)
+
+
+def pytest_collection_finish() -> None:
+    """Leave ten thousand tests out of what each garbage collection looks at."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the end of the process collect them."""
+    gc.unfreeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any, Final
 
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profframe import Trace, schema
@@ -268,6 +268,7 @@ def ranks_of(trace: Trace) -> Ranks:
     return {key: Rank(of_rank) for key, of_rank in rows.items()}
 
 
+@settings(max_examples=settings().max_examples * 2 // 3)
 @given(ranks=RANKS)
 def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
     trace = loaded_ranks(ranks)

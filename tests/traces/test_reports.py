@@ -9,8 +9,14 @@ import pytest
 
 from tests.reports import KINDS, check_numbers, data, loaded, tables_of
 
+ALIKE = ("rocm", "mtia")
+"""Their reports have the sections of CUDA's."""
 
-@pytest.mark.parametrize("kind", KINDS)
+
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.long) if kind in ALIKE else kind for kind in KINDS],
+)
 def test_the_data_of_a_page_is_that_of_the_answers(
     kind: str, report: Callable[[str], Path]
 ) -> None:

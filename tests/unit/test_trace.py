@@ -93,7 +93,7 @@ FILTERS: dict[str, Callable[[Trace], Trace]] = {
 }
 
 
-ALL_ANSWERS = (FILTERS["steps"], FILTERS["kinds"])
+ALL_ANSWERS = (FILTERS["steps"],)
 """What is filtered in another way has other rows, but the same answers."""
 SOME_ANSWERS = ("self_times", "memory_peak", "time_breakdown")
 
