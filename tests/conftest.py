@@ -27,7 +27,7 @@ sys.dont_write_bytecode = False
 hypothesis.settings.register_profile(
     "profframe",
     deadline=None,
-    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "15")),
+    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "12")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("profframe")

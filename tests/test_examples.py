@@ -28,7 +28,9 @@ def captured(output: Path, *options: str) -> str:
     return text_of(output)
 
 
-@pytest.mark.parametrize("options", [(), ("--stack",)], ids=["plain", "stack"])
+@pytest.mark.parametrize(
+    "options", [pytest.param((), marks=pytest.mark.long), ("--stack",)], ids=["plain", "stack"]
+)
 def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> None:
     pytest.importorskip("torch")
     text = captured(tmp_path / "trace.json.gz", *options)

@@ -9,14 +9,14 @@ import pytest
 from tests.fuzz.children import LIMIT_S, fuzz
 
 FUZZERS: Final = (
-    ("databases", 60, 5000, LIMIT_S),
-    ("documents", 75, 5000, LIMIT_S),
+    ("databases", 40, 5000, LIMIT_S),
+    ("documents", 50, 5000, LIMIT_S),
     ("interrupts", 2, 60, 180),
     ("kills", 2, 160, 300),
-    ("manifests", 40, 1500, LIMIT_S),
-    ("questions", 150, 5000, LIMIT_S),
-    ("stores", 20, 1500, LIMIT_S),
-    ("trace_bytes", 60, 5000, LIMIT_S),
+    ("manifests", 30, 1500, LIMIT_S),
+    ("questions", 100, 5000, LIMIT_S),
+    ("stores", 15, 1500, LIMIT_S),
+    ("trace_bytes", 40, 5000, LIMIT_S),
     ("writers", 0, 1, 200),
 )
 """Module, how many cases it runs in every run and with ``-m long``, seconds that one may take."""

@@ -39,7 +39,7 @@ from tests.oracles import evaluation as oracle
 from tests.oracles import waiting
 from tests.oracles.intervals import merged, shared, when
 
-SMALL: Final = 100_000
+SMALL: Final = 60_000
 """Bytes of the compressed files that are looked at in plain Python."""
 
 

@@ -16,7 +16,7 @@ from tests.oracles.kernels import class_of
 
 LARGEST: Final = 1_500_000
 """Bytes of the compressed files that are looked at in plain Python."""
-LARGE: Final = 250_000
+LARGE: Final = 150_000
 """Those of so many bytes take twice as long as all others together."""
 
 

@@ -17,7 +17,7 @@ from tests.conftest import real_trace
 from tests.oracles import chrome
 from tests.round_trip import content
 
-LARGE: Final = 250_000
+LARGE: Final = 150_000
 """Bytes of the compressed files that take longer than all others together."""
 BIG: Final = 10_000
 """Rows from which on only a sample of the arguments is compared."""

@@ -33,6 +33,15 @@ _TABLES: Final = {"C": Table.COUNTERS} | (
 """Table of each phase; any other phase is an instant."""
 _COUNTING: Final = ("cuda_profiler_range",)
 """Categories of slices whose arguments are what was counted while they ran."""
+LAUNCH_MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **dict.fromkeys(("grid", "block"), "VARCHAR"),
+        **dict.fromkeys(("registers per thread", "shared memory"), "BIGINT"),
+        **dict.fromkeys(("blocks per SM", "est. achieved occupancy %"), "DOUBLE"),
+    }
+)
+"""Arguments of kernels that say how they were launched, and their SQL types."""
+_MOST_REGISTERS: Final = 2**31 - 1
 MEMORY_NAME: Final = "[memory]"
 INSTANT_CATEGORY: Final = "cpu_instant_event"
 _MEMORY_CATEGORIES: Final = (None, INSTANT_CATEGORY)
@@ -227,6 +236,7 @@ def _event_columns(rows: _FilteredMembers, external_id: pa.Array) -> dict[str, p
         **_async_columns(rows, finished),
         **_arrow_columns(rows),
     }
+    columns |= _launch_columns(rows, columns.get("device"))
     if (counts := _is(rows["cat"], _COUNTING)).any():
         columns["counts"] = pa.array(counts, mask=~counts)
     return columns | _exported_columns(rows, columns)
@@ -262,6 +272,33 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
         "device": pc.if_else(mask, device, pc.if_else(pa.array(in_list), line, None)),
         "stream": pc.if_else(mask, stream, None),
     }
+
+
+def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str, pa.Array]:
+    """How kernels were launched, and how they fill a device."""
+    if device is None:
+        return {}
+    on_device = pc.or_(pc.is_valid(device), pa.array(_is(rows["cat"], DEVICE_CATEGORIES)))
+    grid, block, registers, shared, blocks, occupancy = map(rows.__getitem__, LAUNCH_MEMBERS)
+    fits = pc.and_(pc.greater_equal(registers, 0), pc.less_equal(registers, _MOST_REGISTERS))
+    columns = {
+        "grid": (pc.replace_substring(grid, " ", ""), pc.starts_with(grid, "[")),
+        "block": (pc.replace_substring(block, " ", ""), pc.starts_with(block, "[")),
+        "registers": (registers, fits),
+        "shared_memory_bytes": (shared, pc.greater_equal(shared, 0)),
+        "blocks_per_sm": (blocks, _is_rate(blocks)),
+        "occupancy": (pc.divide(occupancy, 100.0), _is_rate(occupancy)),
+    }
+    valid = {
+        name: pc.if_else(pc.and_(on_device, is_sound), values, None)
+        for name, (values, is_sound) in columns.items()
+        if has_values(values)
+    }
+    return {name: values for name, values in valid.items() if has_values(values)}
+
+
+def _is_rate(values: pa.Array) -> pa.Array:
+    return pc.and_(pc.greater_equal(values, 0), pc.is_finite(values))
 
 
 def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.rows import SOURCE_VALUES, Batch, Table, replaced, typed
-from profframe.readers.chrome.columns import DEVICE_CATEGORIES
+from profframe.readers.chrome.columns import DEVICE_CATEGORIES, LAUNCH_MEMBERS
 from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
@@ -39,11 +39,6 @@ _MOST_RANKS: Final = 65536
 _COLLECTIVES: Final = f"""
     SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
     FROM device_args WHERE json_valid(args)"""  # noqa: S608
-_SHAPE_TYPES: Final = {
-    **dict.fromkeys(("grid", "block"), "VARCHAR"),
-    **dict.fromkeys(("registers per thread", "shared memory"), "BIGINT"),
-    **dict.fromkeys(("blocks per SM", "est. achieved occupancy %"), "DOUBLE"),
-}
 _SHAPES: Final = f"""
     SELECT row,
            CASE WHEN grid[1] = '[' THEN replace(grid, ' ', '') END AS grid,
@@ -55,7 +50,7 @@ _SHAPES: Final = f"""
     FROM (SELECT row, m.grid, m.block, m."registers per thread" AS registers,
                  m."shared memory" AS shared, m."blocks per SM" AS blocks,
                  m."est. achieved occupancy %" AS occupancy
-          FROM (SELECT row, from_json(args, '{json.dumps(_SHAPE_TYPES)}') AS m
+          FROM (SELECT row, from_json(args, '{json.dumps(dict(LAUNCH_MEMBERS))}') AS m
                 FROM device_args WHERE json_valid(args)))"""  # noqa: S608
 _SHAPE_MARKS: Final = '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved)'
 """Members that kernels have whose launch is described."""
@@ -91,19 +86,21 @@ def with_device_args(batch: Batch, session: Session) -> Batch:
     events = _with_results(
         events, rows.filter(has_member), _COLLECTIVES, _collective_results, session
     )
-    events = _with_results(
-        events, _matching(rows, args, _SHAPE_MARKS), _SHAPES, pl.DataFrame, session
-    )
     work_rows = pl.Series(events["args"]).str.contains(_WORK_MARKS).arg_true().cast(pl.Int64)
     events = _with_results(events, work_rows.to_arrow(), _WORK, pl.DataFrame, session)
     return {**batch, Table.EVENTS: events}
 
 
-def _matching(
-    rows: pa.ChunkedArray, args: pa.ChunkedArray, pattern: str
-) -> pa.Array | pa.ChunkedArray:
-    """The rows whose arguments have a pattern."""
-    return rows.filter(pc.fill_null(pc.match_substring_regex(args, pattern), fill_value=False))
+def with_launches(batch: Batch, session: Session) -> Batch:
+    """Add how kernels were launched, by their arguments."""
+    if Table.EVENTS not in batch:
+        return batch
+    events = batch[Table.EVENTS]
+    is_candidate = pc.or_(pc.is_valid(events["device"]), _is_on_device(events["category"]))
+    has_member = pc.match_substring_regex(events["args"], _SHAPE_MARKS)
+    mask = pc.fill_null(pc.and_(is_candidate, has_member), fill_value=False)
+    rows = pa.chunked_array([pc.indices_nonzero(mask)]).cast(pa.int64())
+    return {**batch, Table.EVENTS: _with_results(events, rows, _SHAPES, pl.DataFrame, session)}
 
 
 def _with_results(

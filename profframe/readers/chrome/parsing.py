@@ -16,7 +16,13 @@ import pyarrow.compute as pc
 
 from profframe.readers.build.decimal_time import SCALE
 from profframe.readers.build.rows import Batch
-from profframe.readers.chrome.columns import OWN_ARGS_KEY, OWN_COLUMNS, OWN_KEY, batch_of
+from profframe.readers.chrome.columns import (
+    LAUNCH_MEMBERS,
+    OWN_ARGS_KEY,
+    OWN_COLUMNS,
+    OWN_KEY,
+    batch_of,
+)
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.session import Session
 from profframe.readers.json.stream import Parsed, Wave
@@ -46,7 +52,7 @@ _TIME_TEXT_TYPE: Final = json.dumps([dict.fromkeys(("ts", "dur"), "VARCHAR")])
 ARGS_TYPE: Final = json.dumps(
     dict.fromkeys(_INTEGER_ARGS, "BIGINT")
     | dict.fromkeys(_TEXT_ARGS, "VARCHAR")
-    | {"finished": "BOOLEAN"}
+    | {"finished": "BOOLEAN", **LAUNCH_MEMBERS}
 )
 """Members of an event's arguments that are read."""
 _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARCHAR"})

@@ -24,7 +24,7 @@ from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
 from profframe.readers.build.private_device import UNNAMED, is_private, live_device_type
 from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
-from profframe.readers.chrome.device_args import with_device_args
+from profframe.readers.chrome.device_args import with_device_args, with_launches
 from profframe.readers.chrome.session import Session
 from profframe.readers.torch.flows import FORWARD, flow_rows
 from profframe.readers.torch.getters import (
@@ -130,7 +130,8 @@ def read(events: Sequence[Any], settings: Settings) -> RawTrace:
     device_type = _device_type(events, fields, settings)
     header = replace(settings.header, clock="relative", device_type=device_type)
     with parsing_database.connect() as connection:
-        rows = gather([with_device_args(batch, Session())])
+        session = Session()
+        rows = gather([with_launches(with_device_args(batch, session), session)])
         return assemble(rows, header, quality, 0, connection)
 
 

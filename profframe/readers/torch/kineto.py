@@ -232,7 +232,7 @@ def _recording(
 
 def _rows(batches: Iterable[Batch], table: Table) -> pa.Table | None:
     parts = [batch[table] for batch in batches if table in batch]
-    return pa.concat_tables(parts) if parts else None
+    return pa.concat_tables(parts, promote_options="default") if parts else None
 
 
 def _activity_fields(activities: Sequence[Any], settings: Settings) -> Iterator[Fields]:
