@@ -23,7 +23,7 @@
 WITH kernels AS (
     SELECT
         kernel.run, kernel.rank, kernel.name, kernel.grid, kernel.block, kernel.registers, kernel.shared_memory_bytes,
-        op.name AS op, kernel.dur_ns, kernel.occupancy,
+        op.name AS op, kernel.event_id, kernel.dur_ns, kernel.occupancy,
         CASE WHEN kernel.blocks_per_sm > 0 THEN kernel.blocks_per_sm END AS blocks_per_sm
     FROM events AS kernel
     LEFT JOIN (SELECT run, rank, event_id, name FROM events WHERE coalesce(getvariable('per_op'), false)) AS op
@@ -38,8 +38,10 @@ shapes AS (
         ((2 * sum(dur_ns) + count(dur_ns)) // nullif(2 * count(dur_ns), 0))::BIGINT AS mean_ns,
         min(dur_ns) AS min_ns,
         max(dur_ns) AS max_ns,
-        sum(blocks_per_sm * dur_ns) / nullif(sum(dur_ns) FILTER (blocks_per_sm IS NOT NULL), 0) AS blocks_per_sm,
-        sum(occupancy * dur_ns) / nullif(sum(dur_ns) FILTER (occupancy IS NOT NULL), 0) AS occupancy
+        -- In order: the last digit of a sum of fractions depends on it.
+        sum(blocks_per_sm * dur_ns ORDER BY event_id)
+            / nullif(sum(dur_ns) FILTER (blocks_per_sm IS NOT NULL), 0) AS blocks_per_sm,
+        sum(occupancy * dur_ns ORDER BY event_id) / nullif(sum(dur_ns) FILTER (occupancy IS NOT NULL), 0) AS occupancy
     FROM kernels
     GROUP BY ALL
 )
