@@ -275,11 +275,20 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
 
 
 def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str, pa.Array]:
-    """How kernels were launched, and how they fill a device."""
+    """Launches of what is on a device; calls have such arguments, too."""
     if device is None:
         return {}
     on_device = pc.or_(pc.is_valid(device), pa.array(_is(rows["cat"], DEVICE_CATEGORIES)))
-    grid, block, registers, shared, blocks, occupancy = map(rows.__getitem__, LAUNCH_MEMBERS)
+    columns = {
+        name: pc.if_else(on_device, values, None)
+        for name, values in launch_columns([rows[name] for name in LAUNCH_MEMBERS]).items()
+    }
+    return {name: values for name, values in columns.items() if has_values(values)}
+
+
+def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
+    """How kernels were launched, and how they fill a device, by `LAUNCH_MEMBERS` in their order."""
+    grid, block, registers, shared, blocks, occupancy = members
     fits = pc.and_(pc.greater_equal(registers, 0), pc.less_equal(registers, _MOST_REGISTERS))
     columns = {
         "grid": (pc.replace_substring(grid, " ", ""), pc.starts_with(grid, "[")),
@@ -289,12 +298,11 @@ def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str
         "blocks_per_sm": (blocks, _is_rate(blocks)),
         "occupancy": (pc.divide(occupancy, 100.0), _is_rate(occupancy)),
     }
-    valid = {
-        name: pc.if_else(pc.and_(on_device, is_sound), values, None)
+    return {
+        name: pc.if_else(is_sound, values, None)
         for name, (values, is_sound) in columns.items()
         if has_values(values)
     }
-    return {name: values for name, values in valid.items() if has_values(values)}
 
 
 def _is_rate(values: pa.Array) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.readers.build.rows import SOURCE_VALUES, Batch, Table, replaced, typed
-from profframe.readers.chrome.columns import DEVICE_CATEGORIES, LAUNCH_MEMBERS
+from profframe.readers.chrome.columns import DEVICE_CATEGORIES, LAUNCH_MEMBERS, launch_columns
 from profframe.readers.chrome.session import Session
 
 _RECORD: Final = "record_param_comms"
@@ -39,20 +39,10 @@ _MOST_RANKS: Final = 65536
 _COLLECTIVES: Final = f"""
     SELECT row, name, from_json(args, '{json.dumps(_TYPES)}') AS members
     FROM device_args WHERE json_valid(args)"""  # noqa: S608
-_SHAPES: Final = f"""
-    SELECT row,
-           CASE WHEN grid[1] = '[' THEN replace(grid, ' ', '') END AS grid,
-           CASE WHEN block[1] = '[' THEN replace(block, ' ', '') END AS block,
-           CASE WHEN registers BETWEEN 0 AND 2147483647 THEN registers END AS registers,
-           CASE WHEN shared >= 0 THEN shared END AS shared_memory_bytes,
-           CASE WHEN blocks >= 0 AND isfinite(blocks) THEN blocks END AS blocks_per_sm,
-           CASE WHEN occupancy >= 0 AND isfinite(occupancy) THEN occupancy / 100 END AS occupancy
-    FROM (SELECT row, m.grid, m.block, m."registers per thread" AS registers,
-                 m."shared memory" AS shared, m."blocks per SM" AS blocks,
-                 m."est. achieved occupancy %" AS occupancy
-          FROM (SELECT row, from_json(args, '{json.dumps(dict(LAUNCH_MEMBERS))}') AS m
-                FROM device_args WHERE json_valid(args)))"""  # noqa: S608
-_SHAPE_MARKS: Final = '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved)'
+_LAUNCHES: Final = f"""
+    SELECT row, unnest(from_json(args, '{json.dumps(dict(LAUNCH_MEMBERS))}'))
+    FROM device_args WHERE json_valid(args)"""  # noqa: S608
+_LAUNCH_MARKS: Final = '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved)'
 """Members that kernels have whose launch is described."""
 _WORK: Final = """
     SELECT row,
@@ -76,10 +66,7 @@ def with_device_args(batch: Batch, session: Session) -> Batch:
     if Table.EVENTS not in batch:
         return batch
     events = batch[Table.EVENTS]
-    is_candidate = pc.or_(
-        pc.or_(pc.is_valid(events["device"]), _is_on_device(events["category"])),
-        _names_collective(events["name"]),
-    )
+    is_candidate = pc.or_(_is_on_device(events), _names_collective(events["name"]))
     args = events["args"].filter(is_candidate)
     has_member = pc.match_substring_regex(args, f'"({"|".join(_MARKS)})"')
     rows = pa.chunked_array([pc.indices_nonzero(is_candidate)]).cast(pa.int64())
@@ -96,11 +83,15 @@ def with_launches(batch: Batch, session: Session) -> Batch:
     if Table.EVENTS not in batch:
         return batch
     events = batch[Table.EVENTS]
-    is_candidate = pc.or_(pc.is_valid(events["device"]), _is_on_device(events["category"]))
-    has_member = pc.match_substring_regex(events["args"], _SHAPE_MARKS)
-    mask = pc.fill_null(pc.and_(is_candidate, has_member), fill_value=False)
+    has_member = pc.match_substring_regex(events["args"], _LAUNCH_MARKS)
+    mask = pc.fill_null(pc.and_(_is_on_device(events), has_member), fill_value=False)
     rows = pa.chunked_array([pc.indices_nonzero(mask)]).cast(pa.int64())
-    return {**batch, Table.EVENTS: _with_results(events, rows, _SHAPES, pl.DataFrame, session)}
+    return {**batch, Table.EVENTS: _with_results(events, rows, _LAUNCHES, _launch_rows, session)}
+
+
+def _launch_rows(rows: pa.Table) -> pl.DataFrame:
+    columns = launch_columns([rows[name] for name in LAUNCH_MEMBERS])
+    return pl.DataFrame({"row": rows["row"], **columns})
 
 
 def _with_results(
@@ -201,9 +192,12 @@ def _strided(size: pl.Expr, first: pl.Expr, stride: pl.Expr) -> pl.Expr:
     return pl.concat_str(pl.lit("["), ranks.cast(pl.List(pl.String)).list.join(","), pl.lit("]"))
 
 
-def _is_on_device(categories: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rows of categories of devices: what names no device is on one all the same."""
-    return _by_text(categories, lambda texts: pc.is_in(texts, pa.array(DEVICE_CATEGORIES)))
+def _is_on_device(events: pa.Table) -> pa.ChunkedArray:
+    """Rows with a device, or of a category of devices: what names none is on one all the same."""
+    of_device = _by_text(
+        events["category"], lambda texts: pc.is_in(texts, pa.array(DEVICE_CATEGORIES))
+    )
+    return pc.or_(pc.is_valid(events["device"]), of_device)
 
 
 def _names_collective(names: pa.ChunkedArray) -> pa.ChunkedArray:
