@@ -18,7 +18,7 @@ _ON_DEVICE = (*schema.DEVICE_KINDS, "device_annotation")
 @fact(
     inputs=columns(
         events="kind dur_ns parent_id preorder last_descendant_id launch_id op_id"
-        " kernel_ns is_legacy"
+        " replays kernel_ns is_legacy"
     ),
     outputs=columns(events="device_ns self_device_ns"),
 )
@@ -26,8 +26,8 @@ def device_time(tables: Tables) -> Output:
     """Add ``device_ns self_device_ns``.
 
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
-    ``device_ns`` of a host slice is the sum of all launched inside it; a call within an op
-    has no self time, as in torch. A device annotation has its duration, and adds nothing to its
+    ``device_ns`` of a host slice is the sum of all launched inside it, and of a captured one of all
+    that it was replayed for; a call within an op has no self time, as in torch. A device annotation has its duration, and adds nothing to its
     call.
     """
     events = tables["events"]
@@ -73,6 +73,9 @@ def _times(events: pa.Table) -> tuple[Ints, Ints]:
     self_time, nested_time = np.zeros((2, events.num_rows), np.int64)
     np.add.at(self_time, credited, dur)
     np.add.at(nested_time, np.where(launch >= 0, launch, credited), dur)
+    if "replays" in events.column_names:
+        of_graph = (launch >= 0) & present(events, "replays")[credited]
+        np.add.at(nested_time, credited[of_graph], dur[of_graph])
     return self_time, nested_time
 
 

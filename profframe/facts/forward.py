@@ -19,7 +19,9 @@ _NONE: Final = np.empty(0, np.int64)
 
 @fact(
     inputs=ARROW_COLUMNS
-    | columns(events="kind name scope sequence_nr fwd_thread", threads="thread tid"),
+    | columns(
+        events="kind name scope sequence_nr fwd_thread captured_fwd_id", threads="thread tid"
+    ),
     outputs=columns(events="fwd_id"),
 )
 def forward(tables: Tables) -> Output:
@@ -46,6 +48,9 @@ def forward(tables: Tables) -> Output:
         forwards = np.flatnonzero(has_number & ~backward & ~evaluations(events))
         forward_op[rows] = _by_number(events, forwards, rows, threads_of_forward)
         forward_op[ends] = starts
+    if "captured_fwd_id" in events.column_names:
+        captured = numbers(events, "captured_fwd_id", missing=-1)
+        forward_op = np.where(captured >= 0, captured, forward_op)
     return of_events(fwd_id=ids(forward_op))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import ids, is_kind, last_equal, numbers, present, words
+from profframe.facts.columns import encoded, ids, is_kind, last_equal, numbers, present, words
 from profframe.facts.counted_ops import COUNTED_COLUMNS, place_counted
 from profframe.facts.fact import Note, Output, Tables, columns, fact, note, of_events
 from profframe.facts.flow_links import arrows, starting_at
@@ -23,10 +23,10 @@ _ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
     inputs=LIST_ARROW_COLUMNS
     | COUNTED_COLUMNS
     | columns(events="kind pid device correlation external_id named_by parent_id preorder"),
-    outputs=columns(events="launch_id op_id"),
+    outputs=columns(events="launch_id op_id attributed_by"),
 )
 def launches(tables: Tables) -> Output:
-    """Add ``launch_id op_id``.
+    """Add ``launch_id op_id attributed_by``.
 
     A device slice belongs to the runtime or driver call with its correlation, and so to the
     innermost host op around that call; else to the op that names it as its own; to the op of its
@@ -75,6 +75,7 @@ def launch_columns(events: pa.Table, launch: Ints, op: Ints, notes: Iterable[Not
         *note("external_id_mismatch", np.flatnonzero(mismatch)),
         launch_id=ids(launch),
         op_id=ids(op),
+        attributed_by=encoded(np.where(op < 0, -1, launch < 0), ("launch", "source")),
     )
 
 

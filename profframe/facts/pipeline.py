@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +16,7 @@ from profframe.facts.fact import Fact, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
+from profframe.facts.graphs.attribution import CaptureSource, attribute_replays, may_attribute
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
@@ -63,6 +64,8 @@ FACTS: Final[tuple[Fact, ...]] = (
     consistency,
 )
 """All facts: each may read the columns of those before it."""
+CAPTURE_FACTS: Final = (kinds, overloads, nesting, scopes, duplicates, launches, forward)
+"""Facts that tell what was captured."""
 PARALLEL: Final = frozenset({memory, flow_ends})
 """Facts that run on a second thread, in parallel with the next ones up to the first that conflicts.
 
@@ -93,6 +96,8 @@ class Options:
         Models of devices in place of the built-in ones.
     release : Release, optional
         Release of torch that ``compat="torch"`` is as.
+    captures : Sequence of CaptureSource
+        Other traces, in which graphs were captured.
     """
 
     compat: str | None = None
@@ -101,6 +106,7 @@ class Options:
     formulas: Mapping[str, Formula | None] | None = None
     models: Mapping[str, Model] | None = None
     release: Release | None = None
+    captures: Sequence[CaptureSource] = ()
 
     def of(self, fact: Fact) -> dict[str, object]:
         """The options that a fact takes, without defaults."""
@@ -132,13 +138,24 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
     parallel = frozenset[Fact]() if memory_is_short else PARALLEL
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
-        for fact in facts_of(options.compat):
+        for place, fact in enumerate(facts_of(options.compat)):
             for other in [other for other in running if fact.conflicts_with(other)]:
                 tables = with_output(tables, running.pop(other).result())
+            if FACTS[place - 1] is launches and may_attribute(tables, options.captures):
+                for other in [*running]:
+                    tables = with_output(tables, running.pop(other).result())
+                tables = attribute_replays(tables, options.captures)
             if fact in parallel:
                 running[fact] = pool.submit(fact.output, tables, **options.of(fact))
             else:
                 tables = fact(tables, **options.of(fact))
         for future in running.values():
             tables = with_output(tables, future.result())
+    return tables
+
+
+def captured(tables: Tables, options: Options = Options()) -> Tables:
+    """Add the facts that tell what was captured into graphs."""
+    for fact in CAPTURE_FACTS:
+        tables = fact(tables, **options.of(fact))
     return tables

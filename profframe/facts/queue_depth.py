@@ -29,7 +29,7 @@ def queue_depth(tables: Tables) -> Output:
     of_device = is_kind(events, schema.DEVICE_KINDS) & timed
     if not of_device.any():
         return Output()
-    nests = present(events, "preorder")
+    nests = present(events, "preorder") & timed
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
     device, rows = np.flatnonzero(of_device), np.flatnonzero(nests | of_device)
     rows = rows[np.argsort(start[rows], kind="stable")]

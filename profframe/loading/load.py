@@ -35,6 +35,7 @@ def load(
     fx_metadata: Registry | None = None,
     formulas: Mapping[str, Formula | None] | None = None,
     devices: Devices | None = None,
+    captures: Source | Sequence[Source] | None = None,
     runs: Text | None = None,
     ranks: Numbers | None = None,
     steps: Numbers | None = None,
@@ -74,6 +75,10 @@ def load(
     devices
         Models of devices beside and before those of ``profframe/facts/devices.json``, in the form
         that `profframe.facts.models` describes: a mapping by their names, or a JSON file.
+    captures
+        A trace, glob or folder of traces, or a list of these, in which the graphs were captured
+        that this trace replays: the work of each replay gets the op, module and Python stack of
+        the call that was captured. Captures in the trace itself are used without this.
     runs, ranks, steps
         What to keep, as for `Trace.filter`. Of a store, no other files are opened, and questions
         read the columns that they need.
@@ -104,7 +109,7 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    facts = fact_options(kinds, compat, fx_metadata, formulas, devices)
+    facts = fact_options(kinds, compat, fx_metadata, formulas, devices, captures)
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
     match discover(source):
         case Profile(profile):

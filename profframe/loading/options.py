@@ -14,12 +14,14 @@ from profframe.facts.formulas import check_formulas
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
 from profframe.facts.torch_compat.releases import Release, installed
+from profframe.loading.captures import Captures, capture_files
 from profframe.query.selection import Numbers, Text, check_compat
 
 if TYPE_CHECKING:
     from profframe.facts.formulas import Formula
     from profframe.facts.kinds import Rule
     from profframe.facts.nodes import Registry
+    from profframe.loading.discovery import Source
     from profframe.readers import RawTrace
     from profframe.trace.trace import Trace
 
@@ -36,12 +38,19 @@ class FactOptions:
     formulas: Mapping[str, Formula | None] | None = None
     devices: Mapping[str, Any] | None = None
     """Models by name, as `profframe.facts.models.entries` gives them."""
+    captures: Captures | None = None
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with its facts."""
         devices = None if self.devices is None else models(self.devices)
         options = Options(
-            self.compat, self.kinds, self.fx_metadata, self.formulas, devices, self._release
+            self.compat,
+            self.kinds,
+            self.fx_metadata,
+            self.formulas,
+            devices,
+            self._release,
+            () if self.captures is None else self.captures.sources,
         )
         return replace(raw, tables=dict(add_facts(raw.tables, options)))
 
@@ -49,7 +58,8 @@ class FactOptions:
         """Text that differs for options that give different facts."""
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
-        options = (self.kinds, self.compat, self.devices, self._release)
+        captures = None if self.captures is None else self.captures.content
+        options = (self.kinds, self.compat, self.devices, self._release, captures)
         return f"{options!r}{json.dumps(files, sort_keys=True)}"
 
     @property
@@ -109,6 +119,7 @@ def fact_options(
     fx_metadata: Registry | None,
     formulas: Mapping[str, Formula | None] | None,
     devices: Devices | None,
+    captures: Source | Sequence[Source] | None = None,
 ) -> FactOptions:
     """Check the options of facts.
 
@@ -116,12 +127,15 @@ def fact_options(
     ------
     ParameterError
         A value cannot be used.
+    NoTraceFoundError
+        There is no file of captures.
     """
     check_compat(compat)
     check_registry(fx_metadata)
     check_formulas(formulas)
     models_by_name = None if devices is None else entries(devices)
-    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name)
+    files = None if captures is None else capture_files(captures)
+    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, files)
 
 
 def check_names(run: str | None, rank: int | None) -> None:

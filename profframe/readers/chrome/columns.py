@@ -38,6 +38,7 @@ LAUNCH_MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("grid", "block"), "VARCHAR"),
         **dict.fromkeys(("registers per thread", "shared memory"), "BIGINT"),
         **dict.fromkeys(("blocks per SM", "est. achieved occupancy %"), "DOUBLE"),
+        **dict.fromkeys(("graph id", "graph node id"), "BIGINT"),
     }
 )
 """Arguments of kernels that say how they were launched, and their SQL types."""
@@ -288,7 +289,7 @@ def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str
 
 def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
     """How kernels were launched, and how they fill a device, by `LAUNCH_MEMBERS` in their order."""
-    grid, block, registers, shared, blocks, occupancy = members
+    grid, block, registers, shared, blocks, occupancy, graph, node = members
     fits = pc.and_(pc.greater_equal(registers, 0), pc.less_equal(registers, _MOST_REGISTERS))
     columns = {
         "grid": (pc.replace_substring(grid, " ", ""), pc.starts_with(grid, "[")),
@@ -297,6 +298,8 @@ def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
         "shared_memory_bytes": (shared, pc.greater_equal(shared, 0)),
         "blocks_per_sm": (blocks, _is_rate(blocks)),
         "occupancy": (pc.divide(occupancy, 100.0), _is_rate(occupancy)),
+        "graph_id": (graph, pc.greater(graph, 0)),
+        "graph_node_id": (node, pc.greater(node, 0)),
     }
     return {
         name: pc.if_else(is_sound, values, None)

@@ -42,8 +42,10 @@ _COLLECTIVES: Final = f"""
 _LAUNCHES: Final = f"""
     SELECT row, unnest(from_json(args, '{json.dumps(dict(LAUNCH_MEMBERS))}'))
     FROM device_args WHERE json_valid(args)"""  # noqa: S608
-_LAUNCH_MARKS: Final = '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved)'
-"""Members that kernels have whose launch is described."""
+_LAUNCH_MARKS: Final = (
+    '"(?:grid"|block"|registers per|shared memory|blocks per SM|est. achieved|graph node id":[^0])'
+)
+"""Members that kernels have whose launch is described, and work in graphs."""
 _WORK: Final = """
     SELECT row,
            CASE WHEN flops > 0 AND flops < (1::HUGEINT << 62) THEN round(flops)::BIGINT END

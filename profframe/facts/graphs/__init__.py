@@ -1,0 +1,1 @@
+"""Graphs of kernels: what was captured once, and which work of a device replays it."""

@@ -1,0 +1,251 @@
+"""Ops of the work in graphs: those of the calls that were captured."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import coded, encoded, ids, is_kind, numbers, words
+from profframe.facts.fact import Note, Tables, of_events, with_output
+from profframe.facts.forward import forward
+from profframe.facts.graphs.captured_rows import (
+    CapturedRows,
+    captured_rows,
+    labelled_rows,
+    with_rows,
+)
+from profframe.facts.graphs.captures import Capture, captures, has_captures
+from profframe.facts.graphs.choosing import Choice, choose
+from profframe.facts.graphs.matching import Candidate, EagerRuns, OpKey
+from profframe.facts.graphs.replays import NODE_BITS, Replays, replays, same_groups, work_names
+from profframe.intervals import Ints, Mask, nearest
+
+_KEY: Final = ("name", "input_dims", "input_types")
+_MOST_NOTES: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSource:
+    """A trace with captures.
+
+    Attributes
+    ----------
+    file : str
+        Name of its file; empty for the trace of the replays itself.
+    tables : Tables
+        Its tables, with the columns of ``forward``.
+    captures : list of Capture
+        What was captured in it.
+    """
+
+    file: str
+    tables: Tables
+    captures: list[Capture]
+
+
+def may_attribute(tables: Tables, sources: Sequence[CaptureSource]) -> bool:
+    """Whether work in graphs may get ops."""
+    events = tables["events"]
+    return bool(sources) or "graph_node_id" in events.column_names or has_captures(events)
+
+
+def attribute_replays(tables: Tables, sources: Sequence[CaptureSource]) -> Tables:
+    """Give the work in graphs the ops of the calls that were captured.
+
+    The ops, and what is around them up to the begin of the capture, become rows without times; the
+    column ``replays`` has how often each was replayed. What is ambiguous stays as it is, and is
+    counted in ``quality``.
+
+    Parameters
+    ----------
+    tables : Tables
+        Of one trace, with the columns of ``launches``.
+    sources : Sequence of CaptureSource
+        Other traces with captures; those of the trace itself are used, too.
+    """
+    events = tables["events"]
+    runs = replays(events)
+    if runs is None:
+        return tables
+    if has_captures(events):
+        own = forward(tables)
+        sources = [CaptureSource("", own, captures(own)), *sources]
+    graphs = [(source, capture) for source in sources for capture in source.captures]
+    candidates = [_candidate(*graph) for graph in graphs]
+    eager = _eager_runs(candidates, [tables, *(s.tables for s in sources if s.file)])
+    choice = choose(events, runs, candidates, [source.file for source, _ in graphs], eager)
+    return _attributed(tables, runs, graphs, choice)
+
+
+def _candidate(source: CaptureSource, capture: Capture) -> Candidate:
+    events = source.tables["events"]
+    key_of = dict(_keys(events, np.unique(capture.ops[capture.ops >= 0])))
+    nodes = None
+    if "graph_node_id" in events.column_names:
+        node = numbers(events, "graph_node_id")[capture.calls]
+        nodes = node & NODE_BITS if node.all() else None
+    parent = numbers(events, "parent_id", missing=-1)
+    labels = _names_around(events, parent, capture.calls, is_kind(events, ("annotation",)))
+    ops = [key_of.get(op) for op in capture.ops.tolist()]
+    return Candidate(capture, ops, nodes, labels, not source.file)
+
+
+def _keys(events: pa.Table, rows: Ints) -> Iterator[tuple[int, OpKey]]:
+    taken = events.select(_KEY).take(pa.array(rows))
+    keys = zip(*(taken[name].to_pylist() for name in _KEY), strict=True)
+    yield from zip(rows.tolist(), keys, strict=True)
+
+
+def _names_around(
+    events: pa.Table, parent: Ints, rows: Ints, marked: Mask
+) -> list[tuple[str, ...]]:
+    """Names of the marked slices around each row, the innermost first."""
+    if not marked.any():
+        return [()] * rows.size
+    above = np.append(nearest(parent, marked), -1)
+    codes, texts = words(events, "name")
+    around: dict[int, tuple[str, ...]] = {-1: ()}
+
+    def names(row: int) -> tuple[str, ...]:
+        if row not in around:
+            text = (texts[codes[row]],) if codes[row] >= 0 else ()
+            around[row] = (*text, *names(int(above[parent[row]])))
+        return around[row]
+
+    return [names(row) for row in above[parent[rows]].tolist()]
+
+
+def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> EagerRuns:
+    """What the ops of captures without names of kernels launched where they ran without a graph."""
+    keys = {key for c in candidates if not c.capture.is_named for key in c.ops if key}
+    runs: dict[OpKey, set[tuple[str, ...]]] = {}
+    if keys:
+        for tables in traces:
+            for key, names in _launched(tables["events"], keys):
+                runs.setdefault(key, set()).add(names)
+    return runs
+
+
+def _launched(
+    events: pa.Table, keys: Collection[OpKey]
+) -> Iterator[tuple[OpKey, tuple[str, ...]]]:
+    """Names of the kernels that calls of these ops launched, each different case once."""
+    codes, texts = words(events, "name")
+    wanted = {key[0] for key in keys}
+    is_wanted = np.array([*(text in wanted for text in texts), False], np.bool_)[codes]
+    op = numbers(events, "op_id", missing=-1)
+    rows = np.flatnonzero(is_kind(events, schema.DEVICE_KINDS) & np.append(is_wanted, False)[op])
+    if not rows.size:
+        return
+    start = numbers(events, "start_ns")
+    launch = numbers(events, "launch_id", missing=-1)[rows]
+    moment = np.where(launch >= 0, start[launch], start[rows])
+    rows = rows[np.lexsort((rows, moment, op[rows]))]
+    ops, first = np.unique(op[rows], return_index=True)
+    bounds = np.append(first, rows.size)
+    kernels, names = work_names(events, rows)
+    number: dict[OpKey, int] = {}
+    of_op = np.array([number.setdefault(key, len(number)) for _, key in _keys(events, ops)])
+    group = same_groups(kernels, bounds) * len(number) + of_op
+    _, distinct = np.unique(group, return_index=True)
+    op_keys = list(number)
+    for at in distinct.tolist():
+        if op_keys[of_op[at]] in keys:
+            part = kernels[bounds[at] : bounds[at + 1]]
+            yield op_keys[of_op[at]], tuple(names[code] for code in part)
+
+
+def _attributed(
+    tables: Tables,
+    runs: Replays,
+    graphs: Sequence[tuple[CaptureSource, Capture]],
+    choice: Choice,
+) -> Tables:
+    """The tables with the rows of captures that were replayed, and the ops of their work."""
+    events = tables["events"]
+    parts: list[_Part] = []
+    notes = list(choice.notes)
+    for number, launches in _groups([None if m is None else m.capture for m in choice.match]):
+        source, capture = graphs[number]
+        part = _Part(captured_rows(source.tables, capture, launches.size), _title(number, graphs))
+        ways = [(runs.work[n], choice.match[n].by) for n in launches.tolist()]  # type: ignore[union-attr]
+        for _, places in _groups(_numbered(ways)):
+            match = choice.match[launches[places[0]]]
+            assert match is not None
+            lines = runs.rows_of(launches[places])
+            part.add(lines, np.append(part.captured.op_of_call, -1)[match.calls], match.by)
+            notes += _lost(lines, match.calls, capture, part.title)
+        parts.append(part)
+    unmatched = [
+        int(work) if match is None and any(runs.works[work].labels) else None
+        for work, match in zip(runs.work.tolist(), choice.match, strict=True)
+    ]
+    for work, launches in _groups(unmatched):
+        labels = runs.works[work].labels
+        part = _Part(labelled_rows(labels, launches.size), "annotated nodes")
+        part.add(runs.rows_of(launches), part.captured.op_of_call, "annotation")
+        parts.append(part)
+
+    op, by = numbers(events, "op_id", missing=-1).copy(), coded(events, "attributed_by")
+    way, words_ = by[0].copy(), by[1].to_pylist()
+    first = events.num_rows
+    for part in parts:
+        for lines, ops, word in part.lines:
+            if word not in words_:
+                words_.append(word)
+            has_op = ops >= 0
+            op[lines[:, has_op]] = first + ops[has_op]
+            way[lines[:, has_op]] = words_.index(word)
+        first += part.captured.rows.num_rows
+    if parts:
+        tables = with_rows(tables, [p.captured for p in parts], [p.title for p in parts])
+    op, way = (np.append(values, np.full(first - values.size, -1)) for values in (op, way))
+    output = of_events(*notes[:_MOST_NOTES], op_id=ids(op), attributed_by=encoded(way, words_))
+    return with_output(tables, output)
+
+
+class _Part:
+    """The rows of one capture, and the work that it gives ops."""
+
+    def __init__(self, captured: CapturedRows, title: str) -> None:
+        self.captured, self.title = captured, title
+        self.lines: list[tuple[Ints, Ints, str]] = []
+
+    def add(self, lines: Ints, ops: Ints, way: str) -> None:
+        """Rows of work, a line for each launch, with the rows of the ops in a line, or -1."""
+        self.lines.append((lines, ops, way))
+
+
+def _groups(values: Sequence[int | None]) -> Iterator[tuple[int, Ints]]:
+    """Each number with its places, in order; None is in no group."""
+    codes = np.array([-1 if value is None else value for value in values], np.int64)
+    for number in np.unique(codes[codes >= 0]).tolist():
+        yield number, np.flatnonzero(codes == number)
+
+
+def _numbered(values: Sequence[object]) -> list[int]:
+    numbers_: dict[object, int] = {}
+    return [numbers_.setdefault(value, len(numbers_)) for value in values]
+
+
+def _lost(lines: Ints, calls: Ints, capture: Capture, title: str) -> Iterator[Note]:
+    """What of a capture did not run, and what of its replays is of one call or another."""
+    missing = capture.calls.size - calls.size
+    if missing > 0:
+        detail = f"{missing} of {capture.calls.size} calls of the {title}"
+        yield "lost_replay_work", missing * len(lines), detail, int(lines[0, 0])
+    open_ = np.flatnonzero(calls < 0)
+    if open_.size:
+        detail = f"several calls of the {title} have its name"
+        yield "ambiguous_capture", open_.size * len(lines), detail, int(lines[0, open_[0]])
+
+
+def _title(number: int, graphs: Sequence[tuple[CaptureSource, Capture]]) -> str:
+    source, capture = graphs[number]
+    place = 1 + next(n for n, other in enumerate(source.captures) if other is capture)
+    return f"capture {place} of {source.file or 'the trace itself'}"

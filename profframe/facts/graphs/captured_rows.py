@@ -1,0 +1,166 @@
+"""Rows of ``events`` for what was captured: ops, and what is around them, without times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import column, ids, is_kind, numbers
+from profframe.facts.fact import Tables
+from profframe.facts.graphs.captures import Capture
+from profframe.intervals import Ints, nearest
+from profframe.system.disk_tables import SpooledTable
+
+_NOT_KEPT: Final = (
+    "start_ns", "dur_ns", "tid", "device", "stream", "correlation", "external_id",
+    "python_id", "python_parent_id", "self_ns", "merged_into", "launch_id", "op_id", "cpu_bytes",
+    "self_cpu_bytes", "device_bytes", "self_device_bytes", "named_by", "ev_idx", "kernel_ns",
+    "fwd_id", "attributed_by", "node_id",
+)  # fmt: skip
+"""Columns that say when and where the capture ran."""
+_PROCESS: Final = "captured graphs"
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedRows:
+    """The rows of one capture.
+
+    Attributes
+    ----------
+    rows : pyarrow.Table
+        Ops, annotations and Python frames, in preorder, with ids from 0.
+    op_of_call : Ints
+        Number of the row of the op of each call, or -1.
+    """
+
+    rows: pa.Table
+    op_of_call: Ints
+
+
+def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRows:
+    """What is around the calls of a capture, but not around its begin.
+
+    That is around the launch of a replay, too, so that no device time counts twice in it.
+    """
+    events = tables["events"]
+    parent = numbers(events, "parent_id", missing=-1)
+    is_kept = np.zeros(events.num_rows + 1, np.bool_)
+    stop = np.zeros(events.num_rows + 1, np.bool_)
+    stop[capture.outside] = stop[-1] = True
+    around = np.unique(parent[capture.calls])
+    while (around := around[~stop[around] & ~is_kept[around]]).size:
+        is_kept[around] = True
+        around = np.unique(parent[around])
+    is_kept = is_kept[:-1] & ~is_kind(events, schema.LAUNCH_KINDS)
+    rows = np.flatnonzero(is_kept)
+    preorder = numbers(events, "preorder")
+    rows = rows[np.argsort(preorder[rows])]
+    local = np.full(events.num_rows + 1, -1, np.int64)
+    local[rows] = np.arange(rows.size)
+
+    above = local[np.append(nearest(parent, is_kept), -1)[parent[rows]]]
+    root = nearest(above, above < 0)
+    depth = numbers(events, "depth")[rows]
+    last = preorder[numbers(events, "last_descendant_id")[rows]]
+    end = np.searchsorted(preorder[rows], last, side="right") - 1
+    forward = local[numbers(events, "fwd_id", missing=-1)[rows]]
+    columns = {
+        "parent_id": ids(above),
+        "depth": column("depth", depth - depth[root], np.ones(rows.size, np.bool_)),
+        "root_id": ids(root),
+        "preorder": ids(np.arange(rows.size)),
+        "last_descendant_id": ids(end),
+        "captured_fwd_id": ids(forward),
+        "replays": pa.array(np.full(rows.size, replays), pa.int64()),
+    }
+    taken = events.take(pa.array(rows))
+    names = [name for name in taken.column_names if name not in {*_NOT_KEPT, *columns}]
+    taken = taken.select(names)
+    for name, values in columns.items():
+        taken = taken.append_column(name, values)
+    return CapturedRows(taken, local[capture.ops])
+
+
+def labelled_rows(labels: Sequence[str | None], replays: int) -> CapturedRows:
+    """A row for each of the different annotations of nodes."""
+    names = list(dict.fromkeys(label for label in labels if label))
+    own = ids(np.arange(len(names)))
+    rows = pa.table({
+        "kind": _coded(["annotation"] * len(names)),
+        "name": _coded(names),
+        "parent_id": pa.nulls(len(names), pa.int64()),
+        "depth": pa.array([0] * len(names), pa.int32()),
+        **dict.fromkeys(("root_id", "preorder", "last_descendant_id"), own),
+        "captured_fwd_id": pa.nulls(len(names), pa.int64()),
+        "replays": pa.array([replays] * len(names), pa.int64()),
+    })  # fmt: skip
+    places = [names.index(label) if label else -1 for label in labels]
+    return CapturedRows(rows, np.array(places, np.int64))
+
+
+def _coded(texts: Sequence[str]) -> pa.DictionaryArray:
+    return pa.array(texts, pa.string()).dictionary_encode()
+
+
+def with_rows(tables: Tables, captured: Sequence[CapturedRows], names: Sequence[str]) -> Tables:
+    """The tables with the rows of captures behind all others, each on a thread of its own."""
+    events, threads = tables["events"], tables["threads"]
+    first = events.num_rows
+    place = int(numbers(events, "preorder", missing=-1).max(initial=-1)) + 1
+    thread = int(threads["thread"].to_numpy().max(initial=-1)) + 1
+    parts, lines = [], []
+    for number, (part, name) in enumerate(zip(captured, names, strict=True)):
+        rows = part.rows
+        for key in ("parent_id", "root_id", "last_descendant_id", "captured_fwd_id"):
+            rows = _shifted(rows, key, first)
+        rows = _shifted(rows, "preorder", place)
+        count = rows.num_rows
+        own = {"thread": pa.array(np.full(count, thread + number), pa.int32())}
+        own |= {key: _same(text, count) for key, text in (("pid", _PROCESS), ("tid", str(number)))}
+        for key, values in own.items():
+            if key in rows.column_names:
+                rows = rows.drop_columns([key])
+            rows = rows.append_column(key, values)
+        parts.append(rows)
+        lines.append({
+            "thread": thread + number, "pid": _PROCESS, "tid": str(number),
+            "process_name": _PROCESS, "thread_name": name,
+        })  # fmt: skip
+        first, place = first + count, place + count
+    more = pa.Table.from_pylist(lines, schema=pa.schema(
+        [threads.schema.field(n) for n in threads.column_names if n in lines[0]]
+    ))  # fmt: skip
+    threads = pa.concat_tables([threads, more], promote_options="default")
+    return {**tables, "events": _stacked(events, parts), "threads": threads}
+
+
+def _stacked(events: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:
+    """The events with more rows, of the types of the schema."""
+    more = pa.concat_tables(parts, promote_options="permissive")
+    for name in more.column_names:
+        if name in events.column_names:
+            type_ = events.schema.field(name).type
+        else:
+            type_ = next((c.type for c in schema.EVENTS if c.name == name), pa.int64())
+        if more[name].type != type_:
+            place = more.column_names.index(name)
+            more = more.set_column(place, name, more[name].cast(type_))
+    if isinstance(events, SpooledTable):
+        return events.spool.table([*events.parts(), more])
+    return pa.concat_tables([events, more], promote_options="default")
+
+
+def _shifted(rows: pa.Table, name: str, by: int) -> pa.Table:
+    values = numbers(rows, name, missing=-1)
+    moved = ids(np.where(values < 0, -1, values + by))
+    return rows.set_column(rows.column_names.index(name), name, moved)
+
+
+def _same(text: str, count: int) -> pa.DictionaryArray:
+    codes = pa.repeat(pa.scalar(0, pa.int32()), count)
+    return pa.DictionaryArray.from_arrays(codes, pa.array([text], pa.string()))

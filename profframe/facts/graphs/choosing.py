@@ -1,0 +1,280 @@
+"""Which of the captures that fit each launch of a graph is of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe.facts.columns import is_kind, numbers
+from profframe.facts.fact import Note
+from profframe.facts.graphs.matching import (
+    Candidate,
+    EagerRuns,
+    Match,
+    difference,
+    matches,
+    offsets,
+)
+from profframe.facts.graphs.replays import Replays, size_of_replay
+from profframe.intervals import Ints, nearest
+
+_MOST_PADDING: Final = 2
+"""A graph runs for less than its own number of tokens, but not for this part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The capture of each launch.
+
+    Attributes
+    ----------
+    match : list of Match or None
+        By launch.
+    notes : list of Note
+        What is not known, and why.
+    """
+
+    match: list[Match | None]
+    notes: list[Note]
+
+
+def choose(
+    events: pa.Table,
+    runs: Replays,
+    candidates: Sequence[Candidate],
+    files: Sequence[str],
+    eager: EagerRuns,
+) -> Choice:
+    """Choose for each launch the only capture that it can be of.
+
+    Of captures with equal names those count that are for the launch's number of tokens. What is
+    still open is told by order: the n-th launch in an annotation is of the n-th capture of a file
+    and size.
+
+    Parameters
+    ----------
+    events
+        Of the trace.
+    runs
+        Its launches of graphs.
+    candidates
+        All captures, in their order in each file; those of the trace itself come first.
+    files
+        The file of each; empty for the trace itself.
+    eager
+        What ops launch without a graph.
+    """
+
+    @cache
+    def of_work(work: int) -> list[Match]:
+        return matches(runs.works[work], candidates, eager)
+
+    scope = _scopes(events, runs.launches)
+    keys, key = _keys(events, runs, candidates, scope)
+    of_key = [
+        [m for m in of_work(k.work) if m.capture < k.until or not candidates[m.capture].is_trusted]
+        for k in keys
+    ]
+    fitting = [_of_size(ms, k.size, candidates) for ms, k in zip(of_key, keys, strict=True)]
+    by_key: list[Match | None] = [ms[0] if len(ms) == 1 else None for ms in fitting]
+    match = [by_key[k] for k in key.tolist()]
+    if any(len(ms) > 1 for ms in fitting):
+        _by_order(match, key, fitting, _passes(events, runs, scope), _rows(candidates, files))
+        for launch, k in enumerate(key.tolist()):
+            if match[launch] is None and len(fitting[k]) > 1:
+                match[launch] = _equal(fitting[k], candidates, files)
+    notes = _notes(runs, match, key, keys, of_key, fitting, candidates, files, eager)
+    return Choice(match, [*notes])
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What decides about the captures of a launch.
+
+    Attributes
+    ----------
+    work : int
+        What it ran.
+    size : int, optional
+        Its number of tokens.
+    until : int
+        Number of the trace's own captures that were complete before it.
+    """
+
+    work: int
+    size: int | None
+    until: int
+
+
+def _scopes(events: pa.Table, launches: Ints) -> Ints:
+    """The outermost annotation around each launch, or -1."""
+    parent = numbers(events, "parent_id", missing=-1)
+    marked = is_kind(events, ("annotation",))
+    above = np.append(nearest(parent, marked), -1)
+    scope: Ints = above[launches]
+    while True:
+        outer = above[np.append(parent, -1)[scope]]
+        if (outer < 0).all():
+            return scope
+        scope = np.where(outer >= 0, outer, scope)
+
+
+def _keys(
+    events: pa.Table, runs: Replays, candidates: Sequence[Candidate], scope: Ints
+) -> tuple[list[_Key], Ints]:
+    """The different keys, and the number of that of each launch."""
+    marks, place = np.unique(scope, return_inverse=True)
+    names = events["name"].take(pa.array(marks[marks >= 0])).to_pylist()
+    sizes = [-1] * int((marks < 0).any()) + [
+        -1 if not name or (size := size_of_replay(name)) is None else size for name in names
+    ]
+    start = numbers(events, "start_ns")
+    own = [candidate for candidate in candidates if candidate.is_trusted]
+    complete = np.maximum.accumulate([0, *(start[c.capture.calls[-1]] for c in own)])[1:]
+    until = np.searchsorted(complete, start[runs.launches])
+    columns = np.stack((runs.work, np.array(sizes, np.int64)[place], until))
+    distinct, key = np.unique(columns, axis=1, return_inverse=True)
+    keys = [_Key(work, None if size < 0 else size, n) for work, size, n in distinct.T.tolist()]
+    return keys, key.reshape(-1)
+
+
+def _of_size(
+    of_work: Sequence[Match], size: int | None, candidates: Sequence[Candidate]
+) -> list[Match]:
+    """Captures for a number of tokens: the smallest that is not smaller, nor much larger."""
+    sizes = [candidates[match.capture].capture.size for match in of_work]
+    if size is None or not any(sizes):
+        return list(of_work)
+    large = [s for s in sizes if s is not None and s >= size and s < max(_MOST_PADDING * size, 2)]
+    best = min(large, default=None)
+    return [m for m, s in zip(of_work, sizes, strict=True) if s is None or s == best]
+
+
+def _passes(events: pa.Table, runs: Replays, scope: Ints) -> list[tuple[Ints, bool]]:
+    """Launches of one thread in one annotation, and whether there is one."""
+    thread = numbers(events, "thread")[runs.launches]
+    _, place = np.unique(np.stack((thread, scope)), axis=1, return_inverse=True)
+    order = np.argsort(place.reshape(-1), kind="stable")
+    bounds = np.flatnonzero(np.diff(place.reshape(-1)[order])) + 1
+    return [(part, bool(scope[part[0]] >= 0)) for part in np.split(order, bounds)]
+
+
+def _rows(candidates: Sequence[Candidate], files: Sequence[str]) -> list[list[int]]:
+    """Captures of each file and size."""
+    rows: dict[tuple[str, int | None], list[int]] = {}
+    for number, (candidate, file) in enumerate(zip(candidates, files, strict=True)):
+        rows.setdefault((file, candidate.capture.size), []).append(number)
+    return list(rows.values())
+
+
+def _by_order(
+    match: list[Match | None],
+    key: Ints,
+    fitting: Sequence[Sequence[Match]],
+    passes: Sequence[tuple[Ints, bool]],
+    rows: Sequence[Sequence[int]],
+) -> None:
+    """Fill in the captures that the order of launches tells."""
+    solved: dict[tuple[bool, tuple[int, ...]], list[Match | None]] = {}
+    for launches, is_whole in passes:
+        of_pass = key[launches].tolist()
+        if all(len(fitting[k]) < 2 for k in of_pass):
+            continue
+        signature = (is_whole, tuple(of_pass))
+        if signature not in solved:
+            solved[signature] = _ordered([fitting[k] for k in of_pass], rows, is_whole=is_whole)
+        for launch, chosen in zip(launches.tolist(), solved[signature], strict=True):
+            match[launch] = match[launch] or chosen
+
+
+def _ordered(
+    fitting: Sequence[Sequence[Match]], rows: Sequence[Sequence[int]], *, is_whole: bool
+) -> list[Match | None]:
+    """The captures of the launches of a pass, where only one row of captures can be in order."""
+    ways: list[dict[int, Match]] = [{} for _ in fitting]
+    for row in rows:
+        in_row = [{m.capture for m in of} & set(row) for of in fitting]
+        of_row = [n for n, captures in enumerate(in_row) if captures]
+        begins = offsets([in_row[n] for n in of_row], row) if of_row else []
+        if len(begins) > 1 and is_whole and begins[0] == 0 and len(of_row) % len(row) == 0:
+            begins = [0]
+        if len(begins) == 1:
+            for place, n in enumerate(of_row):
+                number = row[(begins[0] + place) % len(row)]
+                ways[n][number] = next(m for m in fitting[n] if m.capture == number)
+    return [_in_order(next(iter(way.values()))) if len(way) == 1 else None for way in ways]
+
+
+def _in_order(match: Match) -> Match:
+    return Match(match.capture, match.calls, "graph_order" if match.by == "graph_name" else match.by)
+
+
+def _equal(
+    fitting: Sequence[Match], candidates: Sequence[Candidate], files: Sequence[str]
+) -> Match | None:
+    """The last of captures that have the same ops, if it is the same graph captured again."""
+    of = [candidates[match.capture] for match in fitting]
+    places = {(files[m.capture], c.capture.size) for m, c in zip(fitting, of, strict=True)}
+    is_same = all(c.ops == of[0].ops and c.labels == of[0].labels for c in of)
+    return fitting[-1] if is_same and len(places) == len(of) else None
+
+
+def _notes(
+    runs: Replays,
+    match: Sequence[Match | None],
+    key: Ints,
+    keys: Sequence[_Key],
+    of_key: Sequence[Sequence[Match]],
+    fitting: Sequence[Sequence[Match]],
+    candidates: Sequence[Candidate],
+    files: Sequence[str],
+    eager: EagerRuns,
+) -> Iterator[Note]:
+    """What is not known, by what launches ran, and why."""
+    size = np.diff(runs.bounds)
+    open_ = np.array([m is None for m in match])
+    reasons: dict[tuple[str, str], list[int]] = {}
+    for k in np.unique(key[open_]).tolist():
+        reason = _reason(runs, keys[k], of_key[k], fitting[k], candidates, files, eager)
+        if reason is not None:
+            reasons.setdefault(reason, []).append(k)
+    for (check, detail), of_reason in reasons.items():
+        launches = np.flatnonzero(open_ & np.isin(key, of_reason))
+        pieces = int(size[launches].sum())
+        text = f"{detail} ({launches.size} launches)"
+        yield check, pieces, text, int(runs.rows[runs.bounds[launches[0]]])
+
+
+def _reason(
+    runs: Replays,
+    key: _Key,
+    of_key: Sequence[Match],
+    fitting: Sequence[Match],
+    candidates: Sequence[Candidate],
+    files: Sequence[str],
+    eager: EagerRuns,
+) -> tuple[str, str] | None:
+    work = runs.works[key.work]
+    if fitting:
+        captures = ", ".join(sorted({_place(m.capture, candidates, files) for m in fitting})[:4])
+        return "ambiguous_capture", f"{len(fitting)} captures fit, of {captures}"
+    if of_key:
+        nearest_size = candidates[of_key[0].capture].capture.size
+        place = _place(of_key[0].capture, candidates, files)
+        return "other_capture", f"{place} is for {nearest_size} tokens, the replay has {key.size}"
+    if not candidates:
+        return None
+    distance = [abs(len(c.capture.names) - len(work.names)) for c in candidates]
+    like = int(np.argmin(distance))
+    why = difference(work, candidates[like], eager)
+    return "other_capture", f"{why}, {_place(like, candidates, files)}"
+
+
+def _place(number: int, candidates: Sequence[Candidate], files: Sequence[str]) -> str:
+    file = files[number] or "the trace itself"
+    return f"capture {files[:number].count(files[number]) + 1} of {file}"

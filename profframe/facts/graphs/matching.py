@@ -1,0 +1,246 @@
+"""Which capture a replay is of, and which captured call ran each piece of its work."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profframe.facts.graphs.captures import COPIES, FILLS, Capture
+from profframe.facts.graphs.replays import Work
+from profframe.intervals import Ints
+
+LEAST_SHARE: Final = 0.95
+"""Part of the calls of a capture that have to have run: profilers lose the end of some replays."""
+_KERNELS: Final = "(kernel)"
+
+OpKey = tuple[str, str | None, str | None]
+"""Name, shapes and types of an op."""
+EagerRuns = Mapping[OpKey, Collection[tuple[str, ...]]]
+"""Names of the kernels that ops launched where they ran without a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A capture that a replay may be of.
+
+    Attributes
+    ----------
+    capture : int
+        Its number.
+    calls : Ints
+        Number of the call of each piece of work, or -1 where that is ambiguous.
+    by : str
+        What tells: ``graph_node``, ``annotation``, ``graph_name`` or ``graph_order``.
+    """
+
+    capture: int
+    calls: Ints
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A capture, with what is needed to match it.
+
+    Attributes
+    ----------
+    capture : Capture
+        The capture.
+    ops : Sequence of OpKey or None
+        The op of each call.
+    nodes : Ints, optional
+        Number of the node of each call in its graph, where the source has them.
+    labels : Sequence of Sequence of str
+        Names of the annotations around each call, the innermost first.
+    is_trusted : bool
+        Whether the order of calls suffices where nothing contradicts: in the trace of the replay.
+    """
+
+    capture: Capture
+    ops: Sequence[OpKey | None]
+    nodes: Ints | None
+    labels: Sequence[Sequence[str]]
+    is_trusted: bool
+
+
+def matches(work: Work, candidates: Sequence[Candidate], eager: EagerRuns) -> list[Match]:
+    """All captures that a replay may be of; those of the very same calls, if there are any."""
+    exact = [m for n, c in enumerate(candidates) for m in _matches(work, n, c, eager)]
+    if exact:
+        return exact
+    blocks = [m for n, c in enumerate(candidates) for m in _blocks(work, n, c)]
+    return blocks if len({m.capture for m in blocks}) == len(blocks) else []
+
+
+def difference(work: Work, candidate: Candidate, eager: EagerRuns) -> str:
+    """Why a replay is not of a capture."""
+    names = candidate.capture.names
+    if not candidate.capture.is_named:
+        shown = [_KERNELS if name is None else name for name in names]
+        replayed = [name if name in {COPIES, FILLS} else _KERNELS for name in work.names]
+    else:
+        shown, replayed = [name or "" for name in names], list(work.names)
+    if len(shown) != len(replayed):
+        return f"{len(replayed)} pieces of work in the replay, {len(shown)} in the capture"
+    for place, (captured, ran) in enumerate(zip(shown, replayed, strict=True)):
+        if captured != ran:
+            return f"piece {place} is {ran:.80} in the replay, {captured:.80} in the capture"
+    for key, calls in _ops(candidate):
+        ran = tuple(work.names[call] for call in calls)
+        if key in eager and ran not in eager[key]:
+            return (
+                f"{key[0]} with {key[1]} launched {next(iter(eager[key]))[0]:.80} elsewhere, "
+                f"{ran[0]:.80} in the replay"
+            )
+    return "no run of its ops without a graph confirms the order"
+
+
+def _matches(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -> Iterator[Match]:
+    names = candidate.capture.names
+    if not candidate.capture.is_named:
+        yield from _by_order(work, number, candidate, eager)
+    elif not work.streams.any():
+        if work.names == tuple(names):
+            yield Match(number, np.arange(len(names)), "graph_name")
+        elif (calls := _without_copies(work, names)) is not None:
+            yield Match(number, calls, "graph_name")
+    elif (calls := _on_streams(work, names)) is not None:
+        yield Match(number, calls, "graph_name")
+
+
+def _by_order(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -> Iterator[Match]:
+    """A match by nodes, else by the order of calls, whose kernels have no names."""
+    if candidate.nodes is not None and (work.nodes >= 0).all():
+        place = {node: call for call, node in enumerate(candidate.nodes.tolist())}
+        calls = np.array([place.get(node, -1) for node in work.nodes.tolist()], np.int64)
+        if (calls >= 0).all() and len(place) == calls.size:
+            yield Match(number, calls, "graph_node")
+        return
+    kinds = [name if name in {COPIES, FILLS} else None for name in work.names]
+    if kinds != list(candidate.capture.names) or work.streams.any():
+        return
+    confirmed = 0
+    for key, calls in _ops(candidate):
+        if key in eager:
+            if tuple(work.names[call] for call in calls) not in eager[key]:
+                return
+            confirmed += len(calls)
+    names_of_regions = {label for labels in candidate.labels for label in labels}
+    labelled = [call for call, label in enumerate(work.labels) if label in names_of_regions]
+    if any(work.labels[call] not in candidate.labels[call] for call in labelled):
+        return
+    if confirmed or labelled or candidate.is_trusted:
+        yield Match(number, np.arange(len(kinds)), "annotation" if labelled else "graph_order")
+
+
+def _ops(candidate: Candidate) -> Iterator[tuple[OpKey, list[int]]]:
+    """The calls of each op that launched itself, by its row."""
+    calls: dict[int, list[int]] = {}
+    for call, op in enumerate(candidate.capture.ops.tolist()):
+        if op >= 0:
+            calls.setdefault(op, []).append(call)
+    for of_op in calls.values():
+        key = candidate.ops[of_op[0]]
+        if key is not None:
+            yield key, of_op
+
+
+def _without_copies(work: Work, names: Sequence[str | None]) -> Ints | None:
+    """Calls of the kernels alone, if copies and fills are in other numbers."""
+    calls = [n for n, name in enumerate(names) if name not in {COPIES, FILLS}]
+    rows = [n for n, name in enumerate(work.names) if name not in {COPIES, FILLS}]
+    if not rows or len(calls) != len(rows) or (len(calls) == len(names) == len(work.names)):
+        return None
+    if any(work.names[row] != names[call] for row, call in zip(rows, calls, strict=True)):
+        return None
+    result = np.full(len(work.names), -1, np.int64)
+    result[rows] = calls
+    return result
+
+
+def _on_streams(work: Work, names: Sequence[str | None]) -> Ints | None:
+    """Calls of work on several streams, as far as there is only one way.
+
+    The work of a stream is in the order of its calls. A call for which only one stream has work of
+    its name ran there; between such calls the first and the last way have to agree.
+    """
+    if sorted(work.names) != sorted(name or "" for name in names):
+        return None
+    streams = work.streams.tolist()
+    of_name: dict[str, set[int]] = {}
+    for name, stream in zip(work.names, streams, strict=True):
+        of_name.setdefault(name, set()).add(stream)
+    result = np.full(len(names), -1, np.int64)
+    for stream in sorted(set(streams)):
+        rows = [row for row, other in enumerate(streams) if other == stream]
+        ran = [work.names[row] for row in rows]
+        possible = [n for n, name in enumerate(names) if stream in of_name[name or ""]]
+        own = {n for n in possible if len(of_name[names[n] or ""]) == 1}
+        first = _way(ran, possible, names, own)
+        last = _way(ran[::-1], possible[::-1], names, own)
+        if first is None or last is None:
+            return None
+        agree = [a if a == b else -1 for a, b in zip(first, last[::-1], strict=True)]
+        result[rows] = agree
+    taken = result[result >= 0]
+    return result if np.unique(taken).size == taken.size else None
+
+
+def _way(
+    ran: Sequence[str], possible: Sequence[int], names: Sequence[str | None], own: Collection[int]
+) -> list[int] | None:
+    """Calls for the work of a stream, each the next one possible; none of its own is left out."""
+    way: list[int] = []
+    at = 0
+    for name in ran:
+        while at < len(possible) and names[possible[at]] != name:
+            if possible[at] in own:
+                return None
+            at += 1
+        if at == len(possible):
+            return None
+        way.append(possible[at])
+        at += 1
+    return None if any(call in own for call in possible[at:]) else way
+
+
+def _blocks(work: Work, number: int, candidate: Candidate) -> Iterator[Match]:
+    """Each way to see a replay as nearly all calls of a capture, without a gap."""
+    names = candidate.capture.names
+    size, extra = len(work.names), len(names) - len(work.names)
+    if work.streams.any() or not candidate.capture.is_named:
+        return
+    if extra <= 0 or size < LEAST_SHARE * len(names):
+        return
+    codes = {name: code for code, name in enumerate(dict.fromkeys([*names, *work.names]))}
+    captured = np.array([codes[name] for name in names])
+    ran = np.array([codes[name] for name in work.names])
+    windows = np.lib.stride_tricks.sliding_window_view(captured, size)
+    for offset in np.flatnonzero((windows == ran).all(axis=1)).tolist():
+        yield Match(number, np.arange(offset, offset + size), "graph_name")
+
+
+def offsets(launched: Sequence[Collection[int]], captures: Sequence[int]) -> list[int]:
+    """Where in a row of captures, launched again and again, launches may begin.
+
+    Parameters
+    ----------
+    launched
+        For each launch the captures that it may be of.
+    captures
+        The row.
+
+    Examples
+    --------
+    >>> offsets([{1, 2}, {1, 2}, {3}, {0}], [0, 1, 2, 3]), offsets([{1, 2}], [0, 1, 2, 3])
+    ([1], [1, 2])
+    """
+    size = len(captures)
+    return [
+        offset
+        for offset in range(size)
+        if all(captures[(offset + n) % size] in of for n, of in enumerate(launched))
+    ]

@@ -1,0 +1,218 @@
+"""Replays: the work that each launch of a graph ran, in the order of the graph."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe import schema
+from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.graphs.calls import REPLAY, is_call
+from profframe.facts.graphs.captures import COPIES, FILLS, without_space
+from profframe.intervals import Ints
+
+NODE_BITS: Final = (1 << 32) - 1
+"""Bits of a node's id that number it in its graph; those above are the graph's."""
+_LABEL_MEMBERS: Final = ("name", "annotation", "module_fqn")
+_SIZES: Final = (
+    re.compile(r"execute_(?P<tokens>\d{1,9})_context_.*", re.DOTALL),
+    re.compile(
+        r"execute_context_\d+\((?P<tokens>\d{1,9})\)_generation_\d+\((?P<more>\d{1,9})\)"
+    ),
+    re.compile(r"(?:step\[)?DECODE bs=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
+)
+"""Annotations of vLLM and SGLang around replays, with the number of tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a launch of a graph runs.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the kernels without white space; `COPIES` and `FILLS`.
+    streams : Ints
+        Number of the stream of each, by their first work; all 0 where nodes give the order.
+    nodes : Ints
+        Number of the node of each in its graph, or -1.
+    labels : tuple of str or None
+        What the capturing program called each, as ``torch.cuda._graph_annotations`` writes it.
+    """
+
+    names: tuple[str, ...]
+    streams: Ints
+    nodes: Ints
+    labels: tuple[str | None, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """Launches of graphs.
+
+    Attributes
+    ----------
+    launches : Ints
+        Row of each launch, by its start.
+    rows : Ints
+        Rows of the work, launch by launch, each in the order of its graph as far as it is known.
+    bounds : Ints
+        Where the work of each launch begins in ``rows``, and the end of the last.
+    works : list of Work
+        The different things that launches ran.
+    work : Ints
+        Which of them each launch ran.
+    """
+
+    launches: Ints
+    rows: Ints
+    bounds: Ints
+    works: list[Work]
+    work: Ints
+
+    def rows_of(self, launches: Ints) -> Ints:
+        """Rows of the work of some launches that ran the same, one line each."""
+        size = self.bounds[launches[0] + 1] - self.bounds[launches[0]]
+        lines: Ints = self.rows[self.bounds[launches][:, None] + np.arange(size)]
+        return lines
+
+
+def replays(events: pa.Table) -> Replays | None:
+    """The replays of a trace with the column ``launch_id``; None if there are none.
+
+    The numbers of nodes give the order of a graph; without them it is the order of starts, on each
+    stream.
+    """
+    launch = numbers(events, "launch_id", missing=-1)
+    of_device = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns") & (launch >= 0)
+    rows = np.flatnonzero(of_device & np.append(is_call(events, REPLAY), False)[launch])
+    if not rows.size:
+        return None
+    start = numbers(events, "start_ns")
+    launches, group = np.unique(launch[rows], return_inverse=True)
+    by_start = np.argsort(start[launches], kind="stable")
+    place = np.empty_like(by_start)
+    place[by_start] = np.arange(by_start.size)
+    launches, group = launches[by_start], place[group]
+
+    order = np.lexsort((rows, start[rows], group))
+    rows, group = rows[order], group[order]
+    node = _nodes(events, rows, group)
+    stream = np.where(node >= 0, 0, _streams(events, rows, group))
+    order = np.lexsort((node, stream, group))
+    rows, group, node, stream = rows[order], group[order], node[order], stream[order]
+    bounds = np.searchsorted(group, np.arange(launches.size + 1))
+    names, texts = work_names(events, rows)
+    graph = numbers(events, "graph_id")[rows] if "graph_id" in events.column_names else 0 * node
+    work = same_groups(_combined(names, stream, node, graph), bounds)
+    _, first = np.unique(work, return_index=True)
+    works = []
+    for at in first.tolist():
+        part = slice(bounds[at], bounds[at + 1])
+        labels = _labels(events, rows[part]) if node[part].any() else ()
+        works.append(Work(tuple(texts[c] for c in names[part]), stream[part], node[part], labels))
+    return Replays(launches, rows, bounds, works, work)
+
+
+def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
+    """Number of the node of each row, in launches where all have one of their own; else -1."""
+    if "graph_node_id" not in events.column_names:
+        return np.full(rows.size, -1, np.int64)
+    node = numbers(events, "graph_node_id", missing=0)[rows]
+    number = node & NODE_BITS
+    order = np.lexsort((number, group))
+    repeats = (np.diff(number[order]) == 0) & (np.diff(group[order]) == 0)
+    doubtful = np.zeros(int(group.max()) + 1, np.bool_)
+    doubtful[group[order][1:][repeats]] = True
+    doubtful[group[node == 0]] = True
+    return np.where(doubtful[group], -1, number)
+
+
+def _streams(events: pa.Table, rows: Ints, group: Ints) -> Ints:
+    """Number of the stream of each row in its launch, by first work; rows are in that order."""
+    device, stream = (numbers(events, name, missing=-1)[rows] for name in ("device", "stream"))
+    line = np.unique(np.stack((device, stream)), axis=1, return_inverse=True)[1].reshape(-1)
+    if not line.any():
+        return line
+    key = group * (int(line.max()) + 1) + line
+    _, first, code = np.unique(key, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, np.int64)
+    order = np.argsort(first)
+    of_group = group[first[order]]
+    starts = np.flatnonzero(np.append(True, of_group[1:] != of_group[:-1]))
+    rank[order] = np.arange(first.size) - np.repeat(starts, np.diff(np.append(starts, first.size)))
+    return rank[code]
+
+
+def _labels(events: pa.Table, rows: Ints) -> tuple[str | None, ...]:
+    """The annotations of nodes, which torch writes as members of the arguments."""
+    args = pl.Series(events["args"].take(pa.array(rows)), dtype=pl.String)
+    labels = [args.str.json_path_match(f"$.{member}") for member in _LABEL_MEMBERS]
+    return tuple(next((text for text in texts if text), None) for texts in zip(*labels, strict=True))
+
+
+def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
+    """Code of the name of each piece of work, and the names: of kernels without white space."""
+    codes, texts = words(events, "name")
+    names: dict[str, int] = {COPIES: 0, FILLS: 1}
+    used, place = np.unique(codes[rows], return_inverse=True)
+    distinct = [without_space(texts[code]) if code >= 0 else "" for code in used.tolist()]
+    codes = np.array([names.setdefault(name, len(names)) for name in distinct], np.int64)[place]
+    codes[is_kind(events, ("memcpy",))[rows]] = 0
+    codes[is_kind(events, ("memset",))[rows]] = 1
+    return codes, list(names)
+
+
+def _combined(*columns: Ints) -> Ints:
+    """One code for the values of several columns."""
+    code = columns[0]
+    for column in columns[1:]:
+        distinct, place = np.unique(column, return_inverse=True)
+        code = np.unique(code * distinct.size + place, return_inverse=True)[1]
+    return code
+
+
+def same_groups(code: Ints, bounds: Ints) -> Ints:
+    """Number of what each group of codes is, by first appearance: equal groups have the same.
+
+    Examples
+    --------
+    >>> same_groups(np.array([5, 7, 5, 7, 7, 5]), np.array([0, 2, 4, 6])).tolist()
+    [0, 0, 1]
+    """
+    size = np.diff(bounds)
+    place = np.arange(code.size) - np.repeat(bounds[:-1], size)
+    weight = np.random.default_rng(0).integers(1, 1 << 63, int(size.max()), np.uint64) * 2 + 1
+    mixed = (code.astype(np.uint64) + np.uint64(1)) * weight[place]
+    mixed ^= mixed >> np.uint64(29)
+    key = np.stack((np.add.reduceat(mixed, bounds[:-1]).astype(np.int64), size))
+    _, first, group = np.unique(key, axis=1, return_index=True, return_inverse=True)
+    group = group.reshape(-1)
+    like = bounds[:-1][first][group]
+    differs = code != code[np.minimum(np.repeat(like, size) + place, code.size - 1)]
+    group = group + 0
+    odd = np.flatnonzero(np.add.reduceat(differs, bounds[:-1]))
+    group[odd] = first.size + np.arange(odd.size)
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, np.int64)
+    rank[np.argsort(first)] = np.arange(first.size)
+    return rank[group]
+
+
+def size_of_replay(text: str) -> int | None:
+    """The number of tokens in the name of an annotation around a replay.
+
+    Examples
+    --------
+    >>> size_of_replay("execute_context_1(8)_generation_24(24)"), size_of_replay("DECODE bs=32")
+    (32, 32)
+    """
+    for pattern in _SIZES:
+        if match := pattern.fullmatch(text):
+            return sum(map(int, match.groupdict().values()))
+    return None

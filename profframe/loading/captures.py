@@ -1,0 +1,89 @@
+"""Traces of captures, for the replays of another trace."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from profframe.errors import NotATraceError, SourceError
+from profframe.facts.graphs.attribution import CaptureSource
+from profframe.facts.graphs.captures import captures, size_in
+from profframe.facts.pipeline import captured
+from profframe.loading.discovery import Source, paths_of, trace_files
+from profframe.loading.run_names import readable
+from profframe.readers import read_parts
+
+
+@dataclass(frozen=True)
+class Captures:
+    """Files of captures, which are read once.
+
+    Attributes
+    ----------
+    paths : tuple of pathlib.Path
+        The files.
+    optional : frozenset of pathlib.Path
+        Those that may be no traces, or have no captures.
+    """
+
+    paths: tuple[Path, ...]
+    optional: frozenset[Path]
+
+    @cached_property
+    def sources(self) -> Sequence[CaptureSource]:
+        """What was captured in each.
+
+        Raises
+        ------
+        SourceError
+            A file cannot be read, or has no capture in it.
+        """
+        sources = []
+        for path in self.paths:
+            try:
+                sources += _sources(path)
+            except SourceError:
+                if path not in self.optional:
+                    raise
+        return sources
+
+    @cached_property
+    def content(self) -> str:
+        """Text that differs for other contents."""
+        digest = hashlib.sha256()
+        for path in self.paths:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+
+def capture_files(source: Source | Sequence[Source]) -> Captures:
+    """The files that a path, glob or folder, or a list of these, leads to.
+
+    Raises
+    ------
+    NoTraceFoundError
+        It leads to no file.
+    ParameterError
+        It is no path, or a store.
+    """
+    files = trace_files(paths_of(source))
+    return Captures(files.paths, files.optional)
+
+
+def _sources(path: Path) -> list[CaptureSource]:
+    sources = []
+    for raw in read_parts(path):
+        tables = captured(raw.tables)
+        graphs = captures(tables, size_in(path.name.partition(".")[0]))
+        if graphs:
+            sources.append(CaptureSource(readable(path.name), tables, graphs))
+    if not sources:
+        raise NotATraceError(
+            f"{path}: no capture: it has no calls between the begin and the end of a capture of a "
+            "graph (record one with the profiler on while the graph is captured)"
+        )
+    return sources
