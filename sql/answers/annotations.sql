@@ -21,7 +21,8 @@
 -- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
 WITH marks AS MATERIALIZED (
     SELECT
-        run, rank, step, name, kind, event_id, thread, device, stream, start_ns, dur_ns, preorder, last_descendant_id, 0 AS sub
+        run, rank, step, name, kind, event_id, thread, device, stream, start_ns, dur_ns, preorder,
+        last_descendant_id, coalesce(replays, 1) AS calls, 0 AS sub
     FROM events
     WHERE kind = 'annotation' OR kind = 'device_annotation'
 ),
@@ -55,7 +56,7 @@ named AS (
         rank,
         step,
         name,
-        count(*) AS calls,
+        sum(calls)::BIGINT AS calls,
         min(start_ns) AS first_ns
     FROM numbered
     GROUP BY region, run, rank, step, name

@@ -30,5 +30,5 @@ SELECT
     idle_ns / nullif(dur_ns, 0) AS idle_share,
     queue_depth
 FROM events
-WHERE preorder IS NOT NULL
+WHERE preorder IS NOT NULL AND start_ns IS NOT NULL
 ORDER BY run, rank, start_ns, event_id

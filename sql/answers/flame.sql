@@ -33,7 +33,7 @@ WITH RECURSIVE lanes AS MATERIALIZED (
 slices AS MATERIALIZED (
     SELECT
         lanes.lane, event_id, preorder, thread, depth, last_descendant_id, last_descendant_id <> event_id AS is_inner,
-        start_ns, start_ns + dur_ns AS end_ns, self_ns, coalesce(self_device_ns, 0) AS self_device_ns,
+        start_ns, start_ns + dur_ns AS end_ns, coalesce(self_ns, 0) AS self_ns, coalesce(replays, 1) AS calls, coalesce(self_device_ns, 0) AS self_device_ns,
         hash(merged_step_name(name), kind) AS called,
         coalesce(fwd_thread > 0, false) OR coalesce(scope = 1, false)
         OR coalesce(starts_with(name, 'autograd::engine::evaluate_function: '), false) AS is_backward
@@ -43,7 +43,7 @@ slices AS MATERIALIZED (
 ),
 wholes AS MATERIALIZED (
     SELECT
-        lane, sum(self_ns) AS total_ns, sum(self_device_ns) AS device_ns, count(*) AS calls,
+        lane, sum(self_ns) AS total_ns, sum(self_device_ns) AS device_ns, sum(calls) AS calls,
         count(*) <= max(preorder) AS is_filtered
     FROM slices
     GROUP BY lane
@@ -96,7 +96,7 @@ depths AS (
 -- A path is the sum of a number of each slice on it, which is of its depth, too, and of 2 to the 100 if any of them is backward.
 numbers AS MATERIALIZED (
     SELECT
-        slices.lane, slices.preorder, event_id, self_ns, self_device_ns, until,
+        slices.lane, slices.preorder, event_id, self_ns, self_device_ns, slices.calls, until,
         coalesce(depths.depth, slices.depth)::BIGINT AS depth,
         hash(called, coalesce(depths.depth, slices.depth)::BIGINT)::HUGEINT AS step,
         is_backward::INTEGER AS is_backward
@@ -106,7 +106,7 @@ numbers AS MATERIALIZED (
 ),
 paths AS (
     SELECT
-        lane, depth, event_id, self_ns, self_device_ns,
+        lane, depth, event_id, self_ns, self_device_ns, calls,
         around + CASE WHEN backwards > 0 THEN 1::HUGEINT << 100 ELSE 0 END AS parent_path,
         around + step + CASE WHEN backwards + is_backward > 0 THEN 1::HUGEINT << 100 ELSE 0 END AS path
     FROM (
@@ -118,7 +118,7 @@ paths AS (
         FROM (
             SELECT
                 lane, preorder << 31 AS place, until IS NOT NULL AS is_inner, step, is_backward, depth, event_id, self_ns,
-                self_device_ns
+                self_device_ns, calls
             FROM numbers
             UNION ALL BY NAME
             SELECT lane, ((until + 1) << 31) - 1 - preorder AS place, true AS is_inner, -step AS step, -is_backward AS is_backward
@@ -133,7 +133,7 @@ paths AS (
 own AS MATERIALIZED (
     SELECT
         lane, path, any_value(parent_path) AS parent_path, any_value(depth) AS depth,
-        min(event_id) AS event_id, count(*) AS own_calls, sum(self_ns) AS self_ns, sum(self_device_ns) AS self_device_ns
+        min(event_id) AS event_id, sum(calls)::BIGINT AS own_calls, sum(self_ns) AS self_ns, sum(self_device_ns) AS self_device_ns
     FROM paths
     GROUP BY lane, path
 ),

@@ -34,7 +34,8 @@
 WITH frames AS MATERIALIZED (
     SELECT
         run, rank, CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN step END AS step, name,
-        python_module_id AS module_id, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id
+        python_module_id AS module_id, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id,
+        coalesce(replays, 1) AS calls
     FROM events
     WHERE kind = 'python' AND python_module_id IS NOT NULL
 ),
@@ -85,7 +86,7 @@ slices AS MATERIALIZED (
         *, NULL::INTEGER AS device, NULL::INTEGER AS stream,
         dense_rank() OVER (ORDER BY run, rank, step, name, module_id) AS region
     FROM (
-        SELECT *, 0 AS sub, true AS is_call
+        SELECT *, 0 AS sub
         FROM frames
         UNION ALL BY NAME
         SELECT
@@ -102,7 +103,7 @@ named AS (
         step,
         name,
         module_id,
-        nullif(count(is_call), 0) AS calls
+        sum(calls)::BIGINT AS calls
     FROM slices
     GROUP BY region, run, rank, step, name, module_id
 ),

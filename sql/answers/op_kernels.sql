@@ -3,6 +3,7 @@
 -- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
 -- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
 -- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
+-- A captured op has a sequence for each replay.
 -- In a bare shell read from `sql/lib` first: sequences.
 -- needs: events
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
@@ -34,6 +35,7 @@ launched AS (
         run, rank,
         coalesce(op_id, launch_id) AS owner_id,
         CASE WHEN op_id IS NULL AND launch_id IS NULL THEN event_id END AS alone_id,
+        replay_id(attributed_by, launch_id) AS replay_id,
         list(code ORDER BY start_ns, event_id) AS codes,
         sum(dur_ns) AS device_ns,
         first(launch_id ORDER BY start_ns, event_id) AS launch_id,
@@ -41,7 +43,7 @@ launched AS (
     FROM events
     JOIN names ON coalesce(events.name, '?') = names.name
     WHERE is_in_sequence(kind, coalesce(getvariable('copies'), false))
-    GROUP BY run, rank, owner_id, alone_id
+    GROUP BY run, rank, owner_id, alone_id, replay_id
 ),
 sequences AS (
     SELECT
@@ -55,7 +57,7 @@ sequences AS (
         launched.device_ns,
         op.start_ns,
         op.dur_ns,
-        try(call.start_ns - op.start_ns) AS op_delay_ns,
+        CASE WHEN launched.replay_id IS NULL THEN try(call.start_ns - op.start_ns) END AS op_delay_ns,
         try(launched.start_ns - call.start_ns) AS runtime_delay_ns
     FROM launched
     LEFT JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND owner_id = op.event_id

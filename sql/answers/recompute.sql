@@ -16,7 +16,7 @@
 -- share          DOUBLE   0..1  device_ns over that of all kernels, copies and fills of the run and rank; NULL where that is 0
 WITH ops AS (
     SELECT
-        run, rank, event_id, name AS op, self_ns,
+        run, rank, event_id, name AS op, self_ns, coalesce(replays, 1) AS calls,
         coalesce(nullif(regexp_extract(python_stack, '(?:^|;)(nn\.Module: [^;]*)', 1), ''), module_hierarchy) AS module
     FROM events
     WHERE is_recompute AND kind = 'host_op'
@@ -42,8 +42,8 @@ SELECT
     ops.rank,
     ops.module,
     ops.op,
-    count(*) AS calls,
-    count(*) FILTER (work.kernels > 0) AS launching,
+    sum(ops.calls)::BIGINT AS calls,
+    coalesce(sum(ops.calls) FILTER (work.kernels > 0), 0)::BIGINT AS launching,
     sum(ops.self_ns)::BIGINT AS self_host_ns,
     coalesce(sum(work.kernels), 0)::BIGINT AS kernels,
     coalesce(sum(work.kernel_ns), 0)::BIGINT AS kernel_ns,

@@ -4,7 +4,7 @@
 -- those of the kernels: idle devices cost nothing here. The work of an op is that of its owner (`work_id`). A share above 1.05
 -- has its reason in `note`. faster_than_memory: all that is read and written counts, but some of it was in a cache.
 -- faster_than_peak: the kernel does less than the formula counts, or computes in another data type.
--- In a bare shell read from `sql/lib` first: roofline.
+-- In a bare shell read from `sql/lib` first: sequences, roofline.
 -- needs: events, devices
 -- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
 -- parameter dtype    VARCHAR(fp64|fp32|tf32|fp16|bf16|fp8|fp6|fp4|int8) = ''  data type of the work whose type is not known
@@ -34,7 +34,7 @@
 -- note             VARCHAR              unknown_work, unknown_device, no_peak (of its type), faster_than_peak, faster_than_memory
 WITH typed AS (
     SELECT
-        run, rank, event_id, kind, device, name, work_id, op_id, dur_ns, flops, bytes,
+        run, rank, event_id, kind, device, name, work_id, op_id, launch_id, attributed_by, dur_ns, flops, bytes,
         CASE
             WHEN NOT coalesce(getvariable('override'), false) OR coalesce(getvariable('dtype'), '') = '' THEN work_dtype
         END AS work_dtype
@@ -46,6 +46,7 @@ groups AS (
         run, rank, device, peak_dtype, peak_flop_per_s, peak_bytes_per_s,
         CASE coalesce(getvariable('by'), 'kernel') WHEN 'kernel' THEN name WHEN 'dtype' THEN peak_dtype END AS name,
         CASE WHEN coalesce(getvariable('by'), 'kernel') <> 'kernel' THEN coalesce(work_id, op_id) END AS owner_id,
+        CASE WHEN coalesce(getvariable('by'), 'kernel') <> 'kernel' THEN replay_id(attributed_by, launch_id) END AS replay_id,
         count(*) AS kernels,
         sum(dur_ns) AS total_ns,
         sum(flops) AS flops,

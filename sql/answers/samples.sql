@@ -58,10 +58,11 @@ slices AS (
         CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN NULL ELSE name END AS name,
         CASE WHEN is_busy(kind) AND coalesce(getvariable('kernel_by'), 'name') = 'shapes' THEN op_id END AS around_id,
         CASE WHEN is_busy(kind) AND coalesce(getvariable('devices'), false) THEN device END AS device,
+        coalesce(replays, 1) AS calls,
         CASE kind WHEN 'host_op' THEN self_ns ELSE dur_ns END AS spent_ns,
         CASE kind WHEN 'host_op' THEN self_device_ns ELSE device_ns END AS device_ns,
-        CASE WHEN is_busy(kind) OR event_id = work_id THEN flops END AS flops,
-        CASE WHEN is_busy(kind) OR event_id = work_id THEN bytes END AS bytes,
+        CASE WHEN is_busy(kind) OR event_id = work_id THEN flops * coalesce(replays, 1) END AS flops,
+        CASE WHEN is_busy(kind) OR event_id = work_id THEN bytes * coalesce(replays, 1) END AS bytes,
         CASE kind WHEN 'host_op' THEN coalesce(nullif(device_ns, 0), dur_ns) ELSE dur_ns END AS work_ns
     FROM events
     WHERE
@@ -79,7 +80,7 @@ slices AS (
 sums AS MATERIALIZED (
     SELECT
         slices.run, slices.rank, step, kind, name, around_id, device,
-        count(*) AS calls,
+        sum(calls) AS calls,
         sum(spent_ns) AS spent_ns,
         sum(device_ns) AS device_ns,
         sum(flops) AS flops,

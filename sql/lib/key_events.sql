@@ -42,7 +42,10 @@ END;
 -- parameter by_overload BOOLEAN  group by overload
 -- parameter as_torch BOOLEAN  group as torch does
 -- column run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns, cpu_bytes  as in events
--- column self_cpu_bytes, device_bytes, self_device_bytes, torch_flops  as in events
+-- column self_cpu_bytes, device_bytes, self_device_bytes  as in events
+-- column torch_flops BIGINT  as in events, of all replays
+-- column calls BIGINT  1, or how often it was replayed
+-- column total_ns BIGINT  duration; 0 where it was replayed
 -- column name VARCHAR  its name, one for all profiler steps
 -- column node_id BIGINT  node; NULL for none
 -- column input_dims VARCHAR  input shapes; NULL where they are no part of the key
@@ -55,7 +58,10 @@ END;
 CREATE OR REPLACE TEMP MACRO kept_events(events, by_shape, stack_n, by_overload, as_torch) AS TABLE
 SELECT
     run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns,
-    cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes, torch_flops,
+    cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes,
+    torch_flops * coalesce(replays, 1) AS torch_flops,
+    coalesce(replays, 1) AS calls,
+    CASE WHEN replays IS NULL THEN dur_ns ELSE 0 END AS total_ns,
     CASE WHEN starts_with(name, 'ProfilerStep#') THEN 'ProfilerStep*' ELSE name END AS name,
     nullif(node_id, -1) AS node_id,
     CASE WHEN by_shape THEN CASE WHEN as_torch THEN torch_dims(input_dims) ELSE input_dims END END AS input_dims,
@@ -98,7 +104,7 @@ SELECT c.* REPLACE (coalesce(r.merged_into, c.owner_id) AS owner_id)
 FROM climbed AS c
 LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.event_id AND NOT r.is_internal;
 
--- key_events: one row per event that torch keeps (calls 1), one per event that it removes (calls 0), with the self values
+-- key_events: one row per event that torch keeps (calls 1, or its replays), one per event that it removes (calls 0), with the self values
 -- of that event under the key of the event that takes them over, and one per allocation that no event is around.
 -- The ids of those that take over go through a list, or the planner expects many and hashes all events instead.
 -- parameter events TABLE  `events`, or a part of it
@@ -111,8 +117,8 @@ LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.e
 -- column run, rank, event_id, kind, preorder, start_ns, dur_ns, self_ns, device_ns, self_device_ns, cpu_bytes  as in events
 -- column self_cpu_bytes, device_bytes, self_device_bytes, torch_flops  as in events
 -- column name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name  as in kept_events
--- column calls INTEGER  1; 0 where only self values are taken over
--- column total_ns BIGINT  duration; NULL where only self values are taken over
+-- column calls BIGINT  1, or how often it was replayed; 0 where only self values are taken over
+-- column total_ns BIGINT  duration, 0 where it was replayed; NULL where only self values are taken over
 -- example: FROM key_events(events, memory, instants, false, 0, false, true)
 CREATE OR REPLACE TEMP MACRO key_events(events, memory, instants, by_shape, stack_n, by_overload, as_torch) AS TABLE
 WITH taken AS MATERIALIZED (
@@ -124,7 +130,7 @@ owners AS (
 SELECT
     run, rank, event_id, kind, preorder, start_ns, dur_ns,
     name, kind_key, on_device, legacy_key, node_id, input_dims, stack, overload_name,
-    1 AS calls, dur_ns AS total_ns, self_ns, device_ns, self_device_ns,
+    calls, total_ns, self_ns, device_ns, self_device_ns,
     cpu_bytes, self_cpu_bytes, device_bytes, self_device_bytes, torch_flops
 FROM kept_events(events, by_shape, stack_n, by_overload, as_torch)
 UNION ALL BY NAME

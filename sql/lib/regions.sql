@@ -4,7 +4,7 @@
 -- of a device `device`, `stream` and `start_ns`.
 
 -- device_places: device_clock with the `place` of the work on the host: that of the call which launched it, or of its op where no
--- call is in the trace; NULL where neither is.
+-- call is in the trace; NULL where neither is. Work of a captured op has a row for its place in the capture, too.
 -- parameter events TABLE  `events`, or a part of it
 -- column device, stream, start_ns  as in events
 -- column lane, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_clock
@@ -22,7 +22,7 @@ wanted AS (
     SELECT DISTINCT lane, op_id FROM work
 ),
 hosts AS MATERIALIZED (
-    SELECT wanted.lane, host.event_id, host.preorder
+    SELECT wanted.lane, host.event_id, host.preorder, host.replays
     FROM query_table(events) AS host
     JOIN (FROM wanted JOIN lanes(events) USING (lane)) AS wanted
         ON host.run = wanted.run AND host.rank = wanted.rank AND host.event_id = wanted.event_id
@@ -35,7 +35,14 @@ SELECT
     is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM work
 LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = launch.event_id
-LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id;
+LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id
+UNION ALL
+SELECT
+    work.lane, device, stream, captured.preorder, true, true, is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+FROM work
+JOIN (FROM hosts WHERE replays IS NOT NULL) AS captured
+    ON work.lane = captured.lane AND work.op_id = captured.event_id
+    AND work.launch_id IS NOT NULL;
 
 -- region_lines: where slices of regions are in an order: the host of each (run, rank), without a device, and streams of devices.
 -- parameter regions TABLE  slices of regions, as at the top of the file

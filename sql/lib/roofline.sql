@@ -57,7 +57,8 @@ LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank A
 -- parameter events TABLE  `events`, or a part of it
 -- parameter devices TABLE  `devices` of the same traces
 -- parameter dtype VARCHAR  data type that work of unknown type is taken for; '' for none
--- column run, rank, event_id, device, name, work_id, op_id, work_dtype, dur_ns, flops, bytes  as in events
+-- column run, rank, event_id, device, name, work_id, op_id, launch_id, attributed_by, work_dtype, dur_ns  as in events
+-- column flops, bytes  as in events
 -- column peak_dtype, peak_flop_per_s, peak_bytes_per_s  as in device_peaks
 -- column compute_ps BIGINT  least time for its operations, in ps
 -- column memory_ps BIGINT  least time for its bytes, in ps
@@ -79,7 +80,7 @@ FROM (
         CASE WHEN flops = 0 THEN 0 ELSE try_cast(round(flops * 1e12 / peak_flop_per_s) AS BIGINT) END AS compute_ps,
         CASE WHEN bytes = 0 THEN 0 ELSE try_cast(round(bytes * 1e12 / peak_bytes_per_s) AS BIGINT) END AS memory_ps
     FROM (
-        SELECT run, rank, event_id, device, name, work_id, op_id, work_dtype, dur_ns, flops, bytes
+        SELECT run, rank, event_id, device, name, work_id, op_id, launch_id, attributed_by, work_dtype, dur_ns, flops, bytes
         FROM query_table(events)
         WHERE kind = 'kernel' AND dur_ns IS NOT NULL AND coalesce(flops, bytes) IS NOT NULL
     ) AS kernels

@@ -1,5 +1,13 @@
 -- Kernels in the order in which they ran.
 
+-- replay_id: what tells the replays of one captured op apart.
+-- parameter attributed_by VARCHAR  how the op of the work is known
+-- parameter launch_id BIGINT  `event_id` of the call that launched the work
+-- returns BIGINT  the call; NULL where the op ran itself
+-- example: SELECT replay_id('graph_name', 7)
+CREATE OR REPLACE TEMP MACRO replay_id(attributed_by, launch_id) AS
+CASE WHEN attributed_by NOT IN ('launch', 'source') THEN launch_id END;
+
 -- is_in_sequence: kernels; copies and fills of memory too, if they are asked for.
 -- parameter kind VARCHAR  kind of a slice
 -- parameter with_copies BOOLEAN  copies and fills, too

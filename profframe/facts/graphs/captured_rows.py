@@ -121,6 +121,8 @@ def with_rows(tables: Tables, captured: Sequence[CapturedRows], names: Sequence[
         rows = _shifted(rows, "preorder", place)
         count = rows.num_rows
         own = {"thread": pa.array(np.full(count, thread + number), pa.int32())}
+        if "event_id" in events.column_names:
+            own["event_id"] = ids(np.arange(first, first + count))
         own |= {key: _same(text, count) for key, text in (("pid", _PROCESS), ("tid", str(number)))}
         for key, values in own.items():
             if key in rows.column_names:
