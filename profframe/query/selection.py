@@ -64,7 +64,7 @@ class Selection:
 
     def steps(self, steps: Integers, windows: Iterable[Window]) -> Selection:
         """Only events of these steps, and what other tables have within the steps' windows."""
-        step = numbers("step", steps)
+        step = _or_captured(numbers("step", steps))
         windows = tuple(windows)
         return self._and(
             lambda table: step if table == "events" else _within(windows, TIME.get(table))
@@ -239,7 +239,15 @@ def spans(values: Iterable[int]) -> str:
 
 def _timed(table: str, comparison: str, value: int | None) -> str | None:
     time = TIME.get(table)
-    return None if time is None or value is None else f"{time} {comparison} {value}"
+    if time is None or value is None:
+        return None
+    condition = f"{time} {comparison} {value}"
+    return _or_captured(condition) if table == "events" else condition
+
+
+def _or_captured(condition: str) -> str:
+    """SQL: the condition holds, or the slice was captured and is in no step and at no time."""
+    return f"{condition} OR replays IS NOT NULL"
 
 
 def _within(windows: Iterable[Window], time: str | None) -> str | None:

@@ -42,7 +42,8 @@ from profframe.query.selection import (
     numbers,
     texts,
 )
-from profframe.query.sources import ALL_TABLES, Columns, Part, Source
+from profframe.query.remaining import with_remaining_replays
+from profframe.query.sources import ALL_TABLES, Columns, Overlay, Part, Source
 from profframe.system.interrupts import stopping
 
 Value = TypeVar("Value")
@@ -390,7 +391,15 @@ class Session:
         if steps is not None:
             numbers_of = integers("steps", steps)
             selection = selection.steps(numbers_of, self._windows(source, selection, numbers_of))
-        return self.with_source(source).with_selection(selection.time(start_ns, end_ns))
+        part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
+        return part if (steps, start_ns, end_ns) == (None, None, None) else part._remaining()
+
+    def _remaining(self) -> Session:
+        """The same, where captured ops count the replays that are left."""
+        if not self.unlimited().sql("SELECT count(replays) > 0 AS any FROM events")["any"][0]:
+            return self
+        rows = with_remaining_replays(self.table("events"))
+        return self.with_source(Overlay(self.source, "events", rows))
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):

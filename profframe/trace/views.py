@@ -15,7 +15,12 @@ from profframe.show.summary import Summary
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
 
-_KINDS = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC, kind"
+_KINDS = """
+    SELECT kind, count(*) AS events
+    FROM events
+    WHERE replays IS NULL
+    GROUP BY kind
+    ORDER BY events DESC, kind"""
 
 
 def table(  # noqa: PLR0917 -- torch's own arguments

@@ -34,6 +34,7 @@ FROM (
         count(*) AS events, min(start_ns) AS start_ns, max(start_ns + coalesce(dur_ns, 0)) AS end_ns,
         sum(self_ns) AS self_ns, sum(dur_ns) AS dur_ns
     FROM query_table(events)
+    WHERE replays IS NULL
     GROUP BY ALL
 )
 GROUP BY run, rank;

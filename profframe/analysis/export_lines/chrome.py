@@ -82,6 +82,15 @@ _OF_OTHERS: Final = """
     SELECT *, NULL AS op_row, CASE WHEN getvariable('no_device') THEN 0 END AS charged_ns
     FROM events"""
 
+_WITHOUT_CAPTURES: Final = """
+    ALTER VIEW events RENAME TO events_and_captures;
+    ALTER VIEW threads RENAME TO threads_and_captures;
+    CREATE VIEW events AS FROM events_and_captures WHERE replays IS NULL;
+    CREATE VIEW threads AS
+    FROM threads_and_captures
+    WHERE thread NOT IN (SELECT thread FROM events_and_captures WHERE replays IS NOT NULL);"""
+"""What was captured is of another time, or another file."""
+
 
 @dataclass(frozen=True, slots=True)
 class ChromeEvents:
@@ -111,6 +120,8 @@ def chrome_events(
     ``marked`` is for `highlight`, ``tracks`` are rows of `profframe.analysis.export_lines.tracks`.
     """
     connection.execute("SET preserve_insertion_order = true")
+    if connection.sql("SELECT count(replays) > 0 FROM events").fetchall() == [(True,)]:
+        connection.execute(_WITHOUT_CAPTURES)
     connection.execute(MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
     marks = Highlight() if marked is None else highlight(connection, marked, trace)

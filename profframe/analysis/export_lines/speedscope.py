@@ -30,7 +30,7 @@ _PROFILES: Final = """
         run, rank, thread, node_id,
         min(min(start_ns)) OVER (PARTITION BY run, rank) AS first_ns
     FROM events
-    WHERE preorder IS NOT NULL
+    WHERE preorder IS NOT NULL AND start_ns IS NOT NULL
     GROUP BY run, rank, thread, node_id"""
 _SLICES: Final = """
     SELECT
