@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -13,7 +15,7 @@ from profframe.cli.verbs import (
     Terms,
     takes_sources,
     verbs,
-    with_compat,
+    with_facts,
     with_terms,
 )
 
@@ -32,7 +34,7 @@ with_rules = click.option(
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a threshold.")
 @with_rules
 @with_terms
-@with_compat
+@with_facts
 @with_output
 def advice(
     sources: tuple[str, ...],
@@ -41,7 +43,7 @@ def advice(
     rules: tuple[Path, ...],
     *,
     terms: Terms,
-    compat: str | None,
+    facts: Mapping[str, Any],
     output: Output,
 ) -> None:
     """Show what makes it slow, and what to do.
@@ -55,6 +57,6 @@ def advice(
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
     check_question(question, thresholds)
-    trace = terms.apply(load(sources, compat=compat))
+    trace = terms.apply(load(sources, facts=facts))
     rows = trace.answer(question, **thresholds)
     output.emit(rows, lambda _: findings(rows, top))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from functools import partial
+from typing import Any
 
 import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs
+from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs, with_facts
 from profframe.errors import ParameterError, UnknownNameError
 
 
@@ -58,6 +59,7 @@ from profframe.errors import ParameterError, UnknownNameError
     help="Characters of a name; 0: all.",
 )
 @click.option("--fail-on", metavar="N%", help="Exit with 3 if something grew by more.")
+@with_facts
 @with_output
 def diff(
     base: str,
@@ -74,6 +76,7 @@ def diff(
     top: int,
     name_width: int,
     fail_on: str | None,
+    facts: Mapping[str, Any],
     output: Output,
 ) -> int:
     """Show what changed from BASE to OTHER.
@@ -100,7 +103,7 @@ def diff(
         raise click.UsageError(f"--outside {outside}: only with --per step")
     if dtype is not None:
         check_question("samples", {"dtype": dtype})
-    sides = load((base,)), load((other,))
+    sides = load((base,), facts=facts), load((other,), facts=facts)
     result = comparison(
         *sides,
         pair,

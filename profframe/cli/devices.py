@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import takes_dtype, takes_sources, verbs
+from profframe.cli.verbs import takes_dtype, takes_sources, verbs, with_facts
 from profframe.show.units import visible
 
 _OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
@@ -27,6 +29,7 @@ _OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against
 @_OVERRIDE
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
 @click.option("--top", default=20, show_default=True, type=click.IntRange(1), help="Rows.")
+@with_facts
 @with_output
 def roofline(
     sources: tuple[str, ...],
@@ -36,6 +39,7 @@ def roofline(
     *,
     override: bool,
     top: int,
+    facts: Mapping[str, Any],
     output: Output,
 ) -> None:
     """Show how close kernels came to what their device can do.
@@ -49,7 +53,7 @@ def roofline(
 
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
-    trace = load(sources)
+    trace = load(sources, facts=facts)
     trace = trace if devices is None else trace.with_devices(devices)
     rows = trace.roofline(by, dtype, override=override)
     if output.is_asked_for:
@@ -70,6 +74,7 @@ def roofline(
 @_OVERRIDE
 @click.option("--run", help="Which run, where there are several.")
 @click.option("--rank", type=int, help="Which rank, where there are several.")
+@with_facts
 def augment(
     source: str,
     output: Path,
@@ -79,6 +84,7 @@ def augment(
     run: str | None,
     rank: int | None,
     override: bool,
+    facts: Mapping[str, Any],
 ) -> None:
     """Write a trace again, with FLOPs, bytes and achieved percentages for Perfetto to show.
 
@@ -87,7 +93,7 @@ def augment(
     """
     if dtype is not None or override:
         check_question("roofline", {"dtype": dtype, "override": override})
-    trace = load((source,))
+    trace = load((source,), facts=facts)
     with naming((source,)):
         trace = trace.filter(runs=run, ranks=rank)
     trace = trace if devices is None else trace.with_devices(devices)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
 
 from profframe.cli.output import warn
 from profframe.errors import AnswerError, UnknownNameError
@@ -19,13 +20,14 @@ if TYPE_CHECKING:
 
 QUIET_S: Final = 1.0
 """Shorter loading shows no progress."""
+NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def load(
     sources: Sequence[str],
     run: str | None = None,
     rank: int | None = None,
-    compat: str | None = None,
+    facts: Mapping[str, Any] = NO_FACTS,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
     from profframe.loading.load import load as load_traces
@@ -33,7 +35,7 @@ def load(
     from profframe.store import is_store
 
     with closing(Bar()) as bar:
-        trace = load_traces([*sources], run=run, rank=rank, compat=compat, progress=bar)
+        trace = load_traces([*sources], run=run, rank=rank, progress=bar, **facts)
     if not is_store(Path(sources[0])):
         quality = trace.quality
         for detail in quality["detail"].filter(quality["check"] == UNREADABLE_FILE):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import closing
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from profframe.cli.loading import Bar, load
-from profframe.cli.verbs import takes_sources, verbs, with_compat
+from profframe.cli.verbs import takes_sources, verbs, with_facts
 from profframe.show.units import visible
 
 
@@ -38,7 +40,7 @@ from profframe.show.units import visible
     type=click.IntRange(1),
     help="Most rows of a table.",
 )
-@with_compat
+@with_facts
 def report(
     sources: tuple[str, ...],
     output: Path,
@@ -46,7 +48,7 @@ def report(
     *,
     sections: tuple[str, ...],
     rows: int,
-    compat: str | None,
+    facts: Mapping[str, Any],
 ) -> None:
     """Write everything on one HTML page.
 
@@ -58,7 +60,7 @@ def report(
     from profframe.trace.report import Options
 
     Options(title, sections or None, rows).check()
-    trace = load(sources, compat=compat)
+    trace = load(sources, facts=facts)
     with closing(Bar()) as bar:
         trace.report(
             output,

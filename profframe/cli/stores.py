@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import Any
 
 import click
 
 from profframe.cli.loading import Bar
 from profframe.cli.output import Output, complain, with_output
-from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat
+from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_facts
 from profframe.show.units import visible
 
 
@@ -24,7 +26,7 @@ from profframe.show.units import visible
 @click.option("--workers", type=click.IntRange(1), help="Processes; default: for all cores.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
-@with_compat
+@with_facts
 def convert(
     sources: tuple[str, ...],
     output: str,
@@ -35,7 +37,7 @@ def convert(
     workers: int | None,
     threads: int | None,
     dask: str | None,
-    compat: str | None,
+    facts: Mapping[str, Any],
 ) -> int:
     """Write traces into a Parquet store.
 
@@ -61,7 +63,7 @@ def convert(
             threads,
             lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
             workers=workers,
-            compat=compat,
+            **facts,
         )
     for error in stores.errors(files):
         complain(error)

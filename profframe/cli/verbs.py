@@ -30,10 +30,18 @@ class _Verbs(click.Group):
 
 
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
-with_compat = click.option(
-    "--compat",
-    type=click.Choice(["torch"]),
-    help="Facts as torch has them, also where those are wrong.",
+_FACTS: Final = (
+    click.option(
+        "--compat",
+        type=click.Choice(["torch"]),
+        help="Facts as torch has them, also where those are wrong.",
+    ),
+    click.option(
+        "--captures",
+        multiple=True,
+        metavar="TRACE",
+        help="A trace, glob or folder in which the graphs were captured that are replayed.",
+    ),
 )
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
@@ -81,6 +89,18 @@ class Terms:
         return trace.given(files=self.files).limited(
             self.memory, timeout_s=self.timeout, rows=self.rows
         )
+
+
+def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options that change facts, as one argument ``facts`` for `profframe.load`."""
+
+    @functools.wraps(verb)
+    def wrapper(compat: str | None, captures: tuple[str, ...], **others: Any) -> Any:
+        return verb(**others, facts={"compat": compat, "captures": [*captures] or None})
+
+    for option in reversed(_FACTS):
+        wrapper = option(wrapper)
+    return wrapper
 
 
 def with_terms(verb: Callable[..., None]) -> Callable[..., None]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final, TYPE_CHECKING
 
 import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
-from profframe.cli.verbs import takes_sources, verbs, with_compat
+from profframe.cli.verbs import takes_sources, verbs, with_facts
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
 
@@ -36,7 +36,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
 )
-@with_compat
+@with_facts
 def show(
     sources: tuple[str, ...],
     top: int,
@@ -44,7 +44,7 @@ def show(
     ranks: tuple[int, ...],
     steps: tuple[int, ...],
     *,
-    compat: str | None,
+    facts: Mapping[str, Any],
 ) -> None:
     """Show where the time went (the default).
 
@@ -56,7 +56,7 @@ def show(
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
-    trace = load(sources, compat=compat)
+    trace = load(sources, facts=facts)
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None)
     with trace.asking() as session:  # a connection per question costs as much as the question
@@ -91,14 +91,15 @@ def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType
 
 @verbs.command()
 @takes_sources
-def info(sources: tuple[str, ...]) -> None:
+@with_facts
+def info(sources: tuple[str, ...], facts: Mapping[str, Any]) -> None:
     """Show what is inside.
 
     Runs, ranks, what each trace's header says, tables, threads, and quality notes.
     """
     from profframe.show import terminal
 
-    trace = load(sources)
+    trace = load(sources, facts=facts)
     summary, width = trace.summary(), width_of_terminal()
     parts = [
         terminal.summary(summary, " ".join(sources)),
@@ -118,6 +119,7 @@ def info(sources: tuple[str, ...]) -> None:
 @click.option("--run", help="Which run, where there are several.")
 @click.option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--rows", default=200, show_default=True, type=click.IntRange(1), help="Most slices.")
+@with_facts
 def tree(
     sources: tuple[str, ...],
     event_id: int | None,
@@ -126,6 +128,7 @@ def tree(
     run: str | None,
     rank: int | None,
     rows: int,
+    facts: Mapping[str, Any],
 ) -> None:
     """Show host slices inside one another.
 
@@ -133,7 +136,7 @@ def tree(
     """
     from rich.text import Text
 
-    trace = load(sources)
+    trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
         text = trace.tree(event_id, depth, run, rank, rows)
     echo(Text(text, no_wrap=True, overflow="ellipsis"))

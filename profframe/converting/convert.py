@@ -18,8 +18,9 @@ from profframe.converting.inputs import Item, Source, as_list, items
 from profframe.converting.pattern import Pattern
 from profframe.converting.pool import LocalPool, cores, default_workers
 from profframe.converting.scheduler import Batch, InlineExecutor, Progress
-from profframe.converting.staging import Folder
+from profframe.converting.staging import FactChoice, Folder
 from profframe.errors import ParameterError
+from profframe.loading.captures import capture_files
 from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
@@ -51,6 +52,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     *,
     workers: int | None = None,
     compat: str | None = None,
+    captures: Source | Iterable[Source] | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, each on a worker of its own.
 
@@ -83,8 +85,8 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes of this machine, in place of as many as it has cores.
-    compat
-        As for `load`.
+    compat, captures
+        As for `load`. Workers need to see the files of captures, too.
 
     Returns
     -------
@@ -121,16 +123,28 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         raise ParameterError("workers are of this machine; an executor has its own")
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
-        if (run, rank, pattern, compat) != (None, None, None, None):
-            raise ParameterError("a store has its names already: run, rank, pattern, compat")
+        if (run, rank, pattern, compat, captures) != (None, None, None, None, None):
+            raise ParameterError(
+                "a store has its names and facts already: run, rank, pattern, compat, captures"
+            )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
         return _copy(Trace.from_store(paths[0]), target.root)
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
     with _engine(executor, files, workers, threads) as engine:
-        batch = Batch(target, files, engine, compat=compat, threads=threads, progress=progress)
+        facts = _fact_choice(compat, captures)
+        batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)
         return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
+
+
+def _fact_choice(
+    compat: str | None, captures: Source | Iterable[Source] | None
+) -> FactChoice:
+    if captures is None:
+        return FactChoice(compat)
+    files = capture_files(as_list(captures))
+    return FactChoice(compat, tuple(map(str, files.paths)), files.content)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from profframe.converting.inputs import Item
-from profframe.converting.staging import Destination, Record, folder_of, options_text
+from profframe.converting.staging import Destination, FactChoice, Record, folder_of, options_text
 from profframe.converting.worker import Report, Task, convert_file, rename, this_process
 from profframe.errors import StoreError
 
@@ -115,7 +115,9 @@ class Batch:
         Files to convert.
     executor
         Runs the tasks.
-    compat, threads
+    facts
+        What changes the facts of all files.
+    threads
         As for `convert`.
     progress
         Called at the start and after each file.
@@ -127,14 +129,14 @@ class Batch:
         items: Sequence[Item],
         executor: Executor,
         *,
-        compat: str | None,
+        facts: FactChoice,
         threads: int | None,
         progress: Callable[[Progress], None] | None,
     ) -> None:
         self._store = store
         self._items = items
         self._executor = executor
-        self._compat = compat
+        self._facts = facts
         self._threads = threads
         self._progress = progress
         self._packs = store.packs()
@@ -181,7 +183,7 @@ class Batch:
             item.run,
             item.rank,
             item.rank_is_in_path,
-            self._compat,
+            self._facts,
             self._threads,
             frozenset(
                 record.content
@@ -387,7 +389,7 @@ class Batch:
 
     def _options(self, index: int) -> str:
         item = self._items[index]
-        return options_text(item.run, item.rank, self._compat)
+        return options_text(item.run, item.rank, self._facts)
 
 
 def _as_utf8(error: str | None) -> str | None:

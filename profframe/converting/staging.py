@@ -69,16 +69,40 @@ class Record:
         return self.folder.partition("/")[0]
 
 
-def options_text(run: str | None, rank: int | None, compat: str | None) -> str:
+@dataclass(frozen=True, slots=True)
+class FactChoice:
+    """What changes the facts of a converted file.
+
+    Attributes
+    ----------
+    compat : str, optional
+        As for `load`.
+    captures : tuple of str
+        Files of captures.
+    captures_content : str, optional
+        Text that differs for other contents of these.
+    """
+
+    compat: str | None = None
+    captures: tuple[str, ...] = ()
+    captures_content: str | None = None
+
+
+def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
     """Options that decide the rows of a converted file, as JSON text.
 
     Examples
     --------
-    >>> options_text("nightly", None, None)
+    >>> options_text("nightly", None, FactChoice())
     '{"run":"nightly"}'
     """
-    release = installed() if compat == "torch" else None
-    options = {"run": run, "rank": rank, "compat": compat, "release": release}
+    options = {
+        "run": run,
+        "rank": rank,
+        "compat": facts.compat,
+        "release": installed() if facts.compat == "torch" else None,
+        "captures": facts.captures_content,
+    }
     present = {name: value for name, value in options.items() if value is not None}
     return json.dumps(present, separators=(",", ":"))
 

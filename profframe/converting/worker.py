@@ -19,7 +19,8 @@ from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreE
 from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
-    from profframe.converting.staging import Destination, Record
+    from profframe.converting.staging import Destination, FactChoice, Record
+    from profframe.loading.options import FactOptions
     from profframe.readers.bytes import Progress
 
 _IMPORT_PID: Final = os.getpid()
@@ -43,7 +44,7 @@ class Task:
     run: str | None
     rank: int | None
     rank_is_in_path: bool
-    compat: str | None
+    facts: FactChoice
     threads: int | None
     contents: frozenset[str]
     coordinator: tuple[str, int]
@@ -107,7 +108,7 @@ def _convert(task: Task, progress: Progress | None) -> Report | None:
     store = destination(task.store)
     with local_file(task.source) as path, _source_errors(task, path):
         content = _hash(path)
-        options = options_text(task.run, task.rank, task.compat)
+        options = options_text(task.run, task.rank, task.facts)
         staged_key = staging_key(task.name, content, options)
         staged = store.find(staged_key)
         if content in task.contents:
@@ -145,11 +146,15 @@ def _write(
     import pyarrow as pa
 
     from profframe.loading.files import read_trace, write_trace
-    from profframe.loading.options import FactOptions
 
-    facts = FactOptions(compat=task.compat)
     trace = read_trace(
-        path, task.run, task.rank, facts, progress, spool_folder=draft.parent, threads=task.threads
+        path,
+        task.run,
+        task.rank,
+        _fact_options(task.facts),
+        progress,
+        spool_folder=draft.parent,
+        threads=task.threads,
     )
     traces = trace.raw.tables["traces"]
     for column, value in record.items():
@@ -157,6 +162,14 @@ def _write(
     raw = replace(trace.raw, tables={**trace.raw.tables, "traces": traces})
     source = "path" if task.rank_is_in_path else trace.rank_source
     write_trace(replace(trace, path=task.name, raw=raw, rank_source=source), draft)
+
+
+@cache
+def _fact_options(facts: FactChoice) -> FactOptions:
+    """The options of facts; captures are read once in a process."""
+    from profframe.loading.options import fact_options
+
+    return fact_options(compat=facts.compat, captures=facts.captures or None)
 
 
 @contextmanager

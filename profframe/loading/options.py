@@ -114,11 +114,11 @@ class LoadOptions:
 
 
 def fact_options(
-    kinds: Sequence[Rule] | None,
-    compat: str | None,
-    fx_metadata: Registry | None,
-    formulas: Mapping[str, Formula | None] | None,
-    devices: Devices | None,
+    kinds: Sequence[Rule] | None = None,
+    compat: str | None = None,
+    fx_metadata: Registry | None = None,
+    formulas: Mapping[str, Formula | None] | None = None,
+    devices: Devices | None = None,
     captures: Source | Sequence[Source] | None = None,
 ) -> FactOptions:
     """Check the options of facts.
