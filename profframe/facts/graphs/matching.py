@@ -152,7 +152,7 @@ def _without_copies(work: Work, names: Sequence[str | None]) -> Ints | None:
     """Calls of the kernels alone, if copies and fills are in other numbers."""
     calls = [n for n, name in enumerate(names) if name not in {COPIES, FILLS}]
     rows = [n for n, name in enumerate(work.names) if name not in {COPIES, FILLS}]
-    if not rows or len(calls) != len(rows) or (len(calls) == len(names) == len(work.names)):
+    if not rows or len(calls) != len(rows) or len(names) == len(work.names):
         return None
     if any(work.names[row] != names[call] for row, call in zip(rows, calls, strict=True)):
         return None
@@ -220,7 +220,13 @@ def _blocks(work: Work, number: int, candidate: Candidate) -> Iterator[Match]:
     ran = np.array([codes[name] for name in work.names])
     windows = np.lib.stride_tricks.sliding_window_view(captured, size)
     for offset in np.flatnonzero((windows == ran).all(axis=1)).tolist():
-        yield Match(number, np.arange(offset, offset + size), "graph_name")
+        calls = np.arange(offset, offset + size)
+        differs = np.append(np.flatnonzero(np.diff(ran)) + 1, size)
+        if offset and captured[offset - 1] == ran[0]:  # any call of this run may be the lost one
+            calls[: differs[0]] = -1
+        if extra > offset and captured[offset + size] == ran[-1]:
+            calls[differs[-2] if differs.size > 1 else 0 :] = -1
+        yield Match(number, calls, "graph_name")
 
 
 def offsets(launched: Sequence[Collection[int]], captures: Sequence[int]) -> list[int]:

@@ -1,0 +1,153 @@
+"""Captures of graphs and their replays, as a reader gives them.
+
+    >>> from tests.graphs import capture, replay, attributed
+    >>> attributed(replay(["a", "b"]), capture(["a", "b"]))
+    ['op0', 'op1']
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from profframe.facts import Options, Tables, add_facts
+from profframe.facts.graphs.attribution import CaptureSource
+from profframe.facts.graphs.captures import captures
+from profframe.facts.pipeline import captured
+from tests.builders import Row, event, tables
+
+COPY, FILL = "Memcpy DtoD (Device -> Device)", "Memset (Device)"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A captured call: kernel, the name of its op, and what the op is called with."""
+
+    kernel: str
+    op: str
+    dims: str = "[[2,2]]"
+    label: str | None = None
+
+
+def calls(kernels: Sequence[str]) -> list[Call]:
+    """Calls of these kernels by ``op0``, ``op1``, ..."""
+    return [Call(kernel, f"op{place}") for place, kernel in enumerate(kernels)]
+
+
+def capture_rows(
+    graph: Sequence[Call], start: int, *, has_names: bool = True, label: str | None = None
+) -> list[dict[str, object]]:
+    """One capture, from ``start`` on, 10 ns for each call."""
+    end = start + 20 + 10 * len(graph)
+    rows = [event(label, start, end, category="user_annotation")] if label else []
+    rows.append(event("runner.py(1): run", start + 1, end, category="python_function"))
+    rows.append(event("hipStreamBeginCapture", start + 2, start + 3, category="cuda_runtime"))
+    for place, call in enumerate(graph):
+        at = start + 5 + 10 * place
+        args = json.dumps({"kernel": call.kernel}) if has_names else "{}"
+        name = {COPY: "hipMemcpyAsync", FILL: "hipMemsetAsync"}.get(call.kernel, "hipLaunchKernel")
+        module = {"python_module_id": place, "category": "python_function"}
+        rows.append(event(f"nn.Module: Layer_{place}", at, at + 9, **module))
+        if call.label:
+            rows.append(event(call.label, at + 1, at + 8, category="user_annotation"))
+        op = {"input_dims": call.dims, "external_id": 1 + place}
+        rows.append(event(call.op, at + 2, at + 7, **op))
+        rows.append(event(name, at + 3, at + 4, category="cuda_runtime", args=args))
+    at = end - 5
+    rows.append(event("hipStreamEndCapture", at, at + 1, category="cuda_runtime"))
+    return rows
+
+
+def eager_rows(graph: Sequence[Call], start: int, correlation: int) -> list[dict[str, object]]:
+    """The same calls without a graph: each op launches its kernel."""
+    rows = []
+    for place, call in enumerate(graph):
+        at, number = start + 10 * place, correlation + place
+        op = {"input_dims": call.dims, "external_id": 1000 + number}
+        launch = {"category": "cuda_runtime", "correlation": number}
+        rows.append(event(call.op, at, at + 8, **op))
+        rows.append(event("hipLaunchKernel", at + 2, at + 3, **launch))
+        rows.append(work_row(call.kernel, at + 4, at + 6, correlation=number))
+    return rows
+
+
+def replay_rows(
+    kernels: Sequence[str | tuple[str, dict[str, object]]],
+    start: int,
+    correlation: int,
+    label: str | None = None,
+) -> list[dict[str, object]]:
+    """A launch of a graph, and its kernels, 10 ns each; with other columns of each if given."""
+    launch = {"category": "cuda_runtime", "correlation": correlation}
+    rows = [event(label, start, start + 5, category="user_annotation")] if label else []
+    rows.append(event("hipGraphLaunch", start + 1, start + 4, **launch))
+    for place, kernel in enumerate(kernels):
+        name, columns = (kernel, {}) if isinstance(kernel, str) else kernel
+        at = start + 10 + 10 * place
+        rows.append(work_row(name, at, at + 1 + place % 5, correlation=correlation, **columns))
+    return rows
+
+
+def work_row(name: str, start: int, end: int, **columns: object) -> dict[str, object]:
+    category = {COPY: "gpu_memcpy", FILL: "gpu_memset"}.get(name, "kernel")
+    given = {"device": 0, "stream": 7} | columns
+    return event(name, start, end, category=category, thread=1, **given)
+
+
+def source(*rows: Sequence[Row], file: str = "capture.json") -> CaptureSource:
+    """A trace of captures."""
+    built = captured(tables(*(row for part in rows for row in part)))
+    return CaptureSource(file, built, captures(built))
+
+
+def capture(kernels: Sequence[str], **options: object) -> CaptureSource:
+    """A trace with one capture."""
+    return source(capture_rows(calls(kernels), 0, **options))  # type: ignore[arg-type]
+
+
+def replay(*launches: Sequence[str]) -> list[dict[str, object]]:
+    """Launches of graphs, one after the other."""
+    start, rows = 100_000, []
+    for number, kernels in enumerate(launches, 1):
+        rows += replay_rows(kernels, start, 500 + number)
+        start += 1000 + 10 * len(kernels)
+    return rows
+
+
+def events(rows: Sequence[Row], *sources: CaptureSource) -> pa.Table:
+    """The events of a trace of replays, with all facts."""
+    return with_facts(rows, *sources)["events"]
+
+
+def with_facts(rows: Sequence[Row], *sources: CaptureSource) -> Tables:
+    """The tables of a trace of replays, with all facts."""
+    return add_facts(tables(*rows), Options(captures=sources))
+
+
+def attributed(rows: Sequence[Row], *sources: CaptureSource) -> list[str | None]:
+    """Name of the op of each piece of work in graphs, in the order of ``rows``."""
+    table = events(rows, *sources)
+    names, ops = table["name"].to_pylist(), table["op_id"].to_pylist()
+    ways = table["attributed_by"].to_pylist()
+    kinds = table["kind"].to_pylist()
+    launches = table["launch_id"].to_pylist()
+    return [
+        names[op] if op is not None and way not in {"launch", "source"} else None
+        for kind, op, way, launch in zip(kinds, ops, ways, launches, strict=True)
+        if kind in {"kernel", "memcpy", "memset"}
+        and launch is not None
+        and "GraphLaunch" in names[launch]
+    ]
+
+
+def checks(rows: Sequence[Row], *sources: CaptureSource) -> dict[str, int]:
+    """Counts of the checks about graphs."""
+    quality = with_facts(rows, *sources)["quality"]
+    counts: dict[str, int] = {}
+    for name, count in zip(quality["check"].to_pylist(), quality["events"].to_pylist(), strict=True):
+        if name in {"other_capture", "ambiguous_capture", "lost_replay_work"}:
+            counts[name] = counts.get(name, 0) + count
+    return counts

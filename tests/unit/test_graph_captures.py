@@ -1,0 +1,291 @@
+"""Replays of graphs get the ops of the calls that were captured."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.graphs import (
+    COPY,
+    FILL,
+    Call,
+    attributed,
+    calls,
+    capture,
+    capture_rows,
+    checks,
+    eager_rows,
+    events,
+    replay,
+    replay_rows,
+    source,
+    with_facts,
+)
+
+NAMES = ["gemm", "norm", "gemm", "act"]
+
+
+def test_the_same_names() -> None:
+    rows = replay(NAMES, NAMES)
+    assert attributed(rows, capture(NAMES)) == ["op0", "op1", "op2", "op3"] * 2
+    assert checks(rows, capture(NAMES)) == {}
+
+
+def test_white_space_in_names_does_not_matter() -> None:
+    assert attributed(replay(["f<a, b>"]), capture(["f<a,b >"])) == ["op0"]
+
+
+def test_without_captures_nothing_is_noted() -> None:
+    rows = replay(NAMES)
+    assert attributed(rows) == [None] * 4
+    assert checks(rows) == {}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param(["gemm", "norm", "act"], id="one left out"),
+        pytest.param(["gemm", "gemm", "norm", "act"], id="two swapped"),
+        pytest.param(["gemm", "norm", "gemm", "relu"], id="one of another name"),
+        pytest.param(["gemm", "norm", "gemm", "act", "act"], id="one more of few"),
+        pytest.param(["conv"], id="another model"),
+    ],
+)
+def test_another_capture_is_refused(other: list[str]) -> None:
+    rows = replay(NAMES)
+    assert attributed(rows, capture(other)) == [None] * 4
+    assert checks(rows, capture(other)) == {"other_capture": 4}
+
+
+def test_the_refusal_names_the_file_and_the_difference() -> None:
+    quality = with_facts(replay(NAMES), capture(["gemm", "norm", "gemm", "relu"]))["quality"]
+    details = dict(zip(quality["check"].to_pylist(), quality["detail"].to_pylist(), strict=True))
+    assert details["other_capture"].endswith(
+        "piece 3 is act in the replay, relu in the capture, capture 1 of capture.json (1 launches)"
+    )
+
+
+def test_a_replay_whose_last_kernel_was_not_recorded() -> None:
+    names = [f"k{n}" for n in range(40)]
+    rows = replay(names[:-1])
+    assert attributed(rows, capture(names)) == [f"op{n}" for n in range(39)]
+    assert checks(rows, capture(names)) == {"lost_replay_work": 1}
+
+
+def test_a_block_that_fits_in_two_places_stays_unknown() -> None:
+    layers = ["gemm", "act"] * 30
+    rows = replay(layers[:-2])
+    assert attributed(rows, capture(layers)) == [None] * 58
+    assert checks(rows, capture(layers)) == {"other_capture": 58}
+
+
+def test_equal_graphs_are_told_apart_by_their_order() -> None:
+    layers = [["first"], ["mm", "act"], ["mm", "act"], ["mm", "act"], ["mm"]]
+    graphs, start = [], 0
+    for number, layer in enumerate(layers):
+        graphs += capture_rows([Call(k, f"{k}{number}") for k in layer], start)
+        start += 1000
+    ops = [f"{k}{number}" for number, layer in enumerate(layers) for k in layer]
+    whole = replay(*layers, *layers)
+    assert attributed(whole, source(graphs)) == ops * 2
+    cut = replay(*layers[2:], *layers)  # the trace begins within a pass
+    assert attributed(cut, source(graphs)) == ops[3:] + ops
+    ways = events(whole, source(graphs))["attributed_by"].to_pylist()
+    assert {way for way in ways if way} == {"graph_name", "graph_order"}
+
+
+def test_equal_graphs_whose_order_is_not_known_stay_unknown() -> None:
+    layer = ["mm", "act"]
+    graphs = [*capture_rows(calls(layer), 0), *capture_rows(calls(layer), 1000)]
+    rows = replay(layer, layer, layer)
+    assert attributed(rows, source(graphs)) == [None] * 6
+    assert checks(rows, source(graphs)) == {"ambiguous_capture": 6}
+    start, in_step = 100_000, []
+    step = capture_step(layer, start)
+    assert attributed([*in_step, *step], source(graphs)) == ["op0", "op1"] * 2
+
+
+def capture_step(layer: list[str], start: int) -> list[dict[str, object]]:
+    """Two launches in one annotation."""
+    from tests.builders import event
+
+    return [
+        event("step", start, start + 900, category="user_annotation"),
+        *replay_rows(layer, start + 100, 501),
+        *replay_rows(layer, start + 200, 502),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "op"),
+    [
+        ("execute_32_context_0(sq0)_generation_32(sq32)", "large"),
+        ("execute_context_0(0)_generation_7(7)", "small"),
+        ("execute_context_1(20)_generation_8(8)", "large"),
+        ("DECODE bs=8", "small"),
+        ("execute_context_0(0)_generation_64(64)", None),
+        ("execute_context_0(0)_generation_2(2)", None),
+    ],
+)
+def test_of_equal_graphs_the_smallest_that_is_large_enough(label: str, op: str | None) -> None:
+    graphs = [
+        *capture_rows([Call("mm", "small")], 0, label="capture_8_FULL"),
+        *capture_rows([Call("mm", "large")], 1000, label="capture_32_FULL"),
+    ]
+    assert attributed(replay_rows(["mm"], 100_000, 500, label), source(graphs)) == [op]
+
+
+def test_copies_and_fills() -> None:
+    names = ["mm", COPY, FILL, "mm"]
+    assert attributed(replay(names), capture(names)) == ["op0", "op1", "op2", "op3"]
+    assert attributed(replay(["mm", "mm"]), capture(names)) == ["op0", "op3"]  # copies not recorded
+    assert attributed(replay(["mm", FILL, COPY, "mm"]), capture(names)) == [None] * 4
+
+
+def test_several_streams() -> None:
+    graph = ["a", "b", "c", "a", "b"]
+    on = [("a", {}), ("b", {"stream": 8}), ("c", {}), ("a", {}), ("b", {"stream": 8})]
+    assert attributed(replay_rows(on, 100_000, 501), capture(graph)) == [f"op{n}" for n in range(5)]
+    later = [on[0], on[2], on[3], on[1], on[4]]  # the second stream ran behind the first
+    ops = ["op0", "op2", "op3", "op1", "op4"]
+    assert attributed(replay_rows(later, 100_000, 501), capture(graph)) == ops
+
+
+def test_one_name_on_two_streams_is_ambiguous() -> None:
+    graph = ["x", "a", "a", "y"]
+    on = [("x", {}), ("a", {}), ("a", {"stream": 8}), ("y", {})]
+    rows = replay_rows(on, 100_000, 501)
+    assert attributed(rows, capture(graph)) == ["op0", None, None, "op3"]
+    assert checks(rows, capture(graph)) == {"ambiguous_capture": 2}
+
+
+def test_streams_in_another_order_are_another_graph() -> None:
+    on = [("b", {}), ("a", {}), ("c", {"stream": 8})]
+    assert attributed(replay_rows(on, 100_000, 501), capture(["a", "b", "c"])) == [None] * 3
+
+
+def test_nodes_give_the_order_on_several_streams() -> None:
+    on = [("a", 3, 8), ("a", 1, 7), ("b", 2, 7)]
+    rows = [(k, {"graph_node_id": (5 << 32) + n, "graph_id": 5, "stream": s}) for k, n, s in on]
+    assert attributed(replay_rows(rows, 100_000, 501), capture(["a", "b", "a"])) == [
+        "op2", "op0", "op1",
+    ]  # fmt: skip
+
+
+class TestWithoutNames:
+    """Launch calls of CUDA do not say which kernel they launch."""
+
+    graph = (Call("mm_k", "mm"), Call("act_k", "act"), Call(COPY, "copy"), Call("mm_k", "mm"))
+    kernels = ("mm_k", "act_k", COPY, "mm_k")
+
+    def test_an_eager_run_confirms_the_order(self) -> None:
+        rows = capture_rows(self.graph, 5000, has_names=False)
+        confirmed = source([*eager_rows(self.graph[:2], 0, 10), *rows])
+        assert attributed(replay(self.kernels), confirmed) == ["mm", "act", "copy", "mm"]
+        ways = events(replay(self.kernels), confirmed)["attributed_by"].to_pylist()
+        assert {way for way in ways if way} == {"graph_order"}
+
+    def test_an_eager_run_of_other_kernels_refuses(self) -> None:
+        rows = capture_rows(self.graph, 5000, has_names=False)
+        other = [Call("mm_of_another_size", "mm")]
+        refused = source([*eager_rows(other, 0, 10), *rows])
+        assert attributed(replay(self.kernels), refused) == [None] * 4
+        assert checks(replay(self.kernels), refused) == {"other_capture": 4}
+
+    def test_an_eager_run_in_the_trace_of_the_replays(self) -> None:
+        rows = capture_rows(self.graph, 5000, has_names=False)
+        ran = [*eager_rows(self.graph[:1], 0, 10), *replay(self.kernels)]
+        assert attributed(ran, source(rows)) == ["mm", "act", "copy", "mm"]
+
+    def test_nothing_confirms_the_order(self) -> None:
+        rows = capture_rows(self.graph, 5000, has_names=False)
+        assert attributed(replay(self.kernels), source(rows)) == [None] * 4
+        assert checks(replay(self.kernels), source(rows)) == {"other_capture": 4}
+
+    def test_the_trace_of_the_capture_itself(self) -> None:
+        rows = capture_rows(self.graph, 5000, has_names=False)
+        assert attributed([*rows, *replay(self.kernels)]) == ["mm", "act", "copy", "mm"]
+
+    def test_copies_elsewhere_refuse(self) -> None:
+        rows = capture_rows(self.graph, 5000, has_names=False)
+        swapped = (COPY, "mm_k", "act_k", "mm_k")
+        assert attributed([*rows, *replay(swapped)]) == [None] * 4
+
+    def test_annotations_of_nodes_confirm_the_order(self) -> None:
+        graph = [Call("a", "mm", label="attention"), Call("b", "act", label="mlp")]
+        rows = source(capture_rows(graph, 0, has_names=False))
+        right = replay_rows([labelled("a", 1, "attention"), labelled("b", 2, "mlp")], 100_000, 501)
+        assert attributed(right, rows) == ["mm", "act"]
+        ways = events(right, rows)["attributed_by"].to_pylist()
+        assert {way for way in ways if way} == {"annotation"}
+        wrong = replay_rows([labelled("a", 1, "mlp"), labelled("b", 2, "attention")], 100_000, 501)
+        assert attributed(wrong, rows)[0] != "mm"
+
+    def test_nodes_on_both_sides(self) -> None:
+        rows = capture_rows([Call("a", "mm"), Call("b", "act")], 0, has_names=False)
+        numbered = [
+            {**row, "graph_node_id": (9 << 32) + node}
+            for row, node in zip(
+                [row for row in rows if row["name"] == "hipLaunchKernel"], (4, 6), strict=True
+            )
+        ]
+        others = iter(numbered)
+        rows = [next(others) if row["name"] == "hipLaunchKernel" else row for row in rows]
+        on = [("b", {"graph_node_id": (7 << 32) + 6}), ("a", {"graph_node_id": (7 << 32) + 4})]
+        assert attributed(replay_rows(on, 100_000, 501), source(rows)) == ["act", "mm"]
+
+
+def labelled(kernel: str, node: int, label: str) -> tuple[str, dict[str, object]]:
+    """A kernel as torch writes it with ``cuda_graph_annotations``."""
+    return kernel, {"graph_node_id": (3 << 32) + node, "args": f'{{"name": "{label}"}}'}
+
+
+def test_annotations_of_nodes_without_a_capture() -> None:
+    rows = replay_rows([labelled("a", 1, "attention"), labelled("b", 2, "mlp")], 100_000, 501)
+    assert attributed(rows) == ["attention", "mlp"]
+
+
+def test_captured_ops_took_no_time_on_the_host() -> None:
+    table = events(replay(NAMES, NAMES), capture(NAMES))
+    rows = [row for row in table.to_pylist() if row["replays"] is not None]
+    ops = {row["name"]: row for row in rows if row["kind"] == "host_op"}
+    assert {row["replays"] for row in rows} == {2}
+    for column in ("start_ns", "dur_ns", "self_ns", "idle_ns", "queue_depth", "step"):
+        assert {row[column] for row in rows} == {None}, column
+    assert {name: row["self_device_ns"] for name, row in ops.items()} == {
+        "op0": 2, "op1": 4, "op2": 6, "op3": 8,
+    }  # fmt: skip
+    modules = [row for row in rows if row["python_module_id"] is not None]
+    assert [row["device_ns"] for row in modules] == [2, 4, 6, 8]
+    assert "runner.py(1): run" not in {row["name"] for row in rows}  # around the launch, too
+
+
+def test_device_time_is_what_it_was() -> None:
+    rows = replay(NAMES, NAMES)
+    without, given = (events(rows, *sources) for sources in ((), (capture(NAMES),)))
+    sums = []
+    for table in (without, given):
+        hosts = [row for row in table.to_pylist() if row["kind"] not in {"kernel", "memcpy"}]
+        sums.append(sum(row["self_device_ns"] or 0 for row in hosts))
+    assert sums == [20, 20]
+
+
+def test_a_captured_call_of_another_thread() -> None:
+    rows = capture_rows(calls(NAMES), 0)
+    moved = [
+        {**row, "thread": 5}
+        if row["name"] in {"op3", "nn.Module: Layer_3"} or row.get("args") == '{"kernel": "act"}'
+        else row
+        for row in rows
+    ]  # as autograd's, which captures nothing itself
+    assert attributed(replay(NAMES), source(moved)) == ["op0", "op1", "op2", "op3"]
+
+
+def test_what_ran_during_a_capture_was_not_captured() -> None:
+    rows = capture_rows(calls(NAMES), 0)
+    ran = {"category": "cuda_runtime", "correlation": 77, "args": '{"kernel": "other"}'}
+    from tests.builders import event
+    from tests.graphs import work_row
+
+    rows += [event("hipLaunchKernel", 16, 17, thread=3, **ran)]
+    rows += [work_row("other", 30, 40, correlation=77)]
+    assert attributed(replay(NAMES), source(rows)) == ["op0", "op1", "op2", "op3"]
