@@ -141,14 +141,14 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
         for place, fact in enumerate(facts_of(options.compat)):
             for other in [other for other in running if fact.conflicts_with(other)]:
                 tables = with_output(tables, running.pop(other).result())
-            if FACTS[place - 1] is launches and may_attribute(tables, options.captures):
-                for other in [*running]:
-                    tables = with_output(tables, running.pop(other).result())
-                tables = attribute_replays(tables, options.captures)
             if fact in parallel:
                 running[fact] = pool.submit(fact.output, tables, **options.of(fact))
             else:
                 tables = fact(tables, **options.of(fact))
+            if FACTS[place] is launches and may_attribute(tables, options.captures):
+                for other in [*running]:  # there will be more rows
+                    tables = with_output(tables, running.pop(other).result())
+                tables = attribute_replays(tables, options.captures)
         for future in running.values():
             tables = with_output(tables, future.result())
     return tables

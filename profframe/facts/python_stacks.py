@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.columns import coded, encoded, is_kind, numbers, present, words
 from profframe.facts.fact import Output, Tables, columns, fact, note, of_events
 from profframe.intervals import Ints, Mask, nearest
 
@@ -19,13 +19,14 @@ _MOST_BYTES: Final = 1 << 28
 
 
 @fact(
-    inputs=columns(events="kind name parent_id preorder last_descendant_id"),
+    inputs=columns(events="kind name parent_id preorder last_descendant_id stack_around_capture"),
     outputs=columns(events="python_stack"),
 )
 def python_stacks(tables: Tables) -> Output:
     """Fill ``python_stack``: names of the Python slices around, innermost first, joined by ``;``.
 
     Python slices themselves have none, as there are too many: their frames are their parents.
+    Captured slices have the frames around the capture, too.
     Slices with the same frames around them share one text, so that a loop costs no more than one
     iteration. If all texts together are too long, as for a recursion ten thousand deep, the longest
     are left out and counted in ``quality``.
@@ -33,7 +34,7 @@ def python_stacks(tables: Tables) -> Output:
     events = tables["events"]
     is_frame = is_kind(events, ("python",)) & present(events, "preorder")
     if not is_frame.any():
-        return Output()
+        return _around_captures(events, encoded(np.full(events.num_rows, -1), []))
     parent = numbers(events, "parent_id", missing=-1)
     frame = np.append(nearest(parent, is_frame), -1)[parent]
     chain, chains = _chains(tables, frame, np.unique(frame[frame >= 0]))
@@ -43,10 +44,29 @@ def python_stacks(tables: Tables) -> Output:
     codes = np.full(events.num_rows, -1, np.int64)
     codes[rows] = np.where(fits, np.cumsum(fits) - 1, -1)[number]
     indices = pa.array(codes, pa.int32(), mask=codes < 0)
-    return of_events(
-        *note("long_python_stack", rows[~fits[number]]),
-        python_stack=pa.DictionaryArray.from_arrays(indices, chains.texts(needed[fits])),
+    stacks = pa.DictionaryArray.from_arrays(indices, chains.texts(needed[fits]))
+    output = _around_captures(events, stacks)
+    notes = note("long_python_stack", rows[~fits[number]])
+    return of_events(*notes, python_stack=output.columns.get("events.python_stack", stacks))
+
+
+def _around_captures(events: pa.Table, stacks: pa.DictionaryArray) -> Output:
+    """The stacks with the frames around captures behind those of captured slices."""
+    if "stack_around_capture" not in events.column_names:
+        return Output()
+    around, texts_around = coded(events, "stack_around_capture")
+    captured = np.flatnonzero(around >= 0)
+    codes = stacks.indices.fill_null(-1).to_numpy().astype(np.int64)
+    pairs, place = np.unique(
+        np.stack((codes[captured], around[captured])), axis=1, return_inverse=True
     )
+    own, outer = (
+        texts.take(pa.array(part, mask=part < 0))
+        for texts, part in zip((stacks.dictionary, texts_around), pairs, strict=True)
+    )
+    joined = pc.coalesce(pc.binary_join_element_wise(own, outer, ";"), outer)
+    codes[captured] = len(stacks.dictionary) + place.reshape(-1)
+    return of_events(python_stack=encoded(codes, pa.concat_arrays([stacks.dictionary, joined])))
 
 
 @dataclass(frozen=True, slots=True)

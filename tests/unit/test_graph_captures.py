@@ -289,3 +289,9 @@ def test_what_ran_during_a_capture_was_not_captured() -> None:
     rows += [event("hipLaunchKernel", 16, 17, thread=3, **ran)]
     rows += [work_row("other", 30, 40, correlation=77)]
     assert attributed(replay(NAMES), source(rows)) == ["op0", "op1", "op2", "op3"]
+
+
+def test_the_python_stack_goes_on_outside_of_the_capture() -> None:
+    rows = events(replay(NAMES), capture(NAMES)).to_pylist()
+    [stack] = [row["python_stack"] for row in rows if row["name"] == "op1"]
+    assert stack == "nn.Module: Layer_1;runner.py(1): run"

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, ids, is_kind, numbers
+from profframe.facts.columns import column, encoded, ids, is_kind, numbers
 from profframe.facts.fact import Tables
 from profframe.facts.graphs.captures import Capture
 from profframe.intervals import Ints, nearest
@@ -77,6 +77,7 @@ def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRow
         "last_descendant_id": ids(end),
         "captured_fwd_id": ids(forward),
         "replays": pa.array(np.full(rows.size, replays), pa.int64()),
+        "stack_around_capture": _stack_around(events, capture, rows),
     }
     taken = events.take(pa.array(rows))
     names = [name for name in taken.column_names if name not in {*_NOT_KEPT, *columns}]
@@ -84,6 +85,15 @@ def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRow
     for name, values in columns.items():
         taken = taken.append_column(name, values)
     return CapturedRows(taken, local[capture.ops])
+
+
+def _stack_around(events: pa.Table, capture: Capture, rows: Ints) -> pa.DictionaryArray:
+    """The frames around the begin of the capture, for rows that are no frames themselves."""
+    frames = capture.outside[is_kind(events, ("python",))[capture.outside]]
+    names = events["name"].take(pa.array(frames)).to_pylist()
+    text = ";".join(name for name in names if name)
+    has_stack = ~is_kind(events, ("python",))[rows] & bool(text)
+    return encoded(np.where(has_stack, 0, -1), [text])
 
 
 def labelled_rows(labels: Sequence[str | None], replays: int) -> CapturedRows:
@@ -143,12 +153,13 @@ def with_rows(tables: Tables, captured: Sequence[CapturedRows], names: Sequence[
 
 def _stacked(events: pa.Table, parts: Sequence[pa.Table]) -> pa.Table:
     """The events with more rows, of the types of the schema."""
+    types = {column.name: column.type for column in schema.EVENTS}
     more = pa.concat_tables(parts, promote_options="permissive")
     for name in more.column_names:
         if name in events.column_names:
             type_ = events.schema.field(name).type
         else:
-            type_ = next((c.type for c in schema.EVENTS if c.name == name), pa.int64())
+            type_ = types.get(name, more[name].type)
         if more[name].type != type_:
             place = more.column_names.index(name)
             more = more.set_column(place, name, more[name].cast(type_))
