@@ -13,10 +13,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from profframe import schema
 from profframe.facts import Options, Tables, add_facts
 from profframe.facts.graphs.attribution import CaptureSource
 from profframe.facts.graphs.captures import captures
 from profframe.facts.pipeline import captured
+from profframe.trace.trace import Trace
 from tests.builders import Row, event, tables
 
 COPY, FILL = "Memcpy DtoD (Device -> Device)", "Memset (Device)"
@@ -120,6 +122,12 @@ def replay(*launches: Sequence[str]) -> list[dict[str, object]]:
 def events(rows: Sequence[Row], *sources: CaptureSource) -> pa.Table:
     """The events of a trace of replays, with all facts."""
     return with_facts(rows, *sources)["events"]
+
+
+def trace(rows: Sequence[Row], *sources: CaptureSource) -> Trace:
+    """The trace of replays."""
+    made = with_facts(rows, *sources).items()
+    return Trace.from_tables({name: schema.conform(name, part, "r", 0) for name, part in made})
 
 
 def with_facts(rows: Sequence[Row], *sources: CaptureSource) -> Tables:

@@ -82,6 +82,7 @@ _LARGEST: Final = 1 << 62
     inputs=columns(
         events="kind name input_dims input_types input_strides concrete_inputs given_flops"
         " given_bytes bytes dur_ns parent_id preorder last_descendant_id op_id"
+        " launch_id replays"
     ),
     outputs=columns(events="flops bytes work_id work_dtype"),
     options=("formulas",),
@@ -91,7 +92,8 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
 
     The work of an op is what its formula gives for its inputs, or what the source records. The
     outermost op on its thread with known work owns it, and all that is launched inside: its
-    kernels share the work in proportion to their durations, and add up to it exactly. A kernel
+    kernels share the work in proportion to their durations, and add up to it exactly; so do those
+    of each replay of a captured op. A kernel
     whose work the source records keeps that, and the others share the rest. ``formulas`` go before
     those of `FORMULAS`; None marks an op of unknown work.
     """
@@ -106,9 +108,12 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
     dur = numbers(events, "dur_ns")[kernels]
+    call = _calls(events, kernels, owner)
     shares = {
-        "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, dur),
-        "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, dur),
+        "flops": _spread(
+            op_work.flops, _recorded(events, "given_flops"), kernels, owner, call, dur
+        ),
+        "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, call, dur),
     }
     return of_events(
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
@@ -333,19 +338,36 @@ def _moved(events: pa.Table) -> Ints:
     return np.where(on_device & (moved >= 0), moved, _recorded(events, "given_bytes"))
 
 
-def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, dur: Ints) -> Ints:
+def _calls(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
+    """Number of the call of its owner that each kernel is of; a captured op has one per replay."""
+    call = owner[kernels].copy()
+    if "replays" not in events.column_names:
+        return call
+    launch = numbers(events, "launch_id", missing=_UNKNOWN)[kernels]
+    of_replay = np.append(present(events, "replays"), False)[call] & (launch >= 0)
+    key = call[of_replay] * owner.size + launch[of_replay]
+    call[of_replay] = owner.size + np.unique(key, return_inverse=True)[1]
+    return call
+
+
+def _spread(
+    op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, call: Ints, dur: Ints
+) -> Ints:
     """Work of each row: of ops their own, of kernels what the source records, else their share."""
     shares = np.where(op_work >= 0, op_work, recorded)
     op = owner[kernels]
     kernel_work = recorded[kernels]
     owned = (op >= 0) & (op_work[op] >= 0)
-    rest = op_work.copy()
+    rest = op_work[op]
     has_record = owned & (kernel_work >= 0)
-    np.subtract.at(rest, op[has_record], kernel_work[has_record])
+    if has_record.any():
+        given = np.zeros(int(call.max()) + 1, np.int64)
+        np.add.at(given, call[has_record], kernel_work[has_record])
+        rest = rest - given[call]
     sharing = owned & (kernel_work < 0)
-    rows, op = kernels[sharing], op[sharing]
-    if rows.size:
-        shares[rows] = _apportioned(np.maximum(rest, 0)[op], op, dur[sharing])
+    if sharing.any():
+        amount = np.maximum(rest, 0)[sharing]
+        shares[kernels[sharing]] = _apportioned(amount, call[sharing], dur[sharing])
     return shares
 
 

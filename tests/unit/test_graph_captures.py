@@ -18,6 +18,7 @@ from tests.graphs import (
     replay,
     replay_rows,
     source,
+    trace,
     with_facts,
 )
 
@@ -295,3 +296,34 @@ def test_the_python_stack_goes_on_outside_of_the_capture() -> None:
     rows = events(replay(NAMES), capture(NAMES)).to_pylist()
     [stack] = [row["python_stack"] for row in rows if row["name"] == "op1"]
     assert stack == "nn.Module: Layer_1;runner.py(1): run"
+
+
+def test_each_replay_does_the_work_of_its_op() -> None:
+    mm = Call("mm_k", "aten::mm", dims="[[4,8],[8,2]]")
+    rows = capture_rows([mm, mm], 0)
+    kernels = [row for row in events(replay(["mm_k", "mm_k"]) + more(), source(rows)).to_pylist()]
+    work = [row["flops"] for row in kernels if row["kind"] == "kernel"]
+    assert work == [2 * 4 * 8 * 2] * 4
+    ops = [row for row in kernels if row["replays"] == 2 and row["name"] == "aten::mm"]
+    assert [row["flops"] for row in ops] == [128, 128]
+
+
+def more() -> list[dict[str, object]]:
+    return replay_rows(["mm_k", "mm_k"], 200_000, 900)
+
+
+def test_answers_count_replays_as_calls() -> None:
+    mm = Call("mm_k", "aten::mm", dims="[[4,8],[8,2]]")
+    whole = trace(replay(["mm_k", "mm_k"]) + more(), source(capture_rows([mm, mm], 0)))
+    averages = whole.key_averages().filter(name="aten::mm")
+    assert averages.select("calls", "cpu_ns", "self_device_ns").rows() == [(4, 0, 6)]
+    [row] = whole.roofline(by="op").filter(name="aten::mm").to_dicts()
+    assert (row["calls"], row["kernels"], row["flops"]) == (4, 4, 512)
+    [row] = whole.op_kernels().filter(name="aten::mm").to_dicts()
+    assert (row["calls"], row["device_ns"], row["total_ns"]) == (4, 6, None)
+    assert whole.self_times().filter(name="aten::mm").height == 0
+    modules = whole.modules().select("name", "calls", "host_ns", "device_ns").rows()
+    assert modules == [("nn.Module: Layer_1", 2, None, 4), ("nn.Module: Layer_0", 2, None, 2)]
+    cut = whole.filter(end_ns=150_000)
+    assert cut.key_averages().filter(name="aten::mm")["calls"].to_list() == [2]
+    assert cut.modules().select("calls", "device_ns").rows() == [(1, 2), (1, 1)]
