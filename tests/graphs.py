@@ -99,6 +99,26 @@ def work_row(name: str, start: int, end: int, **columns: object) -> dict[str, ob
     return event(name, start, end, category=category, thread=1, **given)
 
 
+def chrome(*rows: Sequence[Row]) -> str:
+    """The rows as a trace of Kineto's."""
+    members = {"correlation": "correlation", "external_id": "External id", "device": "device"}
+    members |= {"stream": "stream", "graph_node_id": "graph node id"}
+    slices = []
+    for row in (row for part in rows for row in part):
+        args = json.loads(str(row.get("args", "{}")))
+        args |= {member: row[name] for name, member in members.items() if name in row}
+        if "input_dims" in row:
+            dims = json.loads(str(row["input_dims"]))
+            args |= {"Input Dims": dims, "Input type": ["float"] * len(dims)}
+        on_device = "device" in row
+        slices.append({
+            "ph": "X", "name": row["name"], "cat": row["category"], "args": args,
+            "pid": 0 if on_device else 1, "tid": row.get("stream", 1) if on_device else 1,
+            "ts": row["start_ns"] / 1000, "dur": row["dur_ns"] / 1000,
+        })  # fmt: skip
+    return json.dumps({"schemaVersion": 1, "traceEvents": slices})
+
+
 def source(*rows: Sequence[Row], file: str = "capture.json") -> CaptureSource:
     """A trace of captures."""
     built = captured(tables(*(row for part in rows for row in part)))

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import graphs
+
 ROOT = Path(__file__).parent.parent
 ABSOLUTE_PATH = re.compile(r'"(?:[A-Z]:\\|/)[^"]+"')
 
@@ -98,3 +100,40 @@ def test_cuda_capture_says_what_it_needs(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no CUDA device" in done.stderr
+
+
+def test_capture_of_a_graph_without_a_gpu(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "examples.capture_graph", str(tmp_path)]
+    small = ("--layers", "1", "--width", "8", "--replays", "2")
+    subprocess.run([*command, *small], cwd=ROOT, check=True, capture_output=True)
+    assert {file.name for file in tmp_path.iterdir()} == {
+        f"{name}.json.gz" for name in ("eager", "capture", "replay", "both")
+    }
+    text = text_of(tmp_path / "eager.json.gz")
+    names = [event["name"] for event in json.loads(text)["traceEvents"]]
+    assert names.count("model") == 2
+    assert socket.gethostname() not in text
+
+
+@pytest.mark.parametrize(("kernel", "differences"), [("mm_k", 0), ("mm_of_another_shape", 2)])
+def test_ops_of_replays_are_held_against_those_of_an_eager_run(
+    kernel: str, differences: int, tmp_path: Path
+) -> None:
+    pytest.importorskip("torch")
+    compare = importlib.import_module("examples.capture_graph").compare
+    graph = [
+        graphs.Call("mm_k", "aten::mm", dims="[[4,8],[8,2]]"),
+        graphs.Call("act_k", "aten::relu", dims="[[4,2]]"),
+    ]
+    runs = [graphs.eager_rows(graph, 1000 * n, 10 * n) for n in (1, 2)]
+    replays = [graphs.replay_rows(["mm_k", "act_k"], 9000 * n, 40 + n) for n in (1, 2)]
+    captured = graphs.capture_rows(graph, 5000, has_names=False)
+    graph[0] = graphs.Call(kernel, "aten::mm", dims="[[4,8],[8,2]]")
+    for name, rows in {
+        "eager": [graphs.eager_rows(graph, 1000 * n, 10 * n) for n in (1, 2)],
+        "capture": [runs[0], captured],
+        "replay": replays,
+    }.items():
+        (tmp_path / f"{name}.json.gz").write_bytes(gzip.compress(graphs.chrome(*rows).encode()))
+    assert compare(tmp_path).height == differences
