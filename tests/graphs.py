@@ -1,15 +1,16 @@
 """Captures of graphs and their replays, as a reader gives them.
 
-    >>> from tests.graphs import capture, replay, attributed
-    >>> attributed(replay(["a", "b"]), capture(["a", "b"]))
-    ['op0', 'op1']
+>>> from tests.graphs import capture, replay, attributed
+>>> attributed(replay(["a", "b"]), capture(["a", "b"]))
+['op0', 'op1']
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 
@@ -41,7 +42,7 @@ def calls(kernels: Sequence[str]) -> list[Call]:
 
 def capture_rows(
     graph: Sequence[Call], start: int, *, has_names: bool = True, label: str | None = None
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """One capture, from ``start`` on, 10 ns for each call."""
     end = start + 20 + 10 * len(graph)
     rows = [event(label, start, end, category="user_annotation")] if label else []
@@ -51,11 +52,11 @@ def capture_rows(
         at = start + 5 + 10 * place
         args = json.dumps({"kernel": call.kernel}) if has_names else "{}"
         name = {COPY: "hipMemcpyAsync", FILL: "hipMemsetAsync"}.get(call.kernel, "hipLaunchKernel")
-        module = {"python_module_id": place, "category": "python_function"}
+        module: dict[str, Any] = {"python_module_id": place, "category": "python_function"}
         rows.append(event(f"nn.Module: Layer_{place}", at, at + 9, **module))
         if call.label:
             rows.append(event(call.label, at + 1, at + 8, category="user_annotation"))
-        op = {"input_dims": call.dims, "external_id": 1 + place}
+        op: dict[str, Any] = {"input_dims": call.dims, "external_id": 1 + place}
         rows.append(event(call.op, at + 2, at + 7, **op))
         rows.append(event(name, at + 3, at + 4, category="cuda_runtime", args=args))
     at = end - 5
@@ -63,13 +64,13 @@ def capture_rows(
     return rows
 
 
-def eager_rows(graph: Sequence[Call], start: int, correlation: int) -> list[dict[str, object]]:
+def eager_rows(graph: Sequence[Call], start: int, correlation: int) -> list[dict[str, Any]]:
     """The same calls without a graph: each op launches its kernel."""
     rows = []
     for place, call in enumerate(graph):
         at, number = start + 10 * place, correlation + place
-        op = {"input_dims": call.dims, "external_id": 1000 + number}
-        launch = {"category": "cuda_runtime", "correlation": number}
+        op: dict[str, Any] = {"input_dims": call.dims, "external_id": 1000 + number}
+        launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": number}
         rows.append(event(call.op, at, at + 8, **op))
         rows.append(event("hipLaunchKernel", at + 2, at + 3, **launch))
         rows.append(work_row(call.kernel, at + 4, at + 6, correlation=number))
@@ -77,13 +78,13 @@ def eager_rows(graph: Sequence[Call], start: int, correlation: int) -> list[dict
 
 
 def replay_rows(
-    kernels: Sequence[str | tuple[str, dict[str, object]]],
+    kernels: Sequence[str | tuple[str, Mapping[str, Any]]],
     start: int,
     correlation: int,
     label: str | None = None,
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """A launch of a graph, and its kernels, 10 ns each; with other columns of each if given."""
-    launch = {"category": "cuda_runtime", "correlation": correlation}
+    launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": correlation}
     rows = [event(label, start, start + 5, category="user_annotation")] if label else []
     rows.append(event("hipGraphLaunch", start + 1, start + 4, **launch))
     for place, kernel in enumerate(kernels):
@@ -93,13 +94,13 @@ def replay_rows(
     return rows
 
 
-def work_row(name: str, start: int, end: int, **columns: object) -> dict[str, object]:
+def work_row(name: str, start: int, end: int, **columns: Any) -> dict[str, Any]:
     category = {COPY: "gpu_memcpy", FILL: "gpu_memset"}.get(name, "kernel")
-    given = {"device": 0, "stream": 7} | columns
+    given: dict[str, Any] = {"device": 0, "stream": 7} | columns
     return event(name, start, end, category=category, thread=1, **given)
 
 
-def chrome(*rows: Sequence[Row]) -> str:
+def chrome(*rows: Sequence[Mapping[str, Any]]) -> str:
     """The rows as a trace of Kineto's."""
     members = {"correlation": "correlation", "external_id": "External id", "device": "device"}
     members |= {"stream": "stream", "graph_node_id": "graph node id"}
@@ -125,14 +126,15 @@ def source(*rows: Sequence[Row], file: str = "capture.json") -> CaptureSource:
     return CaptureSource(file, built, captures(built))
 
 
-def capture(kernels: Sequence[str], **options: object) -> CaptureSource:
+def capture(kernels: Sequence[str], **options: Any) -> CaptureSource:
     """A trace with one capture."""
-    return source(capture_rows(calls(kernels), 0, **options))  # type: ignore[arg-type]
+    return source(capture_rows(calls(kernels), 0, **options))
 
 
-def replay(*launches: Sequence[str]) -> list[dict[str, object]]:
+def replay(*launches: Sequence[str]) -> list[dict[str, Any]]:
     """Launches of graphs, one after the other."""
-    start, rows = 100_000, []
+    start = 100_000
+    rows: list[dict[str, Any]] = []
     for number, kernels in enumerate(launches, 1):
         rows += replay_rows(kernels, start, 500 + number)
         start += 1000 + 10 * len(kernels)
@@ -175,7 +177,9 @@ def checks(rows: Sequence[Row], *sources: CaptureSource) -> dict[str, int]:
     """Counts of the checks about graphs."""
     quality = with_facts(rows, *sources)["quality"]
     counts: dict[str, int] = {}
-    for name, count in zip(quality["check"].to_pylist(), quality["events"].to_pylist(), strict=True):
+    for name, count in zip(
+        quality["check"].to_pylist(), quality["events"].to_pylist(), strict=True
+    ):
         if name in {"other_capture", "ambiguous_capture", "lost_replay_work"}:
             counts[name] = counts.get(name, 0) + count
     return counts

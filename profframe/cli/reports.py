@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 

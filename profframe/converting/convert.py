@@ -138,9 +138,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
 
 
-def _fact_choice(
-    compat: str | None, captures: Source | Iterable[Source] | None
-) -> FactChoice:
+def _fact_choice(compat: str | None, captures: Source | Iterable[Source] | None) -> FactChoice:
     if captures is None:
         return FactChoice(compat)
     files = capture_files(as_list(captures))

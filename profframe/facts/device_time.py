@@ -27,8 +27,8 @@ def device_time(tables: Tables) -> Output:
 
     A busy slice counts once, at its op, else at its call: that is ``self_device_ns``.
     ``device_ns`` of a host slice is the sum of all launched inside it, and of a captured one of all
-    that it was replayed for; a call within an op has no self time, as in torch. A device annotation has its duration, and adds nothing to its
-    call.
+    that it was replayed for; a call within an op has no self time, as in torch. A device annotation
+    has its duration, and adds nothing to its call.
     """
     events = tables["events"]
     return time_columns(events, *_times(events), _ON_DEVICE)

@@ -107,13 +107,10 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
-    dur = numbers(events, "dur_ns")[kernels]
-    call = _calls(events, kernels, owner)
+    calls = _Calls(_call(events, kernels, owner), numbers(events, "dur_ns")[kernels])
     shares = {
-        "flops": _spread(
-            op_work.flops, _recorded(events, "given_flops"), kernels, owner, call, dur
-        ),
-        "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, call, dur),
+        "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, calls),
+        "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, calls),
     }
     return of_events(
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
@@ -338,7 +335,15 @@ def _moved(events: pa.Table) -> Ints:
     return np.where(on_device & (moved >= 0), moved, _recorded(events, "given_bytes"))
 
 
-def _calls(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """For each kernel the number of the call that it works for, and its duration."""
+
+    number: Ints
+    dur: Ints
+
+
+def _call(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     """Number of the call of its owner that each kernel is of; a captured op has one per replay."""
     call = owner[kernels].copy()
     if "replays" not in events.column_names:
@@ -350,9 +355,7 @@ def _calls(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     return call
 
 
-def _spread(
-    op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, call: Ints, dur: Ints
-) -> Ints:
+def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, calls: _Calls) -> Ints:
     """Work of each row: of ops their own, of kernels what the source records, else their share."""
     shares = np.where(op_work >= 0, op_work, recorded)
     op = owner[kernels]
@@ -361,13 +364,13 @@ def _spread(
     rest = op_work[op]
     has_record = owned & (kernel_work >= 0)
     if has_record.any():
-        given = np.zeros(int(call.max()) + 1, np.int64)
-        np.add.at(given, call[has_record], kernel_work[has_record])
-        rest = rest - given[call]
+        given = np.zeros(int(calls.number.max()) + 1, np.int64)
+        np.add.at(given, calls.number[has_record], kernel_work[has_record])
+        rest = rest - given[calls.number]
     sharing = owned & (kernel_work < 0)
     if sharing.any():
         amount = np.maximum(rest, 0)[sharing]
-        shares[kernels[sharing]] = _apportioned(amount, call[sharing], dur[sharing])
+        shares[kernels[sharing]] = _apportioned(amount, calls.number[sharing], calls.dur[sharing])
     return shares
 
 

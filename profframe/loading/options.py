@@ -113,7 +113,7 @@ class LoadOptions:
         )
 
 
-def fact_options(
+def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     kinds: Sequence[Rule] | None = None,
     compat: str | None = None,
     fx_metadata: Registry | None = None,

@@ -14,7 +14,8 @@ from profframe.intervals import subtree_sums
 
 _TRACE: Final = ["run", "rank"]
 _COLUMNS: Final = (
-    *_TRACE, "event_id", "kind", "thread", "preorder", "last_descendant_id", "replays", "launch_id", "op_id", "dur_ns",
+    *_TRACE, "event_id", "kind", "thread", "preorder", "last_descendant_id", "replays", "launch_id",
+    "op_id", "dur_ns",
 )  # fmt: skip
 
 
@@ -68,7 +69,9 @@ def _last(part: pl.DataFrame) -> npt.NDArray[np.int64]:
     ].to_numpy()
 
 
-def _with_values(events: pa.Table, name: str, rows: npt.NDArray[np.int64], values: pl.Series) -> pa.Table:
+def _with_values(
+    events: pa.Table, name: str, rows: npt.NDArray[np.int64], values: pl.Series
+) -> pa.Table:
     column = pl.Series(events[name]).scatter(rows, values)
     place = events.column_names.index(name)
     type_ = events.schema.field(name).type

@@ -27,6 +27,7 @@ from profframe.errors import AnswerError, ProfframeError, StoreError, UnknownNam
 from profframe.query import macros
 from profframe.query.catalogue import find, reads
 from profframe.query.header import Answer
+from profframe.query.remaining import with_remaining_replays
 from profframe.query.result import frame, selected
 from profframe.query.run import query, run
 from profframe.query.sandbox import Terms, connect
@@ -42,7 +43,6 @@ from profframe.query.selection import (
     numbers,
     texts,
 )
-from profframe.query.remaining import with_remaining_replays
 from profframe.query.sources import ALL_TABLES, Columns, Overlay, Part, Source
 from profframe.system.interrupts import stopping
 
@@ -392,14 +392,7 @@ class Session:
             numbers_of = integers("steps", steps)
             selection = selection.steps(numbers_of, self._windows(source, selection, numbers_of))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
-        return part if (steps, start_ns, end_ns) == (None, None, None) else part._remaining()
-
-    def _remaining(self) -> Session:
-        """The same, where captured ops count the replays that are left."""
-        if not self.unlimited().sql("SELECT count(replays) > 0 AS any FROM events")["any"][0]:
-            return self
-        rows = with_remaining_replays(self.table("events"))
-        return self.with_source(Overlay(self.source, "events", rows))
+        return part if (steps, start_ns, end_ns) == (None, None, None) else _remaining(part)
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):
@@ -477,6 +470,14 @@ class Session:
             f"the question took more than the {self.terms.timeout_s:g} s that it may "
             "(timeout_s=, --timeout)"
         )
+
+
+def _remaining(part: Session) -> Session:
+    """A part of a trace where captured ops count the replays that are left."""
+    if not part.unlimited().sql("SELECT count(replays) > 0 AS any FROM events")["any"][0]:
+        return part
+    rows = with_remaining_replays(part.table("events"))
+    return part.with_source(Overlay(part.source, "events", rows))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -18,6 +18,7 @@ from typing import Final
 HASHED: Final = (
     "facts",
     "intervals",
+    "loading/captures",
     "loading/files",
     "loading/options",
     "loading/profiles",

@@ -20,35 +20,35 @@ def graphs(draw: st.DrawFn) -> list[Call]:
     return calls([*before, *(block * draw(st.integers(1, 12))), *after])
 
 
-def same(draw: st.DrawFn, graph: list[Call]) -> list[Call]:
+def same(_: st.DataObject, graph: list[Call]) -> list[Call]:
     return graph
 
 
-def one_left_out(draw: st.DrawFn, graph: list[Call]) -> list[Call]:
-    place = draw(st.integers(0, len(graph) - 1))
+def one_left_out(data: st.DataObject, graph: list[Call]) -> list[Call]:
+    place = data.draw(st.integers(0, len(graph) - 1))
     return graph[:place] + graph[place + 1 :]
 
 
-def a_block_left_out(draw: st.DrawFn, graph: list[Call]) -> list[Call]:
-    first, last = sorted(draw(st.integers(0, len(graph))) for _ in range(2))
+def a_block_left_out(data: st.DataObject, graph: list[Call]) -> list[Call]:
+    first, last = sorted(data.draw(st.integers(0, len(graph))) for _ in range(2))
     return graph[:first] + graph[last:]
 
 
-def two_swapped(draw: st.DrawFn, graph: list[Call]) -> list[Call]:
-    first, last = (draw(st.integers(0, len(graph) - 1)) for _ in range(2))
+def two_swapped(data: st.DataObject, graph: list[Call]) -> list[Call]:
+    first, last = (data.draw(st.integers(0, len(graph) - 1)) for _ in range(2))
     swapped = [*graph]
     if graph[first].kernel != graph[last].kernel:
         swapped[first], swapped[last] = graph[last], graph[first]
     return swapped
 
 
-def another(draw: st.DrawFn, graph: list[Call]) -> list[Call]:
-    names = draw(st.lists(KERNELS, min_size=1, max_size=40))
+def another(data: st.DataObject, graph: list[Call]) -> list[Call]:
+    names = data.draw(st.lists(KERNELS, min_size=1, max_size=40))
     is_same = names == [call.kernel for call in graph]
     return graph if is_same else [Call(name, "another") for name in names]
 
 
-CHANGES: Sequence[Callable[[st.DrawFn, list[Call]], list[Call]]] = (
+CHANGES: Sequence[Callable[[st.DataObject, list[Call]], list[Call]]] = (
     same, one_left_out, a_block_left_out, two_swapped, another,
 )  # fmt: skip
 
@@ -57,7 +57,7 @@ CHANGES: Sequence[Callable[[st.DrawFn, list[Call]], list[Call]]] = (
 def test_what_a_capture_lost_or_swapped_gives_no_wrong_op(data: st.DataObject) -> None:
     graph = data.draw(graphs())
     change = data.draw(st.sampled_from(CHANGES))
-    captured = change(data.draw, graph)
+    captured = change(data, graph)
     if not captured:
         return
     rows = replay([call.kernel for call in graph], [call.kernel for call in graph])
@@ -73,7 +73,7 @@ def test_what_a_capture_lost_or_swapped_gives_no_wrong_op(data: st.DataObject) -
 def test_what_a_replay_lost_gives_no_wrong_op(data: st.DataObject) -> None:
     graph = data.draw(graphs())
     change = data.draw(st.sampled_from([same, one_left_out]))
-    ran = change(data.draw, graph)
+    ran = change(data, graph)
     if ran:
         ops = attributed(replay([call.kernel for call in ran]), source(capture_rows(graph, 0)))
         is_sound = [op in {None, call.op} for op, call in zip(ops, ran, strict=True)]

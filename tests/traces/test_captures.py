@@ -1,4 +1,4 @@
-"""Real pairs of capture and replay: the sums are what they were, and nearly all of it has its op."""
+"""Real pairs of capture and replay: sums are what they were, and all work has its op."""
 
 from __future__ import annotations
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tests.builders import event
 from tests.graphs import (
     COPY,
     FILL,
@@ -20,6 +23,7 @@ from tests.graphs import (
     source,
     trace,
     with_facts,
+    work_row,
 )
 
 NAMES = ["gemm", "norm", "gemm", "act"]
@@ -100,15 +104,11 @@ def test_equal_graphs_whose_order_is_not_known_stay_unknown() -> None:
     rows = replay(layer, layer, layer)
     assert attributed(rows, source(graphs)) == [None] * 6
     assert checks(rows, source(graphs)) == {"ambiguous_capture": 6}
-    start, in_step = 100_000, []
-    step = capture_step(layer, start)
-    assert attributed([*in_step, *step], source(graphs)) == ["op0", "op1"] * 2
+    assert attributed(in_one_step(layer, 100_000), source(graphs)) == ["op0", "op1"] * 2
 
 
-def capture_step(layer: list[str], start: int) -> list[dict[str, object]]:
+def in_one_step(layer: list[str], start: int) -> list[dict[str, Any]]:
     """Two launches in one annotation."""
-    from tests.builders import event
-
     return [
         event("step", start, start + 900, category="user_annotation"),
         *replay_rows(layer, start + 100, 501),
@@ -144,7 +144,13 @@ def test_copies_and_fills() -> None:
 
 def test_several_streams() -> None:
     graph = ["a", "b", "c", "a", "b"]
-    on = [("a", {}), ("b", {"stream": 8}), ("c", {}), ("a", {}), ("b", {"stream": 8})]
+    on: list[tuple[str, dict[str, Any]]] = [
+        ("a", {}),
+        ("b", {"stream": 8}),
+        ("c", {}),
+        ("a", {}),
+        ("b", {"stream": 8}),
+    ]
     assert attributed(replay_rows(on, 100_000, 501), capture(graph)) == [f"op{n}" for n in range(5)]
     later = [on[0], on[2], on[3], on[1], on[4]]  # the second stream ran behind the first
     ops = ["op0", "op2", "op3", "op1", "op4"]
@@ -153,14 +159,14 @@ def test_several_streams() -> None:
 
 def test_one_name_on_two_streams_is_ambiguous() -> None:
     graph = ["x", "a", "a", "y"]
-    on = [("x", {}), ("a", {}), ("a", {"stream": 8}), ("y", {})]
+    on: list[tuple[str, dict[str, Any]]] = [("x", {}), ("a", {}), ("a", {"stream": 8}), ("y", {})]
     rows = replay_rows(on, 100_000, 501)
     assert attributed(rows, capture(graph)) == ["op0", None, None, "op3"]
     assert checks(rows, capture(graph)) == {"ambiguous_capture": 2}
 
 
 def test_streams_in_another_order_are_another_graph() -> None:
-    on = [("b", {}), ("a", {}), ("c", {"stream": 8})]
+    on: list[tuple[str, dict[str, Any]]] = [("b", {}), ("a", {}), ("c", {"stream": 8})]
     assert attributed(replay_rows(on, 100_000, 501), capture(["a", "b", "c"])) == [None] * 3
 
 
@@ -231,11 +237,14 @@ class TestWithoutNames:
         ]
         others = iter(numbered)
         rows = [next(others) if row["name"] == "hipLaunchKernel" else row for row in rows]
-        on = [("b", {"graph_node_id": (7 << 32) + 6}), ("a", {"graph_node_id": (7 << 32) + 4})]
+        on: list[tuple[str, dict[str, Any]]] = [
+            ("b", {"graph_node_id": (7 << 32) + 6}),
+            ("a", {"graph_node_id": (7 << 32) + 4}),
+        ]
         assert attributed(replay_rows(on, 100_000, 501), source(rows)) == ["act", "mm"]
 
 
-def labelled(kernel: str, node: int, label: str) -> tuple[str, dict[str, object]]:
+def labelled(kernel: str, node: int, label: str) -> tuple[str, dict[str, Any]]:
     """A kernel as torch writes it with ``cuda_graph_annotations``."""
     return kernel, {"graph_node_id": (3 << 32) + node, "args": f'{{"name": "{label}"}}'}
 
@@ -283,10 +292,11 @@ def test_a_captured_call_of_another_thread() -> None:
 
 def test_what_ran_during_a_capture_was_not_captured() -> None:
     rows = capture_rows(calls(NAMES), 0)
-    ran = {"category": "cuda_runtime", "correlation": 77, "args": '{"kernel": "other"}'}
-    from tests.builders import event
-    from tests.graphs import work_row
-
+    ran: dict[str, Any] = {
+        "category": "cuda_runtime",
+        "correlation": 77,
+        "args": '{"kernel": "other"}',
+    }
     rows += [event("hipLaunchKernel", 16, 17, thread=3, **ran)]
     rows += [work_row("other", 30, 40, correlation=77)]
     assert attributed(replay(NAMES), source(rows)) == ["op0", "op1", "op2", "op3"]
@@ -301,14 +311,14 @@ def test_the_python_stack_goes_on_outside_of_the_capture() -> None:
 def test_each_replay_does_the_work_of_its_op() -> None:
     mm = Call("mm_k", "aten::mm", dims="[[4,8],[8,2]]")
     rows = capture_rows([mm, mm], 0)
-    kernels = [row for row in events(replay(["mm_k", "mm_k"]) + more(), source(rows)).to_pylist()]
+    kernels = events(replay(["mm_k", "mm_k"]) + more(), source(rows)).to_pylist()
     work = [row["flops"] for row in kernels if row["kind"] == "kernel"]
     assert work == [2 * 4 * 8 * 2] * 4
     ops = [row for row in kernels if row["replays"] == 2 and row["name"] == "aten::mm"]
     assert [row["flops"] for row in ops] == [128, 128]
 
 
-def more() -> list[dict[str, object]]:
+def more() -> list[dict[str, Any]]:
     return replay_rows(["mm_k", "mm_k"], 200_000, 900)
 
 

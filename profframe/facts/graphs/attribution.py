@@ -131,9 +131,7 @@ def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> Ea
     return runs
 
 
-def _launched(
-    events: pa.Table, keys: Collection[OpKey]
-) -> Iterator[tuple[OpKey, tuple[str, ...]]]:
+def _launched(events: pa.Table, keys: Collection[OpKey]) -> Iterator[tuple[OpKey, tuple[str, ...]]]:
     """Names of the kernels that calls of these ops launched, each different case once."""
     codes, texts = words(events, "name")
     wanted = {key[0] for key in keys}
@@ -173,10 +171,10 @@ def _attributed(
     for number, launches in _groups([None if m is None else m.capture for m in choice.match]):
         source, capture = graphs[number]
         part = _Part(captured_rows(source.tables, capture, launches.size), _title(number, graphs))
-        ways = [(runs.work[n], choice.match[n].by) for n in launches.tolist()]  # type: ignore[union-attr]
+        of_part = [(n, match) for n in launches.tolist() if (match := choice.match[n])]
+        ways = [(runs.work[n], match.by) for n, match in of_part]
         for _, places in _groups(_numbered(ways)):
-            match = choice.match[launches[places[0]]]
-            assert match is not None
+            match = of_part[places[0]][1]
             lines = runs.rows_of(launches[places])
             part.add(lines, np.append(part.captured.op_of_call, -1)[match.calls], match.by)
             notes += _lost(lines, match.calls, capture, part.title)

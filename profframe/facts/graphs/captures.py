@@ -22,7 +22,9 @@ FILLS: Final = "(fill)"
 """Names of what a copy and a fill do, whichever the call."""
 _LABELS: Final = (
     re.compile(r"capture_(?P<size>\d{1,9})_\w+"),
-    re.compile(r"(?:.*[^a-z])?(?:bs|batch_size|num_tokens)[ =_:]+(?P<size>\d{1,9})(?:\D.*)?", re.I),
+    re.compile(
+        r"(?:.*[^a-z])?(?:bs|batch_size|num_tokens)[ =_:]+(?P<size>\d{1,9})(?:\D.*)?", re.IGNORECASE
+    ),
 )
 """Annotations around captures that say for how many tokens or sequences they are: of vLLM, and
 of others."""
@@ -154,7 +156,9 @@ def _names(events: pa.Table, calls: Ints) -> list[str | None]:
     kernels = args.str.extract(r'"kernel"\s*:\s*"((?:[^"\\]|\\.)*)"').to_list()
     names = []
     for kernel, copies, fills in zip(kernels, is_copy.tolist(), is_fill.tolist(), strict=True):
-        name = None if not kernel else without_space(kernel.replace('\\"', '"').replace("\\\\", "\\"))
+        name = (
+            None if not kernel else without_space(kernel.replace('\\"', '"').replace("\\\\", "\\"))
+        )
         names.append(COPIES if copies else FILLS if fills else name)
     return names
 

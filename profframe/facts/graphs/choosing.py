@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -76,20 +76,16 @@ def choose(
 
     scope = _scopes(events, runs.launches)
     keys, key = _keys(events, runs, candidates, scope)
-    of_key = [
-        [m for m in of_work(k.work) if m.capture < k.until or not candidates[m.capture].is_trusted]
-        for k in keys
-    ]
-    fitting = [_of_size(ms, k.size, candidates) for ms, k in zip(of_key, keys, strict=True)]
-    by_key: list[Match | None] = [ms[0] if len(ms) == 1 else None for ms in fitting]
-    match = [by_key[k] for k in key.tolist()]
-    if any(len(ms) > 1 for ms in fitting):
+    cases = [_Case.of(k, of_work(k.work), candidates) for k in keys]
+    match = [cases[k].only for k in key.tolist()]
+    if any(len(case.fitting) > 1 for case in cases):
+        fitting = [case.fitting for case in cases]
         _by_order(match, key, fitting, _passes(events, runs, scope), _rows(candidates, files))
         for launch, k in enumerate(key.tolist()):
             if match[launch] is None and len(fitting[k]) > 1:
                 match[launch] = _equal(fitting[k], candidates, files)
-    notes = _notes(runs, match, key, keys, of_key, fitting, candidates, files, eager)
-    return Choice(match, [*notes])
+    reasons = _Reasons(runs, candidates, files, eager)
+    return Choice(match, [*reasons.notes(match, key, cases)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +137,28 @@ def _keys(
     distinct, key = np.unique(columns, axis=1, return_inverse=True)
     keys = [_Key(work, None if size < 0 else size, n) for work, size, n in distinct.T.tolist()]
     return keys, key.reshape(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """Launches with one key, the captures of the same work, and those of them that fit."""
+
+    key: _Key
+    like: list[Match]
+    fitting: list[Match]
+
+    @classmethod
+    def of(cls, key: _Key, matches_: Sequence[Match], candidates: Sequence[Candidate]) -> _Case:
+        like = [
+            match
+            for match in matches_
+            if match.capture < key.until or not candidates[match.capture].is_trusted
+        ]
+        return cls(key, like, _of_size(like, key.size, candidates))
+
+    @property
+    def only(self) -> Match | None:
+        return self.fitting[0] if len(self.fitting) == 1 else None
 
 
 def _of_size(
@@ -211,7 +229,9 @@ def _ordered(
 
 
 def _in_order(match: Match) -> Match:
-    return Match(match.capture, match.calls, "graph_order" if match.by == "graph_name" else match.by)
+    return Match(
+        match.capture, match.calls, "graph_order" if match.by == "graph_name" else match.by
+    )
 
 
 def _equal(
@@ -224,57 +244,50 @@ def _equal(
     return fitting[-1] if is_same and len(places) == len(of) else None
 
 
-def _notes(
-    runs: Replays,
-    match: Sequence[Match | None],
-    key: Ints,
-    keys: Sequence[_Key],
-    of_key: Sequence[Sequence[Match]],
-    fitting: Sequence[Sequence[Match]],
-    candidates: Sequence[Candidate],
-    files: Sequence[str],
-    eager: EagerRuns,
-) -> Iterator[Note]:
-    """What is not known, by what launches ran, and why."""
-    size = np.diff(runs.bounds)
-    open_ = np.array([m is None for m in match])
-    reasons: dict[tuple[str, str], list[int]] = {}
-    for k in np.unique(key[open_]).tolist():
-        reason = _reason(runs, keys[k], of_key[k], fitting[k], candidates, files, eager)
-        if reason is not None:
-            reasons.setdefault(reason, []).append(k)
-    for (check, detail), of_reason in reasons.items():
-        launches = np.flatnonzero(open_ & np.isin(key, of_reason))
-        pieces = int(size[launches].sum())
-        text = f"{detail} ({launches.size} launches)"
-        yield check, pieces, text, int(runs.rows[runs.bounds[launches[0]]])
+@dataclass(frozen=True, slots=True)
+class _Reasons:
+    """Why work in graphs has no op."""
 
+    runs: Replays
+    candidates: Sequence[Candidate]
+    files: Sequence[str]
+    eager: EagerRuns
 
-def _reason(
-    runs: Replays,
-    key: _Key,
-    of_key: Sequence[Match],
-    fitting: Sequence[Match],
-    candidates: Sequence[Candidate],
-    files: Sequence[str],
-    eager: EagerRuns,
-) -> tuple[str, str] | None:
-    work = runs.works[key.work]
-    if fitting:
-        captures = ", ".join(sorted({_place(m.capture, candidates, files) for m in fitting})[:4])
-        return "ambiguous_capture", f"{len(fitting)} captures fit, of {captures}"
-    if of_key:
-        nearest_size = candidates[of_key[0].capture].capture.size
-        place = _place(of_key[0].capture, candidates, files)
-        return "other_capture", f"{place} is for {nearest_size} tokens, the replay has {key.size}"
-    if not candidates:
-        return None
-    distance = [abs(len(c.capture.names) - len(work.names)) for c in candidates]
-    like = int(np.argmin(distance))
-    why = difference(work, candidates[like], eager)
-    return "other_capture", f"{why}, {_place(like, candidates, files)}"
+    def notes(
+        self, match: Sequence[Match | None], key: Ints, cases: Sequence[_Case]
+    ) -> Iterator[Note]:
+        """A note for each reason."""
+        bounds = self.runs.bounds
+        size = np.diff(bounds)
+        open_ = np.array([m is None for m in match])
+        reasons: dict[tuple[str, str], list[int]] = {}
+        for k in np.unique(key[open_]).tolist():
+            if reason := self._of(cases[k]):
+                reasons.setdefault(reason, []).append(k)
+        for (check, detail), of_reason in reasons.items():
+            launches = np.flatnonzero(open_ & np.isin(key, of_reason))
+            text = f"{detail} ({launches.size} launches)"
+            yield check, int(size[launches].sum()), text, int(self.runs.rows[bounds[launches[0]]])
 
+    def _of(self, case: _Case) -> tuple[str, str] | None:
+        if case.fitting:
+            places = sorted({self._place(m.capture) for m in case.fitting})
+            return "ambiguous_capture", f"{len(case.fitting)} fit, of {', '.join(places[:4])}"
+        if case.like:
+            number, key = case.like[0].capture, case.key
+            return "other_capture", (
+                f"{self._place(number)} is for {self.candidates[number].capture.size} tokens, "
+                f"the replay has {key.size}"
+            )
+        if not self.candidates:
+            return None
+        work = self.runs.works[case.key.work]
+        distance = [abs(len(c.capture.names) - len(work.names)) for c in self.candidates]
+        like = int(np.argmin(distance))
+        why = difference(work, self.candidates[like], self.eager)
+        return "other_capture", f"{why}, {self._place(like)}"
 
-def _place(number: int, candidates: Sequence[Candidate], files: Sequence[str]) -> str:
-    file = files[number] or "the trace itself"
-    return f"capture {files[:number].count(files[number]) + 1} of {file}"
+    def _place(self, number: int) -> str:
+        file = self.files[number]
+        place = 1 + list(self.files[:number]).count(file)
+        return f"capture {place} of {file or 'the trace itself'}"

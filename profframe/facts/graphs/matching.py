@@ -89,11 +89,11 @@ def difference(work: Work, candidate: Candidate, eager: EagerRuns) -> str:
         if captured != ran:
             return f"piece {place} is {ran:.80} in the replay, {captured:.80} in the capture"
     for key, calls in _ops(candidate):
-        ran = tuple(work.names[call] for call in calls)
-        if key in eager and ran not in eager[key]:
+        kernels = tuple(work.names[call] for call in calls)
+        if key in eager and kernels not in eager[key]:
             return (
                 f"{key[0]} with {key[1]} launched {next(iter(eager[key]))[0]:.80} elsewhere, "
-                f"{ran[0]:.80} in the replay"
+                f"{kernels[0]:.80} in the replay"
             )
     return "no run of its ops without a graph confirms the order"
 
@@ -123,11 +123,11 @@ def _by_order(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -
     if kinds != list(candidate.capture.names) or work.streams.any():
         return
     confirmed = 0
-    for key, calls in _ops(candidate):
+    for key, of_op in _ops(candidate):
         if key in eager:
-            if tuple(work.names[call] for call in calls) not in eager[key]:
+            if tuple(work.names[call] for call in of_op) not in eager[key]:
                 return
-            confirmed += len(calls)
+            confirmed += len(of_op)
     names_of_regions = {label for labels in candidate.labels for label in labels}
     labelled = [call for call, label in enumerate(work.labels) if label in names_of_regions]
     if any(work.labels[call] not in candidate.labels[call] for call in labelled):

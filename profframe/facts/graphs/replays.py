@@ -21,9 +21,7 @@ NODE_BITS: Final = (1 << 32) - 1
 _LABEL_MEMBERS: Final = ("name", "annotation", "module_fqn")
 _SIZES: Final = (
     re.compile(r"execute_(?P<tokens>\d{1,9})_context_.*", re.DOTALL),
-    re.compile(
-        r"execute_context_\d+\((?P<tokens>\d{1,9})\)_generation_\d+\((?P<more>\d{1,9})\)"
-    ),
+    re.compile(r"execute_context_\d+\((?P<tokens>\d{1,9})\)_generation_\d+\((?P<more>\d{1,9})\)"),
     re.compile(r"(?:step\[)?DECODE bs=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
 )
 """Annotations of vLLM and SGLang around replays, with the number of tokens."""
@@ -153,7 +151,9 @@ def _labels(events: pa.Table, rows: Ints) -> tuple[str | None, ...]:
     """The annotations of nodes, which torch writes as members of the arguments."""
     args = pl.Series(events["args"].take(pa.array(rows)), dtype=pl.String)
     labels = [args.str.json_path_match(f"$.{member}") for member in _LABEL_MEMBERS]
-    return tuple(next((text for text in texts if text), None) for texts in zip(*labels, strict=True))
+    return tuple(
+        next((text for text in texts if text), None) for texts in zip(*labels, strict=True)
+    )
 
 
 def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
