@@ -125,13 +125,14 @@ def test_quality_names_the_parts(path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("first", ["header", "events"])
+@pytest.mark.parametrize("first", ["header", "events", "sorted keys"])
 def test_however_it_is_written(indent: int | None, first: str, tmp_path: Path) -> None:
     document = json.loads(combined(PARTS))
     if first == "header":
         document["traceEvents"] = document.pop("traceEvents")
     file = tmp_path / "t.json.gz"
-    file.write_bytes(gzip.compress(json.dumps(document, indent=indent).encode()))
+    text = json.dumps(document, indent=indent, sort_keys=first == "sorted keys")
+    file.write_bytes(gzip.compress(text.encode()))
     trace = profframe.load(file)
     assert trace.traces["run"].to_list() == [f"{tmp_path.name}{end}" for end in ("", ".1", ".2")]
 

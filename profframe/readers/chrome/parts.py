@@ -24,7 +24,7 @@ _SPAN: Final = "PyTorch Profiler (0)"
 _EVENTS: Final = b'"traceEvents": ['
 _END: Final = re.compile(
     rb'"name"\s*:\s*"Record Window End"[^{}"\\]*(?:"[^"\\]*"[^{}"\\]*)*\}'
-    rb'(?=\s*,\s*\{[^{}]*?"ph"\s*:\s*"M"|\s*\])'
+    rb'(?=\s*,\s*\{(?:\s*"args"\s*:\s*\{[^{}]*\}\s*,)?[^{}]*?"ph"\s*:\s*"M"|\s*\])'
 )
 """The mark, up to the end of its event, with a name or the end of the array behind it."""
 _LONGEST: Final = 4 << 10
