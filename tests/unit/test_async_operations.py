@@ -162,6 +162,18 @@ def test_an_end_of_another_name_is_counted(load: Any) -> None:
     assert slices(trace)[1:] == [("f", None, 1, 3), ("g", None, 2, 1)]
 
 
+@pytest.mark.parametrize("name", [None, ""])
+def test_an_end_without_a_name_closes_what_is_open(load: Any, name: str | None) -> None:
+    trace = load(
+        at("b", 0, "request", id="1"),
+        at("e", 5, name, id="1"),
+        at("B", 6, "f"),
+        at("E", 9, name),
+    )
+    assert slices(trace) == [("request", "1", 0, 5), ("f", None, 6, 3)]
+    assert not trace.quality.height
+
+
 Event = tuple[str, int, int, str]
 """Phase, time, id and name."""
 EVENTS: Final = st.lists(
