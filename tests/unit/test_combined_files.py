@@ -154,6 +154,17 @@ def test_the_mark_in_a_text_is_no_mark(tmp_path: Path) -> None:
     assert trace.traces["source_events"].to_list() == [8, 8]
 
 
+def test_the_names_of_processes_may_be_near_the_end(path: Path, tmp_path: Path) -> None:
+    """As most traces of devices have them: slices first, then names, the span and the mark."""
+    late = [[*one[1:-2], one[0], *one[-2:]] for one in PARTS]
+    file = tmp_path / "late.json"
+    file.write_text(combined(late))
+    trace = profframe.load(file, run="r")
+    assert trace.traces["source_events"].to_list() == [10, 8, 12]
+    columns = ["run", "name", "start_ns", "op_id", "device_ns"]
+    assert trace.events.select(columns).equals(profframe.load(path, run="r").events.select(columns))
+
+
 def test_one_trace_stays_one(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     file.write_text(combined([PARTS[0]]))
@@ -166,7 +177,10 @@ def test_traces_that_cannot_be_told_apart_are_one_and_quality_says_so(tmp_path: 
     pairs = itertools.zip_longest(*PARTS[:2])
     shuffled = [event for pair in pairs for event in pair if event is not None]
     without_marks = [[e for e in one if e["name"] != "Record Window End"] for one in PARTS]
-    for number, parts in enumerate(([shuffled], without_marks)):
+    by_time = sorted((event for one in PARTS[:2] for event in one), key=lambda event: event["ts"])
+    behind = [PARTS[0], [*PARTS[1], PARTS[1][1]]]
+    spans = [[*PARTS[0][:-1], PARTS[1][-2], PARTS[0][-1]], [*PARTS[1][:-2], PARTS[1][-1]]]
+    for number, parts in enumerate(([shuffled], without_marks, [by_time], behind, spans)):
         file = tmp_path / f"{number}.json"
         file.write_text(combined(parts))
         trace = profframe.load(file)
