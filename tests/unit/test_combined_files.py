@@ -165,6 +165,21 @@ def test_the_names_of_processes_may_be_near_the_end(path: Path, tmp_path: Path) 
     assert trace.events.select(columns).equals(profframe.load(path, run="r").events.select(columns))
 
 
+def test_exported_traces_can_be_combined(path: Path, tmp_path: Path) -> None:
+    documents = []
+    for number in range(3):
+        file = tmp_path / f"{number}.json"
+        run = "r" + f".{number}" * bool(number)
+        profframe.load(path, run="r").filter(runs=run).export_chrome_trace(file)
+        documents.append(json.loads(file.read_text()))
+    events = [event for document in documents for event in document["traceEvents"]]
+    file = tmp_path / "exported.json"
+    file.write_text(json.dumps(documents[0] | {"traceEvents": events}))
+    columns = ["run", "name", "start_ns", "op_id", "device_ns"]
+    exported, own = (profframe.load(one, run="r").events.select(columns) for one in (file, path))
+    assert exported.equals(own)
+
+
 def test_one_trace_stays_one(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     file.write_text(combined([PARTS[0]]))

@@ -126,14 +126,15 @@ def read(
     dropped = sum(document.repairs[check] for check in DROPS)
     header = _header(document, rows)
     exported = _exported(document)
+    count = windows(rows[Table.INSTANTS])
+    if count > 1 and not as_one:
+        raise SeveralTracesError(source.path, count, document.header)
     if exported is not None:
         header = _exported_header(header, exported)
-    else:
-        count = windows(rows[Table.INSTANTS])
-        if count > 1 and not as_one:
-            raise SeveralTracesError(source.path, count, document.header)
-        if (count := max(count, spans(rows[Table.EVENTS]))) > 1:
-            quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
+    else:  # an exported trace has the spans of all its cycles
+        count = max(count, spans(rows[Table.EVENTS]))
+    if count > 1:
+        quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
     with parsing_database.connect() as connection:
         raw = assemble(rows, header, quality, dropped, connection)
     raw = _with_ascend_streams(_with_kineto_flags(raw))
