@@ -133,7 +133,9 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     if limited.height:
         lost = _sum(limited, "lost_ns")
         part = _part(lost, _sum(limited, "total_ns"))
-        text += f"; {part} of that was lost" if lost >= 0 else "; by these peaks it took too little"
+        text += (
+            f"; {part} of that was lost" if lost >= 0 else "; it took less than these peaks allow"
+        )
     return "\n".join([*lines, f"{text}."])
 
 

@@ -115,6 +115,24 @@ def test_an_id_is_of_its_category_and_scope_and_a_local_one_of_its_process(load:
     assert checks(trace) == {}
 
 
+@pytest.mark.parametrize("key", [7, "7", "0x7"])
+def test_a_local_id_is_written_as_it_was_read(load: Any, tmp_path: Path, key: int | str) -> None:
+    local: Row = {"id2": {"local": key}}
+    scoped: Row = {"scope": "s", **local}
+    rows = [
+        at("b", 0, **local), at("b", 1, **scoped), at("n", 2, **local), at("n", 3, **scoped),
+        at("e", 4, **local), at("e", 5, **scoped), at("e", 6, id="local:7"),
+    ]  # fmt: skip
+    trace = load(*rows)
+    assert slices(trace) == [("x", f"local:{key}", 0, 4), ("x", f"local:s:{key}", 1, 4)]
+    trace.export_chrome_trace(tmp_path / "again.json")
+    again = profframe.load(tmp_path / "again.json")
+    assert differences(trace, again) == []
+    written = json.loads((tmp_path / "again.json").read_text())["traceEvents"]
+    ids = [{k: row[k] for k in ("id", "scope", "id2") if k in row} for row in written]
+    assert sorted(ids, key=str) == sorted([local, scoped] * 3 + [{"id": "local:7"}], key=str)
+
+
 def test_the_older_form_has_steps_that_stay_instants(load: Any) -> None:
     trace = load(
         at("S", 0, id=5),

@@ -245,6 +245,19 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], store: str, run: Run) -> N
     assert "Usage: profframe" in err
 
 
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [("augment", "--rank"), ("tree", "--rank"), ("tree", "--event"), ("critical-path", "--step")],
+)
+def test_what_chooses_one_thing_is_given_once(verb: str, option: str, store: str, run: Run) -> None:
+    """The last one would be taken, and nothing said of the others."""
+    others = ("out.json",) if verb == "augment" else ()
+    code, out, err = run(verb, store, *others, option, "1", option, "2")
+
+    assert (code, out) == (2, "")
+    assert f"{option}: only one, not 1, 2" in err
+
+
 def test_a_mistyped_name_suggests_the_nearest(store: str, run: Run) -> None:
     assert "'self_times'" in run("answer", "self_time", store)[2]
     assert "'self_ns'" in run(store, "--sort", "self_n")[2]

@@ -58,6 +58,11 @@ def test_other_names_are_one_clear_error(name: object) -> None:
     assert all(word in message for word in (*PEAK_NAMES, "float32", "bfloat16", "half"))
 
 
+def test_an_array_is_no_data_type(trace: Trace) -> None:
+    with pytest.raises(UnknownNameError, match=r"no dtype named '\[1 2\]'"):
+        trace.roofline(dtype=np.array([1, 2]))
+
+
 def test_a_name_that_is_nearly_one_says_which() -> None:
     with pytest.raises(UnknownNameError, match="did you mean 'bfloat16'"):
         peak_name("bflaot16")
@@ -110,6 +115,8 @@ def test_override_goes_before_what_is_known(trace: Trace) -> None:
     ):
         with pytest.raises(ParameterError, match="override needs a dtype"):
             ask()
+    with pytest.raises(ParameterError, match="override: needs True or False, got 'false'"):
+        trace.augment("out.json", "fp32", override="false")  # type: ignore[arg-type]
 
 
 def shares(trace: Trace, path: Path, **options: Any) -> list[float | None]:
@@ -155,5 +162,5 @@ def test_peaks_that_work_exceeds_are_not_said_to_be_lost_time(trace: Trace) -> N
     slow = {"D 1": {"match": [{"name": "^D$"}], "dense_flop_per_s": {"bfloat16": 2e10}}}
     other = trace.with_devices(slow)
     headline = excerpts.roofline_headline(other.roofline(dtype="bf16"), other.devices)
-    assert "by these peaks it took too little" in headline
+    assert "it took less than these peaks allow" in headline
     assert "-" not in headline.splitlines()[-1]
