@@ -27,7 +27,7 @@ _REENTRANT: Final = re.compile(r"\w*CheckpointFunctionBackward")
 
 @fact(
     inputs=columns(
-        events="kind name scope sequence_nr fwd_thread parent_id preorder launch_id op_id"
+        events="kind name scope sequence_nr fwd_thread parent_id preorder launch_id op_id replays"
     ),
     outputs=columns(events="is_recompute"),
 )
@@ -54,8 +54,10 @@ def recompute(tables: Tables) -> Output:
     again |= _within_reentrant(events, parent, ops, python, evaluates)
     if not python.any() and evaluates.any():
         again |= _within(parent, _recording(events, parent, ops, evaluates))
-    launch = numbers(events, "launch_id", missing=-1)
-    launch = np.where(launch < 0, numbers(events, "op_id", missing=-1), launch)
+    launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
+    launch = np.where(launch < 0, op, launch)
+    if "replays" in events.column_names:
+        launch = np.where(np.append(present(events, "replays"), False)[op], op, launch)
     of_device = is_kind(events, (*schema.DEVICE_KINDS, "sync", "device_annotation")) & (launch >= 0)
     again = np.where(of_device, again[launch], again)
     return of_events(is_recompute=pa.array(again, mask=~(nests | of_device)))
