@@ -493,6 +493,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unnamed_device", "kernels, copies and fills whose arguments and process name no device", "kept, device is NULL"),
             Check("several_models", "work on devices that fit several models, as their names and sizes do not tell them apart", "peaks are those of the first; devices= of your own says which it is"),
             Check("unknown_device", "kernels with known work on devices of which no peak is known", "their rates have no share of a peak"),
+            Check("work_needs_lengths", "calls of attention whose operations depend on lengths of sequences, which stand in tensors and are not recorded", "flops are NULL; bytes are a bound, of the queries, the result, and a key and value for each query"),
             Check("faster_than_peak", "kernels that did their work faster than their device can at most in their data type", "kept: they do less than the formula counts, or compute in another data type"),
             Check("faster_than_memory", "kernels that read and wrote faster than the memory of their device can at most", "kept: some of the data was in a cache, or is not all of what the formula counts"),
             # Loading.
