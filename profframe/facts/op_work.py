@@ -92,15 +92,15 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
 
     The work of an op is what its formula gives for its inputs, or what the source records. The
     outermost op on its thread with known work owns it, and all that is launched inside: its
-    kernels share the work in proportion to their durations, and add up to it exactly. An op of
-    which only the bytes are known leaves this to those inside that compute. A kernel whose work the
-    source records keeps that, and the others share the rest. ``formulas`` go before those of
+    kernels share the work in proportion to their durations, and add up to it exactly. One of which
+    only the bytes are known leaves to those inside what they launch, and all if they compute. A
+    kernel whose work the source records keeps that, and the others share the rest. ``formulas`` go before those of
     `profframe.facts.formulas`; None marks an op of unknown work. Ops are counted that lack their
     operations for lengths that nobody records (``work_needs_lengths``).
     """
     events = tables["events"]
     op_work = _op_work(events, formulas)
-    owner = _owners(events, op_work.has_work & ~_leaves_work(events, op_work))
+    owner = _all_owners(events, op_work)
     op_work = _with_inner_types(events, op_work, owner)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
@@ -348,19 +348,25 @@ def _text_codes(events: pa.Table, name: str, rows: Ints, code_of: Callable[[str]
     return np.array([code_of(text) if text else _UNKNOWN for text in values], np.int64)[place]
 
 
-def _leaves_work(events: pa.Table, op_work: _Work) -> Mask:
-    """Ops of which only the bytes are known, around ops that are known to compute."""
-    is_partial = (op_work.flops < 0) & (op_work.bytes >= 0)
-    leaves = np.zeros(events.num_rows, np.bool_)
-    rows = np.flatnonzero(is_partial & present(events, "preorder"))
-    if not rows.size:
-        return leaves
+def _all_owners(events: pa.Table, op_work: _Work) -> Ints:
+    """Owner of each row: the outermost op with known operations, else one with known bytes."""
+    in_whole = op_work.flops >= 0
+    owner = _owners(events, in_whole)
+    in_part = op_work.has_work & ~in_whole
+    if not in_part.any():
+        return owner
+    in_part[np.flatnonzero(in_part)] = ~_computes_inside(events, op_work, np.flatnonzero(in_part))
+    return np.where(owner >= 0, owner, _owners(events, in_part))
+
+
+def _computes_inside(events: pa.Table, op_work: _Work, rows: Ints) -> Mask:
+    """Whether ops inside of each row are known to compute."""
     preorder = numbers(events, "preorder", missing=-1)
     computes = np.sort(preorder[(op_work.flops > 0) & (preorder >= 0)])
-    end = preorder[numbers(events, "last_descendant_id")[rows]]
-    inside = [np.searchsorted(computes, at, side="right") for at in (preorder[rows], end)]
-    leaves[rows] = inside[1] > inside[0]
-    return leaves
+    last = numbers(events, "last_descendant_id", missing=-1)[rows]
+    end = np.where(last >= 0, preorder[last], -1)
+    first, after = (np.searchsorted(computes, at, side="right") for at in (preorder[rows], end))
+    return after > first
 
 
 def _needing_lengths(events: pa.Table, op_work: _Work, owner: Ints) -> Iterator[Note]:

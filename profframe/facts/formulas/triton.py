@@ -4,7 +4,8 @@ Their arguments are tensors that are written and read (``in_out_ptr``), then tho
 then those that are written, then the numbers of elements along each axis, the last of a reduction.
 Which tensor is which is not recorded, so each counts once; no more of it than a kernel has
 elements, for it reads no more of a table. Where the last tensor has fewer elements than a result
-has, none is only written: then the first is read and written, and counts twice.
+has, none is only written: then the first is read and written, and counts twice. Without numbers of
+elements, as several kernels in one have none, no more of each counts than of the last.
 
 Templates (``triton_tem``) say in their names that they multiply matrices, convolve or attend. What
 others compute their names do not tell: how often, and on how many elements.
@@ -24,7 +25,7 @@ from profframe.facts.formulas.attention import Sizes, heads_first, lengths_first
 from profframe.facts.formulas.formula import Formula, everything
 from profframe.facts.formulas.ops import Op, Tensor, Unknown
 
-_KINDS: Final = re.compile(r"triton_(poi|red|per|for|spl)_")
+_KINDS: Final = re.compile(r"triton_(poi|red|per|spl)_")
 
 
 def _elements(op: Op) -> list[int]:
@@ -35,22 +36,20 @@ def _elements(op: Op) -> list[int]:
             value = op.value(place)
         except Unknown:
             break
-        if type(value) is not int:
+        if type(value) is not int or value < 0:
             break
         numbers.append(value)
-    if not numbers or min(numbers) < 0:
-        raise Unknown
     return numbers[::-1]
 
 
 def _generated_bytes(op: Op) -> int:
-    tensors = list(op.all_tensors())
-    if "_for_" in op.name:  # lists of tensors, whose sizes are in the code
-        return everything(op)
-    sizes = _elements(op)
-    total = math.prod(sizes)
+    tensors, sizes = list(op.all_tensors()), _elements(op)
     if not tensors:
         raise Unknown
+    if not sizes:  # they are in the code, as those of several kernels in one: no more than a result
+        most = tensors[-1].count
+        return sum(min(tensor.bytes, most * tensor.size) for tensor in tensors)
+    total = math.prod(sizes)
     moved = [min(tensor.bytes, total * tensor.size) for tensor in tensors]
     is_reduction = _KINDS.match(op.name)[1] in {"red", "per"}  # type: ignore[index]
     results = sizes[-2] if is_reduction and len(sizes) > 1 else sizes[-1]
@@ -115,7 +114,8 @@ def _sage_sizes(op: Op) -> Sizes:
 
 
 TRITON_NAMES: Final = (
-    (re.compile(r"triton_(?:poi|red|per|for|spl)_\w+"), Formula(None, _generated_bytes)),
+    (re.compile(r"triton_(?:poi|red|per|spl)_\w+"), Formula(None, _generated_bytes)),
+    (re.compile(r"triton_for_\w+"), Formula(None, everything)),
     (re.compile(r"triton_(?:tem_|mm|bmm)\w*"), Formula(_template_flops, everything)),
     (re.compile(r"sage_(?:fwd|attn_fwd)\w*"), Formula(lambda op: _sage_sizes(op).forward,
                                                       everything)),
