@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-from profframe.facts.formulas.dtypes import BF16, FP4, UINT8, Dtype
+from profframe.facts.formulas.dtypes import BF16, FP4, FP8, UINT8, Dtype
 from profframe.facts.formulas.formula import Formula, by_op, dense, everything, read
 from profframe.facts.formulas.ops import Op, Tensor, Unknown
 from profframe.facts.formulas.products import marlin_rows
@@ -168,6 +168,15 @@ def _of_rows(op: Op) -> Dtype | None:
     return op.tensor(0).dtype
 
 
+def _of_weight(op: Op) -> Dtype | None:
+    """Eight or four bits where the weights have them, for the rows are made so; else as the rows.
+
+    Integers of weights are turned into the type of the rows.
+    """
+    weight = op.tensor(1).dtype
+    return weight if weight in {FP8, FP4} else op.tensor(0).dtype
+
+
 def _stage_dtype(op: Op) -> Dtype | None:
     """Four bits where both have four, else the type of the rows."""
     rows, weight = op.tensor(0).dtype, op.tensor(1).dtype
@@ -188,9 +197,11 @@ def _routing(logits: int) -> Formula:
 EXPERTS: Final = by_op(
     {
         "vllm::outplace_fused_experts vllm::inplace_fused_experts sglang::inplace_fused_experts"
-        " sglang::outplace_fused_experts": _formula(_fused(0, 1, 4)),
+        " sglang::outplace_fused_experts": _formula(
+            _fused(0, 1, 4), _of_weight
+        ),
         "aiter::fused_moe_ vllm::rocm_aiter_fused_moe vllm::rocm_aiter_asm_moe_tkw1": _formula(
-            _fused(0, 1, 3)
+            _fused(0, 1, 3), _of_weight
         ),
         "aiter::fmoe aiter::fmoe_g1u1 aiter::fmoe_g1u1_tkw1 aiter::fmoe_int8_g1u0"
         " aiter::fmoe_fp8_blockscale_g1u1": _formula(
@@ -209,7 +220,7 @@ EXPERTS: Final = by_op(
             _stage(0, 1, 2, 0), _stage_dtype
         ),
         "sglang_profiler::fused_moe_triton_kernels_invoke_fused_moe_kernel": _formula(
-            _grouped, lambda op: op.tensor(1).dtype
+            _grouped, _of_weight
         ),
         "_moe_C::moe_wna16_marlin_gemm sgl_kernel::moe_wna16_marlin_gemm": Formula(
             lambda op: marlin_rows(op).flops, _marlin_bytes, _of_rows

@@ -77,11 +77,12 @@ def _checked(op: Op, first: int, second: int) -> Product:
 
 
 def _dtype(op: Op, first: int, second: int) -> Dtype | None:
-    """Four bits where the weight has four, else the type of the rows."""
+    """Four bits where the weight has four, eight where the name says so, else as the rows."""
     rows, weight = op.tensor(first).dtype, op.tensor(second).dtype
     if FP4 in {rows, weight} or (_is_four_bit(op) and weight == UINT8):
         return FP4
-    return FP8 if rows == UINT8 else rows
+    dtype = weight if "a8w8" in op.name or "w8a8" in op.name else rows
+    return FP8 if dtype == UINT8 else dtype
 
 
 def result_size(op: Op, count: int, first: Tensor, besides: Iterable[int]) -> int:
@@ -98,17 +99,20 @@ def result_size(op: Op, count: int, first: Tensor, besides: Iterable[int]) -> in
     return first.size if first.dtype and first.dtype.floats and first.size > 1 else BF16.size
 
 
+def _beside(op: Op, places: Iterable[int], count: int) -> int:
+    """Bytes of scales and bias: not the result, and no integers that workgroups count with."""
+    tensors = [tensor for tensor in map(op.optional, places) if tensor is not None]
+    fits = [t for t in tensors if t.dtype and (t.dtype.floats or t.size == 1)]
+    return sum(tensor.bytes for tensor in fits if tensor.count != count)
+
+
 def _with_weight(first: int, second: int, *scales: int) -> Formula:
     """Rows times a weight; scales and a bias at these places are read."""
 
     def bytes_(op: Op) -> int:
         product = _checked(op, first, second)
         total = product.count * result_size(op, product.count, op.tensor(first), (first, second))
-        for place in (first, second, *scales):
-            tensor = op.optional(place)
-            result = tensor is not None and tensor.count == product.count and place in scales
-            total += 0 if result else read(op, place)
-        return total
+        return total + read(op, first, second) + _beside(op, scales, product.count)
 
     return Formula(
         lambda op: _checked(op, first, second).flops, bytes_, lambda op: _dtype(op, first, second)
@@ -372,7 +376,7 @@ PRODUCT_NAMES: Final = (
     (
         re.compile(
             r"(aiter|vllm|sglang|sglang_profiler)::(?!\w*(moe|grouped|mhc))\w*gemm_?"
-            r"(a16w16|a16wfp4|a16w8|a8w8|w8a8|a8wfp4|a4w4|afp4wfp4)\w*"
+            r"(bf16|a16w16|a16wfp4|a16w8|a8w8|w8a8|a8wfp4|a4w4|afp4wfp4)\w*"
         ),
         _with_weight(0, 1, 2, 3, 4),
     ),

@@ -143,13 +143,19 @@ def _hopper(first: int, ends: int, used: int, longest: int, table: int) -> Reade
     return call
 
 
+def _is_true(op: Op, place: int) -> bool:
+    try:
+        return op.value(place) is True
+    except Unknown:
+        return False
+
+
 def _batch_prefill(op: Op) -> Call:
     """AITER's: ends of queries at 3, of pages at 4, the greatest lengths at 6, the mask at 12."""
     query, key, value = _tensors(op, 0)
     if len(query.shape) != 3:
         raise Unknown
-    is_causal = op.value(12) is True
-    longest = _longest(op, 6) if is_causal else None
+    longest = _longest(op, 6) if _is_true(op, 12) else None
     count, lengths = _lengths(op.optional(3), (query.shape[0], None), longest)
     width = query.shape[-1]
     if len(key.shape) == 5:  # (pages, heads, width / 8, rows of a page, 8)
@@ -199,10 +205,10 @@ def _fused_attention(op: Op) -> Call:
     tensors = [op.optional(place) for place in range(len(op.dims))]
     wide = [place for place, tensor in enumerate(tensors) if tensor and len(tensor.shape) > 2]
     query, key, value = _tensors(op, wide[0])
-    longest = op.ints(1, 1)[0], op.ints(2, 1)[0]
-    sizes = key.shape[-2], key.shape[-1], value.shape[-1]
     if len(query.shape) == 3:
         return _joined(wide[0], 3, 1)(op)
+    longest = op.ints(1, 1)[0], op.ints(2, 1)[0]
+    sizes = key.shape[-2], key.shape[-1], value.shape[-1]
     outer = query.shape[:2]
     if longest[0] not in outer or longest[1] not in key.shape[:2]:
         raise Unknown
@@ -271,7 +277,7 @@ SEQUENCES: Final = by_op(
         "flash_attn_3::fwd flash_attn_3::_flash_attn_forward _vllm_fa3_C::fwd sgl_kernel::fwd": (
             _forward(_hopper(0, 7, 11, 12, 14))
         ),
-        "flash_attn_3::bwd": _backward(_hopper(1, 9, 11, 13, 99), 0, 4, 5),
+        "flash_attn_3::bwd": _backward(_hopper(1, 9, 12, 13, 99), 0, 4, 5),
         "aiter::mha_batch_prefill": _forward(_batch_prefill),
         "FusedAttnFunc": _forward(_fused_attention),
         # result, workspace, queries, cache
