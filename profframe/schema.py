@@ -164,7 +164,7 @@ EVENTS = Table(
         Column("fwd_id", INT64, "`event_id` of the forward op that this backward op belongs to.", null="not a backward op, or its forward op is not known"),
         Column("torch_flops", INT64, "What torch's `with_flops` gives for the op.", "FLOP", "not recorded, or torch has no formula"),
         Column("queue_depth", INT64, "Pieces of device work (kernels, copies, fills) that were launched and had not begun when the slice started, on all streams of the rank; a launch counts its own.", null="neither a host slice that nests nor device work, or nothing was launched"),
-        Column("work_id", INT64, "`event_id` of the outermost host op with known work around the slice, or around its launch: the op that owns the work.", null="inside no such op; a copy or fill"),
+        Column("work_id", INT64, "`event_id` of the outermost host op with known work (FLOPs, else bytes) around the slice, or around its launch: the op that owns the work.", null="inside no such op; a copy or fill"),
         Column("work_dtype", NAME, "Data type that the work is done in, which decides the peak: fp64 fp32 tf32 fp16 bf16 fp8 int8 ...", null="no known work, or its inputs have no type"),
         Column("node", NAME, "Name of the graph node that the slice belongs to, by the markers around it or around its launch; `node_index` as text where no metadata was given.", null="in no node, or a marker itself"),
         Column("node_index", INT64, "Number of the node in its graph, as its marker has it.", null="in no node, or a marker itself"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -25,21 +26,16 @@ from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
 from profframe.facts.formulas import Formula, Op, Unknown, counted, formula_of
 from profframe.facts.formulas.dtypes import (
     BF16,
-    BOOL,
-    COMPLEX128,
     DTYPES,
     FP8,
     FP16,
     FP32,
     FP64,
     INT8,
-    INT16,
-    INT32,
-    INT64,
-    UINT8,
     Dtype,
 )
 from profframe.facts.formulas.ops import parsed
+from profframe.facts.list_types import text_codes, types_of_lists
 from profframe.intervals import Ints, Mask
 
 _INPUTS: Final = ("input_dims", "input_types", "input_strides", "concrete_inputs")
@@ -57,19 +53,6 @@ _DTYPE_NAMES: Final = tuple(
     )
 )
 """Data types by patterns in the names of kernels; the first match counts."""
-_ELEMENT: Final = re.compile(
-    r"OpaqueType<(?:1|2|4|8|16)u?>|BFloat16|Half|Float8"
-    r"|(?<!ScalarListMetadata<)\b(?:double|float|long|int|short|bool|char)\b"
-)
-_ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
-    {
-        "OpaqueType<1": UINT8, "OpaqueType<2": BF16, "OpaqueType<4": FP32, "OpaqueType<8": FP64,
-        "OpaqueType<16": COMPLEX128, "BFloat16": BF16, "Half": FP16, "Float8": FP8, "double": FP64,
-        "float": FP32, "long": INT64, "int": INT32, "short": INT16, "bool": BOOL, "char": UINT8,
-    }
-)  # fmt: skip
-"""Element types by words in the names of kernels, the first of which counts; scalars that accompany
-a list do not."""
 _OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
 """Prefixes of ops on lists of parameters, gradients and states."""
 _NO_FORMULA: Final = Formula()
@@ -94,9 +77,9 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     outermost op on its thread with known work owns it, and all that is launched inside: its
     kernels share the work in proportion to their durations, and add up to it exactly. One of which
     only the bytes are known leaves to those inside what they launch, and all if they compute. A
-    kernel whose work the source records keeps that, and the others share the rest. ``formulas`` go before those of
-    `profframe.facts.formulas`; None marks an op of unknown work. Ops are counted that lack their
-    operations for lengths that nobody records (``work_needs_lengths``).
+    kernel whose work the source records keeps that, and the others share the rest. ``formulas`` go
+    before those of `profframe.facts.formulas`; None marks an op of unknown work. Ops are counted
+    that lack their operations for lengths that nobody records (``work_needs_lengths``).
     """
     events = tables["events"]
     op_work = _op_work(events, formulas)
@@ -152,9 +135,7 @@ def _op_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> _Work:
         inner_rows, sizes = _inside(events, rows, names, by_name)
         code, keys, inputs = _distinct_inputs(events, np.append(rows, inner_rows), names, texts)
         sequence, sequences = _sequences(code[rows.size :], sizes)
-        calls, call = np.unique(
-            code[: rows.size] * len(sequences) + sequence, return_inverse=True
-        )
+        calls, call = np.unique(code[: rows.size] * len(sequences) + sequence, return_inverse=True)
         counts = []
         for place, inner in (divmod(number, len(sequences)) for number in calls.tolist()):
             inside = [_call(keys[other], inputs) for other in sequences[inner]]
@@ -200,7 +181,7 @@ def _distinct_inputs(
     of_parameters = np.array(
         [text.startswith(_OF_PARAMETERS) for text in texts] + [False], np.bool_
     )
-    list_dtypes, dtypes = _types_of_lists(events, list_rows, of_parameters[names[list_rows]])
+    list_dtypes, dtypes = types_of_lists(events, list_rows, of_parameters[names[list_rows]])
     codes_by_column.append(list_dtypes[rows])
     key = np.zeros(rows.size, np.int64)
     for codes in codes_by_column:
@@ -271,10 +252,8 @@ def _count(op: Op, formula: Formula, dtypes: dict[str, int]) -> tuple[int, int, 
     (flops, lacks), (bytes_, _) = (counted(term, op) for term in (formula.flops, formula.bytes))
     dtype = op.work_dtype
     if formula.dtype is not None:
-        try:
+        with suppress(Unknown, LookupError, TypeError, ValueError, AttributeError):
             dtype = formula.dtype(op)
-        except (Unknown, LookupError, TypeError, ValueError, AttributeError):
-            pass
     return (
         _UNKNOWN if flops is None else flops,
         _UNKNOWN if bytes_ is None else bytes_,
@@ -283,69 +262,8 @@ def _count(op: Op, formula: Formula, dtypes: dict[str, int]) -> tuple[int, int, 
     )
 
 
-def _types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[Ints, list[Dtype]]:
-    """Type of the tensors in the lists of these ops, which no profiler records.
-
-    It is in the names of the kernels, else in the inputs of an op inside that does the same with
-    one tensor. Otherwise it is the only one in the trace; where there are several, parameters and
-    states of optimisers are assumed to be fp32.
-    """
-    dtypes = [FP32, *_ELEMENTS.values(), *DTYPES.values()]
-    codes = np.full(events.num_rows, _UNKNOWN, np.int64)
-    if not rows.size:
-        return codes, dtypes
-    only = _only_type(events)
-    codes[rows] = np.where(of_parameters, 0, _UNKNOWN) if only is None else dtypes.index(only)
-    has_list = np.zeros(events.num_rows + 1, np.bool_)
-    has_list[rows] = True
-    parent = numbers(events, "parent_id", missing=-1)
-    inside = np.flatnonzero(has_list[parent] & present(events, "input_types"))
-    typed = _text_codes(events, "input_types", inside, _first_type)
-    codes[parent[inside[typed >= 0]]] = 1 + len(_ELEMENTS) + typed[typed >= 0]
-    kernels = np.flatnonzero(is_kind(events, ("kernel",)))
-    op = numbers(events, "op_id", missing=-1)[kernels]
-    element_code = 1 + _text_codes(events, "name", kernels[has_list[op]], _element)
-    codes[op[has_list[op]][element_code > 0]] = element_code[element_code > 0]
-    return codes, dtypes
-
-
-def _only_type(events: pa.Table) -> Dtype | None:
-    """The only floating-point type, fp64 aside, the type of every Python number.
-
-    Torch's default where there is no other; None where there are several.
-    """
-    texts = coded(events, "input_types")[1].to_pylist()
-    dtypes = {dtype for text in texts for _, dtype in _types(text)}
-    floats = {dtype for dtype in dtypes if dtype.floats and dtype != FP64} or {FP32}
-    return floats.pop() if len(floats) == 1 else None
-
-
-def _types(text: str) -> Iterator[tuple[int, Dtype]]:
-    """Types of tensors, with their places in `DTYPES`."""
-    for word in parsed(text):
-        if isinstance(word, str) and word in DTYPES:
-            yield list(DTYPES).index(word), DTYPES[word]
-
-
-def _first_type(types: str) -> int:
-    return next((place for place, _ in _types(types)), _UNKNOWN)
-
-
-def _element(name: str) -> int:
-    word = _ELEMENT.search(name)
-    return list(_ELEMENTS).index(word[0].rstrip("u>")) if word else _UNKNOWN
-
-
 def _named_dtype(name: str) -> int:
     return next((i for i, (word, _) in enumerate(_DTYPE_NAMES) if word.search(name)), _UNKNOWN)
-
-
-def _text_codes(events: pa.Table, name: str, rows: Ints, code_of: Callable[[str], int]) -> Ints:
-    """Code of the text of each row by a function, called once per text; -1 for NULL."""
-    codes, texts = coded(events, name)
-    used, place = np.unique(codes[rows], return_inverse=True)
-    values = texts.take(pa.array(used, mask=used < 0)).to_pylist()
-    return np.array([code_of(text) if text else _UNKNOWN for text in values], np.int64)[place]
 
 
 def _all_owners(events: pa.Table, op_work: _Work) -> Ints:
@@ -498,7 +416,7 @@ def _dtypes(
     code = np.append(op_work.dtype, _UNKNOWN)[owner[kernels]]
     unowned = np.flatnonzero(code < 0)
     dtype_codes = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
-    code[unowned] = dtype_codes[_text_codes(events, "name", kernels[unowned], _named_dtype)]
+    code[unowned] = dtype_codes[text_codes(events, "name", kernels[unowned], _named_dtype)]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
     named_tf32 = (code == place["fp32"]) & is_tf32[names[kernels]]

@@ -360,7 +360,17 @@ def test_what_is_missing_or_foreign_is_unknown(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name, *_ in PATTERN_CASES])
 def test_what_is_missing_or_foreign_is_unknown_by_patterns(name: str) -> None:
     formula = formula_of(name) or Formula()
-    for dims in ([], [[]], [None] * 12, ["x"] * 12, [[[[]]]] * 12, [[-1, 2]] * 12, [{}], [[0]] * 9):
+    odd: list[list[Any]] = [
+        [],
+        [[]],
+        [None] * 12,
+        ["x"] * 12,
+        [[[[]]]] * 12,
+        [[-1, 2]] * 12,
+        [{}],
+        [[0]] * 9,
+    ]
+    for dims in odd:
         for values, types in product(([], ["("] * 12, ["[None]"] * 12), ([], ["float"] * 12)):
             op = Op(name, dims, types, [], values)
             for part in (formula.flops, formula.bytes):

@@ -99,7 +99,6 @@ def formula_of(name: str) -> Formula | None:
     return FORMULAS.get(name) or next(matches, None)
 
 
-
 def check_formulas(formulas: object) -> None:
     """Raise `ParameterError` unless it is None, or maps names of ops to formulas."""
     if formulas is None:

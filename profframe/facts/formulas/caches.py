@@ -75,7 +75,7 @@ def _heads_flops(op: Op) -> int:
 
 
 def _normed_flops(op: Op) -> int:
-    """vLLM's norm (4) and rotation (3) of the heads of queries and keys in one tensor."""
+    """A norm (4) and a rotation (3) of the heads of queries and keys in one tensor."""
     return 7 * _normed_count(op)
 
 

@@ -131,7 +131,7 @@ def _grouped(op: Op) -> Layer:
 
 
 def _ogs(op: Op) -> Layer:
-    """vLLM's layer around ``triton_kernels``, whose weights are seen inside, as views of themselves.
+    """A layer around ``triton_kernels``, whose weights are seen inside, as views of themselves.
 
     The routing inside says how many experts a row has. Weights of bytes hold two numbers each.
     """
@@ -157,7 +157,7 @@ def _is_weight(call: Op, experts: int) -> bool:
     tensor = call.optional(0)
     if tensor is None or len(tensor.shape) != 3 or tensor.shape[0] != experts:
         return False
-    return list(tensor.shape) == call.value(1)
+    return bool(call.value(1) == list(tensor.shape))
 
 
 def _formula(layout: Layout, dtype: Callable[[Op], Dtype | None] | None = None) -> Formula:
@@ -186,7 +186,7 @@ def _stage_dtype(op: Op) -> Dtype | None:
 def _marlin_bytes(op: Op) -> int:
     """All weights, rows and results."""
     product = marlin_rows(op)
-    return read(op, 0, 2, 3) + product.count * BF16.size
+    return read(op, 0, 2, 3) + product.elements * BF16.size
 
 
 def _routing(logits: int) -> Formula:
@@ -197,9 +197,7 @@ def _routing(logits: int) -> Formula:
 EXPERTS: Final = by_op(
     {
         "vllm::outplace_fused_experts vllm::inplace_fused_experts sglang::inplace_fused_experts"
-        " sglang::outplace_fused_experts": _formula(
-            _fused(0, 1, 4), _of_weight
-        ),
+        " sglang::outplace_fused_experts": _formula(_fused(0, 1, 4), _of_weight),
         "aiter::fused_moe_ vllm::rocm_aiter_fused_moe vllm::rocm_aiter_asm_moe_tkw1": _formula(
             _fused(0, 1, 3), _of_weight
         ),
@@ -210,9 +208,7 @@ EXPERTS: Final = by_op(
         "aiter::ck_moe_stage1 aiter::ck_moe_stage1_fwd aiter::moe_stage1_g1u1": _formula(
             _stage(0, 1, 6, 6), _stage_dtype
         ),
-        "aiter::ck_moe_stage2 aiter::ck_moe_stage2_fwd": _formula(
-            _stage(0, 2, 6, 0), _stage_dtype
-        ),
+        "aiter::ck_moe_stage2 aiter::ck_moe_stage2_fwd": _formula(_stage(0, 2, 6, 0), _stage_dtype),
         "aiter::moe_cktile2stages_gemm1_ck aiter::moe_cktile2stages_gemm1": _formula(
             _stage(0, 1, 2, 2), _stage_dtype
         ),
@@ -238,7 +234,7 @@ EXPERTS: Final = by_op(
         "_moe_C::moe_align_block_size sgl_kernel::moe_align_block_size"
         " aiter::moe_align_block_size aiter::moe_sorting_fwd aiter::moe_sorting_opus_fwd"
         " SortTokens": Formula(lambda _: 0, everything),
-        # (rows, choices, width), result
+        # rows with all their choices, result
         "_moe_C::moe_sum aiter::moe_sum": Formula(lambda op: op.tensor(0).count, everything),
     },
     "{}",

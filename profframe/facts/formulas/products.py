@@ -38,7 +38,7 @@ class Product(NamedTuple):
         return 2 * self.rows * self.columns * self.inner
 
     @property
-    def count(self) -> int:
+    def elements(self) -> int:
         """Elements of the result."""
         return self.rows * self.columns
 
@@ -111,8 +111,10 @@ def _with_weight(first: int, second: int, *scales: int) -> Formula:
 
     def bytes_(op: Op) -> int:
         product = _checked(op, first, second)
-        total = product.count * result_size(op, product.count, op.tensor(first), (first, second))
-        return total + read(op, first, second) + _beside(op, scales, product.count)
+        total = product.elements * result_size(
+            op, product.elements, op.tensor(first), (first, second)
+        )
+        return total + read(op, first, second) + _beside(op, scales, product.elements)
 
     return Formula(
         lambda op: _checked(op, first, second).flops, bytes_, lambda op: _dtype(op, first, second)
@@ -138,7 +140,7 @@ def _sizes(op: Op, first: int) -> tuple[int, Product]:
 
 def _marlin_bytes(op: Op) -> int:
     product = _sizes(op, 0)[1]
-    return read(op, 0, 2, 3, 4) + product.count * op.tensor(0).size
+    return read(op, 0, 2, 3, 4) + product.elements * op.tensor(0).size
 
 
 def marlin_rows(op: Op) -> Product:
@@ -158,7 +160,7 @@ def _packed_columns(packing: int) -> Formula:
         return Product(rows_count, weight.shape[1] * packing, rows.shape[-1])
 
     def bytes_(op: Op) -> int:
-        return read(op, 0, 1, 2, 3) + product(op).count * op.tensor(0).size
+        return read(op, 0, 1, 2, 3) + product(op).elements * op.tensor(0).size
 
     return Formula(lambda op: product(op).flops, bytes_, lambda op: op.tensor(0).dtype)
 
@@ -183,7 +185,7 @@ def _transposable(first: int, second: int, flags: int, *scales: int) -> Formula:
         return Product(rows, columns, inner * packing)
 
     def bytes_(op: Op) -> int:
-        written = product(op).count * max(op.tensor(first).size, BF16.size)
+        written = product(op).elements * max(op.tensor(first).size, BF16.size)
         return read(op, first, second, *scales) + written
 
     return Formula(lambda op: product(op).flops, bytes_, lambda op: _dtype(op, first, second))
@@ -201,7 +203,7 @@ def _te_product(op: Op) -> Product:
 
 def _te_bytes(op: Op) -> int:
     product = _te_product(op)
-    return read(op, 0, 5) + product.count * op.tensor(10).size
+    return read(op, 0, 5) + product.elements * op.tensor(10).size
 
 
 def _weights(op: Op, start: int) -> list[Tensor]:
@@ -228,7 +230,7 @@ def _linear(rows: int | None) -> Formula:
 
     def bytes_(op: Op) -> int:
         source, weight = factors(op)
-        return source.bytes + weight.bytes + product(op).count * source.size
+        return source.bytes + weight.bytes + product(op).elements * source.size
 
     return Formula(lambda op: product(op).flops, bytes_)
 

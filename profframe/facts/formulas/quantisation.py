@@ -38,7 +38,7 @@ def _blocks(shape: tuple[int, ...], group: int) -> int:
 
 
 def _group_bytes(op: Op) -> int:
-    """vLLM's quantisation by groups, whose results are new: bytes, and fp32 for each group."""
+    """Quantisation by groups, whose results are new: bytes, and fp32 for each group."""
     source, group = op.tensor(0), op.ints(1, 1)[0]
     return source.bytes + source.count + _blocks(source.shape, group) * FP32.size
 

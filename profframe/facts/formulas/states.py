@@ -13,6 +13,7 @@ Sources of the order of arguments: mamba_ssm's ``ops/selective_scan_interface.py
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from profframe.facts.formulas.formula import Formula, by_op, dense, like, read
@@ -87,7 +88,7 @@ def _layer(op: Op) -> Layer:
         raise Unknown
     width, grouped = inner // heads, (channels - inner) // 2
     numbers = [_number(op, place) for place in range(7, len(op.values))]
-    pairs = zip(numbers, numbers[1:], strict=False)
+    pairs = pairwise(numbers)
     groups = next(second for first, second in pairs if first == width and second)
     chunk = op.ints(6, 1)[0]
     scan = Chunks(math.prod(rows.shape[:-1]), heads, width, grouped, grouped // groups, chunk)
