@@ -50,6 +50,12 @@ _NORMS: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
     ("aiter::_groupnorm_run", (h(2, 6, 5), v(3), h(6), h(6), v(1e-6)), 7 * 60, 120 + 24 + 120),
     ("LigerCrossEntropyFunction", (h(4, 6), long(4)), 144, 2 * 48 + 32),
     ("CrossEntropyFunction", (h(4, 6), long(4)), 144, 2 * 48 + 32),
+    ("primus::fused_ln_modulate", (h(2, 3, 4), h(3, 4), h(3, 4), v(1e-6)), 7 * 24,
+     48 + 24 + 24 + 48),
+    ("aiter::mhc_post", (h(4, 2, 5), h(4, 5), h(4, 2, 5), f(4, 2, 1), f(4, 2, 2)), 2 * 40 * 3,
+     80 + 40 + 80 + 32 + 64),
+    ("aiter::mixed_sample_outer_exponential", (i32(4), h(4, 6), f(4, 6), f(4)), 48,
+     16 + 48 + 96 + 16),
 ]  # fmt: skip
 
 _QUANTISED: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
@@ -61,6 +67,10 @@ _QUANTISED: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
     ("aiter::fused_dynamic_mxfp4_quant_moe_sort_hip",
      (u8(4, 32), u8(4, 2), h(4, 64), i32(8), i32(1)), 768, 128 + 8 + 512 + 32 + 4),
     ("vllm::triton_per_token_group_quant_fp8", (h(4, 64), v(32)), 768, 512 + 256 + 8 * 4),
+    ("vllm::rocm_aiter_rmsnorm_fp8_group_quant", (h(4, 64), h(64), v(1e-5), v(32)), 7 * 256,
+     512 + 128 + 256 + 8 * 4),
+    ("vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant",
+     (h(4, 64), h(4, 64), h(64), v(1e-5), v(32)), 8 * 256, 3 * 512 + 128 + 256 + 8 * 4),
     ("sglang_profiler::quant_dynamic_mxfp4_quant", (h(4, 64),), 768, 512 + 128 + 8),
     ("sglang_profiler::fused_mxfp4_quant_fused_flatten_mxfp4_quant", (h(4, 2, 32),), 768,
      512 + 128 + 8),
@@ -193,6 +203,9 @@ _ATTENTION: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
      384 + 384 + 192 + 144),
     ("vllm::gdn_attention_core", (h(6, 16), h(6, 4), h(6, 4), h(6, 4, 2), NONE), None,
      192 + 48 + 48 + 96),
+    ("sgl_kernel::merge_state", (Q, f(6, 4), Q, f(6, 4), Q, f(6, 4)), 3 * 192, 3 * (384 + 96)),
+    ("_C::merge_attn_states", (Q, f(4, 6), Q, f(4, 6), Q, f(4, 6), NONE), 3 * 192,
+     3 * (384 + 96)),
 ]  # fmt: skip
 
 _STATES: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
@@ -229,6 +242,12 @@ _PRODUCTS: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
      20 + 15 + 16 + 12 + 24),
     ("_C::cutlass_scaled_fp4_mm", (h(4, 3), u8(4, 5), u8(3, 5), fp8(4, 1), fp8(3, 1), f(1)), 240,
      20 + 15 + 4 + 3 + 4 + 24),
+    ("sgl_kernel::bmm_fp8", (fp8(2, 4, 5), fp8(2, 5, 3), h(2, 4, 3), f(1), f(1)), 240,
+     40 + 30 + 8 + 48),
+    ("trtllm::nvfp4_gemm", (u8(4, 5), u8(3, 5), u8(4, 1), u8(3, 1), f(1), v(15)), 240,
+     20 + 15 + 4 + 3 + 4 + 24),
+    ("aiter::mhc_pre_gemm_sqrsum", (f(1, 4, 8), f(1, 4), h(4, 2, 5), f(8, 10)), 2 * 40 * 9,
+     128 + 16 + 80 + 320),
     ("vllm::fp8_gemm_nt_op", (fp8(4, 5), f(4, 1), fp8(3, 5), f(1, 1), h(4, 3)), 120,
      20 + 15 + 16 + 4 + 24),
     ("_rocm_C::wvSplitK", (h(3, 5), h(4, 5), v(304)), 120, 30 + 40 + 24),
@@ -265,6 +284,11 @@ _PRODUCTS: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
     ("primus_turbo::grouped_gemm_fp8",
      (fp8(4, 5), fp8(2, 3, 5), f(1), f(1), long(2), long(3), NO, YES), 120, 20 + 30 + 24),
     ("GroupedGemm", (h(4, 5), h(2, 5, 3), long(2), NO), 120, 40 + 60 + 24),
+    ("_C::cutlass_moe_mm", (h(4, 3), fp8(4, 5), fp8(2, 5, 3), f(4), f(2)), 120, 20 + 30 + 24),
+    ("_C::cutlass_fp4_group_mm", (h(4, 3), u8(4, 5), u8(2, 3, 5), u8(4), u8(2)), 240,
+     20 + 30 + 24),
+    ("sgl_kernel::fp8_blockwise_scaled_grouped_mm",
+     (h(4, 3), *[long(2)] * 5, fp8(4, 5), fp8(2, 3, 5), f(4), f(2)), 120, 20 + 30 + 24),
     ("primus_turbo::grouped_gemm_variable_k", (h(4, 5), h(4, 3), long(2), long(3), YES, NO), 120,
      40 + 24 + 60),
     ("primus_turbo::grouped_gemm_fp8_variable_k",

@@ -142,7 +142,9 @@ CACHES: Final = by_op(
             none, _stored((0, 1), 2, 3)
         ),
         "flashinfer::append_paged_kv_cache": Formula(none, _stored((0, 1), 4)),
-        "_C_cache_ops::concat_mla_q": Formula(none, once(0, 1, 2)),
+        "_C_cache_ops::concat_mla_q sgl_kernel::concat_mla_absorb_q sgl_kernel::concat_mla_k": (
+            Formula(none, once(0, 1, 2))
+        ),
         "_C_cache_ops::gather_and_maybe_dequant_cache _C_cache_ops::cp_gather_cache"
         " _C_cache_ops::gather_cache": Formula(none, _gathered),
         "_C_cache_ops::concat_and_cache_mla_rope_fused": Formula(

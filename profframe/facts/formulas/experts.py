@@ -230,7 +230,7 @@ EXPERTS: Final = by_op(
         "sgl_kernel::topk_softmax": _routing(2),
         # logits, bias
         "aiter::biased_grouped_topk_hip aiter::biased_grouped_topk aiter::grouped_topk"
-        " sgl_kernel::moe_fused_gate aiter::moe_fused_gate TopK": _routing(0),
+        " sgl_kernel::moe_fused_gate aiter::moe_fused_gate _moe_C::grouped_topk TopK": _routing(0),
         "_moe_C::moe_align_block_size sgl_kernel::moe_align_block_size"
         " aiter::moe_align_block_size aiter::moe_sorting_fwd aiter::moe_sorting_opus_fwd"
         " SortTokens": Formula(lambda _: 0, everything),

@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from profframe.facts.formulas.formula import Formula, by_op, dense, elements, like, moved, read
-from profframe.facts.formulas.ops import Op
+from profframe.facts.formulas.formula import (
+    Formula,
+    by_op,
+    dense,
+    elements,
+    everything,
+    like,
+    moved,
+    read,
+)
+from profframe.facts.formulas.ops import Op, Unknown
 
 
 def _add_norm_bytes(op: Op) -> int:
@@ -22,6 +31,14 @@ def _group_norm_flops(op: Op) -> int:
     """As `aten::native_group_norm`: weight and bias add one each."""
     affine = sum(op.optional(place) is not None for place in (2, 3))
     return (5 + affine) * op.tensor(0).count
+
+
+def _mixed_flops(op: Op) -> int:
+    """Each stream is a sum of all, with weights, and of the row."""
+    streams = op.tensor(2)
+    if len(streams.shape) != 3:
+        raise Unknown
+    return 2 * streams.count * (streams.shape[1] + 1)
 
 
 def _pair_flops(op: Op) -> int:
@@ -87,6 +104,12 @@ LIBRARIES: Final = by_op(
             elements(0, 5), lambda op: read(op, 0, 1, 2) + 2 * like(0)(op)
         ),
         "vllm::rocm_aiter_rms_norm": Formula(elements(0, 4), moved((0, 1), like(0))),
+        # input, scale, shift: a layer norm (5), scaled and shifted
+        "primus::fused_ln_modulate": Formula(elements(0, 7), moved((0, 1, 2), like(0))),
+        # result, row, rows of several streams, weights of the streams
+        "aiter::mhc_post": Formula(_mixed_flops, everything),
+        # chosen ids, logits, noise: a quotient, and its maximum
+        "aiter::mixed_sample_outer_exponential": Formula(elements(1, 2), everything),
         "aiter::_fused_qk_rmsnorm_kernel": Formula(_pair_flops, _pair_bytes),
         # input, groups, weight, bias
         "aiter::_groupnorm_run": Formula(_group_norm_flops, moved((0, 2, 3), like(0))),

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from profframe.facts.formulas.dtypes import BF16, FP4, FP8, UINT8, Dtype
-from profframe.facts.formulas.formula import Formula, by_op, read
+from profframe.facts.formulas.formula import Formula, by_op, everything, read
 from profframe.facts.formulas.ops import Op, Shape, Tensor, Unknown
 
 _PACKED: Final = frozenset({UINT8, FP4})
@@ -191,6 +191,14 @@ def _transposable(first: int, second: int, flags: int, *scales: int) -> Formula:
     return Formula(lambda op: product(op).flops, bytes_, lambda op: _dtype(op, first, second))
 
 
+def _streams_flops(op: Op) -> int:
+    """The product of a row of all streams, and its sum of squares."""
+    rows, weight = op.tensor(2), op.tensor(3)
+    if len(weight.shape) != 2 or math.prod(rows.shape[1:]) != weight.shape[1]:
+        raise Unknown
+    return 2 * rows.count * (weight.shape[0] + 1)
+
+
 def _te_product(op: Op) -> Product:
     """`te_gemm_ts`: ``A`` at 0 and ``B`` at 5 as cuBLAS has them, by columns, and their flags."""
     (first, length), (second, other) = op.tensor(0).shape, op.tensor(5).shape
@@ -277,12 +285,15 @@ def _groups_bytes(op: Op) -> int:
     return source.bytes + total + rows * weights[0].shape[0] * source.size
 
 
-def _grouped(flag: int | None, second: int = 1) -> Formula:
-    """Rows of all groups behind each other, and a matrix for each group, perhaps transposed."""
+def _grouped(flag: int | None, first: int = 0, second: int = 1) -> Formula:
+    """Rows of all groups behind each other, and a matrix for each group, perhaps transposed.
+
+    Those of four bits hold two numbers in an element.
+    """
 
     def columns(op: Op) -> int:
-        inner, shape = op.tensor(0).shape[-1], op.tensor(second).shape
-        if len(op.tensor(0).shape) != 2 or len(shape) != 3:
+        inner, shape = op.tensor(first).shape[-1], op.tensor(second).shape
+        if len(op.tensor(first).shape) != 2 or len(shape) != 3:
             raise Unknown
         by_row, by_column = shape[2] == inner, shape[1] == inner
         transposed = bool(op.value(flag)) if flag is not None and by_row and by_column else by_row
@@ -291,10 +302,14 @@ def _grouped(flag: int | None, second: int = 1) -> Formula:
         return shape[1] if transposed else shape[2]
 
     def bytes_(op: Op) -> int:
-        written = op.tensor(0).shape[0] * columns(op) * max(op.tensor(0).size, BF16.size)
-        return read(op, 0, second) + written
+        written = op.tensor(first).shape[0] * columns(op) * max(op.tensor(first).size, BF16.size)
+        return read(op, first, second) + written
 
-    return Formula(lambda op: 2 * op.tensor(0).count * columns(op), bytes_)
+    def flops(op: Op) -> int:
+        is_packed = _is_four_bit(op) and op.tensor(first).dtype in {UINT8, FP4}
+        return 2 * op.tensor(first).count * columns(op) * (2 if is_packed else 1)
+
+    return Formula(flops, bytes_, lambda op: _dtype(op, first, second))
 
 
 def _variable_shape(op: Op, groups: int) -> Shape:
@@ -327,15 +342,18 @@ PRODUCTS: Final = by_op(
         " vllm::_rocm_aiter_preshuffled_per_token_w8a8_gemm"
         " sglang_profiler::gemm_kernels_flydsl_hgemm sgl_kernel::fp8_scaled_mm"
         " sgl_kernel::int8_scaled_mm sgl_kernel::fp8_blockwise_scaled_mm"
-        " trtllm::cublas_scaled_mm bitsandbytes::int8_linear_matmul": _with_weight(0, 1, 2, 3, 4),
+        " trtllm::cublas_scaled_mm trtllm::fp8_block_scaling_gemm trtllm::fp4_gemm"
+        " trtllm::nvfp4_gemm bitsandbytes::int8_linear_matmul": _with_weight(0, 1, 2, 3, 4),
         # rows, weight
-        "aiter::hipb_mm aiter::rocb_mm aiter::wvSpltK": _with_weight(0, 1),
+        "aiter::hipb_mm aiter::rocb_mm aiter::wvSpltK trtllm::cublas_mm": _with_weight(0, 1),
         # result, rows, weight, their scales, bias
         "_C::cutlass_scaled_mm _C::cutlass_scaled_mm_azp _C::cutlass_scaled_fp4_mm"
         " _C::dsv3_fused_a_gemm sgl_kernel::cutlass_scaled_fp4_mm sgl_kernel::dsv3_fused_a_gemm"
         " sgl_kernel::dsv3_router_gemm": _with_weight(1, 2, 3, 4, 5),
+        # rows, weight, result, their scales
+        "sgl_kernel::bmm_fp8 flashinfer::bmm_fp8": _with_weight(0, 1, 3, 4),
         # rows, their scale, weight, its scale, result
-        "vllm::fp8_gemm_nt_op": _with_weight(0, 2, 1, 3),
+        "vllm::fp8_gemm_nt_op sglang::deep_gemm_fp8_fp8_bf16_nt": _with_weight(0, 2, 1, 3),
         # weight, rows
         "_rocm_C::wvSplitK _rocm_C::wvSplitKQ _rocm_C::LLMM1": _with_weight(1, 0),
         "_C::marlin_gemm _C::gptq_marlin_gemm sgl_kernel::gptq_marlin_gemm": Formula(
@@ -343,6 +361,8 @@ PRODUCTS: Final = by_op(
         ),
         "_C::awq_gemm": _packed_columns(8),
         "_C::gptq_gemm sgl_kernel::gptq_gemm": _packed_columns(1),
+        # result, sums of squares, rows of several streams, weight
+        "aiter::mhc_pre_gemm_sqrsum": Formula(_streams_flops, everything),
         "tex_ts::te_gemm_ts": Formula(lambda op: _te_product(op).flops, _te_bytes),
         "_Linear": _linear(None),
         "_LayerNormLinear": _linear(0),
@@ -363,6 +383,11 @@ PRODUCTS: Final = by_op(
         " primus_turbo_cpp_extension::grouped_gemm_fp8"
         " primus_turbo_cpp_extension::ck_grouped_gemm_fp8": _grouped(7),
         "GroupedGemm": _grouped(3),
+        # result, rows, weights
+        "_C::cutlass_moe_mm _C::cutlass_fp4_group_mm sgl_kernel::cutlass_fp4_group_mm": _grouped(
+            None, 1, 2
+        ),
+        "sgl_kernel::fp8_blockwise_scaled_grouped_mm": _grouped(None, 6, 7),
         "primus_turbo::grouped_gemm_variable_k primus_turbo::grouped_gemm_variable_k_impl"
         " primus_turbo_cpp_extension::grouped_gemm_variable_k"
         " primus_turbo_cpp_extension::ck_grouped_gemm_variable_k": _variable(2),

@@ -14,7 +14,7 @@ import math
 from typing import Final
 
 from profframe.facts.formulas.dtypes import FP32, Dtype
-from profframe.facts.formulas.formula import Formula, by_op, elements, everything
+from profframe.facts.formulas.formula import Formula, by_op, dense, elements, everything, read
 from profframe.facts.formulas.ops import Op, Unknown
 
 _BLOCK: Final = 32
@@ -41,6 +41,21 @@ def _group_bytes(op: Op) -> int:
     """Quantisation by groups, whose results are new: bytes, and fp32 for each group."""
     source, group = op.tensor(0), op.ints(1, 1)[0]
     return source.bytes + source.count + _blocks(source.shape, group) * FP32.size
+
+
+def _new_norm(each: int, *reads: int) -> Formula:
+    """A norm of the first argument with groups of fp8, all new; the group is the last argument.
+
+    A residual (one more to read) is returned as well.
+    """
+
+    def bytes_(op: Op) -> int:
+        source, group = op.tensor(0), op.ints(len(op.dims) - 1, 1)[0]
+        scales = _blocks(source.shape, group) * FP32.size
+        residual = dense(source) if len(reads) > 1 else 0
+        return source.bytes + read(op, *reads) + source.count + scales + residual
+
+    return Formula(elements(0, each), bytes_, lambda op: _floating(op, 0))
 
 
 def _four_bits(directions: int) -> Formula:
@@ -96,7 +111,7 @@ QUANTISATION: Final = by_op(
         ),
         "aiter::fused_dynamic_mxfp4_quant_moe_sort_hip aiter::fused_dynamic_mx_quant_moe_sort_hip":
             _of(2, 3),
-        "vllm::triton_per_token_group_quant_fp8": Formula(
+        "vllm::triton_per_token_group_quant_fp8 vllm::rocm_aiter_group_fp8_quant": Formula(
             elements(0, 3), _group_bytes, lambda op: _floating(op, 0)
         ),
         "sglang_profiler::quant_dynamic_mxfp4_quant"
@@ -106,6 +121,9 @@ QUANTISATION: Final = by_op(
         "primus_turbo_cpp_extension::quantize_fp8_tensorwise"
         " primus_turbo::quantize_fp8_tensorwise primus_turbo_cpp_extension::quantize_fp8_rowwise"
         " primus_turbo::quantize_fp8_rowwise": _eight_bits(3),
+        # input, (residual), weight, epsilon, group
+        "vllm::rocm_aiter_rmsnorm_fp8_group_quant": _new_norm(7, 1),
+        "vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant": _new_norm(8, 1, 2),
         # result, input, weight, scale
         "_C::rms_norm_static_fp8_quant": _norm(1, 5),
         # result, input, residual, weight, scale

@@ -270,9 +270,13 @@ def _latent_result(op: Op) -> int:
 SEQUENCES: Final = by_op(
     {
         "flash_attn::_flash_attn_varlen_forward FlashAttnVarlenFunc aiter::mha_varlen_fwd"
-        " aiter::fmha_v3_varlen_fwd": _forward(_joined(0, 3, 5)),
+        " aiter::fmha_v3_varlen_fwd aiter::_flash_attn_varlen_forward": (
+            _forward(_joined(0, 3, 5))
+        ),
         "aiter::mha_varlen_bwd aiter::fmha_v3_varlen_bwd": _backward(_joined(1, 6, 8), 0, 4, 5),
-        "flash_attn::_flash_attn_varlen_backward": _backward(_joined(1, 9, 11), 0, 4, 5),
+        "flash_attn::_flash_attn_varlen_backward aiter::_flash_attn_varlen_backward": (
+            _backward(_joined(1, 9, 11), 0, 4, 5)
+        ),
         "_vllm_fa2_C::varlen_fwd": _forward(_joined(0, 4, 10, 9)),
         "flash_attn_3::fwd flash_attn_3::_flash_attn_forward _vllm_fa3_C::fwd sgl_kernel::fwd": (
             _forward(_hopper(0, 7, 11, 12, 14))
@@ -290,20 +294,29 @@ SEQUENCES: Final = by_op(
         ),
         "aiter::pa_fwd_asm": _forward(_cached(0, 1, 1)),
         # queries, keys, values of the new rows, result
-        "vllm::unified_attention_with_output": Formula(_never, lambda op: _all(op, 4)),
+        "vllm::unified_attention_with_output sglang::unified_attention_with_output": (
+            Formula(_never, lambda op: _all(op, 4))
+        ),
         "vllm::unified_attention": Formula(
             _never, lambda op: _all(op, 3) + dense(op.tensor(0))
         ),
         "vllm::unified_mla_attention_with_output": Formula(_never, lambda op: _all(op, 4)),
         "vllm::unified_mla_attention": Formula(_never, lambda op: _all(op, 3)),
-        "aiter::mla_decode_stage1_asm_fwd aiter::mla_prefill_asm_fwd": Formula(
+        "aiter::mla_decode_stage1_asm_fwd aiter::mla_prefill_asm_fwd"
+        " vllm::rocm_aiter_mla_decode_fwd": Formula(
             _never, _latent_result
         ),
         "_flashmla_C::fwd_kvcache_mla": _latent(0, 1),
         "sgl_kernel::cutlass_mla_decode": _latent(1, 3, 0, 2),
         "_C::sm100_cutlass_mla_decode": _latent(2, 4, 0, 3),
-        # all of the linear attention of gated deltas: heads of keys are not among the arguments
-        "vllm::gdn_attention_core": Formula(None, everything),
+        # results and sums of two parts, and of both
+        "sgl_kernel::merge_state sgl_kernel::merge_state_v2": Formula(
+            lambda op: 3 * op.tensor(0).count, everything
+        ),
+        "_C::merge_attn_states": Formula(lambda op: 3 * op.tensor(0).count, everything),
+        # layers of which the sizes inside are not among the arguments
+        "vllm::gdn_attention_core vllm::mamba_mixer vllm::mamba_mixer2 vllm::short_conv"
+        " vllm::linear_attention": Formula(None, everything),
     },
     "{}",
 )  # fmt: skip
