@@ -121,7 +121,7 @@ QUANTISATION: Final = by_op(
         "primus_turbo_cpp_extension::quantize_fp8_tensorwise"
         " primus_turbo::quantize_fp8_tensorwise primus_turbo_cpp_extension::quantize_fp8_rowwise"
         " primus_turbo::quantize_fp8_rowwise": _eight_bits(3),
-        # input, (residual), weight, epsilon, group
+        # input, weight, group; with a residual before the weight
         "vllm::rocm_aiter_rmsnorm_fp8_group_quant": _new_norm(7, 1),
         "vllm::rocm_aiter_rmsnorm_with_add_fp8_group_quant": _new_norm(8, 1, 2),
         # result, input, weight, scale
