@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -21,25 +22,20 @@ from profframe.facts.columns import (
     present,
     words,
 )
-from profframe.facts.fact import Output, Tables, columns, fact, of_events
-from profframe.facts.formulas import FORMULAS, Formula, Op, count
+from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
+from profframe.facts.formulas import Formula, Op, Unknown, counted, formula_of
 from profframe.facts.formulas.dtypes import (
     BF16,
-    BOOL,
-    COMPLEX128,
     DTYPES,
     FP8,
     FP16,
     FP32,
     FP64,
     INT8,
-    INT16,
-    INT32,
-    INT64,
-    UINT8,
     Dtype,
 )
 from profframe.facts.formulas.ops import parsed
+from profframe.facts.list_types import text_codes, types_of_lists
 from profframe.intervals import Ints, Mask
 
 _INPUTS: Final = ("input_dims", "input_types", "input_strides", "concrete_inputs")
@@ -57,24 +53,12 @@ _DTYPE_NAMES: Final = tuple(
     )
 )
 """Data types by patterns in the names of kernels; the first match counts."""
-_ELEMENT: Final = re.compile(
-    r"OpaqueType<(?:1|2|4|8|16)u?>|BFloat16|Half|Float8"
-    r"|(?<!ScalarListMetadata<)\b(?:double|float|long|int|short|bool|char)\b"
-)
-_ELEMENTS: Final[Mapping[str, Dtype]] = MappingProxyType(
-    {
-        "OpaqueType<1": UINT8, "OpaqueType<2": BF16, "OpaqueType<4": FP32, "OpaqueType<8": FP64,
-        "OpaqueType<16": COMPLEX128, "BFloat16": BF16, "Half": FP16, "Float8": FP8, "double": FP64,
-        "float": FP32, "long": INT64, "int": INT32, "short": INT16, "bool": BOOL, "char": UINT8,
-    }
-)  # fmt: skip
-"""Element types by words in the names of kernels, the first of which counts; scalars that accompany
-a list do not."""
 _OF_PARAMETERS: Final = ("aten::_foreach_", "aten::_fused_", "aten::_amp_foreach_")
 """Prefixes of ops on lists of parameters, gradients and states."""
 _NO_FORMULA: Final = Formula()
 NO_FORMULAS: Final[Mapping[str, Formula | None]] = MappingProxyType({})
 _UNKNOWN: Final = -1
+_MOST_NAMES: Final = 5
 _LARGEST: Final = 1 << 62
 
 
@@ -93,16 +77,14 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     The work of an op is what its formula gives for its inputs, or what the source records. The
     outermost op on its thread with known work owns it, and all that is launched inside: its
     kernels share the work in proportion to their durations, and add up to it exactly; so do those
-    of each replay of a captured op. A kernel
-    whose work the source records keeps that, and the others share the rest. ``formulas`` go before
-    those of `FORMULAS`; None marks an op of unknown work.
+    of each replay of a captured op. An op of which only the bytes are known leaves to those inside what they launch, and all if they compute. A
+    kernel whose work the source records keeps that, and the others share the rest. ``formulas`` go
+    before those of `profframe.facts.formulas`; None marks an op of unknown work. Ops are counted
+    that lack their operations for lengths that nobody records (``work_needs_lengths``).
     """
     events = tables["events"]
-    all_formulas = {**FORMULAS, **formulas}
-    op_work = _op_work(
-        events, {op: formula for op, formula in all_formulas.items() if formula is not None}
-    )
-    owner = _owners(events, op_work.has_work)
+    op_work = _op_work(events, formulas)
+    owner = _all_owners(events, op_work)
     op_work = _with_inner_types(events, op_work, owner)
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
@@ -113,6 +95,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
         "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, calls),
     }
     return of_events(
+        *_needing_lengths(events, op_work, owner),
         **{name: column(name, values, values >= 0) for name, values in shares.items()},
         work_id=ids(owner),
         work_dtype=_dtypes(events, op_work, kernels, owner, shares),
@@ -121,36 +104,61 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Work of each row that is an op with known work, else -1; ``dtype`` numbers ``dtypes``."""
+    """Work of each row that is an op with known work, else -1; ``dtype`` numbers ``dtypes``.
+
+    ``needs_lengths`` marks ops whose operations depend on lengths that were not recorded.
+    """
 
     flops: Ints
     bytes: Ints
     dtype: Ints
     dtypes: list[str]
+    needs_lengths: Mask
 
     @property
     def has_work(self) -> Mask:
         return (self.flops >= 0) | (self.bytes >= 0)
 
 
-def _op_work(events: pa.Table, formulas: Mapping[str, Formula]) -> _Work:
+def _op_work(events: pa.Table, formulas: Mapping[str, Formula | None]) -> _Work:
     """Work from the source, else from formulas, computed once for each set of inputs."""
-    flops, bytes_, dtype = np.full((3, events.num_rows), _UNKNOWN, np.int64)
+    flops, bytes_, dtype, lacks = np.full((4, events.num_rows), _UNKNOWN, np.int64)
     is_op = is_kind(events, ("host_op",))
     recorded = {name: _recorded(events, name) for name in ("given_flops", "given_bytes")}
     has_record = np.maximum(*recorded.values()) >= 0
     names, texts = words(events, "name")
-    has_formula = np.array([*(t in formulas for t in texts), False], np.bool_)[names]
-    rows = np.flatnonzero(is_op & (has_formula | has_record) & present(events, "input_dims"))
+    has_inputs = is_op & present(events, "input_dims")
+    by_name = _by_name(texts, np.unique(names[has_inputs]), formulas)
+    has_formula = np.array([*(i in by_name for i in range(len(texts))), False], np.bool_)[names]
+    rows = np.flatnonzero(has_inputs & (has_formula | has_record))
     dtypes: dict[str, int] = {}
     if rows.size:
-        code, keys, inputs = _distinct_inputs(events, rows, names, texts)
-        counts = np.array([_count(key, inputs, formulas, dtypes) for key in keys], np.int64)
-        flops[rows], bytes_[rows], dtype[rows] = counts[code].T
+        inner_rows, sizes = _inside(events, rows, names, by_name)
+        code, keys, inputs = _distinct_inputs(events, np.append(rows, inner_rows), names, texts)
+        sequence, sequences = _sequences(code[rows.size :], sizes)
+        calls, call = np.unique(code[: rows.size] * len(sequences) + sequence, return_inverse=True)
+        counts = []
+        for place, inner in (divmod(number, len(sequences)) for number in calls.tolist()):
+            inside = [_call(keys[other], inputs) for other in sequences[inner]]
+            formula = by_name.get(keys[place][0], _NO_FORMULA)
+            counts.append(_count(_call(keys[place], inputs, inside), formula, dtypes))
+        flops[rows], bytes_[rows], dtype[rows], lacks[rows] = np.array(counts, np.int64)[call].T
     for values, recorded_values in zip((flops, bytes_), recorded.values(), strict=True):
         is_recorded = is_op & (recorded_values >= 0)
         values[is_recorded] = recorded_values[is_recorded]
-    return _Work(flops, bytes_, dtype, list(dtypes))
+    return _Work(flops, bytes_, dtype, list(dtypes), (lacks > 0) & (flops < 0))
+
+
+def _by_name(
+    texts: list[str], used: Ints, formulas: Mapping[str, Formula | None]
+) -> dict[int, Formula]:
+    """Formulas by the codes of names: those given go first, and None is for an unknown op."""
+    codes = used[used >= 0].tolist()
+    chosen = {
+        code: formulas[texts[code]] if texts[code] in formulas else formula_of(texts[code])
+        for code in codes
+    }
+    return {code: formula for code, formula in chosen.items() if formula is not None}
 
 
 _Inputs = tuple[list[str], list[dict[int, Any]], list[Dtype]]
@@ -174,7 +182,7 @@ def _distinct_inputs(
     of_parameters = np.array(
         [text.startswith(_OF_PARAMETERS) for text in texts] + [False], np.bool_
     )
-    list_dtypes, dtypes = _types_of_lists(events, list_rows, of_parameters[names[list_rows]])
+    list_dtypes, dtypes = types_of_lists(events, list_rows, of_parameters[names[list_rows]])
     codes_by_column.append(list_dtypes[rows])
     key = np.zeros(rows.size, np.int64)
     for codes in codes_by_column:
@@ -190,93 +198,107 @@ def _compact(keys: Ints) -> Ints:
     return codes
 
 
-def _count(
-    key: tuple[int, ...],
-    inputs: _Inputs,
-    formulas: Mapping[str, Formula],
-    dtypes: dict[str, int],
-) -> tuple[int, int, int]:
-    """Operations, bytes, and code of the data type for one set of inputs; -1 is unknown."""
+def _inside(
+    events: pa.Table, rows: Ints, names: Ints, by_name: Mapping[int, Formula]
+) -> tuple[Ints, Ints]:
+    """Ops inside of each row that its formula looks at, in their order, and how many there are.
+
+    In preorder the slices inside another one follow it without a gap.
+    """
+    sizes = np.zeros(rows.size, np.int64)
+    wanted = {code: formula.inside for code, formula in by_name.items() if formula.inside}
+    looks = np.isin(names[rows], list(wanted))
+    if not looks.any():
+        return rows[:0], sizes
+    texts = words(events, "name")[1]
+    seen = {name for formula_names in wanted.values() for name in formula_names}
+    is_seen = np.array([*(text in seen for text in texts), False], np.bool_)[names]
+    inner = np.flatnonzero(is_seen & is_kind(events, ("host_op",)) & present(events, "preorder"))
+    preorder = numbers(events, "preorder", missing=-1)
+    inner = inner[np.argsort(preorder[inner])]
+    outer = rows[looks]
+    last = numbers(events, "last_descendant_id", missing=-1)[outer]
+    end = np.where(last >= 0, preorder[last], -1)
+    first = np.searchsorted(preorder[inner], preorder[outer], side="right")
+    count = np.maximum(np.searchsorted(preorder[inner], end, side="right") - first, 0)
+    sizes[looks] = count
+    start = np.cumsum(count) - count
+    return inner[np.arange(count.sum()) + np.repeat(first - start, count)], sizes
+
+
+def _sequences(codes: Ints, sizes: Ints) -> tuple[Ints, list[tuple[int, ...]]]:
+    """Number of the distinct sequence of codes of each row, and those sequences."""
+    offsets = np.append(0, np.cumsum(sizes)) * codes.itemsize
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(codes))]
+    texts = pa.Array.from_buffers(pa.large_binary(), sizes.size, buffers).dictionary_encode()
+    sequences = [
+        tuple(np.frombuffer(text, np.int64).tolist()) for text in texts.dictionary.to_pylist()
+    ]
+    return texts.indices.to_numpy().astype(np.int64), sequences
+
+
+def _call(key: tuple[int, ...], inputs: _Inputs, inside: Sequence[Op] = ()) -> Op:
+    """A call by the codes of its name and inputs."""
     texts, parts, list_dtypes = inputs
     name, *codes, list_code = key
-    formula = formulas.get(texts[name], _NO_FORMULA)
     list_dtype = list_dtypes[list_code] if list_code >= 0 else None
     dims, types, strides, values = (
         part.get(code, []) for part, code in zip(parts, codes, strict=True)
     )
-    op = Op(texts[name], dims, types, strides, values, list_dtype)
-    flops, bytes_ = (count(term, op) for term in (formula.flops, formula.bytes))
+    return Op(texts[name], dims, types, strides, values, list_dtype, inside)
+
+
+def _count(op: Op, formula: Formula, dtypes: dict[str, int]) -> tuple[int, int, int, bool]:
+    """Operations, bytes, code of the data type, and whether lengths lack; -1 is unknown."""
+    (flops, lacks), (bytes_, _) = (counted(term, op) for term in (formula.flops, formula.bytes))
     dtype = op.work_dtype
+    if formula.dtype is not None:
+        with suppress(Unknown, LookupError, TypeError, ValueError, AttributeError):
+            dtype = formula.dtype(op)
     return (
         _UNKNOWN if flops is None else flops,
         _UNKNOWN if bytes_ is None else bytes_,
         _UNKNOWN if dtype is None else dtypes.setdefault(dtype.word, len(dtypes)),
+        lacks,
     )
-
-
-def _types_of_lists(events: pa.Table, rows: Ints, of_parameters: Mask) -> tuple[Ints, list[Dtype]]:
-    """Type of the tensors in the lists of these ops, which no profiler records.
-
-    It is in the names of the kernels, else in the inputs of an op inside that does the same with
-    one tensor. Otherwise it is the only one in the trace; where there are several, parameters and
-    states of optimisers are assumed to be fp32.
-    """
-    dtypes = [FP32, *_ELEMENTS.values(), *DTYPES.values()]
-    codes = np.full(events.num_rows, _UNKNOWN, np.int64)
-    if not rows.size:
-        return codes, dtypes
-    only = _only_type(events)
-    codes[rows] = np.where(of_parameters, 0, _UNKNOWN) if only is None else dtypes.index(only)
-    has_list = np.zeros(events.num_rows + 1, np.bool_)
-    has_list[rows] = True
-    parent = numbers(events, "parent_id", missing=-1)
-    inside = np.flatnonzero(has_list[parent] & present(events, "input_types"))
-    typed = _text_codes(events, "input_types", inside, _first_type)
-    codes[parent[inside[typed >= 0]]] = 1 + len(_ELEMENTS) + typed[typed >= 0]
-    kernels = np.flatnonzero(is_kind(events, ("kernel",)))
-    op = numbers(events, "op_id", missing=-1)[kernels]
-    element_code = 1 + _text_codes(events, "name", kernels[has_list[op]], _element)
-    codes[op[has_list[op]][element_code > 0]] = element_code[element_code > 0]
-    return codes, dtypes
-
-
-def _only_type(events: pa.Table) -> Dtype | None:
-    """The only floating-point type, fp64 aside, the type of every Python number.
-
-    Torch's default where there is no other; None where there are several.
-    """
-    texts = coded(events, "input_types")[1].to_pylist()
-    dtypes = {dtype for text in texts for _, dtype in _types(text)}
-    floats = {dtype for dtype in dtypes if dtype.floats and dtype != FP64} or {FP32}
-    return floats.pop() if len(floats) == 1 else None
-
-
-def _types(text: str) -> Iterator[tuple[int, Dtype]]:
-    """Types of tensors, with their places in `DTYPES`."""
-    for word in parsed(text):
-        if isinstance(word, str) and word in DTYPES:
-            yield list(DTYPES).index(word), DTYPES[word]
-
-
-def _first_type(types: str) -> int:
-    return next((place for place, _ in _types(types)), _UNKNOWN)
-
-
-def _element(name: str) -> int:
-    word = _ELEMENT.search(name)
-    return list(_ELEMENTS).index(word[0].rstrip("u>")) if word else _UNKNOWN
 
 
 def _named_dtype(name: str) -> int:
     return next((i for i, (word, _) in enumerate(_DTYPE_NAMES) if word.search(name)), _UNKNOWN)
 
 
-def _text_codes(events: pa.Table, name: str, rows: Ints, code_of: Callable[[str], int]) -> Ints:
-    """Code of the text of each row by a function, called once per text; -1 for NULL."""
-    codes, texts = coded(events, name)
-    used, place = np.unique(codes[rows], return_inverse=True)
-    values = texts.take(pa.array(used, mask=used < 0)).to_pylist()
-    return np.array([code_of(text) if text else _UNKNOWN for text in values], np.int64)[place]
+def _all_owners(events: pa.Table, op_work: _Work) -> Ints:
+    """Owner of each row: the outermost op with known operations, else one with known bytes."""
+    in_whole = op_work.flops >= 0
+    owner = _owners(events, in_whole)
+    in_part = op_work.has_work & ~in_whole
+    if not in_part.any():
+        return owner
+    in_part[np.flatnonzero(in_part)] = ~_computes_inside(events, op_work, np.flatnonzero(in_part))
+    return np.where(owner >= 0, owner, _owners(events, in_part))
+
+
+def _computes_inside(events: pa.Table, op_work: _Work, rows: Ints) -> Mask:
+    """Whether ops inside of each row are known to compute."""
+    preorder = numbers(events, "preorder", missing=-1)
+    computes = np.sort(preorder[(op_work.flops > 0) & (preorder >= 0)])
+    last = numbers(events, "last_descendant_id", missing=-1)[rows]
+    end = np.where(last >= 0, preorder[last], -1)
+    first, after = (np.searchsorted(computes, at, side="right") for at in (preorder[rows], end))
+    return after > first
+
+
+def _needing_lengths(events: pa.Table, op_work: _Work, owner: Ints) -> Iterator[Note]:
+    """A note of ops without operations that no other op accounts for, by their names."""
+    rows = np.flatnonzero(op_work.needs_lengths & (owner == np.arange(owner.size)))
+    if not rows.size:
+        return
+    names, texts = words(events, "name")
+    used, calls = np.unique(names[rows], return_counts=True)
+    ordered = sorted(zip((-calls).tolist(), (texts[code] for code in used), strict=True))
+    shown = ", ".join(f"{name} ({-calls_})" for calls_, name in ordered[:_MOST_NAMES])
+    rest = f" and {len(ordered) - _MOST_NAMES} more" if len(ordered) > _MOST_NAMES else ""
+    yield "work_needs_lengths", rows.size, f"calls of {shown}{rest}", int(rows[0])
 
 
 def _owners(events: pa.Table, has_work: Mask) -> Ints:
@@ -418,7 +440,7 @@ def _dtypes(
     code = np.append(op_work.dtype, _UNKNOWN)[owner[kernels]]
     unowned = np.flatnonzero(code < 0)
     dtype_codes = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
-    code[unowned] = dtype_codes[_text_codes(events, "name", kernels[unowned], _named_dtype)]
+    code[unowned] = dtype_codes[text_codes(events, "name", kernels[unowned], _named_dtype)]
     names, distinct = words(events, "name")
     is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
     named_tf32 = (code == place["fp32"]) & is_tf32[names[kernels]]

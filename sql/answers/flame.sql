@@ -33,7 +33,8 @@ WITH RECURSIVE lanes AS MATERIALIZED (
 slices AS MATERIALIZED (
     SELECT
         lanes.lane, event_id, preorder, thread, depth, last_descendant_id, last_descendant_id <> event_id AS is_inner,
-        start_ns, start_ns + dur_ns AS end_ns, coalesce(self_ns, 0) AS self_ns, coalesce(replays, 1) AS calls, coalesce(self_device_ns, 0) AS self_device_ns,
+        start_ns, start_ns + dur_ns AS end_ns, coalesce(self_ns, 0) AS self_ns, coalesce(replays, 1) AS calls,
+        coalesce(self_device_ns, 0) AS self_device_ns,
         hash(merged_step_name(name), kind) AS called,
         coalesce(fwd_thread > 0, false) OR coalesce(scope = 1, false)
         OR coalesce(starts_with(name, 'autograd::engine::evaluate_function: '), false) AS is_backward

@@ -104,8 +104,8 @@ SELECT c.* REPLACE (coalesce(r.merged_into, c.owner_id) AS owner_id)
 FROM climbed AS c
 LEFT JOIN removed AS r ON c.run = r.run AND c.rank = r.rank AND c.owner_id = r.event_id AND NOT r.is_internal;
 
--- key_events: one row per event that torch keeps (calls 1, or its replays), one per event that it removes (calls 0), with the self values
--- of that event under the key of the event that takes them over, and one per allocation that no event is around.
+-- key_events: one row per event that torch keeps (calls 1, or its replays), one per event that it removes (calls 0), with the
+-- self values of that event under the key of the event that takes them over, and one per allocation that no event is around.
 -- The ids of those that take over go through a list, or the planner expects many and hashes all events instead.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter memory TABLE  `memory` of the same traces

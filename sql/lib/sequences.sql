@@ -4,7 +4,7 @@
 -- parameter attributed_by VARCHAR  how the op of the work is known
 -- parameter launch_id BIGINT  `event_id` of the call that launched the work
 -- returns BIGINT  the call; NULL where the op ran itself
--- example: SELECT replay_id('graph_name', 7)
+-- example: SELECT replay_id('graph_name', 7::BIGINT)
 CREATE OR REPLACE TEMP MACRO replay_id(attributed_by, launch_id) AS
 CASE WHEN attributed_by NOT IN ('launch', 'source') THEN launch_id END;
 

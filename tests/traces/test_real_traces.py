@@ -43,6 +43,7 @@ CERTAIN: Final = {
     "several_models",
     "unknown_device",
     "unnamed_device",
+    "work_needs_lengths",
 }
 """Notes that do not say that an event was dropped or changed."""
 

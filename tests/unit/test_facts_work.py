@@ -462,6 +462,133 @@ def test_work_is_shared_by_durations_of_any_length() -> None:
     assert column(rows, "flops")[4:] == [100, 100, 100]
 
 
+KEYS = "[6,2,8]"
+ATTENTION = inputs(f"[[6,4,8],{KEYS},{KEYS},[6,4,8],[]]", *["c10::BFloat16"] * 4, "")
+"""1152 bytes, and operations that depend on lengths."""
+FILL = inputs("[[10],[]]", "float", "Scalar")
+"""40 bytes."""
+
+
+def notes(*events: Row) -> list[tuple[object, ...]]:
+    rows = add_facts(tables(*events), Options())["quality"].to_pylist()
+    checks = [row for row in rows if row["check"] == "work_needs_lengths"]
+    return [(row["events"], row["example_event_id"], row["detail"]) for row in checks]
+
+
+def test_an_op_of_known_bytes_owns_what_no_op_inside_has_launched() -> None:
+    rows = facts(
+        event("vllm::unified_attention_with_output", 0, 50, **ATTENTION),
+        event("aten::fill_", 10, 20, **FILL),
+        call(15, 1),
+        call(25, 2),
+        kernel(60, 70, 1),
+        kernel(70, 80, 2),
+    )
+    assert column(rows, "work_id") == [0, 1, 1, 0, 1, 0]
+    assert column(rows, "bytes") == [1152, 40, None, None, 40, 1152]
+    assert column(rows, "flops") == [None, 0, None, None, 0, None]
+
+
+def test_an_op_of_known_bytes_leaves_all_to_one_inside_that_computes() -> None:
+    events = (
+        event("vllm::unified_attention_with_output", 0, 50, **ATTENTION),
+        event("aten::mm", 10, 20, **MM),
+        call(15, 1),
+        call(25, 2),
+        kernel(60, 70, 1),
+        kernel(70, 80, 2),
+    )
+    rows = facts(*events)
+    assert column(rows, "work_id") == [None, 1, 1, None, 1, None]
+    assert column(rows, "flops") == [None, 120, None, None, 120, None]
+    assert notes(*events) == []
+
+
+def test_ops_whose_lengths_nobody_records_are_counted_by_name() -> None:
+    calls = [
+        event(name, 100 * i, 100 * i + 50, **ATTENTION)
+        for i, name in enumerate(
+            ["vllm::unified_attention", *["vllm::unified_attention_with_output"] * 2, "aten::mm"]
+        )
+    ]
+    ((count, example, detail),) = notes(*calls)
+    assert (count, example) == (3, 0)
+    assert str(detail).endswith(
+        "vllm::unified_attention_with_output (2), vllm::unified_attention (1)"
+    )
+    assert notes(calls[3]) == []
+
+
+def test_no_more_than_five_names_are_shown() -> None:
+    names = ("vllm::unified_attention", "vllm::unified_mla_attention", "_C::paged_attention_v1",
+             "_rocm_C::paged_attention", "aiter::pa_fwd_asm", "sgl_kernel::cutlass_mla_decode",
+             "_flashmla_C::fwd_kvcache_mla")  # fmt: skip
+    pages = "[9,2,1,16,8],[9,2,8,16]"
+    dims = {
+        "_C::paged_attention_v1": f"[[6,4,8],[6,4,8],{pages}]",
+        "_rocm_C::paged_attention": f"[[6,4,8],[1],[1],[1],[6,4,8],{pages}]",
+        "aiter::pa_fwd_asm": f"[[6,4,8],{pages}]",
+        "sgl_kernel::cutlass_mla_decode": "[[6,4,8],[6,4,8],[6,4,4],[9,64,12]]",
+        "_flashmla_C::fwd_kvcache_mla": "[[6,1,4,12],[9,64,1,12]]",
+    }
+    types = ["c10::BFloat16"] * 7
+    calls = [
+        event(name, 9 * i, 9 * i + 5, **inputs(dims.get(name, f"[[6,4,8],{KEYS},{KEYS}]"), *types))
+        for i, name in enumerate(names)
+    ]
+    ((count, _, detail),) = notes(*calls)
+    assert count == 7
+    assert str(detail).endswith(" and 2 more")
+
+
+VIEW = {"concrete_inputs": '["","[3,3,10]"]', **inputs("[[3,3,10],[]]", "unsigned char", "")}
+DOWN = {"concrete_inputs": '["","[3,5,6]"]', **inputs("[[3,5,6],[]]", "c10::BFloat16", "")}
+ROUTING = {"concrete_inputs": '["","2"]', **inputs("[[4,3],[]]", "c10::BFloat16", "Scalar")}
+LAYER = inputs("[[4,6],[4,3],[]]", *["c10::BFloat16"] * 2, "")
+
+
+def layer(start: int, *inner: tuple[str, Inputs], thread: int = 1) -> list[Row]:
+    """A layer of experts and the ops inside it."""
+    ops = [
+        event(name, start + 10 * i + 1, start + 10 * i + 5, thread=thread, **columns)
+        for i, (name, columns) in enumerate(inner)
+    ]
+    return [event("vllm::moe_forward", start, start + 90, thread=thread, **LAYER), *ops]
+
+
+def test_a_formula_sees_the_ops_inside_in_their_order() -> None:
+    routing, views = ("TopK", ROUTING), [("aten::view", VIEW), ("aten::view", DOWN)]
+    rows = facts(
+        *layer(0, routing, *views),
+        *layer(100, routing, *reversed(views)),
+        *layer(200, *views),
+        *layer(300, routing, ("other", {}), *views),
+        *layer(0, ("aten::mm", MM), routing, *views, thread=2),
+        event("vllm::moe_forward", 500, 510, **LAYER),
+    )
+    layers = [0, 4, 8, 11, 16, 21]
+    assert [rows[i]["flops"] for i in layers] == [1440, None, None, 1440, 1440, None]
+    assert [rows[i]["bytes"] for i in layers] == [366, None, None, 366, 366, None]
+    assert [rows[i]["work_dtype"] for i in (0, 11, 16)] == ["bf16"] * 3
+
+
+def test_what_a_formula_computes_in_may_be_of_its_own() -> None:
+    eight = inputs("[[4,5],[3,5],[4,1],[1,3]]", "signed char", "signed char", "float", "float")
+    rows = facts(
+        event("aiter::gemm_a8w8", 0, 50, **eight), call(10, 1), kernel(60, 70, 1),
+        event("my::op", 100, 110, **MM),
+        formulas={"my::op": Formula(lambda _: 7, dtype=lambda op: op.tensor(9).dtype)},
+    )  # fmt: skip
+    assert column(rows, "flops") == [120, None, 120, 7]
+    assert column(rows, "work_dtype") == ["int8", None, "int8", "fp32"]
+
+
+def test_none_takes_out_an_op_that_a_pattern_names() -> None:
+    gemm = event("aiter::gemm_a16w16", 0, 50, **LINEAR)
+    assert column(facts(gemm), "flops") == [120]
+    assert column(facts(gemm, formulas={"aiter::gemm_a16w16": None}), "flops") == [None]
+
+
 def test_formulas_of_a_user() -> None:
     rows = facts(
         event("my::op", 0, 50, input_dims="[[3]]"),
@@ -491,8 +618,8 @@ def programs(draw: st.DrawFn) -> list[dict[str, object]]:
         for _ in range(draw(st.integers(0, 4))):
             depth = draw(st.integers(1, 4))
             for level in range(depth):
-                name = draw(st.sampled_from(("aten::mm", "aten::linear", "aten::t", "other")))
-                known = {"aten::mm": MM, "aten::linear": LINEAR}.get(name, {})
+                name = draw(st.sampled_from((*WHOLE, "aten::normal_", "aten::t", "other")))
+                known = {"aten::mm": MM, "aten::linear": LINEAR, "aten::normal_": MM}.get(name, {})
                 given = known if draw(st.booleans()) else {}
                 events.append(event(name, at + level, at + 50 - level, thread=thread, **given))
             for launch in range(draw(st.integers(0, 3))):
@@ -505,21 +632,37 @@ def programs(draw: st.DrawFn) -> list[dict[str, object]]:
     return draw(st.permutations(events))
 
 
-def known(name: object, row: Row) -> bool:
-    return name in {"aten::mm", "aten::linear"} and "input_dims" in row
+WHOLE = ("aten::mm", "aten::linear")
+"""Ops whose operations are known; of `normal_` only the bytes are."""
 
 
-def owner_of(events: Sequence[Row], at: int, row: Row) -> int | None:
-    """The known op that starts first of those around a moment of the row's thread."""
+def around(events: Sequence[Row], at: int, row: Row, names: Sequence[str]) -> list[int]:
+    """The known ops of these names around a moment of the row's thread, the outermost first."""
     ops: Sequence[Mapping[str, Any]] = events
-    around = [
+    rows = [
         (op["start_ns"], i)
         for i, op in enumerate(ops)
-        if known(op["name"], op)
+        if op["name"] in names
+        and "input_dims" in op
         and op["thread"] == row["thread"]
         and op["start_ns"] <= at < op["start_ns"] + op["dur_ns"]
     ]
-    return min(around)[1] if around else None
+    return [i for _, i in sorted(rows)]
+
+
+def owner_of(events: Sequence[Row], at: int, row: Row) -> int | None:
+    """The outermost op that is known in whole, else one known in part with none inside."""
+    whole = around(events, at, row, WHOLE)
+    if whole:
+        return whole[0]
+    for i in around(events, at, row, ["aten::normal_"]):
+        ops: Sequence[Mapping[str, Any]] = events
+        inner = (op["start_ns"] for op in ops if op["name"] in WHOLE and "input_dims" in op
+                 and op["thread"] == row["thread"])  # fmt: skip
+        end = ops[i]["start_ns"] + ops[i]["dur_ns"]
+        if not any(ops[i]["start_ns"] < start < end for start in inner):
+            return i
+    return None
 
 
 def expected_owners(events: Sequence[Row]) -> Iterator[int | None]:
@@ -536,6 +679,9 @@ def test_owners_and_sums_are_those_of_a_plain_loop(events: list[dict[str, object
     total: dict[int, int] = defaultdict(int)
     for row, source in zip(rows, events, strict=True):
         if source["category"] == "kernel" and row["work_id"] is not None:
+            if events[row["work_id"]]["name"] == "aten::normal_":
+                assert row["flops"] is None
+                continue
             total[row["work_id"]] += row["flops"]
             weights = [
                 s["dur_ns"]

@@ -2,60 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 
 from profframe.errors import ParameterError
-from profframe.facts.formulas import DTYPES, FORMULAS, Formula, Op, Unknown, check_formulas, count
+from profframe.facts.formulas import (
+    DTYPES,
+    FORMULAS,
+    PATTERNS,
+    Formula,
+    Op,
+    Unknown,
+    check_formulas,
+    count,
+    counted,
+    formula_of,
+)
 from profframe.facts.formulas.convolutions import UNPADDED
-from profframe.facts.formulas.dtypes import BF16, FP16, FP32, FP64, INT64, SCALAR_TYPES
+from profframe.facts.formulas.dtypes import (
+    BF16,
+    FP4,
+    FP8,
+    FP16,
+    FP32,
+    FP64,
+    INT8,
+    INT64,
+    SCALAR_TYPES,
+    Dtype,
+)
 from profframe.facts.formulas.formula import meet
 from profframe.facts.formulas.ops import Tensor, parsed
-
-Argument = tuple[Any, str, str]
-
-
-def f(*shape: int) -> Argument:
-    return list(shape), "float", ""
-
-
-def h(*shape: int) -> Argument:
-    return list(shape), "c10::BFloat16", ""
-
-
-def long(*shape: int) -> Argument:
-    return list(shape), "long int", ""
-
-
-def truth(*shape: int) -> Argument:
-    return list(shape), "bool", ""
-
-
-def byte(*shape: int) -> Argument:
-    return list(shape), "signed char", ""
-
-
-def fp8(*shape: int) -> Argument:
-    return list(shape), "c10::Float8_e4m3fn", ""
-
-
-def listed(*shapes: list[int]) -> Argument:
-    return list(shapes), "TensorList", ""
-
-
-def v(value: object) -> Argument:
-    return [], "ScalarList" if isinstance(value, list) else "Scalar", str(value)
-
-
-NONE: Argument = ([], "", "")
-
-
-def op_of(name: str, *arguments: Argument) -> Op:
-    dims, types, values = (list(column) for column in zip(*arguments, strict=True))
-    return Op(name, dims, types, [], values, FP32)
-
+from tests.unit.calls import NONE, Argument, byte, f, fp8, full, h, listed, long, op_of, truth, v
+from tests.unit.library_calls import LIBRARY_CASES, PATTERN_CASES, u8
 
 IMAGE, WINDOW = f(2, 4, 5, 6), f(6, 2, 3, 3)
 """Two images of 4 channels, 5 by 6; 6 channels out of 2 each, in two groups, 3 by 3."""
@@ -334,11 +316,7 @@ CASES: list[tuple[str, tuple[Argument, ...], int | None, int | None]] = [
 ]  # fmt: skip
 
 
-def full(name: str) -> str:
-    return name if "::" in name or name.startswith("flex") else f"aten::{name}"
-
-
-@pytest.mark.parametrize(("name", "arguments", "flops", "moved"), CASES)
+@pytest.mark.parametrize(("name", "arguments", "flops", "moved"), [*CASES, *LIBRARY_CASES])
 def test_by_hand(
     name: str, arguments: tuple[Argument, ...], flops: int | None, moved: int | None
 ) -> None:
@@ -347,12 +325,25 @@ def test_by_hand(
     assert (count(formula.flops, op), count(formula.bytes, op)) == (flops, moved)
 
 
+@pytest.mark.parametrize(("name", "arguments", "flops", "moved"), PATTERN_CASES)
+def test_by_hand_where_a_pattern_names_the_op(
+    name: str, arguments: tuple[Argument, ...], flops: int | None, moved: int | None
+) -> None:
+    op, formula = op_of(name, *arguments), formula_of(name) or Formula()
+    assert (count(formula.flops, op), count(formula.bytes, op)) == (flops, moved)
+
+
+def test_there_is_a_case_for_every_pattern() -> None:
+    seen = {id(formula_of(name)) for name, *_ in PATTERN_CASES}
+    assert [pattern for pattern, formula in PATTERNS if id(formula) not in seen] == []
+
+
 def test_there_is_a_case_for_every_formula() -> None:
-    seen = {id(FORMULAS[full(name)]) for name, *_ in CASES}
+    seen = {id(FORMULAS[full(name)]) for name, *_ in (*CASES, *LIBRARY_CASES)}
     assert [name for name, formula in FORMULAS.items() if id(formula) not in seen] == []
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("name", {id(formula): name for name, formula in FORMULAS.items()}.values())
 def test_what_is_missing_or_foreign_is_unknown(name: str) -> None:
     formula = FORMULAS[name]
     odd: list[list[Any]] = [[], [[]], [None] * 12, ["x"] * 12, [[[[]]]] * 12, [[-1, 2]] * 12, [{}]]
@@ -364,6 +355,86 @@ def test_what_is_missing_or_foreign_is_unknown(name: str) -> None:
             for part in (formula.flops, formula.bytes):
                 number = count(part, op)
                 assert number is None or number >= 0
+
+
+@pytest.mark.parametrize("name", [name for name, *_ in PATTERN_CASES])
+def test_what_is_missing_or_foreign_is_unknown_by_patterns(name: str) -> None:
+    formula = formula_of(name) or Formula()
+    odd: list[list[Any]] = [
+        [],
+        [[]],
+        [None] * 12,
+        ["x"] * 12,
+        [[[[]]]] * 12,
+        [[-1, 2]] * 12,
+        [{}],
+        [[0]] * 9,
+    ]
+    for dims in odd:
+        for values, types in product(([], ["("] * 12, ["[None]"] * 12), ([], ["float"] * 12)):
+            op = Op(name, dims, types, [], values)
+            for part in (formula.flops, formula.bytes):
+                assert (count(part, op) or 0) >= 0
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "dtype"),
+    [
+        ("aiter::gemm_a8w8", (byte(4, 5), byte(3, 5), f(4, 1), f(1, 3)), INT8),
+        ("aiter::batched_gemm_a8w8", (h(2, 4, 5), fp8(2, 3, 5), f(2)), FP8),
+        ("aiter::gemm_a4w4", (u8(4, 5), u8(3, 5), u8(4, 1)), FP4),
+        ("aiter::gemm_a16w16", (h(4, 5), h(3, 5)), BF16),
+        ("aiter::fused_moe_", (h(4, 6), fp8(3, 10, 6), fp8(3, 6, 5)), FP8),
+        ("vllm::outplace_fused_experts", (h(4, 6), byte(3, 10, 6), byte(3, 6, 5)), BF16),
+        ("_C::rotary_embedding", (long(3), h(3, 16), h(3, 8), v(8), f(64, 4)), BF16),
+    ],
+)
+def test_what_libraries_compute_in(
+    name: str, arguments: tuple[Argument, ...], dtype: Dtype
+) -> None:
+    formula = formula_of(name)
+    assert formula is not None
+    assert formula.dtype is not None
+    assert formula.dtype(op_of(name, *arguments)) == dtype
+
+
+def test_lengths_are_a_reason_of_their_own() -> None:
+    attention = FORMULAS["aiter::mha_varlen_fwd"]
+    rows = (h(6, 4, 8), h(10, 2, 8), h(10, 2, 8))
+    uneven = op_of("x", *rows, long(3), long(3), v(4), v(6))
+    even = op_of("x", *rows, long(3), long(3), v(3), v(5))
+    assert counted(attention.flops, uneven) == (None, True)
+    assert counted(attention.flops, even) == (3840, False)
+    assert counted(attention.flops, op_of("x", *rows)) == (None, False)
+    assert counted(None, even) == (None, False)
+
+
+MOE = (h(4, 6), h(4, 3), NONE)
+"""Four rows, and what each makes of three experts."""
+
+
+def inside(*views: tuple[Argument, Argument], choices: int = 2) -> list[Op]:
+    """A routing to so many experts, and views."""
+    routing = op_of("TopK", h(4, 3), v(choices), YES)
+    return [routing, *(op_of("aten::view", *view) for view in views)]
+
+
+def test_experts_whose_weights_are_seen_inside() -> None:
+    formula = FORMULAS["vllm::moe_forward"]
+    layer = op_of("vllm::moe_forward", *MOE)
+    first, second = (u8(3, 3, 10), v([3, 3, 10])), (h(3, 5, 6), v([3, 5, 6]))
+    rows = (h(4, 6), v([4, 6])), (h(3, 8), v([24]))
+
+    def work(*views: tuple[Argument, Argument]) -> tuple[int | None, int | None]:
+        call = replace(layer, inside=inside(*views))
+        return count(formula.flops, call), count(formula.bytes, call)
+
+    # 6 * 10 and 5 * 6 products for 8 rows; half a byte for each number of the first weight.
+    assert work(*rows, first, second) == (2 * 8 * 90, 90 + 180 + 96)
+    assert work(first) == (None, None)
+    assert work(first, second, second) == (None, None)
+    assert work(second, first) == (None, None)
+    assert formula.inside == ("TopK", "aten::view")
 
 
 def test_an_expanded_dimension_is_read_once() -> None:

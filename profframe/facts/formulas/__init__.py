@@ -12,21 +12,29 @@ The same name replaces the entry of the table; ``None`` removes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from profframe.errors import ParameterError
 from profframe.facts.formulas.attention import ATTENTION
+from profframe.facts.formulas.caches import CACHES
 from profframe.facts.formulas.convolutions import CONVOLUTIONS
 from profframe.facts.formulas.copies import COPIES
 from profframe.facts.formulas.dtypes import DTYPES, Dtype
 from profframe.facts.formulas.elements import ELEMENTS
+from profframe.facts.formulas.experts import EXPERTS
 from profframe.facts.formulas.formula import Count, Formula, like, moved, none
 from profframe.facts.formulas.libraries import LIBRARIES
 from profframe.facts.formulas.matrices import MATRICES
-from profframe.facts.formulas.ops import Op, Tensor, Unknown
+from profframe.facts.formulas.ops import Op, Tensor, Unknown, UnknownLengths
+from profframe.facts.formulas.products import PRODUCT_NAMES, PRODUCTS
+from profframe.facts.formulas.quantisation import QUANTISATION
 from profframe.facts.formulas.reductions import REDUCTIONS
+from profframe.facts.formulas.sequences import SEQUENCE_NAMES, SEQUENCES
+from profframe.facts.formulas.states import STATES
+from profframe.facts.formulas.triton import TRITON_NAMES
 
 __all__ = [
     "DTYPES",
@@ -36,15 +44,31 @@ __all__ = [
     "Op",
     "Tensor",
     "Unknown",
+    "UnknownLengths",
     "check_formulas",
     "count",
+    "formula_of",
     "like",
     "moved",
     "none",
 ]
 
 FORMULAS: Final[Mapping[str, Formula]] = MappingProxyType(
-    {**LIBRARIES, **COPIES, **ELEMENTS, **REDUCTIONS, **ATTENTION, **CONVOLUTIONS, **MATRICES}
+    {
+        **LIBRARIES,
+        **QUANTISATION,
+        **CACHES,
+        **COPIES,
+        **ELEMENTS,
+        **REDUCTIONS,
+        **ATTENTION,
+        **SEQUENCES,
+        **STATES,
+        **CONVOLUTIONS,
+        **MATRICES,
+        **PRODUCTS,
+        **EXPERTS,
+    }
 )
 """Formulas by op.
 
@@ -52,7 +76,27 @@ Ops that return a view of the same memory are missing, so that they own no work,
 do more than a formula would cover.
 """
 
+PATTERNS: Final = (*PRODUCT_NAMES, *SEQUENCE_NAMES, *TRITON_NAMES)
+"""Patterns of names, with formulas of the ops that are called so: versions of one kernel, and
+kernels that a compiler has named. `FORMULAS` goes before them."""
+
 _MOST: Final = 1 << 62
+_WRAPPED: Final = re.compile(r"(sglang_profiler::\w+?)(?:_\d+)?")
+"""SGLang's profiler names a function by its module, itself, and the line that it is on."""
+
+
+def formula_of(name: str) -> Formula | None:
+    """The formula of an op, by its name or the first pattern that fits it.
+
+    Examples
+    --------
+    >>> formula_of("aten::mm") is FORMULAS["aten::mm"], formula_of("my::op")
+    (True, None)
+    """
+    wrapped = _WRAPPED.fullmatch(name)
+    name = wrapped[1] if wrapped else name
+    matches = (formula for pattern, formula in PATTERNS if pattern.fullmatch(name))
+    return FORMULAS.get(name) or next(matches, None)
 
 
 def check_formulas(formulas: object) -> None:
@@ -78,10 +122,17 @@ def count(formula: Count | None, op: Op) -> int | None:
     >>> count(FORMULAS["aten::mm"].bytes, Op("aten::mm", [[8, 16], [16, 4]])) is None
     True
     """
+    return counted(formula, op)[0]
+
+
+def counted(formula: Count | None, op: Op) -> tuple[int | None, bool]:
+    """The same, and whether it is unknown for lengths of sequences that no profiler records."""
     if formula is None:
-        return None
+        return None, False
     try:
         number = int(formula(op))
+    except UnknownLengths:
+        return None, True
     except (Unknown, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
-        return None  # the recorded inputs do not fit the formula
-    return number if 0 <= number < _MOST else None
+        return None, False  # the recorded inputs do not fit the formula
+    return number if 0 <= number < _MOST else None, False

@@ -94,21 +94,6 @@ def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
     return sizes
 
 
-def even(cumulative: int, longest: int) -> Layout:
-    """The same if all sequences have one length; raises Unknown otherwise."""
-    layout = packed(cumulative, longest, lengths_first)
-
-    def sizes(op: Op, places: Iterable[int]) -> Sizes:
-        query, key, _ = _shapes(op, places)
-        sizes_ = layout(op, places)
-        sequences = op.tensor(cumulative).count - 1
-        if (query[0], key[0]) != (sequences * sizes_.queries, sequences * sizes_.keys):
-            raise Unknown
-        return sizes_
-
-    return sizes
-
-
 def _forward(*others: int, layout: Layout = heads_first, first: int = 0) -> Formula:
     """The output has the shape of the queries, with the width of the values."""
     inputs = tuple(range(first, first + 3))
@@ -163,11 +148,13 @@ _OTHERS: Final = by_op(
     {
         "flex_attention": Formula(_flops_only(heads_first, "forward")),
         "flex_attention_backward": Formula(_flops_only(heads_first, "backward")),
-        "flash_attn::_flash_attn_forward flash_attn_3::fwd aiter::mha_fwd": _forward(
-            layout=lengths_first
+        "flash_attn::_flash_attn_forward FlashAttnFunc aiter::mha_fwd aiter::fmha_v3_fwd"
+        " aiter::_flash_attn_forward": _forward(layout=lengths_first),
+        "aiter::wrapper_fmha_v3_fwd": _forward(layout=lengths_first, first=1),
+        "flash_attn::_flash_attn_backward aiter::mha_bwd aiter::fmha_v3_bwd"
+        " aiter::_flash_attn_backward aiter::wrapper_fmha_v3_bwd": _backward(
+            0, 4, 5, layout=lengths_first
         ),
-        "flash_attn::_flash_attn_backward": _backward(0, 4, 5, layout=lengths_first),
-        "flash_attn::_flash_attn_varlen_forward": _forward(layout=even(3, 5)),
     },
     "{}",
 )

@@ -12,6 +12,7 @@ from profframe.facts.formulas.formula import (
     like,
     moved,
     none,
+    product,
     read,
 )
 from profframe.facts.formulas.ops import Op, Tensor, Unknown
@@ -99,6 +100,29 @@ def _put_bytes(op: Op) -> int:
     return values.bytes + (2 if op.value(3) else 1) * values.count * op.tensor(0).size
 
 
+def _padded(op: Op) -> int:
+    """Elements of the padded tensor: pairs of widths, of the last dimension first.
+
+    A negative width cuts off.
+    """
+    shape, widths = list(op.tensor(0).shape), op.value(1)
+    if not isinstance(widths, list) or len(widths) % 2 or len(widths) > 2 * len(shape):
+        raise Unknown
+    for i in range(len(widths) // 2):
+        shape[-1 - i] += widths[2 * i] + widths[2 * i + 1]
+    return product(shape)
+
+
+def _pad_bytes(op: Op) -> int:
+    return op.tensor(0).bytes + _padded(op) * op.tensor(0).size
+
+
+def _constant_pad_bytes(op: Op) -> int:
+    """What is cut off is not read."""
+    source = op.tensor(0)
+    return min(source.bytes, _padded(op) * source.size) + _padded(op) * source.size
+
+
 COPIES: Final = by_op(
     {
         "copy_": Formula(none, _copy_bytes),
@@ -116,6 +140,13 @@ COPIES: Final = by_op(
         "scatter scatter_": Formula(none, _scatter_bytes),
         "scatter_add scatter_add_": Formula(elements(2), _scatter_add_bytes),
         "index_add index_add_": Formula(elements(3), _index_add_bytes),
+        "replication_pad1d replication_pad2d replication_pad3d reflection_pad1d reflection_pad2d"
+        " reflection_pad3d": Formula(none, _pad_bytes),
+        "replication_pad1d_backward replication_pad2d_backward replication_pad3d_backward"
+        " reflection_pad1d_backward reflection_pad2d_backward reflection_pad3d_backward": Formula(
+            elements(0), moved((0,), like(1))
+        ),
+        "constant_pad_nd": Formula(none, _constant_pad_bytes),
         "index": Formula(none),
         "index_put_ _index_put_impl_": Formula(_put_flops, _put_bytes),
     }

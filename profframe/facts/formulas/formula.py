@@ -26,6 +26,10 @@ class Formula:
         Floating-point operations of a call; None if unknown.
     bytes : callable, optional
         Least bytes that a call reads and writes: each input and each output once.
+    dtype : callable, optional
+        Data type that it computes in; that of its first floating-point tensor if None.
+    inside : tuple of str
+        Names of the ops inside of a call that the formula looks at, as ``op.inside``.
 
     Examples
     --------
@@ -39,6 +43,8 @@ class Formula:
 
     flops: Count | None = None
     bytes: Count | None = None
+    dtype: Callable[[Op], Dtype | None] | None = None
+    inside: tuple[str, ...] = ()
 
 
 def by_op(
@@ -68,6 +74,19 @@ def moved(reads: Iterable[int], writes: Count) -> Count:
     """Bytes of the arguments that are read, the first of which is required, and of writes."""
     first, *others = reads
     return lambda op: op.tensor(first).bytes + read(op, *others) + writes(op)
+
+
+def once(*places: int) -> Count:
+    """Bytes of the tensors at these places, of which the first is required, each moved once."""
+    return lambda op: op.tensor(places[0]).bytes + read(op, *places[1:])
+
+
+def everything(op: Op) -> int:
+    """Bytes of all tensors, of which there has to be one, each moved once."""
+    sizes = [tensor.bytes for tensor in op.all_tensors()]
+    if not sizes:
+        raise Unknown
+    return sum(sizes)
 
 
 def like(place: int) -> Count:

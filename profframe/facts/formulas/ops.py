@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
@@ -24,6 +24,10 @@ _LIST: Final = "TensorList"
 
 class Unknown(Exception):  # noqa: N818 -- no error: the formula does not apply
     """Inputs of a formula were not recorded, or do not fit it; the number becomes NULL."""
+
+
+class UnknownLengths(Unknown):
+    """The work depends on lengths of sequences that are in tensors, whose values nobody records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class Op:
         Recorded values, with one entry per argument; empty if not recorded.
     list_dtype : Dtype, optional
         Type of the tensors in lists, which no profiler records.
+    inside : sequence of Op
+        Calls inside of this one that the formula asks for, in their order.
 
     Examples
     --------
@@ -100,6 +106,7 @@ class Op:
     strides: Sequence[Any] = field(default=())
     values: Sequence[Any] = field(default=())
     list_dtype: Dtype | None = None
+    inside: Sequence[Op] = field(default=())
     _tensors: dict[int, Tensor | None] = field(default_factory=dict, repr=False, compare=False)
 
     def tensor(self, place: int) -> Tensor:
@@ -114,6 +121,10 @@ class Op:
         if place not in self._tensors:  # formulas use a tensor several times
             self._tensors[place] = self._tensor(place)
         return self._tensors[place]
+
+    def all_tensors(self) -> Iterator[Tensor]:
+        """Every tensor that is an argument of its own, in their order."""
+        return (tensor for tensor in map(self.optional, range(len(self.dims))) if tensor)
 
     def _tensor(self, place: int) -> Tensor | None:
         dims, word = _at(self.dims, place), _at(self.types, place)
