@@ -77,10 +77,11 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     The work of an op is what its formula gives for its inputs, or what the source records. The
     outermost op on its thread with known work owns it, and all that is launched inside: its
     kernels share the work in proportion to their durations, and add up to it exactly; so do those
-    of each replay of a captured op. An op of which only the bytes are known leaves to those inside what they launch, and all if they compute. A
-    kernel whose work the source records keeps that, and the others share the rest. ``formulas`` go
-    before those of `profframe.facts.formulas`; None marks an op of unknown work. Ops are counted
-    that lack their operations for lengths that nobody records (``work_needs_lengths``).
+    of each replay of a captured op. An op of which only the bytes are known leaves to those inside
+    what they launch, and all if they compute. A kernel whose work the source records keeps that,
+    and the others share the rest. ``formulas`` go before those of `profframe.facts.formulas`; None
+    marks an op of unknown work. Ops are counted that lack their operations for lengths that nobody
+    records (``work_needs_lengths``).
     """
     events = tables["events"]
     op_work = _op_work(events, formulas)
@@ -89,7 +90,7 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
-    calls = _Calls(_call(events, kernels, owner), numbers(events, "dur_ns")[kernels])
+    calls = _Calls(_call_numbers(events, kernels, owner), numbers(events, "dur_ns")[kernels])
     shares = {
         "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, calls),
         "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, calls),
@@ -365,7 +366,7 @@ class _Calls:
     dur: Ints
 
 
-def _call(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
+def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     """Number of the call of its owner that each kernel is of; a captured op has one per replay."""
     call = owner[kernels].copy()
     if "replays" not in events.column_names:
