@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, encoded, ids, is_kind, numbers
+from profframe.facts.columns import column, encoded, ids, is_kind, numbers, present
 from profframe.facts.fact import Tables
 from profframe.facts.graphs.captures import Capture
 from profframe.intervals import Ints, nearest
@@ -43,9 +43,9 @@ class CapturedRows:
 
 
 def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRows:
-    """What is around the calls of a capture, but not around its begin.
+    """What is around the calls of a capture, but not around its begin, and all ops inside.
 
-    That is around the launch of a replay, too, so that no device time counts twice in it.
+    What is around the begin is around the launch of a replay, too: no device time counts twice.
     """
     events = tables["events"]
     parent = numbers(events, "parent_id", missing=-1)
@@ -57,6 +57,8 @@ def captured_rows(tables: Tables, capture: Capture, replays: int) -> CapturedRow
         is_kept[around] = True
         around = np.unique(parent[around])
     is_kept = is_kept[:-1] & ~is_kind(events, schema.LAUNCH_KINDS)
+    ops = is_kind(events, ("host_op",)) & present(events, "preorder")
+    is_kept |= ops & (nearest(parent, is_kept) >= 0)
     rows = np.flatnonzero(is_kept)
     preorder = numbers(events, "preorder")
     rows = rows[np.argsort(preorder[rows])]
