@@ -16,7 +16,11 @@ from profframe.facts.fact import Fact, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
-from profframe.facts.graphs.attribution import CaptureSource, attribute_replays, may_attribute
+from profframe.facts.graph_captures.attribution import (
+    CaptureSource,
+    attribute_replays,
+    may_attribute,
+)
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits

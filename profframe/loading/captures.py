@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.facts.graphs.attribution import CaptureSource
-from profframe.facts.graphs.captures import captures, size_in
+from profframe.facts.graph_captures.attribution import CaptureSource
+from profframe.facts.graph_captures.captures import captures, size_in
 from profframe.facts.pipeline import captured
 from profframe.loading.discovery import Source, paths_of, trace_files
 from profframe.loading.run_names import readable

@@ -15,7 +15,7 @@ from hypothesis import given
 from profframe import schema
 from profframe.facts import FACTS, Fact, Options, Tables, add_facts, pipeline
 from profframe.facts.fact import Output, columns, fact, with_output
-from profframe.facts.graphs.attribution import CaptureSource, attribute_replays
+from profframe.facts.graph_captures.attribution import CaptureSource, attribute_replays
 from profframe.facts.launches import launches
 from profframe.facts.pipeline import facts_of
 from profframe.readers import read

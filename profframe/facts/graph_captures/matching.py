@@ -8,8 +8,8 @@ from typing import Final
 
 import numpy as np
 
-from profframe.facts.graphs.captures import COPIES, FILLS, Capture
-from profframe.facts.graphs.replays import Work
+from profframe.facts.graph_captures.captures import COPIES, FILLS, Capture
+from profframe.facts.graph_captures.replays import Work
 from profframe.intervals import Ints
 
 LEAST_SHARE: Final = 0.95

@@ -14,7 +14,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.facts.columns import is_kind, numbers, present, words
 from profframe.facts.fact import Tables
-from profframe.facts.graphs.calls import BEGIN, COPY, END, FILL, KERNEL, is_call
+from profframe.facts.graph_captures.calls import BEGIN, COPY, END, FILL, KERNEL, is_call
 from profframe.intervals import Ints, nearest
 
 COPIES: Final = "(copy)"

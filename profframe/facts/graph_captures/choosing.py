@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from profframe.facts.columns import is_kind, numbers
 from profframe.facts.fact import Note
-from profframe.facts.graphs.matching import (
+from profframe.facts.graph_captures.matching import (
     Candidate,
     EagerRuns,
     Match,
@@ -20,7 +20,7 @@ from profframe.facts.graphs.matching import (
     matches,
     offsets,
 )
-from profframe.facts.graphs.replays import Replays, size_of_replay
+from profframe.facts.graph_captures.replays import Replays, size_of_replay
 from profframe.intervals import Ints, nearest
 
 _MOST_PADDING: Final = 2

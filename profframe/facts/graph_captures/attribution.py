@@ -13,16 +13,22 @@ from profframe import schema
 from profframe.facts.columns import coded, encoded, ids, is_kind, numbers, words
 from profframe.facts.fact import Note, Tables, of_events, with_output
 from profframe.facts.forward import forward
-from profframe.facts.graphs.captured_rows import (
+from profframe.facts.graph_captures.captured_rows import (
     CapturedRows,
     captured_rows,
     labelled_rows,
     with_rows,
 )
-from profframe.facts.graphs.captures import Capture, captures, has_captures
-from profframe.facts.graphs.choosing import Choice, choose
-from profframe.facts.graphs.matching import Candidate, EagerRuns, OpKey
-from profframe.facts.graphs.replays import NODE_BITS, Replays, replays, same_groups, work_names
+from profframe.facts.graph_captures.captures import Capture, captures, has_captures
+from profframe.facts.graph_captures.choosing import Choice, choose
+from profframe.facts.graph_captures.matching import Candidate, EagerRuns, OpKey
+from profframe.facts.graph_captures.replays import (
+    NODE_BITS,
+    Replays,
+    replays,
+    same_groups,
+    work_names,
+)
 from profframe.intervals import Ints, Mask, nearest
 
 _KEY: Final = ("name", "input_dims", "input_types")

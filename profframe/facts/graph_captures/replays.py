@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.columns import is_kind, numbers, present, words
-from profframe.facts.graphs.calls import REPLAY, is_call
-from profframe.facts.graphs.captures import COPIES, FILLS, without_space
+from profframe.facts.graph_captures.calls import REPLAY, is_call
+from profframe.facts.graph_captures.captures import COPIES, FILLS, without_space
 from profframe.intervals import Ints
 
 NODE_BITS: Final = (1 << 32) - 1
