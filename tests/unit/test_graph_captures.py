@@ -337,3 +337,15 @@ def test_answers_count_replays_as_calls() -> None:
     cut = whole.filter(end_ns=150_000)
     assert cut.key_averages().filter(name="aten::mm")["calls"].to_list() == [2]
     assert cut.modules().select("calls", "device_ns").rows() == [(1, 2), (1, 1)]
+
+
+def test_captures_of_other_ranks_are_the_same_graph() -> None:
+    layers = [["first"], ["mm", "act"], ["mm", "act"]]
+    graphs = []
+    for number, layer in enumerate(layers):
+        graphs += capture_rows([Call(k, f"{k}{number}") for k in layer], 1000 * number)
+    ranks = [source(graphs, file=f"rank{rank}.json") for rank in range(3)]
+    ops = ["first0", "mm1", "act1", "mm2", "act2"]
+    assert attributed(replay(*layers), *ranks) == ops
+    other = capture_rows([Call("first", "another")], 0)
+    assert attributed(replay(["first"]), ranks[0], source(other, file="b.json")) == [None]

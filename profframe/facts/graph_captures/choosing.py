@@ -79,11 +79,13 @@ def choose(
     cases = [_Case.of(k, of_work(k.work), candidates) for k in keys]
     match = [cases[k].only for k in key.tolist()]
     if any(len(case.fitting) > 1 for case in cases):
-        fitting = [case.fitting for case in cases]
-        _by_order(match, key, fitting, _passes(events, runs, scope), _rows(candidates, files))
+        order = _Order(_rows(candidates, files), candidates)
+        order.fill(match, key, [case.fitting for case in cases], _passes(events, runs, scope))
         for launch, k in enumerate(key.tolist()):
-            if match[launch] is None and len(fitting[k]) > 1:
-                match[launch] = _equal(fitting[k], candidates, files)
+            fitting = cases[k].fitting
+            places = {(files[m.capture], candidates[m.capture].capture.size) for m in fitting}
+            if match[launch] is None and 1 < len(fitting) == len(places):
+                match[launch] = _only([*fitting], candidates)
     reasons = _Reasons(runs, candidates, files, eager)
     return Choice(match, [*reasons.notes(match, key, cases)])
 
@@ -190,42 +192,47 @@ def _rows(candidates: Sequence[Candidate], files: Sequence[str]) -> list[list[in
     return list(rows.values())
 
 
-def _by_order(
-    match: list[Match | None],
-    key: Ints,
-    fitting: Sequence[Sequence[Match]],
-    passes: Sequence[tuple[Ints, bool]],
-    rows: Sequence[Sequence[int]],
-) -> None:
-    """Fill in the captures that the order of launches tells."""
-    solved: dict[tuple[bool, tuple[int, ...]], list[Match | None]] = {}
-    for launches, is_whole in passes:
-        of_pass = key[launches].tolist()
-        if all(len(fitting[k]) < 2 for k in of_pass):
-            continue
-        signature = (is_whole, tuple(of_pass))
-        if signature not in solved:
-            solved[signature] = _ordered([fitting[k] for k in of_pass], rows, is_whole=is_whole)
-        for launch, chosen in zip(launches.tolist(), solved[signature], strict=True):
-            match[launch] = match[launch] or chosen
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """The order of captures in rows: of a file and size."""
 
+    rows: Sequence[Sequence[int]]
+    candidates: Sequence[Candidate]
 
-def _ordered(
-    fitting: Sequence[Sequence[Match]], rows: Sequence[Sequence[int]], *, is_whole: bool
-) -> list[Match | None]:
-    """The captures of the launches of a pass, where only one row of captures can be in order."""
-    ways: list[dict[int, Match]] = [{} for _ in fitting]
-    for row in rows:
-        in_row = [{m.capture for m in of} & set(row) for of in fitting]
-        of_row = [n for n, captures in enumerate(in_row) if captures]
-        begins = offsets([in_row[n] for n in of_row], row) if of_row else []
-        if len(begins) > 1 and is_whole and begins[0] == 0 and len(of_row) % len(row) == 0:
-            begins = [0]
-        if len(begins) == 1:
-            for place, n in enumerate(of_row):
-                number = row[(begins[0] + place) % len(row)]
-                ways[n][number] = next(m for m in fitting[n] if m.capture == number)
-    return [_in_order(next(iter(way.values()))) if len(way) == 1 else None for way in ways]
+    def fill(
+        self,
+        match: list[Match | None],
+        key: Ints,
+        fitting: Sequence[Sequence[Match]],
+        passes: Sequence[tuple[Ints, bool]],
+    ) -> None:
+        """Fill in the captures that the order of launches tells."""
+        solved: dict[tuple[bool, tuple[int, ...]], list[Match | None]] = {}
+        for launches, is_whole in passes:
+            of_pass = key[launches].tolist()
+            if all(len(fitting[k]) < 2 for k in of_pass):
+                continue
+            signature = (is_whole, tuple(of_pass))
+            if signature not in solved:
+                solved[signature] = self._of_pass([fitting[k] for k in of_pass], is_whole=is_whole)
+            for launch, chosen in zip(launches.tolist(), solved[signature], strict=True):
+                match[launch] = match[launch] or chosen
+
+    def _of_pass(self, fitting: Sequence[Sequence[Match]], *, is_whole: bool) -> list[Match | None]:
+        """The captures of the launches of a pass, where only one row of captures is in order."""
+        ways: list[list[Match]] = [[] for _ in fitting]
+        for row in self.rows:
+            in_row = [{m.capture for m in of} & set(row) for of in fitting]
+            of_row = [n for n, captures in enumerate(in_row) if captures]
+            begins = offsets([in_row[n] for n in of_row], row) if of_row else []
+            if len(begins) > 1 and is_whole and begins[0] == 0 and len(of_row) % len(row) == 0:
+                begins = [0]
+            if len(begins) == 1:
+                for place, n in enumerate(of_row):
+                    number = row[(begins[0] + place) % len(row)]
+                    ways[n].append(next(m for m in fitting[n] if m.capture == number))
+        chosen = [_only(way, self.candidates) for way in ways]
+        return [None if match is None else _in_order(match) for match in chosen]
 
 
 def _in_order(match: Match) -> Match:
@@ -234,14 +241,13 @@ def _in_order(match: Match) -> Match:
     )
 
 
-def _equal(
-    fitting: Sequence[Match], candidates: Sequence[Candidate], files: Sequence[str]
-) -> Match | None:
-    """The last of captures that have the same ops, if it is the same graph captured again."""
-    of = [candidates[match.capture] for match in fitting]
-    places = {(files[m.capture], c.capture.size) for m, c in zip(fitting, of, strict=True)}
+def _only(way: Sequence[Match], candidates: Sequence[Candidate]) -> Match | None:
+    """The last of captures of the same ops: of one graph that was captured again, or by all ranks."""
+    if not way:
+        return None
+    of = [candidates[match.capture] for match in way]
     is_same = all(c.ops == of[0].ops and c.labels == of[0].labels for c in of)
-    return fitting[-1] if is_same and len(places) == len(of) else None
+    return way[-1] if is_same else None
 
 
 @dataclass(frozen=True, slots=True)
