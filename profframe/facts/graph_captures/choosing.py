@@ -242,7 +242,7 @@ def _in_order(match: Match) -> Match:
 
 
 def _only(way: Sequence[Match], candidates: Sequence[Candidate]) -> Match | None:
-    """The last of captures of the same ops: of one graph that was captured again, or by all ranks."""
+    """The last of captures of the same ops: captured again, or by several ranks."""
     if not way:
         return None
     of = [candidates[match.capture] for match in way]

@@ -128,6 +128,8 @@ class _Export(Activities):
         "device": "{deviceId}",
         "stream": "{streamId}",
         "correlation": "{correlationId}",
+        "graph_id": "nullif({graphId}, 0)",
+        "graph_node_id": "nullif({graphNodeId}, 0)",
     }
     EXCLUDED: ClassVar = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
     ACTIVITIES: ClassVar = (
