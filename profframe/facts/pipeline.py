@@ -16,6 +16,7 @@ from profframe.facts.fact import Fact, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
+from profframe.facts.kernel_categories import Entry, kernel_categories
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
@@ -46,6 +47,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     scopes,
     duplicates,
     launches,
+    kernel_categories,
     device_time,
     steps,
     queue_depth,
@@ -91,6 +93,8 @@ class Options:
         unknown.
     models : Mapping[str, Model], optional
         Models of devices in place of the built-in ones.
+    categories : tuple of Entry, optional
+        Entries for ``kernel_category`` in place of the built-in ones.
     release : Release, optional
         Release of torch that ``compat="torch"`` is as.
     """
@@ -100,6 +104,7 @@ class Options:
     registry: Registry | None = None
     formulas: Mapping[str, Formula | None] | None = None
     models: Mapping[str, Model] | None = None
+    categories: tuple[Entry, ...] | None = None
     release: Release | None = None
 
     def of(self, fact: Fact) -> dict[str, object]:

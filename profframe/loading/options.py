@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from profframe.errors import ParameterError
 from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
+from profframe.facts.kernel_categories import Categories, Entry, builtin, entries_of
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
 from profframe.facts.torch_compat.releases import Release, installed
@@ -36,12 +37,21 @@ class FactOptions:
     formulas: Mapping[str, Formula | None] | None = None
     devices: Mapping[str, Any] | None = None
     """Models by name, as `profframe.facts.models.entries` gives them."""
+    kernel_categories: tuple[Entry, ...] | None = None
+    """The user's own, as `profframe.facts.kernel_categories.entries_of` gives them."""
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with its facts."""
         devices = None if self.devices is None else models(self.devices)
+        own = self.kernel_categories
         options = Options(
-            self.compat, self.kinds, self.fx_metadata, self.formulas, devices, self._release
+            compat=self.compat,
+            classifier=self.kinds,
+            registry=self.fx_metadata,
+            formulas=self.formulas,
+            models=devices,
+            categories=None if own is None else own + builtin(),
+            release=self._release,
         )
         return replace(raw, tables=dict(add_facts(raw.tables, options)))
 
@@ -49,7 +59,7 @@ class FactOptions:
         """Text that differs for options that give different facts."""
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
-        options = (self.kinds, self.compat, self.devices, self._release)
+        options = (self.kinds, self.compat, self.devices, self.kernel_categories, self._release)
         return f"{options!r}{json.dumps(files, sort_keys=True)}"
 
     @property
@@ -109,6 +119,7 @@ def fact_options(
     fx_metadata: Registry | None,
     formulas: Mapping[str, Formula | None] | None,
     devices: Devices | None,
+    kernel_categories: Categories | None = None,
 ) -> FactOptions:
     """Check the options of facts.
 
@@ -121,7 +132,8 @@ def fact_options(
     check_registry(fx_metadata)
     check_formulas(formulas)
     models_by_name = None if devices is None else entries(devices)
-    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name)
+    own = None if kernel_categories is None else entries_of(kernel_categories)
+    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, own)
 
 
 def check_names(run: str | None, rank: int | None) -> None:
