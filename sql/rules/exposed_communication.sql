@@ -5,7 +5,7 @@
 -- Buckets are for DDP's reductions of gradients, prefetching for what FSDP gathers and scatters.
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
--- only if: EXISTS (FROM shared_names WHERE kind = 'kernel' AND is_collective(name))
+-- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events
 -- parameter exposed_communication_share DOUBLE = 0.05  least part of the time that is a finding
 SELECT
