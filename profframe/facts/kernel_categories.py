@@ -319,7 +319,7 @@ def _check(name: object, value: object, where: str) -> None:
 
 
 def _check_category(category: object, where: str) -> None:
-    if category not in schema.KERNEL_CATEGORIES:
+    if type(category) is not str or category not in schema.KERNEL_CATEGORIES:
         raise ParameterError(
             f"{where}: no category {category!r:.60}; categories are "
             f"{', '.join(schema.KERNEL_CATEGORIES)}"

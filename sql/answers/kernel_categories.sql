@@ -1,6 +1,5 @@
 -- kernel_categories: what the devices' time went to: matrix products, attention, collectives, ...
--- One row per (run, rank, category, class), with per=step or per=stream of each of these, by run, rank, step or stream, the
--- largest total_ns first, then by category and class.
+-- One row per (run, rank, step, device, stream, category, class), the largest total_ns first within a rank, step or stream.
 -- Categories are those of events.kernel_category, which `load(kernel_categories=)` extends. Kernels, copies and fills without a
 -- start or a duration are left out. A step has what was launched in it. Exposed is what time_breakdown counts of it: all
 -- computation; communication while nothing on the rank's devices computed; a copy while they did neither. A kernel that only
@@ -25,9 +24,9 @@ WITH work AS MATERIALIZED (
     SELECT
         run, rank, event_id, start_ns, end_ns, class, kernel_category AS category,
         coalesce(computes_and_communicates, false) AS does_both,
-        CASE WHEN getvariable('per') = 'step' THEN step END AS step,
-        CASE WHEN getvariable('per') = 'stream' THEN device END AS device,
-        CASE WHEN getvariable('per') = 'stream' THEN stream END AS stream
+        CASE WHEN coalesce(getvariable('per'), 'rank') = 'step' THEN step END AS step,
+        CASE WHEN coalesce(getvariable('per'), 'rank') = 'stream' THEN device END AS device,
+        CASE WHEN coalesce(getvariable('per'), 'rank') = 'stream' THEN stream END AS stream
     FROM device_work(events)
 ),
 groups AS MATERIALIZED (
@@ -55,20 +54,20 @@ parts AS MATERIALIZED (
         AND work.class = groups.class
 ),
 -- What is first of compute, communication, copy counts: a clock for each of the others that stands still meanwhile.
-communication AS (
+sent AS (
     SELECT
         rank_lane AS lane, event_id, class = 'compute' AS computes, class = 'communication' AS communicates, start_ns, end_ns
     FROM parts
     WHERE class <> 'copy'
 ),
-copies AS (
+copied AS (
     SELECT rank_lane AS lane, event_id, class <> 'copy' AS computes, class = 'copy' AS communicates, start_ns, end_ns
     FROM parts
 ),
 clocks AS (
-    FROM communication_clock('communication')
+    FROM communication_clock('sent')
     UNION ALL
-    FROM communication_clock('copies')
+    FROM communication_clock('copied')
 ),
 alone AS MATERIALIZED (
     SELECT parts.lane, clocks.alone_ns AS start_ns, clocks.alone_end_ns AS end_ns
@@ -101,6 +100,4 @@ SELECT
 FROM groups
 JOIN busy ON groups.lane = busy.lane
 LEFT JOIN exposed ON groups.lane = exposed.lane
-ORDER BY
-    groups.run, groups.rank, groups.step NULLS LAST, groups.device NULLS LAST, groups.stream NULLS LAST, groups.total_ns DESC,
-    groups.category NULLS LAST, groups.class
+ORDER BY groups.run, groups.rank, step NULLS LAST, device NULLS LAST, stream NULLS LAST, groups.total_ns DESC, category, class

@@ -4,7 +4,7 @@
 -- Fills are computation. Communication is what events.kernel_category says.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names.
 -- needs: events
--- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: without return type, template arguments, parameters
+-- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
 -- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                        copies and fills of memory, too
 -- run           VARCHAR        run that the trace belongs to
@@ -21,7 +21,7 @@
 -- top_op_share  DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
 -- class         VARCHAR        compute, communication or copy; NULL in `others`
 -- class_share   DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
--- short_name    VARCHAR        name without return type, template arguments, parameters; NULL in `others` and by category or class
+-- short_name    VARCHAR        name without return type, template arguments, parameters; NULL in `others`, by category or class
 -- category      VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
 -- fuses         VARCHAR        what a kernel of Inductor fuses, as its name or that of top_op has it; NULL for other kernels
 -- does_both     BOOLEAN        some of the kernels compute and communicate at once; class says what they count as
@@ -137,7 +137,7 @@ rows AS (
         CASE WHEN place = 0 THEN 'others' ELSE any_value(label) END AS name,
         CASE
             WHEN place > 0 AND coalesce(getvariable('by'), 'name') = 'name' THEN any_value(short_label)
-            WHEN place > 0 AND getvariable('by') = 'short_name' THEN any_value(label)
+            WHEN place > 0 AND coalesce(getvariable('by'), 'name') = 'short_name' THEN any_value(label)
         END AS short_name,
         CASE WHEN place > 0 THEN any_value(class) END AS class,
         CASE WHEN place > 0 THEN any_value(class_ns) END AS class_ns,

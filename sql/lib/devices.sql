@@ -68,8 +68,8 @@ LEFT JOIN (
     ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
 WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 
--- work_by_name: what keeps devices busy, added up by run, rank, kind, name and category. `timed` counts those with a duration, `spread`
--- is the sum of the squares of what their durations differ from their mean.
+-- work_by_name: what keeps devices busy, added up by run, rank, kind, name and category. `timed` counts those with a duration,
+-- `spread` is the sum of the squares of what their durations differ from their mean.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, kind, name, kernel_category  as in events
 -- column does_both BOOLEAN  one of them computes and communicates at once
