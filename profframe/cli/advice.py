@@ -13,6 +13,7 @@ from profframe.cli.verbs import (
     Terms,
     takes_sources,
     verbs,
+    with_categories,
     with_compat,
     with_terms,
 )
@@ -33,6 +34,7 @@ with_rules = click.option(
 @with_rules
 @with_terms
 @with_compat
+@with_categories
 @with_output
 def advice(
     sources: tuple[str, ...],
@@ -42,6 +44,7 @@ def advice(
     *,
     terms: Terms,
     compat: str | None,
+    categories: Path | None,
     output: Output,
 ) -> None:
     """Show what makes it slow, and what to do.
@@ -55,6 +58,6 @@ def advice(
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
     check_question(question, thresholds)
-    trace = terms.apply(load(sources, compat=compat))
+    trace = terms.apply(load(sources, compat=compat, categories=categories))
     rows = trace.answer(question, **thresholds)
     output.emit(rows, lambda _: findings(rows, top))

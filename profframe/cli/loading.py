@@ -26,6 +26,7 @@ def load(
     run: str | None = None,
     rank: int | None = None,
     compat: str | None = None,
+    categories: Path | None = None,
 ) -> Trace:
     """Load traces as one; options are those of `profframe.load`."""
     from profframe.loading.load import load as load_traces
@@ -33,7 +34,14 @@ def load(
     from profframe.store import is_store
 
     with closing(Bar()) as bar:
-        trace = load_traces([*sources], run=run, rank=rank, compat=compat, progress=bar)
+        trace = load_traces(
+            [*sources],
+            run=run,
+            rank=rank,
+            compat=compat,
+            kernel_categories=categories,
+            progress=bar,
+        )
     if not is_store(Path(sources[0])):
         quality = trace.quality
         for detail in quality["detail"].filter(quality["check"] == UNREADABLE_FILE):

@@ -9,7 +9,7 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, as_prose, as_rows, with_output
-from profframe.cli.verbs import Terms, verbs, with_compat, with_terms
+from profframe.cli.verbs import Terms, verbs, with_categories, with_compat, with_terms
 from profframe.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
 @with_terms
 @with_compat
+@with_categories
 @with_output
 def answer(
     name: str | None,
@@ -47,6 +48,7 @@ def answer(
     as_sql: bool,
     terms: Terms,
     compat: str | None,
+    categories: Path | None,
     output: Output,
 ) -> None:
     """Ask a question of the catalogue.
@@ -63,7 +65,7 @@ def answer(
     values = dict(map(parameter, parameters))
     if sources and (name in _METHODS or name == "critical_path"):
         options = _options(values, _METHODS.get(name, _PATH))
-        trace = terms.apply(load(sources, compat=compat))
+        trace = terms.apply(load(sources, compat=compat, categories=categories))
         result = getattr(trace, name)(**options)
         rows = result.events if name == "critical_path" else result
         output.emit(rows, as_rows(rows, trace))
@@ -78,7 +80,7 @@ def answer(
         columns = _columns(name)
         output.emit(columns, as_prose(columns))
     else:
-        trace = terms.apply(load(sources, compat=compat))
+        trace = terms.apply(load(sources, compat=compat, categories=categories))
         rows = trace.answer(name, **values)
         output.emit(rows, as_rows(rows, trace))
 
@@ -88,6 +90,7 @@ def answer(
 @click.argument("query")
 @with_terms
 @with_compat
+@with_categories
 @with_output
 def sql(
     source: str,
@@ -95,6 +98,7 @@ def sql(
     *,
     terms: Terms,
     compat: str | None,
+    categories: Path | None,
     output: Output,
 ) -> None:
     """Run one SELECT over the tables.
@@ -102,7 +106,7 @@ def sql(
     They are: events, memory, flows, counters, instants, threads, devices, traces, quality. It
     reads nothing else but what --files names.
     """
-    trace = terms.apply(load((source,), compat=compat))
+    trace = terms.apply(load((source,), compat=compat, categories=categories))
     rows = trace.sql(query)
     output.emit(rows, as_rows(rows, trace))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from profframe.cli.loading import Bar, load
-from profframe.cli.verbs import takes_sources, verbs, with_compat
+from profframe.cli.verbs import takes_sources, verbs, with_categories, with_compat
 from profframe.show.units import visible
 
 
@@ -39,6 +39,7 @@ from profframe.show.units import visible
     help="Most rows of a table.",
 )
 @with_compat
+@with_categories
 def report(
     sources: tuple[str, ...],
     output: Path,
@@ -47,6 +48,7 @@ def report(
     sections: tuple[str, ...],
     rows: int,
     compat: str | None,
+    categories: Path | None,
 ) -> None:
     """Write everything on one HTML page.
 
@@ -58,7 +60,7 @@ def report(
     from profframe.trace.report import Options
 
     Options(title, sections or None, rows).check()
-    trace = load(sources, compat=compat)
+    trace = load(sources, compat=compat, categories=categories)
     with closing(Bar()) as bar:
         trace.report(
             output,

@@ -9,7 +9,7 @@ import click
 
 from profframe.cli.loading import Bar
 from profframe.cli.output import Output, complain, with_output
-from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_compat
+from profframe.cli.verbs import BAD_INPUT, takes_sources, verbs, with_categories, with_compat
 from profframe.show.units import visible
 
 
@@ -25,6 +25,7 @@ from profframe.show.units import visible
 @click.option("--threads", type=click.IntRange(1), help="Threads of each worker.")
 @click.option("--dask", metavar="ADDRESS", help="Work on the Dask cluster of this scheduler.")
 @with_compat
+@with_categories
 def convert(
     sources: tuple[str, ...],
     output: str,
@@ -36,6 +37,7 @@ def convert(
     threads: int | None,
     dask: str | None,
     compat: str | None,
+    categories: Path | None,
 ) -> int:
     """Write traces into a Parquet store.
 
@@ -62,6 +64,7 @@ def convert(
             lambda p: bar(p.bytes_done, p.bytes, f"{p.files_done} of {p.files} files"),
             workers=workers,
             compat=compat,
+            kernel_categories=categories,
         )
     for error in stores.errors(files):
         complain(error)

@@ -35,6 +35,13 @@ with_compat = click.option(
     type=click.Choice(["torch"]),
     help="Facts as torch has them, also where those are wrong.",
 )
+with_categories = click.option(
+    "--kernel-categories",
+    "categories",
+    type=Path,
+    metavar="FILE",
+    help="JSON file that says what kernels of your own are.",
+)
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
 )

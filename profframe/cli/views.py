@@ -10,7 +10,7 @@ import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
-from profframe.cli.verbs import takes_sources, verbs, with_compat
+from profframe.cli.verbs import takes_sources, verbs, with_categories, with_compat
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
 
@@ -37,6 +37,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
     "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
 )
 @with_compat
+@with_categories
 def show(
     sources: tuple[str, ...],
     top: int,
@@ -45,6 +46,7 @@ def show(
     steps: tuple[int, ...],
     *,
     compat: str | None,
+    categories: Path | None,
 ) -> None:
     """Show where the time went (the default).
 
@@ -56,7 +58,7 @@ def show(
     columns = [column.name for column in find("self_times").columns]
     if sort not in columns:
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
-    trace = load(sources, compat=compat)
+    trace = load(sources, compat=compat, categories=categories)
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None)
     with trace.asking() as session:  # a connection per question costs as much as the question
@@ -147,6 +149,7 @@ def tree(
 @click.option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
+@with_categories
 @with_output
 def critical_path(
     sources: tuple[str, ...],
@@ -157,6 +160,7 @@ def critical_path(
     rank: int | None,
     top: int,
     overlay: Path | None,
+    categories: Path | None,
     output: Output,
 ) -> None:
     """Show what the end had to wait for.
@@ -166,7 +170,7 @@ def critical_path(
     """
     from profframe.show import path, terminal
 
-    trace = load(sources)
+    trace = load(sources, categories=categories)
     with naming(sources, AnswerError):
         result = trace.critical_path(step, run, rank, annotation)
     if overlay is not None:

@@ -20,6 +20,7 @@ from profframe.converting.pool import LocalPool, cores, default_workers
 from profframe.converting.scheduler import Batch, InlineExecutor, Progress
 from profframe.converting.staging import Folder
 from profframe.errors import ParameterError
+from profframe.facts.kernel_categories import Categories, entries_of
 from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
@@ -51,6 +52,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     *,
     workers: int | None = None,
     compat: str | None = None,
+    kernel_categories: Categories | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, each on a worker of its own.
 
@@ -83,7 +85,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes of this machine, in place of as many as it has cores.
-    compat
+    compat, kernel_categories
         As for `load`.
 
     Returns
@@ -114,6 +116,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     """
     check_names(run, rank)
     check_compat(compat)
+    categories = None if kernel_categories is None else entries_of(kernel_categories)
     for name, number in (("threads", threads), ("workers", workers)):
         if number is not None and not (type(number) is int and number > 0):
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
@@ -121,15 +124,26 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         raise ParameterError("workers are of this machine; an executor has its own")
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
-        if (run, rank, pattern, compat) != (None, None, None, None):
-            raise ParameterError("a store has its names already: run, rank, pattern, compat")
+        if (run, rank, pattern, compat, categories) != (None,) * 5:
+            raise ParameterError(
+                "a store has its names and facts already: run, rank, pattern, compat, "
+                "kernel_categories"
+            )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
         return _copy(Trace.from_store(paths[0]), target.root)
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
     with _engine(executor, files, workers, threads) as engine:
-        batch = Batch(target, files, engine, compat=compat, threads=threads, progress=progress)
+        batch = Batch(
+            target,
+            files,
+            engine,
+            compat=compat,
+            categories=categories,
+            threads=threads,
+            progress=progress,
+        )
         return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
 
 

@@ -15,12 +15,15 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from profframe.converting.inputs import Item
 from profframe.converting.staging import Destination, Record, folder_of, options_text
 from profframe.converting.worker import Report, Task, convert_file, rename, this_process
 from profframe.errors import StoreError
+
+if TYPE_CHECKING:
+    from profframe.facts.kernel_categories import Entry
 
 Status = Literal["written", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
@@ -115,8 +118,8 @@ class Batch:
         Files to convert.
     executor
         Runs the tasks.
-    compat, threads
-        As for `convert`.
+    compat, categories, threads
+        As for `convert`; entries of the user's own.
     progress
         Called at the start and after each file.
     """
@@ -128,6 +131,7 @@ class Batch:
         executor: Executor,
         *,
         compat: str | None,
+        categories: tuple[Entry, ...] | None,
         threads: int | None,
         progress: Callable[[Progress], None] | None,
     ) -> None:
@@ -135,6 +139,7 @@ class Batch:
         self._items = items
         self._executor = executor
         self._compat = compat
+        self._categories = categories
         self._threads = threads
         self._progress = progress
         self._packs = store.packs()
@@ -182,6 +187,7 @@ class Batch:
             item.rank,
             item.rank_is_in_path,
             self._compat,
+            self._categories,
             self._threads,
             frozenset(
                 record.content
@@ -387,7 +393,7 @@ class Batch:
 
     def _options(self, index: int) -> str:
         item = self._items[index]
-        return options_text(item.run, item.rank, self._compat)
+        return options_text(item.run, item.rank, self._compat, self._categories)
 
 
 def _as_utf8(error: str | None) -> str | None:

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema, store
 from profframe.errors import StoreError
+from profframe.facts.kernel_categories import Entry
 from profframe.facts.torch_compat.releases import installed
 from profframe.loading.run_names import later_cycle_note
 from profframe.store import layout, lock
@@ -69,7 +70,12 @@ class Record:
         return self.folder.partition("/")[0]
 
 
-def options_text(run: str | None, rank: int | None, compat: str | None) -> str:
+def options_text(
+    run: str | None,
+    rank: int | None,
+    compat: str | None,
+    categories: tuple[Entry, ...] | None = None,
+) -> str:
     """Options that decide the rows of a converted file, as JSON text.
 
     Examples
@@ -78,7 +84,14 @@ def options_text(run: str | None, rank: int | None, compat: str | None) -> str:
     '{"run":"nightly"}'
     """
     release = installed() if compat == "torch" else None
-    options = {"run": run, "rank": rank, "compat": compat, "release": release}
+    own = None if categories is None else _digest(repr(categories))
+    options = {
+        "run": run,
+        "rank": rank,
+        "compat": compat,
+        "release": release,
+        "kernel_categories": own,
+    }
     present = {name: value for name, value in options.items() if value is not None}
     return json.dumps(present, separators=(",", ":"))
 
@@ -86,8 +99,11 @@ def options_text(run: str | None, rank: int | None, compat: str | None) -> str:
 def staging_key(source: str, content: str, options: str) -> str:
     """Name of a staged folder, without its prefix."""
     parts = (source, content, options, facts_version())
-    text = "\0".join(parts).encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    return _digest("\0".join(parts))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def folder_of(run: str, rank: int) -> str:

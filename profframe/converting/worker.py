@@ -20,6 +20,7 @@ from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
     from profframe.converting.staging import Destination, Record
+    from profframe.facts.kernel_categories import Entry
     from profframe.readers.bytes import Progress
 
 _IMPORT_PID: Final = os.getpid()
@@ -44,6 +45,7 @@ class Task:
     rank: int | None
     rank_is_in_path: bool
     compat: str | None
+    categories: tuple[Entry, ...] | None
     threads: int | None
     contents: frozenset[str]
     coordinator: tuple[str, int]
@@ -107,7 +109,7 @@ def _convert(task: Task, progress: Progress | None) -> Report | None:
     store = destination(task.store)
     with local_file(task.source) as path, _source_errors(task, path):
         content = _hash(path)
-        options = options_text(task.run, task.rank, task.compat)
+        options = options_text(task.run, task.rank, task.compat, task.categories)
         staged_key = staging_key(task.name, content, options)
         staged = store.find(staged_key)
         if content in task.contents:
@@ -147,7 +149,7 @@ def _write(
     from profframe.loading.files import read_trace, write_trace
     from profframe.loading.options import FactOptions
 
-    facts = FactOptions(compat=task.compat)
+    facts = FactOptions(compat=task.compat, kernel_categories=task.categories)
     trace = read_trace(
         path, task.run, task.rank, facts, progress, spool_folder=draft.parent, threads=task.threads
     )
