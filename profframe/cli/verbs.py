@@ -42,6 +42,9 @@ with_categories = click.option(
     metavar="FILE",
     help="JSON file that says what kernels of your own are.",
 )
+with_full_names = click.option(
+    "--full-names", is_flag=True, help="Names of kernels with their types and arguments."
+)
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
 )

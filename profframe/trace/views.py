@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 
 _KINDS = "SELECT kind, count(*) AS events FROM events GROUP BY kind ORDER BY events DESC, kind"
 
+_CATEGORIES = """
+    SELECT kernel_category AS category, try_cast(sum(dur_ns) AS BIGINT) AS total_ns
+    FROM events
+    WHERE kernel_category IS NOT NULL AND dur_ns IS NOT NULL
+    GROUP BY kernel_category
+    ORDER BY total_ns DESC NULLS LAST, category
+"""
+
 
 def table(  # noqa: PLR0917 -- torch's own arguments
     self: Trace,
@@ -141,5 +149,6 @@ def summary(self: Trace) -> Summary:
         kinds=trace.sql(_KINDS),
         steps=trace.steps(),
         traces=trace.traces,
+        categories=trace.sql(_CATEGORIES),
         quality=trace.quality,
     )
