@@ -4,8 +4,8 @@ A case is a title, a table per input table, optionally ``parameters``, and the e
 empty cell is NULL, a cell in double quotes is JSON text, ``2/3`` is the double nearest to it, and
 ``[3, 1]`` a list. Columns that are not written are NULL in the input (``run`` is r, ``rank`` and
 ``thread`` 0, ``event_id`` of events the row's number, ``kernel_category`` what the fact says) and
-not compared in the result. Without a
-table ``traces`` there is one per (run, rank) of the events. Without ``rows``, none are expected.
+not compared in the result. Without a table ``traces`` there is one per (run, rank) of the events.
+Without ``rows``, none are expected.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import duckdb
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.kernel_categories import kernel_categories
 from profframe.query.header import Answer
 from profframe.query.run import run
+from tests.builders import categorised
 
 Rows = list[dict[str, object]]
 
@@ -77,51 +77,7 @@ def input_rows(table: str, cells: list[list[str]]) -> Rows:
         | {name: value(cell, types[name]) for name, cell in zip(header, row, strict=True)}
         for number, row in enumerate(rows)
     ]
-    return categorised(read) if table == "events" and "kernel_category" not in header else read
-
-
-def categorised(rows: Rows) -> Rows:
-    """Rows of events that do not say what their kernels are, with what their names say."""
-    names = {(row["run"], row["rank"], row["event_id"]): row.get("name") for row in rows}
-    categories = categories_of(
-        tuple(
-            (
-                row.get("kind"),
-                row.get("name"),
-                names.get((row["run"], row["rank"], row.get("op_id"))),
-                row.get("collective"),
-            )
-            for row in rows
-        )
-    )
-    return [
-        {**row, "kernel_category": category, "computes_and_communicates": both}
-        for row, (category, both) in zip(rows, categories, strict=True)
-    ]
-
-
-@cache
-def categories_of(kernels: tuple[tuple[object, ...], ...]) -> list[tuple[object, object]]:
-    """Category, and whether it does both, of (kind, name, op, collective)."""
-    if not any(kind in schema.DEVICE_KINDS for kind, *_ in kernels):
-        return [(None, None)] * len(kernels)
-    number = len(kernels)
-    kinds = [kind for kind, *_ in kernels] + ["host_op"] * number
-    columns = {
-        "kind": kinds,
-        "name": [name for _, name, *_ in kernels] + [op for _, _, op, _ in kernels],
-        "op_id": [*range(number, 2 * number), *[None] * number],
-        "collective": [collective for *_, collective in kernels] + [None] * number,
-    }
-    fields = [pa.field(name, schema.EVENTS.arrow.field(name).type) for name in columns]
-    output = kernel_categories.compute({"events": pa.table(columns, pa.schema(fields))}).columns
-    return list(
-        zip(
-            output["events.kernel_category"].to_pylist()[:number],
-            output["events.computes_and_communicates"].to_pylist()[:number],
-            strict=True,
-        )
-    )
+    return categorised(read) if table == "events" else read
 
 
 def value(cell: str, type_word: str) -> object:

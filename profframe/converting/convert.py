@@ -126,7 +126,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
         if (run, rank, pattern, compat, categories) != (None,) * 5:
             raise ParameterError(
-                "a store has its names and facts already: run, rank, pattern, compat, "
+                "a store has its names already, and facts: run, rank, pattern, compat, "
                 "kernel_categories"
             )
         if not isinstance(target, Folder):

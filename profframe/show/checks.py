@@ -40,6 +40,8 @@ def report(
     if not regressions.height:
         return Group(lines, Text(), Text("no op or kernel takes longer than noise explains"))
     note = f" (top {top:,} of {regressions.height:,})" if regressions.height > top else ""
+    import polars as pl
+
     first = regressions.head(top).select(*_COLUMNS)
     rows = shortened(first, "name", kernels=pl.col("what") == "kernel")
     return Group(lines, Text(), terminal.table(rows, width, "Takes longer" + note))

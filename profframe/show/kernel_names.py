@@ -34,7 +34,9 @@ _DEPTH: Final = 60
 
 
 def short_name(name: str) -> str:
-    """A kernel's function, as the macro `short_name` has it; a copy or fill as it is.
+    """A kernel's function, as the macro `short_name` has it.
+
+    A copy, a fill, and what is no name of C++ with brackets stay as they are.
 
     Examples
     --------
@@ -43,7 +45,8 @@ def short_name(name: str) -> str:
     >>> short_name("Memcpy HtoD (Pinned -> Device)")
     'Memcpy HtoD (Pinned -> Device)'
     """
-    if _NO_KERNEL.match(name) or not ("<" in name or "(" in name or " " in name):
+    is_cpp = name.isascii() and name.isprintable() and ("<" in name or "(" in name)
+    if not is_cpp or _NO_KERNEL.match(name):
         return name
     text = _CLONE.sub("", name)
     for _ in range(_DEPTH):
