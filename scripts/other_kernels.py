@@ -2,7 +2,7 @@
 
 ::
 
-    python scripts/other_kernels.py [FOLDER]     # of all traces in it; two minutes for the real ones
+    python scripts/other_kernels.py [FOLDER]     # of all traces in it; two minutes for real ones
 
 A table in Markdown: device time of each trace, the share of ``other`` in it, and the kernel that
 has most of that. Traces without a device are left out.
@@ -57,7 +57,7 @@ def table(folder: Path) -> str:
     if not rows.height:
         return "no trace with a device"
     rows = rows.sort(pl.col("other") / pl.col("total"), descending=True, maintain_order=True)
-    total, other = rows["total"].sum(), rows["other"].sum()
+    total, other = sum(rows["total"]), sum(rows["other"])
     lines = ["| trace | device time | other | most of it |", "|---|---|---|---|"]
     lines.append(f"| all | {total / 1e6:,.3f} ms | {other / total:.2%} | |")
     for path, time, part, most in rows.iter_rows():

@@ -125,14 +125,14 @@ def loaded_ranks(ranks: Iterable[Sequence[Row]]) -> Trace:
 
 def categorised(rows: Iterable[Row]) -> list[dict[str, Any]]:
     """Rows of events with what the fact says of kernels, where they do not say it themselves."""
-    rows = [dict(row) for row in rows]
-    names = {(row.get("run"), row.get("rank"), row.get("event_id")): row.get("name") for row in rows}
-    for row in rows:
+    full: list[dict[str, Any]] = [dict(row) for row in rows]
+    names = {tuple(map(row.get, (*KEYS, "event_id"))): row.get("name") for row in full}
+    for row in full:
         if row.get("kind") in schema.DEVICE_KINDS and "kernel_category" not in row:
-            op = names.get((row.get("run"), row.get("rank"), row.get("op_id")))
+            op = names.get(tuple(map(row.get, (*KEYS, "op_id"))))
             about = category_of(str(row["kind"]), row.get("name"), op, row.get("collective"))
             row["kernel_category"], row["computes_and_communicates"] = about
-    return rows
+    return full
 
 
 @cache

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 _MAX_THREADS: Final = 40
 _MAX_GAPS: Final = 5
 _MAX_FINDINGS: Final = 3
-_KERNEL_COLUMNS: Final = ("then came",)
-"""Columns of what `show` prints that have names of kernels."""
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -92,10 +90,8 @@ def _parts(
     kernels = excerpts.kernels(trace.kernels(by="name" if full_names else "short_name"))
     for name, rows in (*rankings, ("Kernels", kernels)):
         if rows.height:
-            if not full_names:
-                rows = kernel_names.shortened(rows, *_KERNEL_COLUMNS)
-                rows = kernel_names.of_answer("", rows)
-            parts.append(terminal.ranking(rows, top, width, name))
+            shown = rows if full_names else kernel_names.of_answer("", rows)
+            parts.append(terminal.ranking(shown, top, width, name))
     if summary.quality.height:
         parts.append(terminal.notes(summary.quality, width))
     return parts
@@ -195,7 +191,12 @@ def critical_path(
     width = width_of_terminal()
     echo(
         terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
-        terminal.ranking(path.longest(result.events, full_names=full_names), top, width, "What takes longest on it"),
+        terminal.ranking(
+            path.longest(result.events, full_names=full_names),
+            top,
+            width,
+            "What takes longest on it",
+        ),
     )
 
 

@@ -43,7 +43,10 @@ Categories = str | os.PathLike[str] | Mapping[str, Any]
 _FILE: Final = Path(__file__).parent / "kernel_categories.json"
 _CONDITIONS: Final = ("name", "op", "collective")
 _FIELDS: Final = ("category", "match", "computes_and_communicates", "source", "note")
-_WORDS: Final = r"(?i)dispatch|combine|all_?to_?all|a2a|all_?reduce|all_?gather|reduce_?scatter|broad_?cast|(^|[^a-z])(i?send|i?recv|p2p|rdma|nvlink|put_?mem|get_?mem)"
+_WORDS: Final = (
+    r"(?i)dispatch|combine|all_?to_?all|a2a|all_?reduce|all_?gather|reduce_?scatter|broad_?cast"
+    r"|(^|[^a-z])(i?send|i?recv|p2p|rdma|nvlink|put_?mem|get_?mem)"
+)
 """What communication between devices is often called."""
 _TEMPLATE: Final = r"<.*|\(.*"
 _LONGEST: Final = 4000
@@ -292,28 +295,31 @@ def _check(name: object, value: object, where: str) -> None:
         raise ParameterError(
             f"{where}: no field {unknown[0]!r:.40}; fields are {', '.join(_FIELDS)}"
         )
-    for field in ("category", "match"):
-        if field not in value:
-            raise ParameterError(f"{where}: needs the field {field}")
+    missing = [field for field in ("category", "match") if field not in value]
+    if missing:
+        raise ParameterError(f"{where}: needs the field {missing[0]}")
     _check_category(value["category"], where)
+    _check_match(value["match"], where)
     if type(value.get("computes_and_communicates", False)) is not bool:
         raise ParameterError(f"{where}: computes_and_communicates must be true or false")
     for field in ("source", "note"):
         if type(value.get(field, "")) is not str:
             raise ParameterError(f"{where}: {field} must be text")
-    match = value["match"]
+
+
+def _check_match(match: object, where: str) -> None:
     if not isinstance(match, (list, tuple)) or not match:
         raise ParameterError(f"{where}: match must be a list of descriptions, got {match!r:.60}")
+    conditions = ", ".join(_CONDITIONS)
     for description in match:
         if not isinstance(description, Mapping) or not description:
             raise ParameterError(
-                f"{where}: match needs objects with {', '.join(_CONDITIONS)}, got {description!r:.60}"
+                f"{where}: match needs objects with {conditions}, got {description!r:.60}"
             )
         for condition, pattern in description.items():
             if condition not in _CONDITIONS:
                 raise ParameterError(
-                    f"{where}: no condition {condition!r:.40}; conditions are "
-                    f"{', '.join(_CONDITIONS)}"
+                    f"{where}: no condition {condition!r:.40}; conditions are {conditions}"
                 )
             _check_pattern(pattern, where)
 
@@ -332,4 +338,6 @@ def _check_pattern(pattern: object, where: str) -> None:
     try:
         pc.match_substring_regex(pa.array([""]), pattern)
     except pa.ArrowInvalid as error:
-        raise ParameterError(f"{where}: {pattern!r:.80} is no regular expression: {error}") from None
+        raise ParameterError(
+            f"{where}: {pattern!r:.80} is no regular expression: {error}"
+        ) from None

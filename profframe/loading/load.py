@@ -110,7 +110,9 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    facts = fact_options(kinds, compat, fx_metadata, formulas, devices, kernel_categories)
+    facts = fact_options(
+        kinds, compat, fx_metadata, formulas, devices, kernel_categories=kernel_categories
+    )
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
     match discover(source):
         case Profile(profile):

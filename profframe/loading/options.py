@@ -119,6 +119,7 @@ def fact_options(
     fx_metadata: Registry | None,
     formulas: Mapping[str, Formula | None] | None,
     devices: Devices | None,
+    *,
     kernel_categories: Categories | None = None,
 ) -> FactOptions:
     """Check the options of facts.

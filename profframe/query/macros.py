@@ -107,7 +107,7 @@ def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
     Examples
     --------
     >>> list(definitions("SELECT device_class('kernel', 'gemm')"))
-    ['is_busy', 'is_communication', 'device_class']
+    ['is_communication', 'is_busy', 'device_class']
     """
     macros, ordered = _macros(), dict[str, str]()
     visited = set[str]()

@@ -22,6 +22,8 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """Columns of answers that have names of kernels."""
+_SHOWN: Final = ("then came",)
+"""Columns of excerpts that have them."""
 ARROW: Final = " -> "
 """Between the kernels of a sequence."""
 
@@ -89,4 +91,4 @@ def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
 
     if "kind" in rows.columns:
         rows = shortened(rows, "name", kernels=pl.col("kind") == "kernel")
-    return shortened(rows, *COLUMNS.get(name, ()))
+    return shortened(rows, *COLUMNS.get(name, ()), *_SHOWN)

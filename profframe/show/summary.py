@@ -64,7 +64,7 @@ class Summary:
 
     def _categories(self) -> str:
         """Categories of kernels that took most of the devices' time."""
-        total = self.categories["total_ns"].sum()
+        total = sum(self.categories["total_ns"].drop_nulls())
         if not total:
             return ""
         parts = [

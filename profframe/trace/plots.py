@@ -138,9 +138,7 @@ class Plots:
             from profframe.show.plots import parts, times
 
             rows = self.trace.answer("kernel_categories")
-            return times.kernel_categories(
-                parts.non_empty(rows, "kernel_categories", _NO_DEVICES)
-            )
+            return times.kernel_categories(parts.non_empty(rows, "kernel_categories", _NO_DEVICES))
 
     def kernels(
         self, top: int | None = None, by: str = "short_name", copies: bool = False

@@ -73,8 +73,7 @@ when its traces were converted, and a cache tells files apart.
 def page() -> str:
     """Text of the page."""
     categories = "".join(
-        f"| `{name}` | {doc} | {_class(name)} |\n"
-        for name, doc in schema.KERNEL_CATEGORIES.items()
+        f"| `{name}` | {doc} | {_class(name)} |\n" for name, doc in schema.KERNEL_CATEGORIES.items()
     )
     rows = ["| entry | category | source |", "|---|---|---|"]
     notes = []

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import profframe
-from profframe.cli import verbs
 from profframe.show.kernel_names import short_name
+from tests.conftest import Run
 
 DISPATCH = "void dpsk::ep::internode::dispatch<false, 8, false, 3072, 8>(int4*, float*, long*)"
 NOTIFY = "void dpsk::ep::internode::notify_dispatch<false, 8>(int const*, int*, int)"
@@ -33,9 +32,11 @@ def slices() -> list[dict[str, Any]]:
     def piece(category: str, name: str, at: float, length: float, **args: object) -> dict[str, Any]:
         line = args.pop("line", 1)
         where = {"pid": 0, "tid": line} if category == "kernel" else {"pid": 1, "tid": 1}
-        return {"ph": "X", "cat": category, "name": name, "ts": at, "dur": length} | where | {
-            "args": args
-        }
+        return (
+            {"ph": "X", "cat": category, "name": name, "ts": at, "dur": length}
+            | where
+            | {"args": args}
+        )
 
     rows = [piece("user_annotation", "ProfilerStep#1", 0, 1000)]
     for number, (name, stream, at, length) in enumerate(WORK):
@@ -89,13 +90,13 @@ def test_advice_names_it_once(path: Path) -> None:
     )
 
 
-def test_a_file_of_categories_on_the_command_line(path: Path, tmp_path: Path) -> None:
+def test_a_file_of_categories_on_the_command_line(path: Path, tmp_path: Path, run: Run) -> None:
     mine = tmp_path / "mine.json"
     mine.write_text(json.dumps({"dispatch|combine|notify": "gemm"}))
     question = ["answer", "kernel_categories", str(path), "--format", "csv"]
     for options, rows in (((), 2), (("--kernel-categories", str(mine)), 1)):
-        result = CliRunner().invoke(verbs, [*question, *options], catch_exceptions=False)
-        assert len(result.stdout.splitlines()) == 1 + rows
+        printed = run(*question, *options)[1]
+        assert len(printed.splitlines()) == 1 + rows
     store = tmp_path / "store"
     for expected in ("written", "unchanged"):
         files = profframe.convert(path, store, kernel_categories=mine)
@@ -105,15 +106,15 @@ def test_a_file_of_categories_on_the_command_line(path: Path, tmp_path: Path) ->
     assert profframe.load(store).kernel_categories().height == 2
 
 
-def test_what_a_person_reads_has_short_names(path: Path) -> None:
-    shown = CliRunner().invoke(verbs, ["show", str(path)], catch_exceptions=False).stdout
+def test_what_a_person_reads_has_short_names(path: Path, run: Run) -> None:
+    shown = run("show", path)[1]
     assert "dpsk::ep::internode::dispatch" in shown
     assert "void dpsk" not in shown
     assert "time in  expert_parallel 55.6 %, gemm 44.4 %" in shown
-    full = CliRunner().invoke(verbs, ["show", str(path), "--full-names"], catch_exceptions=False)
-    assert DISPATCH[:60] in full.stdout
-    table = CliRunner().invoke(verbs, ["answer", "kernel_shapes", str(path)], catch_exceptions=False)
-    assert "void dpsk" not in table.stdout
+    full = run("show", path, "--full-names")[1]
+    assert DISPATCH[:60] in full
+    table = run("answer", "kernel_shapes", path)[1]
+    assert "void dpsk" not in table
     page = path.with_suffix(".html")
     profframe.load(path).report(page, sections=["kernels"])
     assert "What the time of the devices went to" in page.read_text()
@@ -136,6 +137,6 @@ def test_short_names_are_those_of_sql(path: Path) -> None:
     ]
     texts = ", ".join("(" + "'" + name.replace("'", "''") + "')" for name in names)
     rows = profframe.load(path).sql(
-        f"SELECT name, short_name('kernel', name) AS short FROM (VALUES {texts}) AS t(name)"  # noqa: S608
+        f"SELECT name, short_name('kernel', name) AS short FROM (VALUES {texts}) AS t(name)"
     )
     assert {name: short_name(name) for name in names} == dict(rows.rows())

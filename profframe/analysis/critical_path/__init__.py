@@ -184,7 +184,8 @@ _STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
 _DESCRIBED: Final = """
     WITH described AS MATERIALIZED (
         SELECT
-            event_id, name, kind, thread, device, stream, device_class(kind, kernel_category) AS class
+            event_id, name, kind, thread, device, stream,
+            device_class(kind, kernel_category) AS class
         FROM events
         SEMI JOIN _path ON events.event_id = _path.event_id
     )

@@ -85,9 +85,7 @@ def kernels(context: Context) -> Section | None:
     if categories := context.answer("kernel_categories"):
         parts += context.chart("kernel_categories", "Time by category of kernels")
         title = "What the time of the devices went to"
-        parts.append(
-            context.table(categories, "Categories", _CATEGORIES, "total_ns", title=title)
-        )
+        parts.append(context.table(categories, "Categories", _CATEGORIES, "total_ns", title=title))
     if reply := context.answer("kernels"):
         parts += context.chart("kernels", "Kernels by time")
         parts.append(context.table(reply, "Kernels", _KERNELS, "total_ns", title="Kernels"))

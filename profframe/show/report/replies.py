@@ -91,7 +91,11 @@ class Context:
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
         rows = pl.DataFrame(self.trace.answer(name, **parameters))
-        return Reply(name, call_text(name, **parameters), rows if name == "kernels" else of_answer(name, rows))
+        return Reply(
+            name,
+            call_text(name, **parameters),
+            rows if name == "kernels" else of_answer(name, rows),
+        )
 
     def table(
         self,
