@@ -157,8 +157,8 @@ def category_of(kind: str, *texts: str | None) -> tuple[str | None, bool | None]
 def table(name: str, rows: Iterable[Row]) -> pa.Table:
     """A table with every column of the schema; what a row leaves out is NULL, 0 or ``""``.
 
-    ``event_id`` of events counts up, ``run`` is ``"run"`` and kernels have the category of their name
-    unless the rows say otherwise.
+    ``event_id`` of events counts up, ``run`` is ``"run"`` and kernels have the category of their
+    name unless the rows say otherwise.
     """
     numbered = name == "events"
     full = [

@@ -37,4 +37,4 @@ CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
 -- returns VARCHAR  the ops; NULL where the name says nothing
 -- example: SELECT fused_ops('triton_poi_fused_add_gelu_7')
 CREATE OR REPLACE TEMP MACRO fused_ops(name) AS
-nullif(regexp_extract(name, '^triton_[a-z_]*?fused_(.*?)(_[0-9]+)?$', 1), '');
+nullif(regexp_extract(name, '^triton_[a-z_]*?fused_([0-9]+$|(.*?)(_[0-9]+)?$)', 2), '');

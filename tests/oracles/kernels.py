@@ -56,7 +56,7 @@ def fused(name: str | None) -> str | None:
     if words[0] != "triton" or "fused" not in words:
         return None
     rest = words[words.index("fused") + 1 :]
-    return "_".join(rest[:-1] if rest[-1].isdigit() else rest) or None
+    return "_".join(rest[:-1] if rest and rest[-1].isdigit() else rest) or None
 
 
 def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool = False) -> Answer:

@@ -28,7 +28,7 @@ WORK: Final = {
 COMMUNICATION: Final = "ncclDevKernel_AllReduce"
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "device", "stream", "step"),
-    *("preorder", "idle_ns"),
+    *("preorder", "idle_ns", "kernel_category"),
 )
 
 
