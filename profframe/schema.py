@@ -36,6 +36,38 @@ DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 """Kinds that keep a device busy; their self time is their duration."""
 LAUNCH_KINDS: Final = ("runtime", "driver")
 """Kinds that put work on a device."""
+KERNEL_CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "gemm": "products of matrices and vectors, with what is fused into them",
+        "grouped_gemm": "products of many matrices in one kernel, as of experts",
+        "attention_prefill": "attention of prompts, where the name or the op says so",
+        "attention_decode": "attention of one new token to a cache, where the name or the op says so",
+        "attention_backward": "backward of attention",
+        "attention": "other attention: forward of training, and what does not say whether it is prefill or decode",
+        "convolution": "convolutions, forward and backward, with their changes of layout",
+        "normalisation": "layer, RMS, batch and group norm, forward and backward, with what is fused into them",
+        "softmax": "softmax, and cross-entropy that is fused with it",
+        "elementwise": "each element by itself: activations, sums, casts, fills by a kernel",
+        "reduction": "sums, means, scans, pooling, losses",
+        "index_embedding": "reads and writes by index: embeddings, gather, scatter, KV caches",
+        "sort_topk": "sorting, top-k, sampling",
+        "moe_routing": "choice and order of the experts' tokens, on one device",
+        "quantisation": "to and from types of 8 bits and less, with scales",
+        "rotary": "rotary position embeddings",
+        "state_space": "state space models and linear attention",
+        "optimizer": "steps of optimizers, and operations on lists of tensors",
+        "random": "random numbers, dropout",
+        "triton_fused": "kernels that a compiler fused of several ops",
+        "collective": "communication of all ranks of a group",
+        "expert_parallel": "dispatch to the ranks of experts, and combine",
+        "point_to_point": "communication of two ranks",
+        "copy": "copies and fills of memory, and kernels that only move data: casts by `copy_`, transposing, padding, joining",
+        "other": "what no pattern matches",
+    }
+)  # fmt: skip
+"""What a kernel does, by `kernel_category`."""
+COMMUNICATION: Final = ("collective", "expert_parallel", "point_to_point")
+"""Categories that are communication in every breakdown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +207,8 @@ EVENTS = Table(
         Column("node_file", NAME, "Graph file of the node; where there is no node, of the innermost graph around.", null="in no graph file, or a marker itself"),
         Column("stack_trace", NAME, "Stack trace of the model's source that the node is from.", null="in no node, or its metadata has none"),
         Column("is_recompute", BOOL, "Ran once more in backward, for what activation checkpointing had not kept; a device slice as its launch.", null="the source cannot tell, or a slice that neither nests nor was launched"),
+        Column("kernel_category", NAME, "What a kernel does, by its name, its op and the collective that it is a part of: " + " ".join(KERNEL_CATEGORIES) + ". A copy or fill is `copy`.", null="neither a kernel nor a copy or fill"),
+        Column("computes_and_communicates", BOOL, "The kernel does both at once, as one that multiplies and sends; `kernel_category` says what it counts as.", null="not a kernel"),
         Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy, also before their first work and after their last.", "ns", "not a host slice that nests, or no device was used"),
     ),
 )  # fmt: skip
@@ -496,6 +530,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unknown_graph_node", "markers of graph nodes that the metadata of their file lacks", "passed over, as if not there"),
             Check("unknown_graph_file", "markers of graph files that the given metadata lacks", "kept in node_file; their nodes are passed over, as if not there"),
             Check("long_python_stack", "slices within so many Python frames that the text of all of them would be too long", "python_stack is NULL"),
+            Check("unknown_communication", "kernels that are named like communication and are in no category", "computation; `load(kernel_categories=)` takes patterns for them"),
             Check("unnamed_device", "kernels, copies and fills whose arguments and process name no device", "kept, device is NULL"),
             Check("several_models", "work on devices that fit several models, as their names and sizes do not tell them apart", "peaks are those of the first; devices= of your own says which it is"),
             Check("unknown_device", "kernels with known work on devices of which no peak is known", "their rates have no share of a peak"),

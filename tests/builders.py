@@ -26,12 +26,14 @@ Both as a trace: `loaded` has the facts that are computed of slices, `stored` th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any, Final
 
 import pyarrow as pa
 
 from profframe import schema
 from profframe.facts import Options, Registry, Tables, add_facts
+from profframe.facts.kernel_categories import kernel_categories
 from profframe.trace.trace import Trace
 
 Row = Mapping[str, object]
@@ -121,17 +123,49 @@ def loaded_ranks(ranks: Iterable[Sequence[Row]]) -> Trace:
     )
 
 
+def categorised(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows of events with what the fact says of kernels, where they do not say it themselves."""
+    full: list[dict[str, Any]] = [dict(row) for row in rows]
+    names = {tuple(map(row.get, (*KEYS, "event_id"))): row.get("name") for row in full}
+    for row in full:
+        if row.get("kind") in schema.DEVICE_KINDS and "kernel_category" not in row:
+            op = names.get(tuple(map(row.get, (*KEYS, "op_id"))))
+            about = category_of(str(row["kind"]), row.get("name"), op, row.get("collective"))
+            row["kernel_category"], row["computes_and_communicates"] = about
+    return full
+
+
+@cache
+def category_of(kind: str, *texts: str | None) -> tuple[str | None, bool | None]:
+    """Category, and whether it does both, by the name, the op and the collective."""
+    name, op, collective = texts
+    rows = {
+        "kind": [kind, "host_op"],
+        "name": [name, op],
+        "op_id": [None if op is None else 1, None],
+        "collective": [collective, None],
+    }
+    fields = [pa.field(column, schema.EVENTS.arrow.field(column).type) for column in rows]
+    output = kernel_categories.compute({"events": pa.table(rows, pa.schema(fields))}).columns
+    category, both = (
+        output[f"events.{column}"][0].as_py()
+        for column in ("kernel_category", "computes_and_communicates")
+    )
+    return category, both
+
+
 def table(name: str, rows: Iterable[Row]) -> pa.Table:
     """A table with every column of the schema; what a row leaves out is NULL, 0 or ``""``.
 
-    ``event_id`` of events counts up and ``run`` is ``"run"`` unless the rows say otherwise.
+    ``event_id`` of events counts up, ``run`` is ``"run"`` and kernels have the category of their
+    name unless the rows say otherwise.
     """
     numbered = name == "events"
     full = [
         {"run": "run", "rank": 0} | ({"event_id": i} if numbered else {}) | dict(row)
         for i, row in enumerate(rows)
     ]
-    return _typed(schema.TABLES[name].arrow, full)
+    return _typed(schema.TABLES[name].arrow, categorised(full) if numbered else full)
 
 
 def _reader_table(name: str, rows: Sequence[Row]) -> pa.Table:

@@ -3,8 +3,9 @@
 A case is a title, a table per input table, optionally ``parameters``, and the expected ``rows``. An
 empty cell is NULL, a cell in double quotes is JSON text, ``2/3`` is the double nearest to it, and
 ``[3, 1]`` a list. Columns that are not written are NULL in the input (``run`` is r, ``rank`` and
-``thread`` 0, ``event_id`` of events the row's number) and not compared in the result. Without a
-table ``traces`` there is one per (run, rank) of the events. Without ``rows``, none are expected.
+``thread`` 0, ``event_id`` of events the row's number, ``kernel_category`` what the fact says) and
+not compared in the result. Without a table ``traces`` there is one per (run, rank) of the events.
+Without ``rows``, none are expected.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe.query.header import Answer
 from profframe.query.run import run
+from tests.builders import categorised
 
 Rows = list[dict[str, object]]
 
@@ -69,12 +71,13 @@ def input_rows(table: str, cells: list[list[str]]) -> Rows:
     header, *rows = cells
     types = {column.name: schema.type_word(column.type) for column in schema.TABLES[table]}
     defaults = {"run": "r", "rank": 0, "thread": 0}
-    return [
+    read = [
         {k: v for k, v in defaults.items() if k in types}
         | ({"event_id": number} if table == "events" else {})
         | {name: value(cell, types[name]) for name, cell in zip(header, row, strict=True)}
         for number, row in enumerate(rows)
     ]
+    return categorised(read) if table == "events" else read
 
 
 def value(cell: str, type_word: str) -> object:

@@ -9,7 +9,13 @@ import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, as_prose, as_rows, with_output
-from profframe.cli.verbs import Terms, verbs, with_facts, with_terms
+from profframe.cli.verbs import (
+    Terms,
+    verbs,
+    with_facts,
+    with_full_names,
+    with_terms,
+)
 from profframe.errors import ParameterError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -36,6 +42,7 @@ _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instan
 @click.argument("sources", metavar="[TRACE...]", nargs=-1)
 @click.option("-p", "parameters", multiple=True, metavar="KEY=VALUE", help="Set a parameter.")
 @click.option("--sql", "as_sql", is_flag=True, help="Its SQL with all macros, for a bare shell.")
+@with_full_names
 @with_terms
 @with_facts
 @with_output
@@ -45,6 +52,7 @@ def answer(
     parameters: tuple[str, ...],
     *,
     as_sql: bool,
+    full_names: bool,
     terms: Terms,
     facts: Mapping[str, Any],
     output: Output,
@@ -54,6 +62,7 @@ def answer(
     NAME is one of its names, or a path that ends in .sql. Alone: the list of questions. With a
     NAME alone: its columns and parameters.
     """
+    from profframe.show import kernel_names
     from profframe.trace.query import answers
 
     if name is None:
@@ -80,7 +89,8 @@ def answer(
     else:
         trace = terms.apply(load(sources, facts=facts))
         rows = trace.answer(name, **values)
-        output.emit(rows, as_rows(rows, trace))
+        shown = rows if full_names else kernel_names.of_answer(name, rows)
+        output.emit(rows, as_rows(shown, trace))
 
 
 @verbs.command()

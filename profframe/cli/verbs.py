@@ -55,6 +55,15 @@ _FACTS: Final = (
         metavar="TRACE",
         help="A trace, glob or folder in which the graphs were captured that are replayed.",
     ),
+    one_option(
+        "--kernel-categories",
+        type=Path,
+        metavar="FILE",
+        help="JSON file that says what kernels of your own are.",
+    ),
+)
+with_full_names = click.option(
+    "--full-names", is_flag=True, help="Names of kernels with their types and arguments."
 )
 takes_dtype = click.option(
     "--dtype", metavar="TYPE", help="Type of work whose type is not known, as bf16 or float16."
@@ -108,8 +117,9 @@ def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options that change facts, as one argument ``facts`` for `profframe.load`."""
 
     @functools.wraps(verb)
-    def wrapper(compat: str | None, captures: tuple[str, ...], **others: Any) -> Any:
-        return verb(**others, facts={"compat": compat, "captures": [*captures] or None})
+    def wrapper(captures: tuple[str, ...], **others: Any) -> Any:
+        facts = {name: others.pop(name) for name in ("compat", "kernel_categories")}
+        return verb(**others, facts={**facts, "captures": [*captures] or None})
 
     for option in reversed(_FACTS):
         wrapper = option(wrapper)

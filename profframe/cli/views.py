@@ -10,7 +10,7 @@ import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
-from profframe.cli.verbs import one_option, takes_sources, verbs, with_facts
+from profframe.cli.verbs import one_option, takes_sources, verbs, with_facts, with_full_names
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
 
@@ -36,6 +36,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
 )
+@with_full_names
 @with_facts
 def show(
     sources: tuple[str, ...],
@@ -44,6 +45,7 @@ def show(
     ranks: tuple[int, ...],
     steps: tuple[int, ...],
     *,
+    full_names: bool,
     facts: Mapping[str, Any],
 ) -> None:
     """Show where the time went (the default).
@@ -60,12 +62,14 @@ def show(
     with naming(sources):
         trace = trace.filter(ranks=ranks or None, steps=steps or None)
     with trace.asking() as session:  # a connection per question costs as much as the question
-        echo(*_parts(session, " ".join(sources), top, sort))
+        echo(*_parts(session, " ".join(sources), top, sort, full_names=full_names))
 
 
-def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType]:
+def _parts(
+    trace: Trace, title: str, top: int, sort: str, *, full_names: bool
+) -> list[RenderableType]:
     """What `show` prints."""
-    from profframe.show import terminal
+    from profframe.show import excerpts, kernel_names, terminal
     from profframe.show.findings import headlines
 
     summary = trace.summary()
@@ -81,9 +85,11 @@ def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType
         sort, descending=True, nulls_last=True, maintain_order=True
     )
     rankings = [*_device_rankings(trace, top), *_rank_rankings(trace), ("Self time", self_times)]
-    for name, rows in (*rankings, ("Kernels", trace.kernels())):
+    kernels = excerpts.kernels(trace.kernels(by="name" if full_names else "short_name"))
+    for name, rows in (*rankings, ("Kernels", kernels)):
         if rows.height:
-            parts.append(terminal.ranking(rows, top, width, name))
+            shown = rows if full_names else kernel_names.of_answer("", rows)
+            parts.append(terminal.ranking(shown, top, width, name))
     if summary.quality.height:
         parts.append(terminal.notes(summary.quality, width))
     return parts
@@ -150,6 +156,8 @@ def tree(
 @one_option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
+@with_full_names
+@with_facts
 @with_output
 def critical_path(
     sources: tuple[str, ...],
@@ -160,6 +168,8 @@ def critical_path(
     rank: int | None,
     top: int,
     overlay: Path | None,
+    full_names: bool,
+    facts: Mapping[str, Any],
     output: Output,
 ) -> None:
     """Show what the end had to wait for.
@@ -169,7 +179,7 @@ def critical_path(
     """
     from profframe.show import path, terminal
 
-    trace = load(sources)
+    trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
         result = trace.critical_path(step, run, rank, annotation)
     if overlay is not None:
@@ -182,7 +192,12 @@ def critical_path(
     width = width_of_terminal()
     echo(
         terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
-        terminal.ranking(path.longest(result.events), top, width, "What takes longest on it"),
+        terminal.ranking(
+            path.longest(result.events, full_names=full_names),
+            top,
+            width,
+            "What takes longest on it",
+        ),
     )
 
 
@@ -194,6 +209,7 @@ def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame
     if not breakdown.height:
         return
     yield "Device time", excerpts.breakdown(breakdown)
+    yield "Time of the devices by category", excerpts.categories(trace.kernel_categories())
     yield "Idle time of the devices", excerpts.causes(trace.idle(per="device"))
     yield "Idle time by line of your code", excerpts.owners(trace.idle_owners())
     limit = min(top, _MAX_GAPS)

@@ -20,6 +20,7 @@ from profframe.converting.pool import LocalPool, cores, default_workers
 from profframe.converting.scheduler import Batch, InlineExecutor, Progress
 from profframe.converting.staging import FactChoice, Folder
 from profframe.errors import ParameterError
+from profframe.facts.kernel_categories import Categories, Entry, entries_of
 from profframe.loading.captures import capture_files
 from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
@@ -53,6 +54,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     workers: int | None = None,
     compat: str | None = None,
     captures: Source | Iterable[Source] | None = None,
+    kernel_categories: Categories | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, each on a worker of its own.
 
@@ -85,7 +87,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes of this machine, in place of as many as it has cores.
-    compat, captures
+    compat, captures, kernel_categories
         As for `load`. Workers need to see the files of captures, too.
 
     Returns
@@ -116,6 +118,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     """
     check_names(run, rank)
     check_compat(compat)
+    categories = None if kernel_categories is None else entries_of(kernel_categories)
     for name, number in (("threads", threads), ("workers", workers)):
         if number is not None and not (type(number) is int and number > 0):
             raise ParameterError(f"{name}: needs an integer above 0, not {number!r}")
@@ -123,9 +126,10 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         raise ParameterError("workers are of this machine; an executor has its own")
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
-        if (run, rank, pattern, compat, captures) != (None, None, None, None, None):
+        if (run, rank, pattern, compat, captures, categories) != (None,) * 6:
             raise ParameterError(
-                "a store has its names and facts already: run, rank, pattern, compat, captures"
+                "a store has its names and facts already: run, rank, pattern, compat, captures, "
+                "kernel_categories"
             )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
@@ -133,16 +137,20 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     files = items(paths, run, rank, None if pattern is None else Pattern.of(pattern))
     target.prepare()
     with _engine(executor, files, workers, threads) as engine:
-        facts = _fact_choice(compat, captures)
+        facts = _fact_choice(compat, captures, categories)
         batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)
         return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
 
 
-def _fact_choice(compat: str | None, captures: Source | Iterable[Source] | None) -> FactChoice:
+def _fact_choice(
+    compat: str | None,
+    captures: Source | Iterable[Source] | None,
+    categories: tuple[Entry, ...] | None,
+) -> FactChoice:
     if captures is None:
-        return FactChoice(compat)
+        return FactChoice(compat, categories)
     files = capture_files(as_list(captures))
-    return FactChoice(compat, tuple(map(str, files.paths)), files.content)
+    return FactChoice(compat, categories, tuple(map(str, files.paths)), files.content)
 
 
 @contextmanager

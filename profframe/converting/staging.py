@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from profframe import schema, store
 from profframe.errors import StoreError
+from profframe.facts.kernel_categories import Entry
 from profframe.facts.torch_compat.releases import installed
 from profframe.loading.run_names import later_cycle_note
 from profframe.store import layout, lock
@@ -77,6 +78,8 @@ class FactChoice:
     ----------
     compat : str, optional
         As for `load`.
+    categories : tuple of Entry, optional
+        The user's own entries for ``kernel_category``.
     captures : tuple of str
         Files of captures.
     captures_content : str, optional
@@ -84,6 +87,7 @@ class FactChoice:
     """
 
     compat: str | None = None
+    categories: tuple[Entry, ...] | None = None
     captures: tuple[str, ...] = ()
     captures_content: str | None = None
 
@@ -101,6 +105,7 @@ def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
         "rank": rank,
         "compat": facts.compat,
         "release": installed() if facts.compat == "torch" else None,
+        "kernel_categories": None if facts.categories is None else _digest(repr(facts.categories)),
         "captures": facts.captures_content,
     }
     present = {name: value for name, value in options.items() if value is not None}
@@ -110,8 +115,11 @@ def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
 def staging_key(source: str, content: str, options: str) -> str:
     """Name of a staged folder, without its prefix."""
     parts = (source, content, options, facts_version())
-    text = "\0".join(parts).encode("utf-8", "surrogateescape")
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+    return _digest("\0".join(parts))
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
 
 def folder_of(run: str, rank: int) -> str:

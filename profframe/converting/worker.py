@@ -169,7 +169,10 @@ def _fact_options(facts: FactChoice) -> FactOptions:
     """The options of facts; captures are read once in a process."""
     from profframe.loading.options import fact_options
 
-    return fact_options(compat=facts.compat, captures=facts.captures or None)
+    return replace(
+        fact_options(compat=facts.compat, captures=facts.captures or None),
+        kernel_categories=facts.categories,
+    )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from profframe.facts.graph_captures.attribution import (
     attribute_replays,
     may_attribute,
 )
+from profframe.facts.kernel_categories import Entry, kernel_categories
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
@@ -51,6 +52,7 @@ FACTS: Final[tuple[Fact, ...]] = (
     scopes,
     duplicates,
     launches,
+    kernel_categories,
     device_time,
     steps,
     queue_depth,
@@ -70,10 +72,11 @@ FACTS: Final[tuple[Fact, ...]] = (
 """All facts: each may read the columns of those before it."""
 CAPTURE_FACTS: Final = (kinds, overloads, nesting, scopes, duplicates, launches, forward)
 """Facts that tell what was captured."""
-PARALLEL: Final = frozenset({memory, flow_ends})
+PARALLEL: Final = frozenset({memory, kernel_categories, flow_ends})
 """Facts that run on a second thread, in parallel with the next ones up to the first that conflicts.
 
-Any fact may be in it. These two take two fifths of the time: this saves a fifth of it. With two
+Any fact may be in it. The patterns of kernels' names are mostly compiled and tried outside of
+Python. The other two take two fifths of the time: this saves a fifth of it. With two
 threads that run whatever is ready, facts took as long, a tenth more processor time (page faults,
 and waiting for the interpreter) and up to a tenth more memory.
 """
@@ -98,6 +101,8 @@ class Options:
         unknown.
     models : Mapping[str, Model], optional
         Models of devices in place of the built-in ones.
+    categories : tuple of Entry, optional
+        Entries for ``kernel_category`` in place of the built-in ones.
     release : Release, optional
         Release of torch that ``compat="torch"`` is as.
     captures : Sequence of CaptureSource
@@ -109,6 +114,7 @@ class Options:
     registry: Registry | None = None
     formulas: Mapping[str, Formula | None] | None = None
     models: Mapping[str, Model] | None = None
+    categories: tuple[Entry, ...] | None = None
     release: Release | None = None
     captures: Sequence[CaptureSource] = ()
 

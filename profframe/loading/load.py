@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from profframe.errors import NotATraceError
+from profframe.facts.kernel_categories import Categories
 from profframe.facts.models import Devices
 from profframe.loading.discovery import Files, Profile, Source, StoreFolder, discover
 from profframe.loading.files import open_files
@@ -35,6 +36,7 @@ def load(
     fx_metadata: Registry | None = None,
     formulas: Mapping[str, Formula | None] | None = None,
     devices: Devices | None = None,
+    kernel_categories: Categories | None = None,
     captures: Source | Sequence[Source] | None = None,
     runs: Text | None = None,
     ranks: Numbers | None = None,
@@ -75,6 +77,10 @@ def load(
     devices
         Models of devices beside and before those of ``profframe/facts/devices.json``, in the form
         that `profframe.facts.models` describes: a mapping by their names, or a JSON file.
+    kernel_categories
+        What kernels are, before what ``profframe/facts/kernel_categories.json`` says, in the form
+        that `profframe.facts.kernel_categories` describes: ``{"^my_a2a": "expert_parallel"}``, or
+        a JSON file.
     captures
         A trace, glob or folder of traces, or a list of these, in which the graphs were captured
         that this trace replays: the work of each replay gets the op, module and Python stack of
@@ -109,7 +115,7 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    facts = fact_options(kinds, compat, fx_metadata, formulas, devices, captures)
+    facts = fact_options(kinds, compat, fx_metadata, formulas, devices, kernel_categories, captures)
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
     match discover(source):
         case Profile(profile):

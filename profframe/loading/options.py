@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from profframe.errors import ParameterError
 from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
+from profframe.facts.kernel_categories import Categories, Entry, builtin, entries_of
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
 from profframe.facts.torch_compat.releases import Release, installed
@@ -38,19 +39,23 @@ class FactOptions:
     formulas: Mapping[str, Formula | None] | None = None
     devices: Mapping[str, Any] | None = None
     """Models by name, as `profframe.facts.models.entries` gives them."""
+    kernel_categories: tuple[Entry, ...] | None = None
+    """The user's own, as `profframe.facts.kernel_categories.entries_of` gives them."""
     captures: Captures | None = None
 
     def add(self, raw: RawTrace) -> RawTrace:
         """The trace with its facts."""
         devices = None if self.devices is None else models(self.devices)
+        own = self.kernel_categories
         options = Options(
-            self.compat,
-            self.kinds,
-            self.fx_metadata,
-            self.formulas,
-            devices,
-            self._release,
-            () if self.captures is None else self.captures.sources,
+            compat=self.compat,
+            classifier=self.kinds,
+            registry=self.fx_metadata,
+            formulas=self.formulas,
+            models=devices,
+            categories=None if own is None else own + builtin(),
+            release=self._release,
+            captures=() if self.captures is None else self.captures.sources,
         )
         return replace(raw, tables=dict(add_facts(raw.tables, options)))
 
@@ -59,7 +64,8 @@ class FactOptions:
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
         captures = None if self.captures is None else self.captures.content
-        options = (self.kinds, self.compat, self.devices, self._release, captures)
+        own = (self.kinds, self.devices, self.kernel_categories)
+        options = (*own, self.compat, self._release, captures)
         return f"{options!r}{json.dumps(files, sort_keys=True)}"
 
     @property
@@ -119,6 +125,7 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     fx_metadata: Registry | None = None,
     formulas: Mapping[str, Formula | None] | None = None,
     devices: Devices | None = None,
+    kernel_categories: Categories | None = None,
     captures: Source | Sequence[Source] | None = None,
 ) -> FactOptions:
     """Check the options of facts.
@@ -134,8 +141,9 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     check_registry(fx_metadata)
     check_formulas(formulas)
     models_by_name = None if devices is None else entries(devices)
+    own = None if kernel_categories is None else entries_of(kernel_categories)
     files = None if captures is None else capture_files(captures)
-    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, files)
+    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, own, files)
 
 
 def check_names(run: str | None, rank: int | None) -> None:

@@ -13,6 +13,7 @@ _DECIDED: Final = {
     "kinds": "are found when a trace is loaded; a store has them already",
     "fx_metadata": "names the nodes of graphs when a trace is loaded; a store has them already",
     "devices": "are matched when a trace is loaded; of a store, use .roofline(devices=)",
+    "kernel_categories": "are given to kernels when a trace is loaded; a store has them already",
     "formulas": "count work when a trace is loaded; a store has the numbers already",
     "compat": "changes what is found when a trace is loaded; a store has that already",
 }

@@ -106,8 +106,8 @@ def definitions(sql: str, opaque: Collection[str] = ()) -> Mapping[str, str]:
 
     Examples
     --------
-    >>> list(definitions("FROM collective_names(events)"))
-    ['is_collective', 'collective_names']
+    >>> list(definitions("SELECT device_class('kernel', 'gemm')"))
+    ['is_communication', 'is_busy', 'device_class']
     """
     macros, ordered = _macros(), dict[str, str]()
     visited = set[str]()

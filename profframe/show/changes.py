@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from profframe.show import terminal, units
+from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def describe(what: str, name: str | None, base_ns: int, other_ns: int) -> str:
     >>> describe("op", None, 10_000_000, 12_000_000)
     'op self time, 10.000 ms -> 12.000 ms (+20.0 %)'
     """
+    if what == "kernel" and name is not None:
+        name = short_name(name)
     subject = _TOTALS[what] if name is None else f"{what} {short(name)}, significantly"
     return f"{subject}, {times(base_ns, other_ns)} ({growth(base_ns, other_ns)})"
 
@@ -134,6 +137,8 @@ def _columns(rows: pl.DataFrame, name_width: int, chosen: Sequence[str]) -> pl.D
     """The columns that people look at first, without those that are empty; or those chosen."""
     import polars as pl
 
+    if name_width:
+        rows = shortened(rows, "name", kernels=pl.col("what") == "kernel")
     name = pl.col("name").map_elements(lambda name: _cut(name, name_width), pl.String)
     if chosen:
         return rows.with_columns(name).select(chosen)

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from profframe.show import columns, terminal, units
+from profframe.show.kernel_names import short_name, shortened
 from profframe.show.summary import short
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ def report(
     if not regressions.height:
         return Group(lines, Text(), Text("no op or kernel takes longer than noise explains"))
     note = f" (top {top:,} of {regressions.height:,})" if regressions.height > top else ""
-    rows = regressions.head(top).select(*_COLUMNS)
+    import polars as pl
+
+    first = regressions.head(top).select(*_COLUMNS)
+    rows = shortened(first, "name", kernels=pl.col("what") == "kernel")
     return Group(lines, Text(), terminal.table(rows, width, "Takes longer" + note))
 
 
@@ -52,6 +56,7 @@ def describe(metric: str, base: float, other: float) -> str:
     "op:'aten::mm', 10.000 ms -> 12.000 ms (+20.0 %)"
     """
     kind, colon, name = metric.partition(":")
+    name = short_name(name) if kind == "kernel" else name
     subject = f"{kind}:{short(name)}" if colon else metric
     return f"{subject}, {values(metric, base, other)} {_part(base, other)}".rstrip()
 

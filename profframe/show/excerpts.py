@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from profframe.show import units
+from profframe.show.kernel_names import shortened
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +39,23 @@ def breakdown(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.select(
         "run", "rank", pl.col("^step$"), "span_ns", *busy, "idle_ns", idle_share, *hidden
     )
+
+
+def categories(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `kernel_categories`, without what is empty or of no use in a glance."""
+    import polars as pl
+
+    optional = [name for name in ("both_ns",) if (rows[name] > 0).any()]
+    names = ("run", "rank", "category", "class", "calls", "total_ns", "share", "exposed_ns")
+    return rows.sort("total_ns", descending=True, nulls_last=True, maintain_order=True).select(
+        *names, *map(pl.col, optional)
+    )
+
+
+def kernels(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `kernels` with their category in place of their class."""
+    empty = {name for name in ("fuses",) if rows[name].is_null().all()}
+    return rows.drop("short_name", "class", "class_share", "does_both", *empty)
 
 
 def causes(rows: pl.DataFrame) -> pl.DataFrame:
@@ -92,11 +110,15 @@ def stragglers(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of `stragglers` with one column for what a rank did before."""
     import polars as pl
 
-    before = pl.coalesce("before_op", "before_kernel").alias("longest op before")
-    return rows.select(
+    columns = (
         "run", "rank", "collectives", "times_last", "last_share", "held_up_ns", "max_held_up_ns",
-        "mean_wait_ns", before,
-    ).sort("held_up_ns", descending=True, maintain_order=True)  # fmt: skip
+        "mean_wait_ns",
+    )  # fmt: skip
+    kernels = rows.with_columns(kernel=pl.col("before_kernel"))
+    before = pl.coalesce(
+        "before_op", shortened(kernels, "kernel")["kernel"].alias("before_kernel")
+    ).alias("longest op before")
+    return rows.select(*columns, before).sort("held_up_ns", descending=True, maintain_order=True)
 
 
 def stragglers_title(skew: pl.DataFrame) -> str:

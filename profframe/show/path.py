@@ -11,6 +11,7 @@ import polars as pl
 from profframe.analysis.critical_path import CriticalPath
 from profframe.show import notebook, units
 from profframe.show.frame import Frame, frame
+from profframe.show.kernel_names import shortened
 from profframe.show.summary import short
 
 _MOST_PARTS: Final = 5
@@ -66,8 +67,10 @@ class ShownPath(CriticalPath):
         return notebook.titled_html("Critical path", self.headline, self._positive_bounds, parts)
 
 
-def longest(events: pl.DataFrame) -> pl.DataFrame:
+def longest(events: pl.DataFrame, *, full_names: bool = False) -> pl.DataFrame:
     """Time on the path by name, bound and edge, the longest first."""
+    if not full_names:
+        events = shortened(events, "name", kernels=pl.col("kind") == "kernel")
     total = pl.col("total_ns")
     unnamed = (
         pl.when(pl.col("event_id").is_null()).then(pl.lit(_UNRECORDED)).otherwise(pl.lit(_NO_NAME))

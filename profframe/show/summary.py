@@ -11,6 +11,8 @@ from profframe.show import units
 
 _LONGEST_NAME = 60
 _MOST_RUNS = 5
+_MOST_CATEGORIES = 6
+_LEAST_SHARE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Summary:
     kinds: pl.DataFrame
     steps: pl.DataFrame
     traces: pl.DataFrame
+    categories: pl.DataFrame
     quality: pl.DataFrame
 
     @property
@@ -37,6 +40,7 @@ class Summary:
             ("runs", self._runs()),
             ("events", ", ".join(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
             ("devices", self._devices()),
+            ("time in", self._categories()),
             ("steps", spans(self.steps["step"].drop_nulls())),
             ("quality", self._quality()),
         )
@@ -57,6 +61,20 @@ class Summary:
         number = int(self.overview["devices"].sum())
         types = sorted(self.traces["device_type"].drop_nulls().unique())
         return f"{number:,} {' + '.join(map(units.visible, types))}".strip() if number else ""
+
+    def _categories(self) -> str:
+        """Categories of kernels that took most of the devices' time."""
+        total = sum(self.categories["total_ns"].drop_nulls())
+        if not total:
+            return ""
+        parts = [
+            f"{category} {units.share(time / total).strip()}"
+            for category, time in self.categories.iter_rows()
+            if time >= _LEAST_SHARE * total
+        ]
+        rest = self.categories.height - _MOST_CATEGORIES
+        more = [f"and {rest} more"] if len(parts) > _MOST_CATEGORIES else []
+        return ", ".join([*parts[:_MOST_CATEGORIES], *more])
 
     def _quality(self) -> str:
         counts = self.quality.group_by("check", maintain_order=True).agg(

@@ -121,6 +121,25 @@ class Plots:
             rows = self.trace.answer("step_times")
             return times.steps(parts.non_empty(rows, "steps", _NO_STEPS))
 
+    def kernel_categories(self) -> AnyChart:
+        """Show what the time of the devices went to: matrix products, attention, collectives, ...
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            Bars of `kernel_categories`, coloured by what they count as in `time_breakdown`.
+
+        Raises
+        ------
+        ParameterError
+            No device was used.
+        """
+        with drawing():
+            from profframe.show.plots import parts, times
+
+            rows = self.trace.answer("kernel_categories")
+            return times.kernel_categories(parts.non_empty(rows, "kernel_categories", _NO_DEVICES))
+
     def kernels(
         self, top: int | None = None, by: str = "short_name", copies: bool = False
     ) -> AnyChart:

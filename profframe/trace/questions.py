@@ -246,6 +246,24 @@ def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.Data
     return self.answer("idle_owners", by=by, per=per)
 
 
+def kernel_categories(self: "Trace", per: str = "rank") -> pl.DataFrame:
+    """What the devices' time went to: matrix products, attention, collectives, ...
+
+    Parameters
+    ----------
+    per
+        What has rows of its own. One of ``"rank"``, ``"step"``, ``"stream"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, step, device, stream, category, class), the largest total_ns first
+        within a rank, step or stream. Columns: ``run rank step device stream category class calls
+        total_ns share busy_ns exposed_ns both_ns``.
+    """
+    return self.answer("kernel_categories", per=per)
+
+
 def kernel_overlap(self: "Trace", per: str = "rank") -> pl.DataFrame:
     """How much of the communication was hidden under computation.
 
@@ -301,8 +319,8 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
     Parameters
     ----------
     by
-        Short_name: without return type, template arguments, parameters. One of ``"name"``,
-        ``"short_name"``, ``"class"``.
+        Short_name: no return type, template arguments, parameters. One of ``"name"``,
+        ``"short_name"``, ``"category"``, ``"class"``.
     top
         N: the N largest of each rank, and one row `others`; 0: all.
     copies
@@ -313,7 +331,7 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
     polars.DataFrame
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
         class; `others` last. Columns: ``run rank name calls total_ns mean_ns std_ns min_ns max_ns
-        share top_op top_op_share class class_share``.
+        share top_op top_op_share class class_share short_name category fuses does_both``.
     """
     return self.answer("kernels", by=by, top=top, copies=copies)
 

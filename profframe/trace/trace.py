@@ -137,6 +137,7 @@ class Trace:
     kernel_overlap = questions.kernel_overlap
     kernel_shapes = questions.kernel_shapes
     kernel_types = questions.kernel_types
+    kernel_categories = questions.kernel_categories
     kernels = questions.kernels
     key_averages = query.key_averages
     launches = questions.launches

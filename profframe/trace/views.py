@@ -22,6 +22,14 @@ _KINDS = """
     GROUP BY kind
     ORDER BY events DESC, kind"""
 
+_CATEGORIES = """
+    SELECT kernel_category AS category, try_cast(sum(dur_ns) AS BIGINT) AS total_ns
+    FROM events
+    WHERE kernel_category IS NOT NULL AND dur_ns IS NOT NULL
+    GROUP BY kernel_category
+    ORDER BY total_ns DESC NULLS LAST, category
+"""
+
 
 def table(  # noqa: PLR0917 -- torch's own arguments
     self: Trace,
@@ -146,5 +154,6 @@ def summary(self: Trace) -> Summary:
         kinds=trace.sql(_KINDS),
         steps=trace.steps(),
         traces=trace.traces,
+        categories=trace.sql(_CATEGORIES),
         quality=trace.quality,
     )

@@ -7,13 +7,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from scripts.pages import answers, devices, macros, rules, tables
+from scripts.pages import answers, devices, kernel_categories, macros, rules, tables
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 PAGES: Final[Mapping[str, Callable[[], str]]] = MappingProxyType(
     {
         "answers.md": answers.page,
         "devices.md": devices.page,
+        "kernel_categories.md": kernel_categories.page,
         "macros.md": macros.page,
         "rules.md": rules.page,
         "tables.md": tables.page,

@@ -28,6 +28,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Devices": (
             "time_breakdown",
             "kernel_types",
+            "kernel_categories",
             "kernels",
             "kernel_shapes",
             "utilization",

@@ -1,6 +1,6 @@
 -- kernel_overlap: how much of the communication was hidden under computation.
 -- One row per (run, rank) that communicated, per (run, rank, process_group), or per communication kernel, by run, rank, start.
--- Communication is known by the names of its kernels; those without a start or a duration are left out. Hidden is time in which
+-- Communication is what events.kernel_category says; kernels without a start or a duration are left out. Hidden is time in which
 -- any device of the rank computed, too: fills of memory are computation, copies are not. hidden_ns + exposed_ns is
 -- communication_ns, and of a rank the two are those of the whole trace in time_breakdown. Kernels that run at the same time
 -- count once in a row, so rows of process groups can add up to more than the row of their rank.

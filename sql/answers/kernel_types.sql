@@ -1,7 +1,7 @@
 -- kernel_types: how long the devices of each trace computed, communicated and copied, alone and at once.
 -- One row per (run, rank, what was running together), the longest first, then by run, rank and classes.
 -- The devices of a rank are taken together. The rows do not overlap: they add up to the time in which any device was busy.
--- Fills of memory are computation. Communication is known by the names of its kernels.
+-- Fills of memory are computation. Communication is what events.kernel_category says.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run       VARCHAR        run that the trace belongs to

@@ -1,15 +1,15 @@
 -- kernels: device time by kernel name, and the op that each kernel works for most.
 -- One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name, class; `others` last.
 -- Kernels only, unless copies and fills of memory are asked for: then they are in the shares, too. All names have a row.
--- Fills are computation. Communication is known by the names of its kernels.
+-- Fills are computation. Communication is what events.kernel_category says.
 -- In a bare shell read from `sql/lib` first: devices, kernel_names.
 -- needs: events
--- parameter by      VARCHAR(name|short_name|class) = name  short_name: without return type, template arguments, parameters
+-- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
 -- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                        copies and fills of memory, too
 -- run           VARCHAR        run that the trace belongs to
 -- rank          INTEGER        rank within the run
--- name          VARCHAR        name, short name or class of the kernels; NULL where the source has none
+-- name          VARCHAR        name, short name, category or class of the kernels; NULL where the source has none
 -- calls         BIGINT         number of executions
 -- total_ns      BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
 -- mean_ns       BIGINT   ns    mean duration, rounded half up
@@ -21,6 +21,10 @@
 -- top_op_share  DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
 -- class         VARCHAR        compute, communication or copy; NULL in `others`
 -- class_share   DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
+-- short_name    VARCHAR        name without return type, template arguments, parameters; NULL in `others`, by category or class
+-- category      VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
+-- fuses         VARCHAR        what a kernel of Inductor fuses, as its name or that of top_op has it; NULL for other kernels
+-- does_both     BOOLEAN        some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
     WHERE kind = 'kernel' OR coalesce(getvariable('copies'), false)
@@ -31,24 +35,34 @@ names AS MATERIALIZED (
         SELECT
             kind,
             name,
-            device_class(kind, is_collective(name)) AS class,
+            kernel_category,
+            device_class(kind, kernel_category) AS class,
             CASE coalesce(getvariable('by'), 'name')
                 WHEN 'name' THEN name
                 WHEN 'short_name' THEN short_name(kind, name)
-                ELSE device_class(kind, is_collective(name))
+                WHEN 'category' THEN kernel_category
+                ELSE device_class(kind, kernel_category)
             END AS label
-        FROM (SELECT DISTINCT kind, name FROM kernels)
+        FROM (SELECT DISTINCT kind, name, kernel_category FROM kernels)
     )
 ),
 labelled AS MATERIALIZED (
     SELECT kernels.*, names.label_id
     FROM kernels
-    JOIN names ON kernels.kind = names.kind AND kernels.name IS NOT DISTINCT FROM names.name
+    JOIN names
+        ON kernels.kind = names.kind
+        AND kernels.name IS NOT DISTINCT FROM names.name
+        AND kernels.kernel_category IS NOT DISTINCT FROM names.kernel_category
 ),
 labels AS (
-    SELECT sums.*, names.label, names.class
+    SELECT sums.*, names.label, names.class, names.short_label
     FROM (SELECT run, rank, label_id, sum(total_ns) AS total_ns FROM labelled GROUP BY run, rank, label_id) AS sums
-    JOIN (SELECT DISTINCT label_id, label, class FROM names) AS names ON sums.label_id = names.label_id
+    JOIN (
+        SELECT label_id, any_value(label) AS label, any_value(class) AS class, any_value(short_name(kind, name)) AS short_label
+        FROM names
+        GROUP BY label_id
+    ) AS names
+        ON sums.label_id = names.label_id
 ),
 ranked AS (
     SELECT
@@ -84,6 +98,17 @@ tops AS (
             AND ops.rank = members.rank
             AND ops.kind = members.kind
             AND ops.name IS NOT DISTINCT FROM members.name
+            AND ops.kernel_category IS NOT DISTINCT FROM members.kernel_category
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+),
+categories AS (
+    SELECT run, rank, place, arg_min(kernel_category, {less_ns: -coalesce(total_ns, 0), category: kernel_category}) AS category
+    FROM (
+        SELECT run, rank, place, kernel_category, sum(total_ns) AS total_ns
+        FROM members
+        WHERE place > 0 AND kernel_category IS NOT NULL
         GROUP BY ALL
     )
     GROUP BY ALL
@@ -99,7 +124,8 @@ times AS (
         ((2 * sum(total_ns) + sum(timed)) // nullif(2 * sum(timed), 0))::BIGINT AS mean_ns,
         round(sqrt(sum(spread + timed * (mean_ns - row_mean_ns) ** 2) / nullif(sum(timed) - 1, 0)))::BIGINT AS std_ns,
         min(min_ns) AS min_ns,
-        max(max_ns) AS max_ns
+        max(max_ns) AS max_ns,
+        bool_or(does_both) AS does_both
     FROM members
     GROUP BY run, rank, place
 ),
@@ -109,6 +135,10 @@ rows AS (
         rank,
         place,
         CASE WHEN place = 0 THEN 'others' ELSE any_value(label) END AS name,
+        CASE
+            WHEN place > 0 AND coalesce(getvariable('by'), 'name') = 'name' THEN any_value(short_label)
+            WHEN place > 0 AND coalesce(getvariable('by'), 'name') = 'short_name' THEN any_value(label)
+        END AS short_name,
         CASE WHEN place > 0 THEN any_value(class) END AS class,
         CASE WHEN place > 0 THEN any_value(class_ns) END AS class_ns,
         any_value(all_ns) AS all_ns
@@ -129,8 +159,15 @@ SELECT
     tops.top.op AS top_op,
     -tops.top.less_ns / nullif(times.total_ns, 0) AS top_op_share,
     rows.class,
-    times.total_ns / nullif(rows.class_ns, 0) AS class_share
+    times.total_ns / nullif(rows.class_ns, 0) AS class_share,
+    rows.short_name,
+    categories.category,
+    CASE
+        WHEN categories.category = 'triton_fused' THEN coalesce(fused_ops(rows.name), fused_ops(tops.top.op))
+    END AS fuses,
+    times.does_both
 FROM rows
 JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
 LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place
+LEFT JOIN categories ON rows.run = categories.run AND rows.rank = categories.rank AND rows.place = categories.place
 ORDER BY rows.place = 0, times.total_ns DESC NULLS LAST, rows.run, rows.rank, rows.name NULLS LAST, rows.class

@@ -54,7 +54,10 @@ own_names AS (
     WHERE is_op(kind) AND name IS NOT NULL
     GROUP BY name
     HAVING
-        is_collective(any_value(name))
+        regexp_matches(
+            any_value(name),
+            '(?i)[nrh]ccl|hcom_|oneccl|nvshmem|deep_?ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
+        )
         OR regexp_matches(any_value(name), '^(c10d|_c10d|gloo:|mpi:|ProfilerStep#|record_param_comms)')
 ),
 ops AS (

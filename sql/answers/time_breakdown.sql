@@ -5,7 +5,7 @@
 -- counts; the rest is hidden. So compute, exposed communication, exposed copies and idle add up to the span, to the nanosecond.
 -- A step is the host's window of its `ProfilerStep#N`, and counts what ran on the devices in it, whichever step launched it; one
 -- that never ended has no row. Fills of memory are computation. Waiting for an event or a stream is no work.
--- Communication is known by the names of its kernels.
+-- Communication is what events.kernel_category says: collective, expert_parallel, point_to_point.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy.
 -- needs: events
 -- run                      VARCHAR      run that the trace belongs to

@@ -83,10 +83,11 @@ CREATE OR REPLACE TEMP MACRO strongest(event_id, strength) AS max_by(event_id, {
 -- parameter events TABLE  `events`, or a part of it
 -- column kind, name  as in events
 -- column events BIGINT  number of slices
+-- column communicates BOOLEAN  some of them are communication between devices
 -- example: FROM shared_names(events)
 CREATE OR REPLACE TEMP MACRO shared_names(events) AS TABLE
 WITH named AS (
-    SELECT kind, name, count(*) AS events
+    SELECT kind, name, count(*) AS events, bool_or(is_communication(kernel_category)) AS communicates
     FROM query_table(events)
     WHERE name IS NOT NULL
     GROUP BY kind, name
@@ -301,7 +302,7 @@ WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(ow
 -- computation ran; where several run at once, it is of the first of them.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
--- column run, rank, event_id, name, process_group, dur_ns  as in events
+-- column run, rank, event_id, name, kernel_category, process_group, dur_ns  as in events
 -- column steps, window_ns  as in shared_windows
 -- column collective VARCHAR  what it does; NULL where not known
 -- column exposed_ns HUGEINT  part of it in which nothing computed
@@ -312,14 +313,14 @@ WITH ranks AS MATERIALIZED (
     FROM query_table(shared_windows)
     SEMI JOIN (
         FROM query_table(events)
-        WHERE kind = 'kernel' AND name IN (FROM collective_names(events))
+        WHERE kind = 'kernel' AND is_communication(kernel_category)
     ) AS communicating
         USING (run, rank)
 ),
 work AS MATERIALIZED (
     SELECT
         ranks.lane, work.event_id, class = 'compute' AS computes, class = 'communication' AS communicates, work.start_ns,
-        work.end_ns, work.op_id, work.name, work.collective, work.process_group, work.step
+        work.end_ns, work.op_id, work.name, work.kernel_category, work.collective, work.process_group, work.step
     FROM device_work(events) AS work
     JOIN ranks ON work.run = ranks.run AND work.rank = ranks.rank
 ),
@@ -340,7 +341,7 @@ kernels AS (
     )
 )
 SELECT
-    ranks.run, ranks.rank, ranks.steps, ranks.window_ns, kernels.event_id, kernels.name,
+    ranks.run, ranks.rank, ranks.steps, ranks.window_ns, kernels.event_id, kernels.name, kernels.kernel_category,
     coalesce(kernels.collective, ops.collective, collective_kind(kernels.name)) AS collective,
     coalesce(kernels.process_group, ops.process_group) AS process_group,
     kernels.end_ns - kernels.start_ns AS dur_ns,

@@ -38,11 +38,11 @@ CREATE OR REPLACE TEMP MACRO element_bytes(type) AS map_extract_value(MAP {
 CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
     'allreduce': 'all_reduce', 'crossdevicereduce': 'all_reduce', 'reducescatter': 'reduce_scatter', 'allgather': 'all_gather',
     'alltoall': 'all_to_all', 'all2all': 'all_to_all', 'sendrecv': 'send_recv', 'broadcast': 'broadcast', 'barrier': 'barrier',
-    'gather': 'gather', 'scatter': 'scatter', 'reduce': 'reduce', 'send': 'send', 'recv': 'recv', 'receive': 'recv'
+    'dispatch': 'dispatch', 'combine': 'combine', 'gather': 'gather', 'scatter': 'scatter', 'reduce': 'reduce', 'send': 'send', 'recv': 'recv', 'receive': 'recv'
 }, regexp_extract(
     translate(lower(name), '_-:. ', ''),
     'allreduce|crossdevicereduce|reducescatter|allgather|alltoall|all2all|sendrecv|broadcast|barrier|gather|scatter|reduce|send'
-    '|recv|receive'
+    '|recv|receive|dispatch|combine'
 ));
 
 -- message_bytes: what the bandwidth of a collective is about: all that one rank has in the end or in the beginning, the larger.
@@ -87,11 +87,7 @@ END;
 -- column kind VARCHAR  what collective_kind says
 -- example: FROM collective_slices(events)
 CREATE OR REPLACE TEMP MACRO collective_slices(events) AS TABLE
-WITH device_names AS (
-    FROM collective_names(events)
-    WHERE NOT regexp_matches(name, '(?i)^reduce_async')
-),
-host_names AS (
+WITH host_names AS (
     SELECT name
     FROM query_table(events)
     WHERE is_op(kind) AND name IS NOT NULL
@@ -108,7 +104,8 @@ work AS MATERIALIZED (
         start_ns IS NOT NULL
         AND dur_ns IS NOT NULL
         AND (
-            kind = 'kernel' AND (collective IS NOT NULL OR name IN (FROM device_names))
+            kind = 'kernel'
+            AND (collective IS NOT NULL OR is_communication(kernel_category) AND NOT coalesce(name ILIKE 'reduce_async%', false))
             OR is_op(kind) AND name IN (FROM host_names)
         )
 ),

@@ -12,50 +12,37 @@ CREATE OR REPLACE TEMP MACRO is_busy(kind) AS kind IN ('kernel', 'memcpy', 'mems
 -- example: SELECT is_call('runtime')
 CREATE OR REPLACE TEMP MACRO is_call(kind) AS kind IN ('runtime', 'driver');
 
--- is_collective: kernels of the libraries for communication between devices, by how they are called.
--- parameter name VARCHAR  name of a kernel
--- returns BOOLEAN  whether it is
--- example: SELECT is_collective('ncclDevKernel_AllReduce')
-CREATE OR REPLACE TEMP MACRO is_collective(name) AS coalesce(regexp_matches(
-    name, '(?i)[nrh]ccl|hcom_|^reduce_async|oneccl|nvshmem|deep_?ep|cross_device_reduce|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all'
-), false);
+-- is_communication: what is communication between devices, in every answer.
+-- parameter kernel_category VARCHAR  kernel_category of a kernel
+-- returns BOOLEAN  whether it is; false for NULL
+-- example: SELECT is_communication('expert_parallel')
+CREATE OR REPLACE TEMP MACRO is_communication(kernel_category) AS
+coalesce(kernel_category IN ('collective', 'expert_parallel', 'point_to_point'), false);
 
--- device_class: a fill is computation, as a kernel that writes zeros is.
+-- device_class: a fill is computation, as a kernel that writes zeros is, and as one that copies is.
 -- parameter kind VARCHAR  kind of a slice
--- parameter is_collective BOOLEAN  what is_collective says of its name
+-- parameter kernel_category VARCHAR  kernel_category of a kernel
 -- returns VARCHAR  compute, communication or copy; NULL where it keeps no device busy
--- example: SELECT device_class('kernel', false)
-CREATE OR REPLACE TEMP MACRO device_class(kind, is_collective) AS
+-- example: SELECT device_class('kernel', 'gemm')
+CREATE OR REPLACE TEMP MACRO device_class(kind, kernel_category) AS
 CASE
     WHEN kind = 'memcpy' THEN 'copy'
-    WHEN kind = 'kernel' AND is_collective THEN 'communication'
+    WHEN kind = 'kernel' AND is_communication(kernel_category) THEN 'communication'
     WHEN is_busy(kind) THEN 'compute'
 END;
 
--- collective_names: any_value keeps the pattern above the grouping, so it is tried once per name, not once per row.
--- parameter events TABLE  `events`, or a part of it
--- column name  as in events
--- example: FROM collective_names(events)
-CREATE OR REPLACE TEMP MACRO collective_names(events) AS TABLE
-SELECT name
-FROM query_table(events)
-WHERE kind = 'kernel' AND name IS NOT NULL
-GROUP BY name
-HAVING is_collective(any_value(name));
-
 -- device_work: one row per slice that keeps a device busy, with its end and its class.
--- IN, not a join: its hash table is always made of the few names, never of the many rows.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, step, launch_id, op_id, correlation  as in events
--- column bytes, collective, process_group  as in events
+-- column bytes, collective, process_group, kernel_category, computes_and_communicates  as in events
 -- column end_ns BIGINT  end of the work
 -- column class VARCHAR  compute, communication or copy
 -- example: FROM device_work(events)
 CREATE OR REPLACE TEMP MACRO device_work(events) AS TABLE
 SELECT
     run, rank, event_id, kind, name, device, stream, start_ns, dur_ns, start_ns + dur_ns AS end_ns,
-    step, launch_id, op_id, correlation, bytes, collective, process_group,
-    device_class(kind, coalesce(name IN (FROM collective_names(events)), false)) AS class
+    step, launch_id, op_id, correlation, bytes, collective, process_group, kernel_category, computes_and_communicates,
+    device_class(kind, kernel_category) AS class
 FROM query_table(events)
 WHERE is_busy(kind) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL;
 
@@ -81,10 +68,11 @@ LEFT JOIN (
     ON busy.run = call.run AND busy.rank = call.rank AND busy.launch_id = call.event_id
 WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 
--- work_by_name: what keeps devices busy, added up by run, rank, kind and name. `timed` counts those with a duration, `spread`
--- is the sum of the squares of what their durations differ from their mean.
+-- work_by_name: what keeps devices busy, added up by run, rank, kind, name and category. `timed` counts those with a duration,
+-- `spread` is the sum of the squares of what their durations differ from their mean.
 -- parameter events TABLE  `events`, or a part of it
--- column run, rank, kind, name  as in events
+-- column run, rank, kind, name, kernel_category  as in events
+-- column does_both BOOLEAN  one of them computes and communicates at once
 -- column calls BIGINT  number of pieces
 -- column timed BIGINT  number of those with a duration
 -- column total_ns HUGEINT  sum of their durations
@@ -95,26 +83,29 @@ WHERE is_busy(busy.kind) AND busy.start_ns IS NOT NULL;
 -- example: FROM work_by_name(events)
 CREATE OR REPLACE TEMP MACRO work_by_name(events) AS TABLE
 SELECT
-    run, rank, kind, name,
+    run, rank, kind, name, kernel_category,
+    coalesce(bool_or(computes_and_communicates), false) AS does_both,
     count(*) AS calls, count(dur_ns) AS timed, sum(dur_ns) AS total_ns, min(dur_ns) AS min_ns, max(dur_ns) AS max_ns,
     avg(dur_ns) AS mean_ns, count(dur_ns) * var_pop(dur_ns) AS spread
 FROM query_table(events)
 WHERE is_busy(kind)
-GROUP BY run, rank, kind, name;
+GROUP BY run, rank, kind, name, kernel_category;
 
 -- work_by_op: the time of the same by the name of the op that launched it, too, where one did.
 -- parameter events TABLE  `events`, or a part of it
--- column run, rank, kind, name  as in events
+-- column run, rank, kind, name, kernel_category  as in events
 -- column op VARCHAR  name of the op
 -- column op_ns HUGEINT  time of what it launched
 -- example: FROM work_by_op(events)
 CREATE OR REPLACE TEMP MACRO work_by_op(events) AS TABLE
 WITH launched AS MATERIALIZED (
-    SELECT run, rank, kind, name, dur_ns, op_id
+    SELECT run, rank, kind, name, kernel_category, dur_ns, op_id
     FROM query_table(events)
     WHERE is_busy(kind) AND op_id IS NOT NULL
 )
-SELECT launched.run, launched.rank, launched.kind, launched.name, op.name AS op, sum(launched.dur_ns) AS op_ns
+SELECT
+    launched.run, launched.rank, launched.kind, launched.name, launched.kernel_category, op.name AS op,
+    sum(launched.dur_ns) AS op_ns
 FROM launched
 JOIN query_table(events) AS op ON launched.run = op.run AND launched.rank = op.rank AND launched.op_id = op.event_id
 GROUP BY ALL;

@@ -31,3 +31,10 @@ CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
     ),
     name
 );
+
+-- fused_ops: what a kernel of Inductor fuses, as its name has it: the ops in alphabetical order, joined by `_`.
+-- parameter name VARCHAR  name of a kernel
+-- returns VARCHAR  the ops; NULL where the name says nothing
+-- example: SELECT fused_ops('triton_poi_fused_add_gelu_7')
+CREATE OR REPLACE TEMP MACRO fused_ops(name) AS
+nullif(regexp_extract(name, '^triton_[a-z_]*?fused_([0-9]+$|(.*?)(_[0-9]+)?$)', 2), '');

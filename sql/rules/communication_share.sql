@@ -6,7 +6,7 @@
 -- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
 -- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
 -- link: https://docs.pytorch.org/docs/stable/notes/ddp.html
--- only if: EXISTS (FROM shared_names WHERE kind = 'kernel' AND is_collective(name))
+-- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events
 -- parameter communication_share_least DOUBLE = 0.1  least part of the time that is a finding
 SELECT

@@ -2,10 +2,11 @@
 -- One row per (run, rank, process group, collective).
 -- The exposed part of its kernels, as `kernel_overlap` has it: all that could be gained if computation ran under them. A
 -- twentieth of the time, so that those which matter are named one by one.
--- Buckets are for DDP's reductions of gradients, prefetching for what FSDP gathers and scatters.
+-- What is sent to experts and back is exposed_expert_parallel's. Buckets are for DDP's reductions of gradients, prefetching for
+-- what FSDP gathers and scatters.
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#synchronous-and-asynchronous-collective-operations
--- only if: EXISTS (FROM shared_names WHERE kind = 'kernel' AND is_collective(name))
+-- only if: EXISTS (FROM shared_names WHERE communicates)
 -- needs: events
 -- parameter exposed_communication_share DOUBLE = 0.05  least part of the time that is a finding
 SELECT
@@ -27,6 +28,6 @@ SELECT
     END AS suggestion
 FROM shared_communication
 LEFT JOIN (SELECT run, rank, is_ddp, is_fsdp FROM shared_traits) AS traits USING (run, rank)
-WHERE exposed_ns > 0
+WHERE exposed_ns > 0 AND kernel_category <> 'expert_parallel'
 GROUP BY run, rank, steps, window_ns, process_group, collective
 HAVING sum(exposed_ns) >= coalesce(getvariable('exposed_communication_share'), 0.05) * window_ns

@@ -19,26 +19,18 @@ COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "thread", "device"),
     *("stream", "step", "preorder", "parent_id", "launch_id", "op_id", "collective"),
     *("process_group", "python_module_id", "module_hierarchy"),
+    *("kernel_category", "computes_and_communicates"),
 )
 """Columns that the loops look at."""
+COMMUNICATION: Final = ("collective", "expert_parallel", "point_to_point")
 
 
 def class_of(row: Row) -> str:
     """compute, communication or copy."""
     if row["kind"] == "memcpy":
         return "copy"
-    words = (
-        "nccl",
-        "rccl",
-        "hccl",
-        "all_reduce",
-        "allreduce",
-        "cross_device",
-        "hcom_",
-        "reduce_async",
-    )
-    is_collective = row["kind"] == "kernel" and any(w in (row["name"] or "").lower() for w in words)
-    return "communication" if is_collective else "compute"
+    talks = row["kind"] == "kernel" and row["kernel_category"] in COMMUNICATION
+    return "communication" if talks else "compute"
 
 
 def short_name(row: Row) -> str | None:
@@ -58,9 +50,23 @@ def short_name(row: Row) -> str | None:
     return "::".join(part for part in last.split("::") if part) or name
 
 
+def fused(name: str | None) -> str | None:
+    """What stands behind `fused_` in a name of Inductor, without the number."""
+    words = (name or "").split("_")
+    if words[0] != "triton" or "fused" not in words:
+        return None
+    rest = words[words.index("fused") + 1 :]
+    return "_".join(rest[:-1] if rest and rest[-1].isdigit() else rest) or None
+
+
 def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool = False) -> Answer:
     """Rows of the answer, with floats for its quotients."""
-    labels = {"name": lambda row: row["name"], "short_name": short_name, "class": class_of}
+    labels = {
+        "name": lambda row: row["name"],
+        "short_name": short_name,
+        "category": lambda row: row["kernel_category"],
+        "class": class_of,
+    }
     named = {(row["run"], row["rank"], row["event_id"]): row["name"] for row in rows}
     groups: dict[Any, dict[Any, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -89,6 +95,11 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                 if op is not None:
                     per_op[op] += row["dur_ns"] or 0
             op = min(per_op, key=lambda name: (-per_op[name], name), default=None)
+            per_category: dict[str, int] = defaultdict(int)
+            for row in members:
+                per_category[row["kernel_category"]] += row["dur_ns"] or 0
+            most = min(per_category, key=lambda name: (-per_category[name], name))
+            named_label = by in {"name", "short_name"} and not is_rest
             found.append(
                 (
                     is_rest,
@@ -106,6 +117,10 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                         part(per_op[op], sum_ns) if op is not None else None,
                         class_,
                         part(sum_ns, of_class[class_]) if class_ else None,
+                        short_name(members[0]) if named_label else None,
+                        None if is_rest else most,
+                        None if is_rest or most != "triton_fused" else fused(label) or fused(op),
+                        any(row["computes_and_communicates"] for row in members),
                     ),
                 )
             )
@@ -216,6 +231,42 @@ def of_overlap(rows: Sequence[Row], per: str = "rank") -> Answer:
             numbers = (start, len(members), all_ns, hidden, open_ns, part(hidden, all_ns))
             found.append((*trace, *key, *numbers))
     return sorted(found, key=lambda r: (*r[:2], r[6], last(r[2]), r[4] if r[4] is not None else -1))
+
+
+def of_categories(rows: Sequence[Row], per: str = "rank") -> Answer:
+    """Rows of the answer `kernel_categories`."""
+    found = []
+    for trace, rank in ranks(rows).items():
+        groups: Any = defaultdict(lambda: defaultdict(list))
+        for row in rank.work:
+            place = {
+                "rank": (None, None, None),
+                "step": (row["step"], None, None),
+                "stream": (None, row["device"], row["stream"]),
+            }[per]
+            groups[place][row["kernel_category"], class_of(row)].append(row)
+        of_class = {
+            name: merged(when(row) for row in rank.work if class_of(row) == name)
+            for name in ("compute", "communication", "copy")
+        }
+        before = {
+            "compute": [],
+            "communication": of_class["compute"],
+            "copy": merged([*of_class["compute"], *of_class["communication"]]),
+        }
+        for place, kinds in groups.items():
+            everything = sum(total(members) or 0 for members in kinds.values())
+            for (category, class_), members in kinds.items():
+                spans = merged(when(row) for row in members)
+                all_ns = length(spans)
+                sum_ns = total(members) or 0
+                both = sum(row["dur_ns"] for row in members if row["computes_and_communicates"])
+                numbers = (len(members), sum_ns, part(sum_ns, everything), all_ns)
+                open_ns = all_ns - shared(spans, before[class_])
+                found.append((*trace, *place, category, class_, *numbers, open_ns, both))
+    return sorted(
+        found, key=lambda r: (*r[:2], last(r[2]), last(r[3]), last(r[4]), -r[8], r[5], r[6])
+    )
 
 
 def of_annotations(rows: Sequence[Row]) -> Answer:

@@ -36,12 +36,14 @@ REAL: Final = (
 LARGE: Final = (REAL[4], REAL[5], REAL[7])
 ORACLES: Final[Mapping[str, Callable[..., oracle.Answer]]] = {
     "kernels": oracle.of_kernels,
+    "kernel_categories": oracle.of_categories,
     "kernel_overlap": oracle.of_overlap,
     "annotations": oracle.of_annotations,
     "modules": oracle.of_modules,
 }
 ASKED: Final[Sequence[tuple[str, dict[str, Any]]]] = (
-    *(("kernels", {"by": by}) for by in ("name", "short_name", "class")),
+    *(("kernels", {"by": by}) for by in ("name", "short_name", "category", "class")),
+    *(("kernel_categories", {"per": per}) for per in ("rank", "step", "stream")),
     ("kernels", {"by": "short_name", "top": 2, "copies": True}),
     *(("kernel_overlap", {"per": per}) for per in ("rank", "process_group", "collective")),
     ("annotations", {}),
@@ -52,6 +54,8 @@ NAMES: Final = (
     "void at::(anonymous namespace)::mm<1>(int)",
     "ncclDevKernel_AllReduce(Args<4096ul>)",
     "nccl_send",
+    "deep_ep::intranode::dispatch<8>(int)",
+    "allreduce_fusion_kernel<8>(int)",
     "(odd) ::name",
     "cut<off, (short",
     None,

@@ -28,7 +28,7 @@ WORK: Final = {
 COMMUNICATION: Final = "ncclDevKernel_AllReduce"
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "device", "stream", "step"),
-    *("preorder", "idle_ns"),
+    *("preorder", "idle_ns", "kernel_category"),
 )
 
 
@@ -252,7 +252,12 @@ SPECS: Final[dict[str, Spec]] = {
 }
 """By an answer: what is compared of it, and what that has to be."""
 ELSEWHERE: Final = {
-    *("annotations", "kernel_overlap", "modules"),  # tests/parity/test_kernel_answers.py
+    *(
+        "annotations",
+        "kernel_categories",
+        "kernel_overlap",
+        "modules",
+    ),  # tests/parity/test_kernel_answers.py
     *("gaps", "idle"),  # tests/parity/test_idle_answers.py
     "idle_owners",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
     "memory_bandwidth",  # tests/parity/test_memory_answers.py

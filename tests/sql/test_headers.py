@@ -206,6 +206,9 @@ def test_columns_are_fixed() -> None:
             "process_group collective event_id name start_ns calls communication_ns hidden_ns "
             "exposed_ns hidden_share"
         ),
+        "kernel_categories": (
+            "step device stream category class calls total_ns share busy_ns exposed_ns both_ns"
+        ),
         "kernel_shapes": (
             "name grid block registers shared_memory_bytes op calls total_ns mean_ns min_ns max_ns "
             "share blocks_per_sm occupancy"
@@ -213,7 +216,7 @@ def test_columns_are_fixed() -> None:
         "kernel_types": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
-            "class class_share"
+            "class class_share short_name category fuses does_both"
         ),
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profframe import schema
 from profframe.query.header import sql_directory
 
 Interval = tuple[str, int | None, int | None]
@@ -93,25 +94,9 @@ def test_concurrency_counts(
     assert found == counted
 
 
-@pytest.mark.parametrize(
-    ("name", "class_"),
-    [
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 1),
-        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)", 1),
-        ("void rccl::something()", 1),
-        ("hcom_allReduce__538_3_1", 1),
-        ("nvshmem_alltoall", 1),
-        ("void vllm::cross_device_reduce_1stage<float, 2>(...)", 1),
-        ("void deep_ep::intranode::dispatch<8>()", 1),
-        ("void multimem_all_reduce_kernel<16>()", 1),
-        ("void at::native::reduce_kernel<512, 1>(...)", 0),
-        ("void cub::DispatchSelectIf<...>", 0),
-        ("broadcast_gradient_args", 0),
-        (None, 0),
-    ],
-)
-def test_communication_is_known_by_name(name: str | None, class_: int) -> None:
+@pytest.mark.parametrize("category", [*schema.KERNEL_CATEGORIES, None])
+def test_communication_is_what_the_schema_says(category: str | None) -> None:
     with duckdb.connect() as opened:
         opened.execute((sql_directory() / "lib" / "devices.sql").read_text())
-        found = opened.execute("SELECT device_class('kernel', is_collective(?))", [name]).fetchone()
-    assert found == (("compute", "communication")[class_],)
+        found = opened.execute("SELECT device_class('kernel', ?)", [category]).fetchone()
+    assert found == ("communication" if category in schema.COMMUNICATION else "compute",)

@@ -50,7 +50,7 @@ def test_parts_of_the_span(chrome_trace: Path, is_large: bool) -> None:
 
 def check_parts(trace: profframe.Trace) -> None:
     rows = trace.time_breakdown().to_dicts()
-    events = trace.events.select("kind", "name", "start_ns", "dur_ns").drop_nulls()
+    events = trace.events.select("kind", "kernel_category", "start_ns", "dur_ns").drop_nulls()
     slices = events.filter(events["kind"].is_in(DEVICE_KINDS)).to_dicts()
     if not slices:
         assert rows == []

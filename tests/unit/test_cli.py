@@ -66,7 +66,10 @@ def test_ranks_kernels_and_quality_are_shown_where_there_are_any(store: str, run
 
     assert (code, err) == (0, "")
     headings = [line for line in out.splitlines() if line[:1].isupper()]
-    assert headings == ["Overview", "Device time", "Self time", "Kernels", "Quality"]
+    assert headings == [
+        *("Overview", "Device time", "Time of the devices by category", "Self time", "Kernels"),
+        "Quality",
+    ]
     assert "2 ranks" in out
     assert "1.000 ms" in out
 

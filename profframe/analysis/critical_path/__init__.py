@@ -173,7 +173,7 @@ def _events(
 
 _CALLS: Final = (
     "path_slices() path_works() path_calls() path_annotations() path_host() path_work() "
-    "path_waits() path_wait_calls() backward_threads() step_marks() device_class() is_collective()"
+    "path_waits() path_wait_calls() backward_threads() step_marks() device_class()"
 )
 """The macros that the queries of this folder call."""
 _PATH: Final = pa.schema(
@@ -183,12 +183,11 @@ _PATH: Final = pa.schema(
 _STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
 _DESCRIBED: Final = """
     WITH described AS MATERIALIZED (
-        SELECT event_id, name, kind, thread, device, stream FROM events
+        SELECT
+            event_id, name, kind, thread, device, stream,
+            device_class(kind, kernel_category) AS class
+        FROM events
         SEMI JOIN _path ON events.event_id = _path.event_id
-    ),
-    classes AS MATERIALIZED (
-        SELECT kind, name, device_class(kind, is_collective(name)) AS class
-        FROM (SELECT DISTINCT kind, name FROM described WHERE is_busy(kind))
     )
     SELECT
         _path.event_id, described.name, described.kind, described.thread, described.device,
@@ -196,7 +195,5 @@ _DESCRIBED: Final = """
         CASE WHEN edge = 'work' THEN class ELSE bound END AS bound, edge
     FROM _path
     LEFT JOIN described ON _path.event_id = described.event_id
-    LEFT JOIN classes
-        ON described.kind = classes.kind AND described.name IS NOT DISTINCT FROM classes.name
     ORDER BY number
 """

@@ -10,6 +10,7 @@ import altair as alt
 import polars as pl
 
 from profframe.show import units
+from profframe.show.kernel_names import shortened
 from profframe.show.plots import parts, times
 
 _WAITS: Final = ("held up others", "waited")
@@ -27,7 +28,8 @@ def _waits(rows: pl.DataFrame) -> parts.AnyChart:
     held_up, waited = _WAITS
     unit = parts.fitting_unit(parts.TIME, rows, "held_up_ns", "wait_ns")
     before = parts.with_labels(rows.sort("run", "rank"), "before_op", "op", missing=None)
-    before = parts.with_labels(before, "before_kernel", "kernel", missing=None)
+    short = shortened(before.select(name="before_kernel"), "name")
+    before = parts.with_labels(before.hstack(short), "name", "kernel", missing=None).drop("name")
     frame = parts.in_unit(before, unit, **{held_up: "held_up_ns", waited: "wait_ns"})
     bars = parts.label_rows(frame, parts.TRACE, parts.MOST_BARS)
     clocks = "" if frame["is_corrected"].all() else "by the clocks of the ranks: see clock_skew"

@@ -100,6 +100,37 @@ def _lines_of_steps(lines: parts.LabelledRows, measures: tuple[str, ...], axis: 
     )
 
 
+def kernel_categories(rows: pl.DataFrame) -> parts.AnyChart:
+    """What the time of the devices went to, by category of the kernels; exposed and hidden."""
+    unit = parts.fitting_unit(parts.TIME, rows, "total_ns")
+    frame = parts.in_unit(
+        rows, unit, total="total_ns", exposed="exposed_ns", **{"both at once": "both_ns"}
+    ).with_columns(pl.col("category").fill_null("other").alias("label"))
+    panels = parts.label_rows(frame, parts.TRACE, parts.MOST_PANELS)
+    classes = [n for n in ("compute", "communication", "copy") if n in set(rows["class"])]
+    chart = (
+        alt.Chart(panels.frame)
+        .mark_bar()
+        .encode(
+            y=alt.Y("label:N", sort=None, axis=parts.name_axis()),
+            x=alt.X("total:Q", title=f"Device time ({unit.name})"),
+            color=alt.Color("class:N", scale=parts.classes(classes), legend=parts.legend()),
+            tooltip=parts.tips(
+                ("label:N", "category", ""),
+                ("panel:N", "trace", ""),
+                ("class:N", "class", ""),
+                ("total:Q", unit.name, ",.3f"),
+                ("share:Q", "share", ".1%"),
+                ("exposed:Q", f"exposed ({unit.name})", ",.3f"),
+                ("both at once:Q", f"computes and communicates ({unit.name})", ",.3f"),
+                ("calls:Q", "calls", ",d"),
+            ),
+        )
+    )
+    heading = parts.title("What the time of the devices went to", panels.cut("trace"))
+    return parts.in_panels(chart, panels, heading, height=alt.Step(parts.BAR), own_y=True)
+
+
 def kernels(rows: pl.DataFrame) -> parts.AnyChart:
     """The kernels that took the most device time."""
     unit = parts.fitting_unit(parts.TIME, rows, "total_ns")

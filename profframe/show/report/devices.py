@@ -18,8 +18,12 @@ _STEPS: Final = (
     "step", "start_ns", "dur_ns", "busy_ns", "compute_ns", "exposed_communication_ns",
     "exposed_copy_ns", "idle_ns", "busy_share",
 )  # fmt: skip
+_CATEGORIES: Final = (
+    "category", "class", "calls", "total_ns", "share", "busy_ns", "exposed_ns", "both_ns",
+)  # fmt: skip
 _KERNELS: Final = (
-    "name", "class", "calls", "total_ns", "share", "mean_ns", "min_ns", "max_ns", "top_op",
+    "short_name", "category", "fuses", "calls", "total_ns", "share", "mean_ns", "min_ns", "max_ns",
+    "top_op",
 )  # fmt: skip
 _COPIES: Final = (
     "device", "kind", "name", "calls", "bytes", "total_ns", "bytes_per_s", "busy_share",
@@ -78,6 +82,10 @@ def _steps(context: Context) -> Section | None:
 def kernels(context: Context) -> Section | None:
     """Kernels, and copies of memory."""
     parts: list[Part] = []
+    if categories := context.answer("kernel_categories"):
+        parts += context.chart("kernel_categories", "Time by category of kernels")
+        title = "What the time of the devices went to"
+        parts.append(context.table(categories, "Categories", _CATEGORIES, "total_ns", title=title))
     if reply := context.answer("kernels"):
         parts += context.chart("kernels", "Kernels by time")
         parts.append(context.table(reply, "Kernels", _KERNELS, "total_ns", title="Kernels"))

@@ -14,6 +14,7 @@ from profframe.errors import ParameterError
 from profframe.query.catalogue import find
 from profframe.query.header import sql_directory
 from profframe.show.columns import KEYS
+from profframe.show.kernel_names import of_answer
 from profframe.show.report.columns import FrameView
 from profframe.show.report.parts import Chart, Table
 
@@ -90,7 +91,11 @@ class Context:
     def answer(self, name: str, **parameters: object) -> Reply:
         """Run an answer of the catalogue."""
         rows = pl.DataFrame(self.trace.answer(name, **parameters))
-        return Reply(name, call_text(name, **parameters), rows)
+        return Reply(
+            name,
+            call_text(name, **parameters),
+            rows if name == "kernels" else of_answer(name, rows),
+        )
 
     def table(
         self,

@@ -1,0 +1,343 @@
+r"""What a kernel is: ``kernel_category``, by patterns of ``facts/kernel_categories.json``.
+
+An entry of the file, or of a user's own::
+
+    "DeepEP": {
+      "category": "expert_parallel",
+      "match": [{"name": "deep_ep::"}, {"op": "^deep_ep::", "name": "kernel"}],
+      "computes_and_communicates": false,
+      "source": "https://...",
+      "note": "..."
+    }
+
+``match`` lists descriptions, and a kernel is of the category if all conditions of one of them hold:
+``name``, ``op`` and ``collective`` are regular expressions (RE2) that are searched in the name of
+the kernel, in that of the host op that launched it, and in the collective that the source has for
+it. The first entry that matches decides. ``"my_kernel": "gemm"`` is short for an entry with this
+pattern for names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.errors import ParameterError
+from profframe.facts.columns import coded, encoded, is_kind, numbers
+from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.intervals import Ints, Mask
+
+Categories = str | os.PathLike[str] | Mapping[str, Any]
+"""Entries by their names, or the path of a JSON file of them."""
+
+_FILE: Final = Path(__file__).parent / "kernel_categories.json"
+_CONDITIONS: Final = ("name", "op", "collective")
+_FIELDS: Final = ("category", "match", "computes_and_communicates", "source", "note")
+_WORDS: Final = (
+    r"(?i)dispatch|combine|all_?to_?all|a2a|all_?reduce|all_?gather|reduce_?scatter|broad_?cast"
+    r"|(^|[^a-z])(i?send|i?recv|p2p|rdma|nvlink|put_?mem|get_?mem)"
+)
+"""What communication between devices is often called."""
+_TEMPLATE: Final = r"<.*|\(.*"
+_LONGEST: Final = 4000
+"""Characters of a name that are matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry: patterns, each a list with one for name, op and collective; None is any value."""
+
+    category: str
+    match: tuple[tuple[str | None, ...], ...]
+    does_both: bool = False
+
+
+@fact(
+    inputs=columns(events="kind name op_id collective"),
+    outputs=columns(events="kernel_category computes_and_communicates"),
+    options=("categories",),
+)
+def kernel_categories(tables: Tables, categories: tuple[Entry, ...] | None = None) -> Output:
+    """Add ``kernel_category`` and ``computes_and_communicates``.
+
+    Patterns are tried once for each distinct (name, op, collective), never for each kernel. What
+    is named like communication and is in no category is counted (``unknown_communication``).
+
+    Parameters
+    ----------
+    tables : Tables
+        The tables of one trace.
+    categories : tuple of Entry, optional
+        Entries in the order in which they are tried; by default the built-in ones.
+    """
+    events = tables["events"]
+    rows = np.flatnonzero(is_kind(events, ("kernel",)))
+    copies = np.flatnonzero(is_kind(events, ("memcpy", "memset")))
+    if not rows.size and not copies.size:
+        return Output()
+    entries = builtin() if categories is None else categories
+    kernels = _Kernels.of(events, rows)
+    entry = kernels.first(entries)
+    words = (*schema.KERNEL_CATEGORIES,)
+    of_entry = np.array([*(words.index(e.category) for e in entries), words.index("other")])
+    codes = np.full(events.num_rows, -1, np.int64)
+    codes[copies] = words.index("copy")
+    codes[rows] = of_entry[entry][kernels.place]
+    both = np.array([*(e.does_both for e in entries), False])
+    does_both = np.zeros(events.num_rows, np.bool_)
+    does_both[rows] = both[entry][kernels.place]
+    is_kernel = np.zeros(events.num_rows, np.bool_)
+    is_kernel[rows] = True
+    return Output(
+        {
+            "events.kernel_category": encoded(codes, words),
+            "events.computes_and_communicates": pa.array(does_both, pa.bool_(), mask=~is_kernel),
+        },
+        tuple(_unknown(kernels, entry == len(entries), rows)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Kernels:
+    """The distinct (name, op, collective) of kernels, and which one each kernel has.
+
+    ``texts`` are the distinct texts of each of the three, and ``codes`` their places for each
+    distinct kernel; -1 is NULL.
+    """
+
+    texts: tuple[pa.Array, ...]
+    codes: tuple[Ints, ...]
+    place: Ints
+
+    @classmethod
+    def of(cls, events: pa.Table, rows: Ints) -> _Kernels:
+        names, name_texts = coded(events, "name")
+        collectives, collective_texts = coded(events, "collective")
+        op_rows = numbers(events, "op_id", missing=-1)[rows]
+        is_op = (op_rows >= 0) & is_kind(events, ("host_op",))[op_rows]
+        ops = np.where(is_op, names[op_rows], -1)
+        parts = [
+            _compact(names[rows], name_texts),
+            _compact(ops, name_texts),
+            _compact(collectives[rows], collective_texts),
+        ]
+        key = np.zeros(rows.size, np.int64)
+        for codes, texts in parts:
+            key = key * (len(texts) + 1) + codes + 1
+        distinct = pa.array(key).dictionary_encode()
+        keys = distinct.dictionary.to_numpy()
+        of_keys = []
+        for _, texts in reversed(parts):
+            keys, code = np.divmod(keys, len(texts) + 1)
+            of_keys.append(code - 1)
+        place: Ints = distinct.indices.to_numpy().astype(np.int64, copy=False)
+        return cls(tuple(texts for _, texts in parts), tuple(reversed(of_keys)), place)
+
+    def first(self, entries: tuple[Entry, ...]) -> Ints:
+        """The first entry that each distinct kernel matches; their number where none does."""
+        answer: Ints = np.full(self.codes[0].size, len(entries), np.int64)
+        left = np.arange(answer.size)
+        for number, entry in enumerate(entries):
+            holds = self._holds(entry, left)
+            answer[left[holds]] = number
+            left = left[~holds]
+            if not left.size:
+                break
+        return answer
+
+    def _holds(self, entry: Entry, left: Ints) -> Mask:
+        holds: Mask = np.zeros(left.size, np.bool_)
+        for patterns in entry.match:
+            both: Mask = np.ones(left.size, np.bool_)
+            for pattern, texts, codes in zip(patterns, self.texts, self.codes, strict=True):
+                if pattern is not None and both.any():
+                    both &= _matches(pattern, texts, codes[left])
+            holds |= both
+        return holds
+
+
+def _compact(codes: Ints, texts: pa.StringArray) -> tuple[Ints, pa.Array]:
+    """Codes of only the texts that are used, and these."""
+    is_used = np.zeros(len(texts) + 1, np.bool_)
+    is_used[codes] = True
+    is_used[-1] = False
+    used = np.flatnonzero(is_used)
+    place = np.full(len(texts) + 1, -1, np.int64)
+    place[used] = np.arange(used.size)
+    return place[codes], pc.utf8_slice_codeunits(texts.take(pa.array(used)), 0, _LONGEST)
+
+
+def _matches(pattern: str, texts: pa.Array, codes: Ints) -> Mask:
+    """Which codes are those of texts in which the pattern is; NULL matches nothing."""
+    used = np.unique(codes[codes >= 0])
+    is_match = np.zeros(len(texts) + 1, np.bool_)
+    if used.size:
+        matched = pc.match_substring_regex(texts.take(pa.array(used)), pattern)
+        is_match[used] = matched.to_numpy(zero_copy_only=False)
+    answer: Mask = is_match[codes]
+    return answer
+
+
+def _unknown(kernels: _Kernels, is_other: Mask, rows: Ints) -> Iterator[Note]:
+    """A note of kernels without a category that are named like communication."""
+    if not is_other.any():
+        return
+    names = kernels.codes[0]
+    functions = pc.replace_substring_regex(
+        pc.replace_substring_regex(kernels.texts[0], r"\(anonymous namespace\)|<unnamed>", ""),
+        _TEMPLATE,
+        "",
+    )
+    alike = np.zeros(len(functions) + 1, np.bool_)
+    alike[:-1] = pc.match_substring_regex(functions, _WORDS).to_numpy(zero_copy_only=False)
+    of_interest = is_other & alike[names]
+    chosen = rows[of_interest[kernels.place]]
+    if chosen.size:
+        texts = functions.take(pa.array(np.unique(names[of_interest]))).to_pylist()
+        detail = ", ".join(text.removeprefix("void ")[:80] for text in texts[:3])
+        more = f" and {len(texts) - 3} more" if len(texts) > 3 else ""
+        yield "unknown_communication", chosen.size, detail + more, int(chosen[0])
+
+
+@cache
+def builtin() -> tuple[Entry, ...]:
+    """The entries of ``profframe/facts/kernel_categories.json``."""
+    return tuple(_entry(name, value) for name, value in builtin_document().items())
+
+
+def builtin_document() -> dict[str, dict[str, Any]]:
+    """What ``profframe/facts/kernel_categories.json`` has."""
+    document: dict[str, dict[str, Any]] = json.loads(_FILE.read_text(encoding="utf-8"))
+    return document
+
+
+def entries_of(categories: Categories) -> tuple[Entry, ...]:
+    """Read a user's own entries.
+
+    Parameters
+    ----------
+    categories
+        Entries by their names, or a JSON file of them.
+
+    Returns
+    -------
+    tuple of Entry
+        The entries, checked, in their order, without the built-in ones.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, or an entry does not have the form above; the message says which.
+
+    Examples
+    --------
+    >>> entries_of({"^my_a2a": "expert_parallel"})[0].category
+    'expert_parallel'
+    """
+    source, document = "kernel_categories", categories
+    if isinstance(categories, (str, os.PathLike)):
+        source = os.fspath(categories)
+        try:
+            document = json.loads(Path(categories).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise ParameterError(f"{source}: cannot be read: {error.strerror or error}") from error
+        except (ValueError, RecursionError) as error:
+            raise ParameterError(f"{source}: not a JSON file of categories: {error}") from error
+    if not isinstance(document, Mapping):
+        raise ParameterError(
+            f"{source}: needs an object of entries by their names, got {document!r:.60}"
+        )
+    for name, value in document.items():
+        _check(name, value, f"{source}: {name!r:.80}")
+    return tuple(_entry(name, value) for name, value in document.items())
+
+
+def _entry(name: str, value: Any) -> Entry:
+    """An entry; descriptions with one and the same condition are one pattern."""
+    if isinstance(value, str):
+        return Entry(value, ((name, None, None),))
+    alone: dict[str, list[str]] = {}
+    match: list[tuple[str | None, ...]] = []
+    for description in value["match"]:
+        if len(description) == 1:
+            ((condition, pattern),) = description.items()
+            alone.setdefault(condition, []).append(pattern)
+        else:
+            match.append(tuple(description.get(condition) for condition in _CONDITIONS))
+    for condition, patterns in alone.items():
+        pattern = patterns[0] if len(patterns) == 1 else "|".join(f"(?:{p})" for p in patterns)
+        match.append(tuple(pattern if condition == c else None for c in _CONDITIONS))
+    return Entry(value["category"], tuple(match), value.get("computes_and_communicates", False))
+
+
+def _check(name: object, value: object, where: str) -> None:
+    """Raise an error for an entry that does not have the form."""
+    if type(name) is not str or not name:
+        raise ParameterError(f"{where}: the name of an entry must be text")
+    if isinstance(value, str):
+        _check_category(value, where)
+        _check_pattern(name, where)
+        return
+    if not isinstance(value, Mapping):
+        raise ParameterError(f"{where}: needs a category or an object, got {value!r:.60}")
+    unknown = [field for field in value if field not in _FIELDS]
+    if unknown:
+        raise ParameterError(
+            f"{where}: no field {unknown[0]!r:.40}; fields are {', '.join(_FIELDS)}"
+        )
+    missing = [field for field in ("category", "match") if field not in value]
+    if missing:
+        raise ParameterError(f"{where}: needs the field {missing[0]}")
+    _check_category(value["category"], where)
+    _check_match(value["match"], where)
+    if type(value.get("computes_and_communicates", False)) is not bool:
+        raise ParameterError(f"{where}: computes_and_communicates must be true or false")
+    for field in ("source", "note"):
+        if type(value.get(field, "")) is not str:
+            raise ParameterError(f"{where}: {field} must be text")
+
+
+def _check_match(match: object, where: str) -> None:
+    if not isinstance(match, (list, tuple)) or not match:
+        raise ParameterError(f"{where}: match must be a list of descriptions, got {match!r:.60}")
+    conditions = ", ".join(_CONDITIONS)
+    for description in match:
+        if not isinstance(description, Mapping) or not description:
+            raise ParameterError(
+                f"{where}: match needs objects with {conditions}, got {description!r:.60}"
+            )
+        for condition, pattern in description.items():
+            if condition not in _CONDITIONS:
+                raise ParameterError(
+                    f"{where}: no condition {condition!r:.40}; conditions are {conditions}"
+                )
+            _check_pattern(pattern, where)
+
+
+def _check_category(category: object, where: str) -> None:
+    if type(category) is not str or category not in schema.KERNEL_CATEGORIES:
+        raise ParameterError(
+            f"{where}: no category {category!r:.60}; categories are "
+            f"{', '.join(schema.KERNEL_CATEGORIES)}"
+        )
+
+
+def _check_pattern(pattern: object, where: str) -> None:
+    if type(pattern) is not str or not pattern:
+        raise ParameterError(f"{where}: a pattern must be text, got {pattern!r:.60}")
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as error:
+        raise ParameterError(
+            f"{where}: {pattern!r:.80} is no regular expression: {error}"
+        ) from None

@@ -1,0 +1,94 @@
+"""Names of kernels as people read them: the function, without types and arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import polars as pl
+
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "gaps": ("before_name", "after_name"),
+        "kernel_overlap": ("name",),
+        "kernel_shapes": ("name",),
+        "kernels": ("name",),
+        "op_kernels": ("sequence",),
+        "sequences": ("sequence",),
+        "stragglers": ("before_kernel",),
+    }
+)
+"""Columns of answers that have names of kernels."""
+_SHOWN: Final = ("then came",)
+"""Columns of excerpts that have them."""
+ARROW: Final = " -> "
+"""Between the kernels of a sequence."""
+
+_CLONE: Final = re.compile(r"->|\[clone [^\]]*\]")
+_INNERMOST: Final = re.compile(r"<[^<>()]*>|\([^<>()]*\)")
+_REST: Final = re.compile(r"[<(].*| const *$", re.DOTALL)
+_LAST: Final = re.compile(r"(\S+)\s*$")
+_NO_KERNEL: Final = re.compile(r"Mem(cpy|set)\b")
+_DEPTH: Final = 60
+
+
+def short_name(name: str) -> str:
+    """A kernel's function, as the macro `short_name` has it.
+
+    A copy, a fill, and what is no name of C++ with brackets stay as they are.
+
+    Examples
+    --------
+    >>> short_name("void at::native::(anonymous namespace)::gemm<float, (bool)1>(int)")
+    'at::native::gemm'
+    >>> short_name("Memcpy HtoD (Pinned -> Device)")
+    'Memcpy HtoD (Pinned -> Device)'
+    """
+    is_cpp = name.isascii() and name.isprintable() and ("<" in name or "(" in name)
+    if not is_cpp or _NO_KERNEL.match(name):
+        return name
+    text = _CLONE.sub("", name)
+    for _ in range(_DEPTH):
+        text, number = _INNERMOST.subn("", text)
+        if not number:
+            break
+    last = _LAST.search(_REST.sub("", text, count=1))
+    if last is None:
+        return name
+    return re.sub(r"::(::)+", "::", last[1]).lstrip(":") or name
+
+
+def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None) -> pl.DataFrame:
+    """A frame with short names in columns of it, where ``kernels`` holds or everywhere."""
+    import polars as pl
+
+    changed = []
+    for column in columns:
+        if frame.schema.get(column) != pl.String:
+            continue
+        names = frame[column].drop_nulls().unique().to_list()
+        short = {
+            name: text
+            for name in names
+            if (text := ARROW.join(map(short_name, name.split(ARROW)))) != name
+        }
+        if short:
+            replaced = pl.col(column).replace(short)
+            changed.append(
+                replaced
+                if kernels is None
+                else pl.when(kernels).then(replaced).otherwise(pl.col(column)).alias(column)
+            )
+    return frame.with_columns(changed)
+
+
+def of_answer(name: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of an answer with short names of kernels."""
+    import polars as pl
+
+    if "kind" in rows.columns:
+        rows = shortened(rows, "name", kernels=pl.col("kind") == "kernel")
+    return shortened(rows, *COLUMNS.get(name, ()), *_SHOWN)

@@ -1,0 +1,30 @@
+-- exposed_expert_parallel: tokens are sent to their experts and back while no computation runs.
+-- One row per (run, rank, process group, collective).
+-- The exposed part of kernels whose category is expert_parallel (DeepEP and its like, see events.kernel_category), as
+-- `kernel_overlap` has it, waits for late or loaded ranks included. A twentieth of the time, as for other collectives: all of it
+-- could be gained if computation of another batch or chunk ran under it.
+-- suggestion: Overlap it with computation of another chunk or micro-batch (two batches in flight, shared experts meanwhile), give
+-- its kernels fewer multiprocessors and computation the others, send fp8, and look at the load of the experts' ranks.
+-- link: https://github.com/deepseek-ai/DeepEP
+-- only if: EXISTS (FROM shared_names WHERE communicates)
+-- needs: events
+-- parameter exposed_expert_parallel_share DOUBLE = 0.05  least part of the time that is a finding
+SELECT
+    run,
+    rank,
+    severity_of(sum(exposed_ns), window_ns) AS severity,
+    CASE
+        WHEN collective IN ('dispatch', 'combine') THEN 'Expert-parallel ' || collective
+        ELSE 'Expert-parallel communication'
+    END
+    || ' is exposed ' || part_text(sum(exposed_ns), window_ns, steps) || ', '
+    || percent_text(sum(exposed_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
+    strongest(event_id, exposed_ns) AS evidence_events,
+    count(*) AS events,
+    sum(exposed_ns) AS estimated_gain_ns,
+    'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
+    coalesce('process group ' || shown(process_group), shown(arg_max(short_name('kernel', name), exposed_ns))) AS "where"
+FROM shared_communication
+WHERE exposed_ns > 0 AND kernel_category = 'expert_parallel'
+GROUP BY run, rank, steps, window_ns, process_group, collective
+HAVING sum(exposed_ns) >= coalesce(getvariable('exposed_expert_parallel_share'), 0.05) * window_ns
