@@ -13,7 +13,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 6
+SCHEMA_VERSION: Final = 7
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -171,6 +171,13 @@ EVENTS = Table(
         Column("node_file", NAME, "Graph file of the node; where there is no node, of the innermost graph around.", null="in no graph file, or a marker itself"),
         Column("stack_trace", NAME, "Stack trace of the model's source that the node is from.", null="in no node, or its metadata has none"),
         Column("is_recompute", BOOL, "Ran once more in backward, for what activation checkpointing had not kept; a device slice as its launch.", null="the source cannot tell, or a slice that neither nests nor was launched"),
+        Column("inference_phase", NAME, "Phase of inference that the slice is in, or its launch: prefill decode mixed draft verify idle, capture (of a graph) or dummy (a run that only warms up).", null="in none, or " + _UNKNOWN),
+        Column("phase_id", INT64, "`event_id` of the annotation or Python frame that the occurrence of the phase began with; its own for that.", null="in no such mark"),
+        Column("annotation_id", INT64, "`event_id` of the innermost annotation around the slice, or around its launch.", null="none is, or the launch is not in the trace"),
+        Column("frame_id", INT64, "`event_id` of the innermost Python frame around the slice, or around its launch.", null="none is, or the launch is not in the trace"),
+        Column("graph_position", INT64, "Place of a device slice in the replay of its graph, by start: 0-based.", null="not launched with a graph"),
+        Column("graph_block", INT64, "Number of the block of names, repeated in the replay, that it is in: 0-based, by where it comes first.", null="in no such block"),
+        Column("graph_layer", INT64, "Number of the repetition, through all blocks of the replay: 0-based.", null="in no such block"),
         Column("idle_ns", INT64, "Part of the slice in which no device of the rank was busy, also before their first work and after their last.", "ns", "not a host slice that nests, or no device was used"),
     ),
 )  # fmt: skip
@@ -371,6 +378,13 @@ FACT_COLUMNS: Final = frozenset(
         "is_recompute",
         "torch_flops",
         "queue_depth",
+        "inference_phase",
+        "phase_id",
+        "annotation_id",
+        "frame_id",
+        "graph_position",
+        "graph_block",
+        "graph_layer",
         "idle_ns",
         "flops",
         "work_id",

@@ -16,6 +16,7 @@ from profframe.facts.fact import Fact, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
+from profframe.facts.graphs import graphs
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
 from profframe.facts.limits import limits
@@ -24,6 +25,7 @@ from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import Registry, nodes
 from profframe.facts.op_work import work
+from profframe.facts.phases import phases
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
 from profframe.facts.recompute import recompute
@@ -31,6 +33,7 @@ from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
+from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
@@ -48,6 +51,9 @@ FACTS: Final[tuple[Fact, ...]] = (
     launches,
     device_time,
     steps,
+    phases,
+    surroundings,
+    graphs,
     queue_depth,
     flops,
     work,
