@@ -36,6 +36,13 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
 )
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    metavar="NAME",
+    help="Only this phase of inference, as decode or prefill; can be repeated.",
+)
 @with_compat
 def show(
     sources: tuple[str, ...],
@@ -43,6 +50,7 @@ def show(
     sort: str,
     ranks: tuple[int, ...],
     steps: tuple[int, ...],
+    phases: tuple[str, ...],
     *,
     compat: str | None,
 ) -> None:
@@ -58,7 +66,9 @@ def show(
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
     trace = load(sources, compat=compat)
     with naming(sources):
-        trace = trace.filter(ranks=ranks or None, steps=steps or None)
+        trace = trace.filter(
+            ranks=ranks or None, steps=steps or None, phase=phases or None
+        )
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort))
 

@@ -137,11 +137,10 @@ _FRAMES: Final = tuple(
         (r"sglang/srt/model_executor/model_runner\.py\(\d+\): forward_decode", Mark("decode", GUESS)),
         (r"sglang/srt/model_executor/model_runner\.py\(\d+\): forward_idle", Mark("idle", GUESS)),
         (r"sglang/srt/model_executor/(?:runner/)?(?:decode_)?cuda_graph_runner\.py\(\d+\): replay", Mark("decode", GUESS)),
-        (r"sglang/srt/model_executor/.*cuda_graph_runner\.py\(\d+\): capture(?:_one_batch_size)?", Mark("capture", WHOLE)),
+        (r"sglang/srt/model_executor/.*cuda_graph_runner\.py\(\d+\): capture_one_batch_size", Mark("capture", WHOLE)),
         (r"sglang/srt/speculative/\w*worker\w*\.py\(\d+\): (?:forward_)?draft(?:_extend\w*|_forward)?", Mark("draft", WHOLE)),
         (r"sglang/srt/speculative/\w*worker\w*\.py\(\d+\): verify", Mark("verify", WHOLE)),
         (r"vllm/(?:v1/)?worker/\w+(?:/\w+)?\.py\(\d+\): (?:_dummy_run|execute_dummy_batch|profile_run)", Mark("dummy", WHOLE)),
-        (r"vllm/(?:v1/)?worker/\w+(?:/\w+)?\.py\(\d+\): (?:capture_model|_capture_cudagraphs)", Mark("capture", WHOLE)),
         (r"vllm/v1/worker/\w+(?:/\w+)?\.py\(\d+\): propose_draft_token_ids", Mark("draft", WHOLE)),
         (r"vllm/(?:v1/)?worker/(?:\w+/)?\w*model_runner\.py\(\d+\): execute_model", Mark(None, GUESS)),
     )
