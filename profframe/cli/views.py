@@ -49,15 +49,15 @@ def show(
     top: int,
     sort: str,
     ranks: tuple[int, ...],
+    *,
     steps: tuple[int, ...],
     phases: tuple[str, ...],
-    *,
     compat: str | None,
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, what could be made faster, what the devices did and why they waited, self times,
-    kernels, and quality notes.
+    Overview, what could be made faster, phases of inference, what the devices did and why they
+    waited, self times, kernels, and quality notes.
     """
     from profframe.query.catalogue import find
 
@@ -66,9 +66,7 @@ def show(
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
     trace = load(sources, compat=compat)
     with naming(sources):
-        trace = trace.filter(
-            ranks=ranks or None, steps=steps or None, phase=phases or None
-        )
+        trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort))
 
@@ -90,7 +88,12 @@ def _parts(trace: Trace, title: str, top: int, sort: str) -> list[RenderableType
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
-    rankings = [*_device_rankings(trace, top), *_rank_rankings(trace), ("Self time", self_times)]
+    rankings = [
+        *_phases(trace),
+        *_device_rankings(trace, top),
+        *_rank_rankings(trace),
+        ("Self time", self_times),
+    ]
     for name, rows in (*rankings, ("Kernels", trace.kernels())):
         if rows.height:
             parts.append(terminal.ranking(rows, top, width, name))
@@ -191,6 +194,14 @@ def critical_path(
         terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
         terminal.ranking(path.longest(result.events), top, width, "What takes longest on it"),
     )
+
+
+def _phases(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Phases of inference; nothing without any."""
+    from profframe.show import excerpts
+
+    if trace.sql("SELECT phase_id FROM events WHERE phase_id IS NOT NULL LIMIT 1").height:
+        yield "Phases of inference", excerpts.phases(trace.phases())
 
 
 def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -49,13 +49,13 @@ def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
     main = np.flatnonzero(is_main)
     same = _like(replay[main], codes[main] + 1)
     is_first = same == replay[main]
-    found = repeated_blocks(replay[main][is_first], codes[main][is_first] + 1)
+    blocks = repeated_blocks(replay[main][is_first], codes[main][is_first] + 1)
     # A replay of the same names is as the first of them, member by member.
     at = np.flatnonzero(is_first)
     begin = np.searchsorted(replay[main], np.arange(replay[-1] + 1))
     in_first = begin[same] + np.arange(main.size) - begin[replay[main]]
     model = np.searchsorted(at, in_first)
-    block[main], layer[main] = found.block[model], found.layer[model]
+    block[main], layer[main] = blocks.block[model], blocks.layer[model]
     last = np.maximum.accumulate(np.where(is_main, np.arange(replay.size), -1))
     before = np.where((last >= 0) & (replay[last] == replay), last, -1)
     block, layer = np.append(block, -1), np.append(layer, -1)

@@ -83,10 +83,10 @@ def _of_sglang(match: re.Match[str]) -> Mark:
 def _of_atom(match: re.Match[str]) -> Mark:
     if match["mode"] == "prefill":
         return Mark("prefill", FORWARD)
-    said = dict(re.findall(r"\b(p|spec)=(\d+)", match["rest"]))
-    if int(said.get("p", 0)):
+    numbers_of = dict(re.findall(r"\b(p|spec)=(\d+)", match["rest"]))
+    if int(numbers_of.get("p", 0)):
         return Mark("mixed", FORWARD)
-    return Mark("verify" if int(said.get("spec", 0)) else "decode", FORWARD)
+    return Mark("verify" if int(numbers_of.get("spec", 0)) else "decode", FORWARD)
 
 
 def _of_word(match: re.Match[str]) -> Mark:
@@ -130,21 +130,24 @@ _ANNOTATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Mark]
 )  # fmt: skip
 """Names of annotations of vLLM, SGLang, ATOM and TensorRT-LLM, in their order."""
 
+_SGLANG_RUNNER: Final = r"sglang/srt/model_executor/"
+_SGLANG_DRAFTS: Final = r"sglang/srt/speculative/\w*worker\w*"
+_VLLM_WORKER: Final = r"vllm/(?:v1/)?worker/(?:\w+/)?"
 _FRAMES: Final = tuple(
-    (re.compile(rf"(?:.*/)?{pattern}"), mark)
-    for pattern, mark in (
-        (r"sglang/srt/model_executor/model_runner\.py\(\d+\): forward_(?:extend|split_prefill)", Mark("prefill", GUESS)),
-        (r"sglang/srt/model_executor/model_runner\.py\(\d+\): forward_decode", Mark("decode", GUESS)),
-        (r"sglang/srt/model_executor/model_runner\.py\(\d+\): forward_idle", Mark("idle", GUESS)),
-        (r"sglang/srt/model_executor/(?:runner/)?(?:decode_)?cuda_graph_runner\.py\(\d+\): replay", Mark("decode", GUESS)),
-        (r"sglang/srt/model_executor/.*cuda_graph_runner\.py\(\d+\): capture_one_batch_size", Mark("capture", WHOLE)),
-        (r"sglang/srt/speculative/\w*worker\w*\.py\(\d+\): (?:forward_)?draft(?:_extend\w*|_forward)?", Mark("draft", WHOLE)),
-        (r"sglang/srt/speculative/\w*worker\w*\.py\(\d+\): verify", Mark("verify", WHOLE)),
-        (r"vllm/(?:v1/)?worker/\w+(?:/\w+)?\.py\(\d+\): (?:_dummy_run|execute_dummy_batch|profile_run)", Mark("dummy", WHOLE)),
-        (r"vllm/v1/worker/\w+(?:/\w+)?\.py\(\d+\): propose_draft_token_ids", Mark("draft", WHOLE)),
-        (r"vllm/(?:v1/)?worker/(?:\w+/)?\w*model_runner\.py\(\d+\): execute_model", Mark(None, GUESS)),
+    (re.compile(rf"(?:.*/)?{file}\.py\(\d+\): {function}"), Mark(phase, worth))
+    for file, function, phase, worth in (
+        (rf"{_SGLANG_RUNNER}model_runner", r"forward_(?:extend|split_prefill)", "prefill", GUESS),
+        (rf"{_SGLANG_RUNNER}model_runner", "forward_decode", "decode", GUESS),
+        (rf"{_SGLANG_RUNNER}model_runner", "forward_idle", "idle", GUESS),
+        (rf"{_SGLANG_RUNNER}(?:\w+/)?(?:decode_)?cuda_graph_runner", "replay", "decode", GUESS),
+        (rf"{_SGLANG_RUNNER}.*graph_runner", "capture_one_batch_size", "capture", WHOLE),
+        (_SGLANG_DRAFTS, r"(?:forward_)?draft(?:_extend\w*|_forward)?", "draft", WHOLE),
+        (_SGLANG_DRAFTS, "verify", "verify", WHOLE),
+        (rf"{_VLLM_WORKER}\w+", r"(?:_dummy_run|execute_dummy_batch|profile_run)", "dummy", WHOLE),
+        (rf"{_VLLM_WORKER}\w+", "propose_draft_token_ids", "draft", WHOLE),
+        (rf"{_VLLM_WORKER}\w*model_runner", "execute_model", None, GUESS),
     )
-)  # fmt: skip
+)
 """Python frames of vLLM and SGLang."""
 
 

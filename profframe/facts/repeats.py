@@ -99,9 +99,7 @@ def _best_block(sequence: Ints, codes: Ints) -> tuple[Ints, Ints, Ints]:
     level = np.frexp(period.astype(np.float64))[1] - 1  # of the longest power of two in the block
     rest = period - (1 << level)
     is_copy = ranks[level[run], places] == ranks[level[run], start[run]]
-    is_copy &= (
-        ranks[level[run], places + rest[run]] == ranks[level[run], start[run] + rest[run]]
-    )
+    is_copy &= ranks[level[run], places + rest[run]] == ranks[level[run], start[run] + rest[run]]
     places, run = places[is_copy], run[is_copy]
     overlaps = (np.diff(run) == 0) & (np.diff(places) < period[run[1:]])
     kept = np.append(True, ~overlaps)[: places.size]
@@ -121,7 +119,7 @@ def _runs(begin: Ints, end: Ints, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
     places = np.arange(count)
     rank = np.unique(begin * (codes.max() + 1) + codes, return_inverse=True)[1].reshape(-1)
     longest = int((end - begin).max())
-    ranks, found = [], []
+    ranks, runs = [], []
     size = 1
     while True:
         ranks.append(rank.astype(np.int32))
@@ -136,7 +134,7 @@ def _runs(begin: Ints, end: Ints, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         goes_on = (np.diff(at) == 1) & (np.diff(distance[at]) == 0)
         first = at[np.append(True, ~goes_on)[: at.size]]
         last = at[np.append(~goes_on, True)[: at.size]]
-        found.append(np.stack((first, distance[first], last - first + size + distance[first])))
+        runs.append(np.stack((first, distance[first], last - first + size + distance[first])))
         if size * LEAST_TIMES > 2 * longest:
             break
         has_half = np.flatnonzero(places + 2 * size <= end)
@@ -144,7 +142,7 @@ def _runs(begin: Ints, end: Ints, codes: Ints) -> tuple[Ints, Ints, Ints, Ints]:
         rank = np.full(count, -1, np.int64)
         rank[has_half] = np.unique(keys, return_inverse=True)[1].reshape(-1)
         size *= 2
-    start, period, length = np.concatenate([np.empty((3, 0), np.int64), *found], axis=1)
+    start, period, length = np.concatenate([np.empty((3, 0), np.int64), *runs], axis=1)
     return np.stack(ranks), start, period, length
 
 

@@ -1,4 +1,4 @@
--- graph_layers: the layers that repeat in the replays of graphs, how long each takes, and the one that is slower than its like.
+-- graph_layers: the layers that repeat in replays of graphs, and the one slower than its like.
 -- One row per (run, rank, graph, block), by run, rank, graph and block; with per=layer one for each layer.
 -- A graph is all replays of the same names in the same order; a replay is what one launch of a graph ran. Its layers are the
 -- blocks of names that repeat in it at least three times in a row; where several kinds do, as of dense layers and those with

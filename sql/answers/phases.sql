@@ -1,4 +1,4 @@
--- phases: phases of inference: requests and tokens, time of host and devices, and how each was launched.
+-- phases: phases of inference: requests, tokens, time of host and devices, graph or eager.
 -- One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per` also by batch, or one of each
 -- occurrence.
 -- Phases are known by the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM; what counts is in `inference_phase`

@@ -1,4 +1,4 @@
--- python_lines: what each line of the user's own code took: the host's own time, time of the devices, and what they were idle.
+-- python_lines: the host's own time, the devices' time and idle time by line of the user's code.
 -- One row per (run, rank, name), by run and rank, the longest self_ns first, then self_device_ns, then by name.
 -- A line is a frame of the user's own code, none of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. Of a rank without Python frames the ops that have a stack stand in: the innermost own frame of it, where lines

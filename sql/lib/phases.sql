@@ -69,16 +69,19 @@ CREATE OR REPLACE TEMP MACRO phase_counts(name, phase) AS (
 -- phase_marks: one row per occurrence of a phase, with what the names of its marks tell: the mark that opens it, or else the
 -- first annotation in it that is of the same phase.
 -- parameter events TABLE  `events`, or a part of it
--- column run, rank, event_id, name, start_ns  as in events
+-- column run, rank, event_id, name, step, start_ns  as in events
 -- column phase VARCHAR  the phase; NULL where it is not known
 -- column end_ns BIGINT  end of the mark
 -- column host_ns BIGINT  time of the host in it, and in no other occurrence inside it; NULL where only devices have marks
--- column batch, prefill_tokens, decode_tokens, tokens BIGINT  what phase_counts has
+-- column batch BIGINT  requests; NULL where no name tells, as below
+-- column prefill_tokens BIGINT  tokens of prompts
+-- column decode_tokens BIGINT  tokens of generation
+-- column tokens BIGINT  both
 -- example: FROM phase_marks(events)
 CREATE OR REPLACE TEMP MACRO phase_marks(events) AS TABLE
 WITH marks AS MATERIALIZED (
     SELECT
-        run, rank, event_id, phase_id, parent_id, kind, name, inference_phase AS phase, start_ns, dur_ns,
+        run, rank, event_id, phase_id, parent_id, kind, name, step, inference_phase AS phase, start_ns, dur_ns,
         phase_id = event_id AS is_first
     FROM query_table(events)
     WHERE phase_id IS NOT NULL AND (phase_id = event_id OR kind = 'annotation')
@@ -108,6 +111,7 @@ SELECT
     marks.event_id,
     marks.phase,
     marks.name,
+    marks.step,
     marks.start_ns,
     marks.start_ns + marks.dur_ns AS end_ns,
     CASE WHEN marks.kind <> 'device_annotation' THEN (marks.dur_ns - coalesce(nested.nested_ns, 0))::BIGINT END AS host_ns,
@@ -124,12 +128,13 @@ WHERE marks.is_first;
 -- phase_work: one row per slice that keeps a device busy and belongs to an occurrence of a phase.
 -- parameter events TABLE  `events`, or a part of it
 -- column run, rank, event_id, phase_id, launch_id, start_ns, dur_ns  as in events
--- column end_ns, is_kernel, computes, communicates, alone_ns, alone_end_ns  as in device_clock
+-- column end_ns, is_kernel, computes, communicates, idle_ns, alone_ns, alone_end_ns  as in device_clock
 -- column is_replayed BOOLEAN  launched with a graph
 -- example: FROM phase_work(events)
 CREATE OR REPLACE TEMP MACRO phase_work(events) AS TABLE
 SELECT
-    owned.*, clock.end_ns, clock.is_kernel, clock.computes, clock.communicates, clock.alone_ns, clock.alone_end_ns
+    owned.*, clock.end_ns, clock.is_kernel, clock.computes, clock.communicates, clock.idle_ns, clock.alone_ns,
+    clock.alone_end_ns
 FROM device_clock(events) AS clock
 JOIN lanes(events) AS lanes ON clock.lane = lanes.lane
 JOIN (
