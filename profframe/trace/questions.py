@@ -474,10 +474,10 @@ def op_kernels(
     -------
     polars.DataFrame
         One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest
-        device_ns first, then by run, rank, first_event_id. Columns: ``run rank name kind
-        launch_site input_dims sequence kernels calls device_ns total_ns mean_op_delay_ns
-        p50_op_delay_ns p90_op_delay_ns max_op_delay_ns mean_runtime_delay_ns p50_runtime_delay_ns
-        p90_runtime_delay_ns max_runtime_delay_ns first_event_id``.
+        device_ns first, then by run, rank,. Columns: ``run rank name kind launch_site input_dims
+        sequence kernels calls device_ns total_ns mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns
+        max_op_delay_ns mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns
+        max_runtime_delay_ns first_event_id``.
     """
     return self.answer("op_kernels", group_by_input_shape=group_by_input_shape, copies=copies)
 

@@ -1,5 +1,6 @@
 -- op_kernels: which op launched which kernels, one after the other, how often and with what delays.
--- One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest device_ns first, then by run, rank, first_event_id.
+-- One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest device_ns first, then by run, rank,
+-- first_event_id.
 -- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
 -- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
 -- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.

@@ -1,8 +1,8 @@
 -- phases: phases of inference: requests, tokens, time of host and devices, graph or eager.
 -- One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per` also by batch, or one of each
 -- occurrence.
--- Phases are known by the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM; what counts is in `inference_phase`
--- of events. A device's work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the
+-- Phases are known by the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM, as `inference_phase` of events
+-- says. A device's work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the
 -- host to the end of its last work or of the host, whichever is later; where spans of a row overlap, that time counts once.
 -- Time between occurrences is in none. Warm-up are captures, dummy runs, and the first of a phase while their spans are
 -- more than twice the median of the phase, of prefill and mixed per token.
@@ -27,7 +27,7 @@
 -- span_ns                   BIGINT    ns         time in which at least one span was open
 -- p50_span_ns               BIGINT    ns         median of the spans, one of the values
 -- max_span_ns               BIGINT    ns         the longest
--- tokens_per_s              DOUBLE    tokens/s   tokens over span_ns; NULL where one is not known or 0
+-- tokens_per_s              DOUBLE               tokens over span_ns; NULL where one is not known or 0
 -- kernels                   BIGINT               number of kernels
 -- graphs                    BIGINT               number of launches of graphs
 -- device_ns                 BIGINT    ns         sum of durations of its kernels, copies and fills
@@ -143,4 +143,4 @@ LEFT JOIN covered_time(lane_work) AS busy ON sums.lane = busy.lane
 LEFT JOIN covered_time(exposed) AS alone ON sums.lane = alone.lane
 LEFT JOIN communication ON sums.lane = communication.lane
 LEFT JOIN limits ON sums.lane = limits.lane
-ORDER BY sums.run, sums.rank, sums.first.at, sums.first.id, sums.phase NULLS LAST
+ORDER BY sums.run, sums.rank, start_ns, event_id

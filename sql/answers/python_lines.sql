@@ -3,8 +3,8 @@
 -- A line is a frame of the user's own code, none of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. Of a rank without Python frames the ops that have a stack stand in: the innermost own frame of it, where lines
 -- are those of the call; how often those were called is not known. Own is all below a line that is in no other own line.
--- Work of a device is that of the line of its launch; backward work that of the line of its forward op (`fwd_id`). The row without
--- a name has the work that is in no line, so that self_device_ns and self_backward_device_ns add up to that of the rank.
+-- Work of a device is that of the line of its launch; backward work that of the line of its forward op (`fwd_id`). The row
+-- without a name has the work that is in no line, so that self_device_ns and self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, idle_causes,
 -- gap_owners.
 -- needs: events

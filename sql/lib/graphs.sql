@@ -29,7 +29,9 @@ replays AS MATERIALIZED (
     GROUP BY members.run, members.rank, members.launch_id
 ),
 graphs AS (
-    SELECT run, rank, codes, row_number() OVER (PARTITION BY run, rank ORDER BY min({'at': start_ns, 'id': launch_id})) - 1 AS graph
+    SELECT
+        run, rank, codes,
+        row_number() OVER (PARTITION BY run, rank ORDER BY min({'at': start_ns, 'id': launch_id})) - 1 AS graph
     FROM replays
     GROUP BY run, rank, codes
 )

@@ -121,7 +121,8 @@ SELECT
     coalesce(counts.counts.tokens, inner_counts.counts.tokens) AS tokens
 FROM marks
 LEFT JOIN counts ON marks.name = counts.name AND marks.phase IS NOT DISTINCT FROM counts.phase
-LEFT JOIN inner_counts ON marks.run = inner_counts.run AND marks.rank = inner_counts.rank AND marks.event_id = inner_counts.phase_id
+LEFT JOIN inner_counts
+    ON marks.run = inner_counts.run AND marks.rank = inner_counts.rank AND marks.event_id = inner_counts.phase_id
 LEFT JOIN nested ON marks.run = nested.run AND marks.rank = nested.rank AND marks.event_id = nested.phase_id
 WHERE marks.is_first;
 

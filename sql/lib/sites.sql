@@ -7,7 +7,7 @@
 -- parameter stack VARCHAR  `python_stack` of the launch
 -- parameter annotation STRUCT  `name`, `python_stack` and `inference_phase` of the innermost annotation around it, or NULL
 -- returns VARCHAR  the name; NULL for none
--- example: SELECT site_name('a.py(3): f;b.py(1): main', NULL::STRUCT("name" VARCHAR, python_stack VARCHAR, inference_phase VARCHAR))
+-- example: SELECT site_name('a.py(3): f;b.py(1): main', {'name': 'x', 'python_stack': 'b.py(1): main', 'inference_phase': NULL})
 CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
     CASE
         WHEN annotation.name IS NULL THEN frame_of(stack)
@@ -18,7 +18,9 @@ CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
     END,
     CASE
         WHEN regexp_full_match(annotation.name, 'ProfilerStep#\d+') THEN NULL
-        WHEN annotation.inference_phase IS NOT NULL AND phase_counts(annotation.name, annotation.inference_phase).batch IS NOT NULL
+        WHEN
+            annotation.inference_phase IS NOT NULL
+            AND phase_counts(annotation.name, annotation.inference_phase).batch IS NOT NULL
             THEN annotation.inference_phase || ' phase'
         ELSE annotation.name
     END,

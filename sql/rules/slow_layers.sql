@@ -70,8 +70,8 @@ SELECT
     slow.run,
     slow.rank,
     severity_of(sum(slow.device_ns - slow.usual_ns), windows.window_ns) AS severity,
-    format('{:,} of {:,}', count(*), any_value(all_layers.layers)) || ' layers of graph ' || slow.graph || ' take longer than their '
-    || 'like: layer ' || arg_max(slow.layer, slow.device_ns / slow.usual_ns) || ' takes '
+    format('{:,} of {:,}', count(*), any_value(all_layers.layers)) || ' layers of graph ' || slow.graph
+    || ' take longer than their like: layer ' || arg_max(slow.layer, slow.device_ns / slow.usual_ns) || ' takes '
     || duration_text(arg_max(slow.device_ns / slow.replays, slow.device_ns / slow.usual_ns)) || ' against '
     || duration_text(arg_max(slow.usual_ns / slow.replays, slow.device_ns / slow.usual_ns)) || '; most of it is '
     || shown(short_name('kernel', any_value(kernels.most.name))) AS finding,
