@@ -163,7 +163,7 @@ def mark_of(name: str, *, is_frame: bool) -> Mark | None:
     >>> mark_of("aten::mm", is_frame=False)
     """
     if is_frame:
-        if "sglang/" not in name and "vllm/" not in name:
+        if "sglang" not in name and "vllm" not in name:
             return None
         path = name.replace("\\", "/")
         return next((mark for pattern, mark in _FRAMES if pattern.fullmatch(path)), None)

@@ -71,7 +71,7 @@ JOIN named ON around.stack IS NOT DISTINCT FROM named.stack AND around.annotatio
 -- column site_ns HUGEINT  sum of the durations
 -- example: FROM work_by_site(events)
 CREATE OR REPLACE TEMP MACRO work_by_site(events) AS TABLE
-SELECT work.run, work.rank, work.kind, work.name, sites.launch_site, sum(work.dur_ns) AS site_ns
+SELECT work.run, work.rank, work.kind, work.name, sites.launch_site, coalesce(sum(work.dur_ns), 0) AS site_ns
 FROM query_table(events) AS work
 JOIN launch_sites(events) AS sites
     ON work.run = sites.run AND work.rank = sites.rank AND work.launch_id = sites.launch_id

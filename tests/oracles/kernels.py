@@ -10,7 +10,7 @@ from math import floor
 from typing import Any, Final
 
 from tests.oracles.intervals import length, merged, shared, when
-from tests.oracles.launching import WORK, largest, last, mean
+from tests.oracles.launching import WORK, by_id, largest, last, mean, site_of
 
 Row = Mapping[str, Any]
 Answer = list[tuple[Any, ...]]
@@ -19,6 +19,7 @@ COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "thread", "device"),
     *("stream", "step", "preorder", "parent_id", "launch_id", "op_id", "collective"),
     *("process_group", "python_module_id", "module_hierarchy"),
+    *("annotation_id", "python_stack", "inference_phase"),
 )
 """Columns that the loops look at."""
 
@@ -62,6 +63,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
     """Rows of the answer, with floats for its quotients."""
     labels = {"name": lambda row: row["name"], "short_name": short_name, "class": class_of}
     named = {(row["run"], row["rank"], row["event_id"]): row["name"] for row in rows}
+    all_rows = by_id(rows)
     groups: dict[Any, dict[Any, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] == "kernel" or (copies and row["kind"] in WORK):
@@ -89,6 +91,13 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                 if op is not None:
                     per_op[op] += row["dur_ns"] or 0
             op = min(per_op, key=lambda name: (-per_op[name], name), default=None)
+            per_site: dict[str, int] = defaultdict(int)
+            for row in members:
+                if row["op_id"] is None and row["launch_id"] is not None:
+                    site = site_of(row, all_rows)
+                    if site is not None:
+                        per_site[site] += row["dur_ns"] or 0
+            site = min(per_site, key=lambda name: (-per_site[name], name), default=None)
             found.append(
                 (
                     is_rest,
@@ -104,6 +113,8 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                         part(sum_ns, everything),
                         op,
                         part(per_op[op], sum_ns) if op is not None else None,
+                        site,
+                        part(per_site[site], sum_ns) if site is not None else None,
                         class_,
                         part(sum_ns, of_class[class_]) if class_ else None,
                     ),
@@ -116,7 +127,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
             largest(one[1][4]),
             *one[1][:2],
             last(one[1][2]),
-            last(one[1][12]),
+            last(one[1][14]),
         ),
     )
     return [row for _, row in ordered_rows]
