@@ -32,14 +32,22 @@ def graphs(tables: Tables) -> Output:
     position, block, layer = (np.full(events.num_rows, -1, np.int64) for _ in range(3))
     if rows.size:
         start = numbers(events, "start_ns")
-        rows = rows[np.lexsort((rows, start[rows], launch[rows]))]
-        _, first, replay = np.unique(launch[rows], return_index=True, return_inverse=True)
-        replay = replay.reshape(-1)
+        rows = rows[_order(launch[rows], start[rows])]
+        is_first = np.append(True, np.diff(launch[rows]) > 0)
+        first, replay = np.flatnonzero(is_first), np.cumsum(is_first) - 1
         position[rows] = np.arange(rows.size) - first[replay]
         stream = numbers(events, "stream", missing=-1)[rows]
         block[rows], layer[rows] = _layers(replay, codes[rows], stream)
     arrays = {"graph_position": position, "graph_block": block, "graph_layer": layer}
     return of_events(**{name: column(name, values, values >= 0) for name, values in arrays.items()})
+
+
+def _order(launch: Ints, start: Ints) -> Ints:
+    """Order by launch, then start; most traces have it already."""
+    step = np.diff(launch)
+    if ((step > 0) | ((step == 0) & (np.diff(start) >= 0))).all():
+        return np.arange(launch.size)
+    return np.lexsort((start, launch))
 
 
 def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
@@ -51,10 +59,9 @@ def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
     is_first = same == replay[main]
     blocks = repeated_blocks(replay[main][is_first], codes[main][is_first] + 1)
     # A replay of the same names is as the first of them, member by member.
-    at = np.flatnonzero(is_first)
-    begin = np.searchsorted(replay[main], np.arange(replay[-1] + 1))
+    begin = np.flatnonzero(np.append(True, np.diff(replay[main]) > 0))
     in_first = begin[same] + np.arange(main.size) - begin[replay[main]]
-    model = np.searchsorted(at, in_first)
+    model = (np.cumsum(is_first) - 1)[in_first]
     block[main], layer[main] = blocks.block[model], blocks.layer[model]
     last = np.maximum.accumulate(np.where(is_main, np.arange(replay.size), -1))
     before = np.where((last >= 0) & (replay[last] == replay), last, -1)
@@ -64,13 +71,17 @@ def _layers(replay: Ints, codes: Ints, stream: Ints) -> tuple[Ints, Ints]:
 
 def _is_on_main_stream(replay: Ints, stream: Ints) -> Mask:
     """Members on the stream of their replay that has the most; of several the first."""
-    pairs, which, counts = np.unique(
-        np.stack((replay, stream)), axis=1, return_inverse=True, return_counts=True
+    streams, which = np.unique(stream, return_inverse=True)
+    if streams.size == 1:
+        return np.ones(replay.size, np.bool_)
+    pairs, of, counts = np.unique(
+        replay * streams.size + which.reshape(-1), return_inverse=True, return_counts=True
     )
-    order = np.lexsort((pairs[1], -counts, pairs[0]))
-    is_main = np.zeros(counts.size, np.bool_)
-    is_main[order[np.append(True, np.diff(pairs[0][order]) > 0)]] = True
-    mask: Mask = is_main[which.reshape(-1)]
+    of_pair = pairs // streams.size
+    order = np.lexsort((pairs, -counts, of_pair))
+    is_main = np.zeros(pairs.size, np.bool_)
+    is_main[order[np.append(True, np.diff(of_pair[order]) > 0)]] = True
+    mask: Mask = is_main[of.reshape(-1)]
     return mask
 
 
