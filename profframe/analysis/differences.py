@@ -32,7 +32,8 @@ class Side:
         ``what sample pace``: how slow a sample is as a whole. Times are divided by it before they
         are tested, unless it is None.
     spread
-        Rows of no sample that count, an even part of them in each.
+        Rows of no sample that count, an even part of them in each. What has some is not tested: an
+        even part says nothing of the noise.
     """
 
     rows: pl.DataFrame
@@ -142,6 +143,10 @@ def _tests(
 ) -> pl.DataFrame:
     """Confidence intervals and tests of the rows, if the sides have several samples."""
     keys = rows.select("row", *_KEY)
+    for side in (base, other):
+        if side.spread is not None:
+            keys = keys.join(side.spread, on=_KEY, how="anti", nulls_equal=True)
+    keys = keys.sort("row").with_row_index("place")
     samples = [_values(side, keys) for side in (base, other)]
     enough = (any if allow_single else all)(side.is_repeated for side in samples)
     if not (keys.height and enough):
@@ -163,33 +168,22 @@ def _tests(
 def _values(side: Side, keys: pl.DataFrame) -> noise.Samples:
     """The times of a side, sample by sample, its ranks added up."""
     times = (
-        _spread_rows(side)
-        .join(keys, on=_KEY, nulls_equal=True)
-        .group_by("what", "row", "sample")
+        side.rows.join(keys, on=_KEY, nulls_equal=True)
+        .group_by("what", "place", "sample")
         .agg(pl.col("spent_ns").sum())
-        .sort("row", "sample")
+        .sort("place", "sample")
     )
     if side.pace is not None:
         times = times.join(
             side.pace, on=["what", "sample"], how="left", maintain_order="left"
         ).with_columns(pl.col("spent_ns") / pl.col("pace").fill_null(1.0))
     return noise.Samples(
-        times["row"].cast(pl.Int64).to_numpy(),
+        times["place"].cast(pl.Int64).to_numpy(),
         times["sample"].cast(pl.Int64).to_numpy(),
         times["spent_ns"].cast(pl.Float64).to_numpy(),
         keys.height,
         side.samples["run"].rle_id().cast(pl.Int64).to_numpy(),
     )
-
-
-def _spread_rows(side: Side) -> pl.DataFrame:
-    """Rows of samples, with an even part of what is in none in each of them."""
-    rows = side.rows.select(*_KEY, "sample", pl.col("spent_ns").cast(pl.Float64))
-    if side.spread is None:
-        return rows
-    part = pl.col("spent_ns").cast(pl.Float64) / max(side.samples.height, 1)
-    parts = side.spread.select(*_KEY, part).join(side.samples.select("sample"), how="cross")
-    return pl.concat([rows, parts.select(rows.columns)], how="vertical_relaxed")
 
 
 def _sum_or_null(name: str) -> pl.Expr:

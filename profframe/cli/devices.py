@@ -9,7 +9,7 @@ import click
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.questions import check_question
-from profframe.cli.verbs import takes_dtype, takes_sources, verbs
+from profframe.cli.verbs import one_option, takes_dtype, takes_sources, verbs
 from profframe.show.units import visible
 
 _OVERRIDE = click.option("--override", is_flag=True, help="Hold all work against --dtype's peak.")
@@ -68,8 +68,8 @@ def roofline(
 @click.option("--devices", type=Path, metavar="FILE", help="JSON file of your own devices' peaks.")
 @takes_dtype
 @_OVERRIDE
-@click.option("--run", help="Which run, where there are several.")
-@click.option("--rank", type=int, help="Which rank, where there are several.")
+@one_option("--run", help="Which run, where there are several.")
+@one_option("--rank", type=int, help="Which rank, where there are several.")
 def augment(
     source: str,
     output: Path,

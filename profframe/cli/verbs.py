@@ -29,6 +29,19 @@ class _Verbs(click.Group):
         return super().parse_args(ctx, ["show", *args] if args and args[0] not in words else args)
 
 
+def one_option(
+    *names: str, **attributes: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An option that chooses one thing: a second value is refused, not taken for the first."""
+    return click.option(*names, multiple=True, callback=_only, **attributes)
+
+
+def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) -> Any:
+    if len(values) > 1:
+        raise click.UsageError(f"{option.opts[0]}: only one, not {', '.join(map(str, values))}")
+    return values[0] if values else None
+
+
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
 with_compat = click.option(
     "--compat",

@@ -10,7 +10,7 @@ import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
-from profframe.cli.verbs import takes_sources, verbs, with_compat
+from profframe.cli.verbs import one_option, takes_sources, verbs, with_compat
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
 
@@ -126,10 +126,10 @@ def info(sources: tuple[str, ...]) -> None:
 
 @verbs.command()
 @takes_sources
-@click.option("--event", "event_id", type=int, metavar="ID", help="Only what is inside this event.")
+@one_option("--event", "event_id", type=int, metavar="ID", help="Only what is inside this event.")
 @click.option("--depth", type=click.IntRange(0), help="Levels below it; default: as many as fit.")
-@click.option("--run", help="Which run, where there are several.")
-@click.option("--rank", type=int, help="Which rank, where there are several.")
+@one_option("--run", help="Which run, where there are several.")
+@one_option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--rows", default=200, show_default=True, type=click.IntRange(1), help="Most slices.")
 def tree(
     sources: tuple[str, ...],
@@ -154,10 +154,10 @@ def tree(
 
 @verbs.command("critical-path")
 @takes_sources
-@click.option("--step", type=int, help="Of this profiler step; default: of the whole trace.")
-@click.option("--annotation", metavar="NAME", help="Of the first annotation of this name.")
-@click.option("--run", help="Which run, where there are several.")
-@click.option("--rank", type=int, help="Which rank, where there are several.")
+@one_option("--step", type=int, help="Of this profiler step; default: of the whole trace.")
+@one_option("--annotation", metavar="NAME", help="Of the first annotation of this name.")
+@one_option("--run", help="Which run, where there are several.")
+@one_option("--rank", type=int, help="Which rank, where there are several.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
 @with_output

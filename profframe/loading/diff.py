@@ -75,7 +75,8 @@ def diff(
         Copies and fills of memory are kernels, too.
     outside
         Per step, what is in no step counts, too, an even part of it in each: ``"kernels"``, those
-        of the devices (as where their launch was cut off), or ``"all"``.
+        of the devices (as where their launch was cut off), or ``"all"``. Rows with some of it are
+        not tested.
     devices
         Kernels of each device are rows of their own.
     dtype
@@ -97,7 +98,8 @@ def diff(
         ``status``
             ``added``, ``removed``, ``changed`` or ``equal``, by calls and time.
         ``change_low_ns change_high_ns``
-            Confidence interval of the change (95 %); NULL, as the next three, without repetitions.
+            Confidence interval of the change (95 %); NULL, as the next three, without repetitions,
+            and where ``outside`` counts some of it.
         ``p_value q_value significant``
             Of each row alone; the part of the rows up to this p-value that is noise; q at most 5 %.
         ``base_device_ns other_device_ns``

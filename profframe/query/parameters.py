@@ -64,12 +64,14 @@ def values(answer: Answer, parameters: Mapping[str, object]) -> dict[str, object
 
 def check_override(dtype: object, override: object) -> None:
     """Raise an error for a data type that is to go before all others, and is not there."""
+    if not (override is None or isinstance(override, bool)):
+        raise ParameterError(f"override: needs True or False, got {override!r}")
     if override and not dtype:
         raise ParameterError("override needs a dtype: it holds all work against the peak of one")
 
 
 def _value(answer: Answer, parameter: Parameter, value: object) -> object:
-    if parameter.choices and value == parameter.default:
+    if parameter.choices and isinstance(value, str) and value == parameter.default:
         return value
     if parameter.name == "dtype" and parameter.choices:
         return peak_name(value, parameter.choices)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _BUSY: Final = ("compute_ns", "exposed_communication_ns", "exposed_copy_ns")
 _HIDDEN: Final = ("hidden_communication_ns", "hidden_copy_ns")
 _DOING: Final = ("op", "module", "annotation")
+_STEPS: Final = "ProfilerStep*"
 _ROOFLINE: Final = (
     "run", "rank", "device", "name", "input_dims", "calls", "total_ns", "share", "lost_ns", "bound",
     "flop_per_s", "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
@@ -56,9 +57,14 @@ def causes(rows: pl.DataFrame) -> pl.DataFrame:
 
     share = pl.col("span_share").alias("idle_share")
     columns = ("run", "rank", "device", "cause", "idle_ns", share, "gaps", "mean_ns", "max_ns")
-    most = pl.max_horizontal(f"{sort}_ns" for sort in _DOING)
+    # A step of the profiler is around all, and says nothing.
+    is_step = pl.col("annotation_name").eq_missing(_STEPS)
+    times = {sort: pl.col(f"{sort}_ns") for sort in _DOING}
+    times["annotation"] = pl.when(~is_step).then(times["annotation"])
+    most = pl.max_horizontal(times.values())
     doing = pl.coalesce(
-        pl.when(pl.col(f"{sort}_ns") == most).then(f"{sort}_name") for sort in _DOING
+        *(pl.when(time == most).then(f"{sort}_name") for sort, time in times.items()),
+        "annotation_name",
     )
     host = [doing.alias("host mostly in"), pl.col("line_name").alias("line")]
     names = [name for name in host if rows.select(name.is_not_null().any()).item()]
@@ -156,7 +162,9 @@ def roofline_headline(rows: pl.DataFrame, devices: pl.DataFrame) -> str:
     if limited.height:
         lost = _sum(limited, "lost_ns")
         part = _part(lost, _sum(limited, "total_ns"))
-        text += f"; {part} of that was lost" if lost >= 0 else "; by these peaks it took too little"
+        text += (
+            f"; {part} of that was lost" if lost >= 0 else "; it took less than these peaks allow"
+        )
     return "\n".join([*lines, f"{text}."])
 
 

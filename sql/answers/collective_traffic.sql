@@ -30,7 +30,9 @@ members AS (
 sized AS (
     SELECT * REPLACE (CASE WHEN list_sum(splits) = 0 THEN 0 ELSE in_bytes END AS in_bytes)
     FROM members
-    WHERE kind = 'all_to_all' AND len(of_group) > 0 AND len(splits) = len(of_group)
+    WHERE
+        kind = 'all_to_all' AND len(of_group) > 0 AND len(splits) = len(of_group)
+        AND list_min(splits) >= 0 AND NOT list_contains(list_transform(splits, lambda size: size IS NULL), true)
 ),
 parts AS (
     SELECT

@@ -117,7 +117,7 @@ halves AS (
     SELECT
         part AS gap, event_id, sort, preorder, end_ns - start_ns AS slice_ns,
         CASE
-            WHEN 2 * slice_ns < gap_ns THEN 0
+            WHEN slice_ns < gap_ns - slice_ns THEN 0
             WHEN regexp_full_match(label, 'ProfilerStep#\d+') THEN 1
             WHEN sort = 'line' OR sort = 'module' THEN 2
             WHEN sort = 'frame' THEN 3

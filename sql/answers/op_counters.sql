@@ -2,7 +2,8 @@
 -- One row per (run, rank, op, series), by run, rank, the first such slice of the op, op, series.
 -- A slice inside a host op belongs to it (matched_by nesting). Others are one for each kernel, on a clock of their own: where
 -- they are as many as the launches of kernels, they belong to the ops of these, one after the other (matched_by order). The
--- rows themselves are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`.
+-- rows themselves are in `counters`, with the `event_id` of the slice, whose `op_id` is in `events`. A value that is no number
+-- (nan, inf) is in no sum.
 -- needs: events, counters
 -- run         VARCHAR      run that the trace belongs to
 -- rank        INTEGER      rank within the run
@@ -11,13 +12,14 @@
 -- matched_by  VARCHAR      nesting, order, both, or NULL where no op is known
 -- ops         BIGINT       number of ops that counted
 -- ranges      BIGINT       number of slices that counted
--- total       DOUBLE       sum of the counter over them, in the source's unit
+-- total       DOUBLE       sum of the counter over them, in the source's unit; NULL where it is a number in none
 -- mean_value  DOUBLE       mean over the slices
 -- min_value   DOUBLE       smallest
 -- max_value   DOUBLE       largest
 WITH counts AS (
     SELECT
-        counters.run, counters.rank, counters.series, counters.value, counters.event_id,
+        counters.run, counters.rank, counters.series, counters.event_id,
+        CASE WHEN isfinite(counters.value) THEN counters.value END AS value,
         slice.start_ns, slice.op_id, op.name AS op,
         CASE
             WHEN slice.launch_id IS NOT NULL THEN 'order'
@@ -42,8 +44,9 @@ SELECT
     CASE WHEN count(DISTINCT counts.matched_by) > 1 THEN 'both' ELSE any_value(counts.matched_by) END AS matched_by,
     count(DISTINCT counts.op_id) AS ops,
     count(DISTINCT counts.event_id) AS ranges,
-    sum(counts.value) AS total,
-    avg(counts.value) AS mean_value,
+    -- In order: the last digit of a sum of fractions depends on it.
+    sum(counts.value ORDER BY counts.event_id) AS total,
+    sum(counts.value ORDER BY counts.event_id) / count(counts.value) AS mean_value,
     min(counts.value) AS min_value,
     max(counts.value) AS max_value
 FROM counts

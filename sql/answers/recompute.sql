@@ -1,12 +1,13 @@
 -- recompute: what ran once more in backward, for activation checkpointing, by module and op.
 -- One row per (run, rank, module, op), the most device_ns first, then in this order.
--- Ops count, not those that are only around others: each has the work that it launched itself. See `is_recompute` in `events`.
+-- Ops count, not those that are only around others: each has the work that it launched itself. What Python launched without an
+-- op (a kernel of Triton) is in the rows without one. See `is_recompute` in `events`.
 -- In a bare shell read from `sql/lib` first: devices.
 -- needs: events
 -- run            VARCHAR       run that the trace belongs to
 -- rank           INTEGER       rank within the run
 -- module         VARCHAR       innermost nn.Module around the op; NULL where none is recorded
--- op             VARCHAR       name of the op; NULL where the source has none
+-- op             VARCHAR       name of the op; NULL where the source has none, and for work that no recomputed op launched
 -- calls          BIGINT        number of recomputed ops
 -- launching      BIGINT        number of those that launched a kernel themselves
 -- self_host_ns   BIGINT   ns    time of the ops on the host, without their children
@@ -14,22 +15,38 @@
 -- kernel_ns      BIGINT   ns    sum of the durations of these
 -- device_ns      BIGINT   ns    the same with copies and fills
 -- share          DOUBLE   0..1  device_ns over that of all kernels, copies and fills of the run and rank; NULL where that is 0
-WITH ops AS (
+WITH slices AS MATERIALIZED (
     SELECT
-        run, rank, event_id, name AS op, self_ns,
+        run, rank, event_id, kind, name, dur_ns, self_ns, op_id, launch_id,
         coalesce(nullif(regexp_extract(python_stack, '(?:^|;)(nn\.Module: [^;]*)', 1), ''), module_hierarchy) AS module
     FROM events
-    WHERE is_recompute AND kind = 'host_op'
+    WHERE is_recompute
+),
+ops AS (
+    SELECT run, rank, event_id, name AS op, self_ns, module
+    FROM slices
+    WHERE kind = 'host_op'
 ),
 work AS (
     SELECT
-        run, rank, op_id,
-        count(*) FILTER (kind = 'kernel') AS kernels,
-        sum(dur_ns) FILTER (kind = 'kernel') AS kernel_ns,
-        sum(dur_ns) AS device_ns
-    FROM events
-    WHERE is_busy(kind) AND is_recompute
-    GROUP BY run, rank, op_id
+        work.run, work.rank, ops.event_id AS op_id, CASE WHEN ops.event_id IS NULL THEN launch.module END AS module,
+        count(*) FILTER (work.kind = 'kernel') AS kernels,
+        sum(work.dur_ns) FILTER (work.kind = 'kernel') AS kernel_ns,
+        sum(work.dur_ns) AS device_ns
+    FROM slices AS work
+    LEFT JOIN ops ON work.run = ops.run AND work.rank = ops.rank AND work.op_id = ops.event_id
+    LEFT JOIN slices AS launch ON work.run = launch.run AND work.rank = launch.rank AND work.launch_id = launch.event_id
+    WHERE is_busy(work.kind)
+    GROUP BY ALL
+),
+parts AS (
+    SELECT ops.*, 1 AS calls, work.kernels, work.kernel_ns, work.device_ns
+    FROM ops
+    LEFT JOIN work ON ops.run = work.run AND ops.rank = work.rank AND ops.event_id = work.op_id
+    UNION ALL BY NAME
+    SELECT run, rank, module, 0 AS calls, kernels, kernel_ns, device_ns
+    FROM work
+    WHERE op_id IS NULL
 ),
 totals AS (
     SELECT run, rank, sum(dur_ns) AS all_ns
@@ -38,19 +55,18 @@ totals AS (
     GROUP BY run, rank
 )
 SELECT
-    ops.run,
-    ops.rank,
-    ops.module,
-    ops.op,
-    count(*) AS calls,
-    count(*) FILTER (work.kernels > 0) AS launching,
-    sum(ops.self_ns)::BIGINT AS self_host_ns,
-    coalesce(sum(work.kernels), 0)::BIGINT AS kernels,
-    coalesce(sum(work.kernel_ns), 0)::BIGINT AS kernel_ns,
-    coalesce(sum(work.device_ns), 0)::BIGINT AS device_ns,
-    coalesce(sum(work.device_ns), 0) / nullif(any_value(totals.all_ns), 0) AS share
-FROM ops
-LEFT JOIN work ON ops.run = work.run AND ops.rank = work.rank AND ops.event_id = work.op_id
-LEFT JOIN totals ON ops.run = totals.run AND ops.rank = totals.rank
-GROUP BY ops.run, ops.rank, ops.module, ops.op
-ORDER BY 10 DESC, ops.run, ops.rank, ops.module NULLS LAST, ops.op NULLS LAST
+    parts.run,
+    parts.rank,
+    parts.module,
+    parts.op,
+    sum(calls)::BIGINT AS calls,
+    count(*) FILTER (calls > 0 AND kernels > 0) AS launching,
+    coalesce(sum(self_ns), 0)::BIGINT AS self_host_ns,
+    coalesce(sum(kernels), 0)::BIGINT AS kernels,
+    coalesce(sum(kernel_ns), 0)::BIGINT AS kernel_ns,
+    coalesce(sum(device_ns), 0)::BIGINT AS device_ns,
+    coalesce(sum(device_ns), 0) / nullif(any_value(totals.all_ns), 0) AS share
+FROM parts
+LEFT JOIN totals ON parts.run = totals.run AND parts.rank = totals.rank
+GROUP BY parts.run, parts.rank, parts.module, parts.op
+ORDER BY 10 DESC, parts.run, parts.rank, parts.module NULLS LAST, parts.op NULLS LAST

@@ -230,9 +230,10 @@ LEFT JOIN few('blocked') AS blocked ON gaps.lane = blocked.lane AND gaps.after_i
 -- column is_fsdp BOOLEAN  it uses FSDP
 -- column has_graphs BOOLEAN  it launches graphs of the device
 -- column is_compiled BOOLEAN  it runs code of torch.compile
--- column has_optimizer BOOLEAN  it steps an optimizer
--- column is_fused BOOLEAN  an optimizer is fused
+-- column can_foreach BOOLEAN  it steps an optimizer of torch that has foreach=True, and none works on lists of tensors
+-- column can_fuse BOOLEAN  it steps an optimizer of torch that has fused=True, and none is fused
 -- column is_expandable BOOLEAN  memory of the device is in segments that can be expanded
+-- column is_rocm BOOLEAN  it calls ROCm's runtime
 -- column has_loader BOOLEAN  it uses a DataLoader
 -- example: WITH shared_names AS (FROM shared_names(events)) FROM shared_traits(events, shared_names)
 CREATE OR REPLACE TEMP MACRO shared_traits(events, shared_names) AS TABLE
@@ -245,23 +246,31 @@ WITH named AS (
         regexp_matches(name, '(?i)fsdp|fullysharded|fully_shard') AS is_fsdp,
         is_call(kind) AND regexp_matches(name, '(?i)graphlaunch') AS has_graphs,
         regexp_matches(name, '^Torch-Compiled Region|CompiledFunction|CompiledFxGraph|^triton_') AS is_compiled,
-        starts_with(name, 'Optimizer.step#') AS has_optimizer,
+        regexp_full_match(
+            name,
+            'Optimizer\.step#(ASGD|Adadelta|Adafactor|Adagrad|Adam|AdamW|Adamax|NAdam|RAdam|RMSprop|Rprop|SGD)\.step'
+        ) AS has_foreach,
+        regexp_full_match(name, 'Optimizer\.step#(Adagrad|Adam|AdamW|SGD)\.step') AS has_fused,
+        starts_with(name, 'aten::_foreach_') AS is_foreach,
         starts_with(name, 'aten::_fused_') AS is_fused,
         is_call(kind) AND regexp_matches(name, '^(cu|hip)Mem(Map|Create|AddressReserve)') AS is_expandable,
+        is_call(kind) AND starts_with(name, 'hip') AS is_rocm,
         regexp_matches(name, '^enumerate\(DataLoader\)|(^|[/\\])dataloader\.py\(') AS has_loader
     FROM query_table(shared_names)
 ),
 telling AS (
     FROM named
     WHERE
-        is_pageable OR trains OR is_ddp OR is_fsdp OR has_graphs OR is_compiled OR has_optimizer OR is_fused OR is_expandable
-        OR has_loader
+        is_pageable OR trains OR is_ddp OR is_fsdp OR has_graphs OR is_compiled OR has_foreach OR is_foreach OR is_fused
+        OR is_expandable OR is_rocm OR has_loader
 )
 SELECT
     slice.run, slice.rank,
     bool_or(is_pageable) AS is_pageable, bool_or(trains) AS trains, bool_or(is_ddp) AS is_ddp, bool_or(is_fsdp) AS is_fsdp,
-    bool_or(has_graphs) AS has_graphs, bool_or(is_compiled) AS is_compiled, bool_or(has_optimizer) AS has_optimizer,
-    bool_or(is_fused) AS is_fused, bool_or(is_expandable) AS is_expandable, bool_or(has_loader) AS has_loader
+    bool_or(has_graphs) AS has_graphs, bool_or(is_compiled) AS is_compiled,
+    bool_or(has_foreach) AND NOT bool_or(is_foreach) AND NOT bool_or(is_fused) AS can_foreach,
+    bool_or(has_fused) AND NOT bool_or(is_fused) AS can_fuse,
+    bool_or(is_expandable) AS is_expandable, bool_or(is_rocm) AS is_rocm, bool_or(has_loader) AS has_loader
 FROM query_table(events) AS slice
 JOIN few('telling') AS telling ON slice.kind = telling.kind AND slice.name = telling.name
 GROUP BY slice.run, slice.rank;

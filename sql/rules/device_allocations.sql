@@ -22,7 +22,7 @@ SELECT
     'time in these calls in which no device is busy' AS gain_basis,
     NULL AS "where",
     CASE
-        WHEN bool_or(traits.is_expandable) OR bool_or(starts_with(calls.name, 'hip'))
+        WHEN bool_or(traits.is_expandable) OR bool_or(traits.is_rocm)
             THEN 'Do not call torch.cuda.empty_cache() in the loop, and begin with the largest batch.'
     END AS suggestion
 FROM events AS calls

@@ -52,13 +52,12 @@ SELECT
             ELSE 'torch.compile(mode="reduce-overhead") or CUDA graphs'
         END,
         CASE
-            WHEN coalesce(bool_or(has_optimizer), false) AND NOT coalesce(bool_or(is_fused), false)
-                THEN 'fused optimizers (fused=True)'
+            WHEN coalesce(bool_or(can_fuse), false) THEN 'fused optimizers (fused=True)'
         END,
         'fewer small ops; and look at the host''s self times.'
     ) AS suggestion
 FROM gaps
 LEFT JOIN owners USING (run, rank)
-LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, has_optimizer, is_fused FROM shared_traits) AS traits USING (run, rank)
+LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, can_fuse FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns, devices
 HAVING sum(host_ns) / devices >= coalesce(getvariable('launch_bound_share'), 0.1) * window_ns

@@ -17,7 +17,7 @@ WITH idle AS (
     FROM shared_gaps
     WHERE steps = 0
 ),
--- The line that covers most of the gaps, without lines the annotation; nothing is said of less than a fifth.
+-- The line that covers most of the gaps, without one the annotation; less than a fifth is none.
 owners AS (
     SELECT
         sums.run, sums.rank,
@@ -30,8 +30,8 @@ owners AS (
     ) AS sums
     JOIN (SELECT run, rank, sum(gap_ns) AS gap_ns FROM shared_gaps GROUP BY run, rank) AS gaps
         ON sums.run = gaps.run AND sums.rank = gaps.rank
+    WHERE part_ns >= 0.2 * gaps.gap_ns
     GROUP BY sums.run, sums.rank
-    HAVING share >= 0.2
 )
 SELECT
     idle.run,

@@ -59,11 +59,11 @@ SELECT
     'it is memory, not time' AS gain_basis,
     shown(device_type) || coalesce(' ' || device, '') AS "where",
     CASE
-        WHEN device_type IS DISTINCT FROM 'CUDA' OR coalesce(bool_or(is_expandable), false)
+        WHEN device_type IS DISTINCT FROM 'CUDA' OR coalesce(bool_or(is_expandable OR is_rocm), false)
             THEN 'Keep shapes alike from step to step, and begin with the largest.'
     END AS suggestion
 FROM growths
-LEFT JOIN (SELECT run, rank, is_expandable FROM shared_traits) AS traits USING (run, rank)
+LEFT JOIN (SELECT run, rank, is_expandable, is_rocm FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, device_type, device, last_free_bytes, last_reserved_bytes
 HAVING
     last_free_bytes >= coalesce(getvariable('memory_fragmentation_share'), 0.2) * last_reserved_bytes

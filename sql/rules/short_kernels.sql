@@ -47,8 +47,8 @@ SELECT
         ', ',
         CASE WHEN coalesce(bool_or(is_compiled), false) THEN 'Fuse them' ELSE 'Fuse them, with torch.compile' END,
         CASE
-            WHEN coalesce(bool_or(has_optimizer), false) AND NOT coalesce(bool_or(is_fused), false)
-                THEN 'fused or foreach optimizers'
+            WHEN coalesce(bool_or(can_fuse), false) THEN 'fused optimizers (fused=True)'
+            WHEN coalesce(bool_or(can_foreach), false) THEN 'optimizers on lists of tensors (foreach=True)'
         END,
         CASE
             WHEN coalesce(bool_or(has_graphs), false) THEN 'or launch more of them by the CUDA graphs that are there'
@@ -56,7 +56,7 @@ SELECT
         END
     ) || '.' AS suggestion
 FROM kernels
-LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, has_optimizer, is_fused FROM shared_traits) AS traits USING (run, rank)
+LEFT JOIN (SELECT run, rank, has_graphs, is_compiled, can_foreach, can_fuse FROM shared_traits) AS traits USING (run, rank)
 GROUP BY run, rank, steps, window_ns
 HAVING
     count(*) FILTER (is_short) >= coalesce(getvariable('short_kernels_share'), 0.5) * count(*)

@@ -487,7 +487,7 @@ def _pair(plain: Plain) -> None:
             elif open_rows:
                 begin = open_rows.pop()
                 _close(begin, row, matched)
-                named = row["name"] is not None and row["name"] != begin["name"]
+                named = bool(row["name"]) and row["name"] != begin["name"]
                 plain.found["end_of_another_name"] += named
     slices: list[Row] = []
     for row in plain.events:
@@ -536,7 +536,7 @@ def _pair_async(plain: Plain) -> set[int]:
                 name = row["name"] if has_name else None
                 if row["phase"] in {"b", "S"} and id(row) not in matched:
                     open_rows.setdefault(name, []).append(row)
-                elif row["phase"] in {"e", "F"} and (row["name"] is not None) is has_name:
+                elif row["phase"] in {"e", "F"} and bool(row["name"]) is has_name:
                     for begin in open_rows.get(name, [])[-1:]:
                         del open_rows[name][-1]
                         _close(begin, row, matched)

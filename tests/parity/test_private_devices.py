@@ -83,8 +83,10 @@ def test_the_name_goes_through_exports_and_stores(
     trace = profframe.load(exported(tmp_path / "t.json", monkeypatch, "NPU 0"))
     trace.export_chrome_trace(tmp_path / "again.json")
     trace.to_parquet(tmp_path / "store")
+    profframe.convert(tmp_path / "t.json", tmp_path / "converted", workers=1)
     is_called(profframe.load(tmp_path / "again.json"), "NPU")
     is_called(profframe.load(tmp_path / "store"), "NPU")
+    is_called(profframe.load(tmp_path / "converted"), "NPU")
     records = [
         event["args"]["Device Type"]
         for event in json.loads((tmp_path / "again.json").read_text())["traceEvents"]

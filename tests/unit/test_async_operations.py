@@ -115,6 +115,24 @@ def test_an_id_is_of_its_category_and_scope_and_a_local_one_of_its_process(load:
     assert checks(trace) == {}
 
 
+@pytest.mark.parametrize("key", [7, "7", "0x7"])
+def test_a_local_id_is_written_as_it_was_read(load: Any, tmp_path: Path, key: int | str) -> None:
+    local: Row = {"id2": {"local": key}}
+    scoped: Row = {"scope": "s", **local}
+    rows = [
+        at("b", 0, **local), at("b", 1, **scoped), at("n", 2, **local), at("n", 3, **scoped),
+        at("e", 4, **local), at("e", 5, **scoped), at("e", 6, id="local:7"),
+    ]  # fmt: skip
+    trace = load(*rows)
+    assert slices(trace) == [("x", f"local:{key}", 0, 4), ("x", f"local:s:{key}", 1, 4)]
+    trace.export_chrome_trace(tmp_path / "again.json")
+    again = profframe.load(tmp_path / "again.json")
+    assert differences(trace, again) == []
+    written = json.loads((tmp_path / "again.json").read_text())["traceEvents"]
+    ids = [{k: row[k] for k in ("id", "scope", "id2") if k in row} for row in written]
+    assert sorted(ids, key=str) == sorted([local, scoped] * 3 + [{"id": "local:7"}], key=str)
+
+
 def test_the_older_form_has_steps_that_stay_instants(load: Any) -> None:
     trace = load(
         at("S", 0, id=5),
@@ -160,6 +178,18 @@ def test_an_end_of_another_name_is_counted(load: Any) -> None:
     assert (row["check"], row["events"], row["example_event_id"]) == ("end_of_another_name", 1, 2)
     assert row["detail"].endswith("first 'g', which 'f' closes")
     assert slices(trace)[1:] == [("f", None, 1, 3), ("g", None, 2, 1)]
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_an_end_without_a_name_closes_what_is_open(load: Any, name: str | None) -> None:
+    trace = load(
+        at("b", 0, "request", id="1"),
+        at("e", 5, name, id="1"),
+        at("B", 6, "f"),
+        at("E", 9, name),
+    )
+    assert slices(trace) == [("request", "1", 0, 5), ("f", None, 6, 3)]
+    assert not trace.quality.height
 
 
 Event = tuple[str, int, int, str]

@@ -294,3 +294,34 @@ def test_a_list_in_an_order_of_ones_own_is_one_cycle() -> None:
         trace = profframe.load(events)
         assert "several_cycles" not in trace.quality["check"].to_list()
         assert sorted(trace.events["start_ns"]) == sorted(expected.events["start_ns"])
+
+
+def listed(*ops: tuple[int, float, float]) -> Any:
+    """A list of torch's, of ops with these ids, starts and ends in microseconds."""
+    events = [
+        torch.autograd.profiler_util.FunctionEvent(
+            number, f"op {number}", 1, start, end, activity_type="cpu_op"
+        )
+        for number, start, end in ops
+    ]
+    return torch.autograd.profiler_util.EventList(events)
+
+
+@pytest.mark.parametrize(
+    ("ops", "starts", "cycles"),
+    [
+        # The last op of the newest cycle starts before the first one of the cycle behind it.
+        ([(5, 1, 9), (6, 2, 4), (3, 3, 8), (4, 5, 6)], [9, 10, 3, 5], "2 cycles"),
+        # The newest cycle starts after all of the others, which overlap.
+        ([(5, 50, 60), (3, 10, 20), (1, 12, 22)], [92, 32, 12], "3 cycles"),
+        # One cycle from its end to its beginning.
+        ([(3, 30, 40), (2, 20, 25), (1, 10, 15)], [30, 20, 10], None),
+    ],
+)
+def test_where_a_cycle_of_a_list_ends(
+    ops: list[tuple[int, float, float]], starts: list[int], cycles: str | None
+) -> None:
+    trace = profframe.load(listed(*ops))
+    assert trace.events["start_ns"].to_list() == [1000 * start for start in starts]
+    detail = trace.quality.filter(trace.quality["check"] == "several_cycles")["detail"].to_list()
+    assert [text.rpartition(": ")[2] for text in detail] == ([cycles] if cycles else [])

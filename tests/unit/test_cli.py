@@ -20,6 +20,7 @@ import pytest
 
 import profframe
 from profframe import cli, schema
+from profframe.show import excerpts
 from profframe.trace.trace import Trace
 from tests.builders import stored
 from tests.conftest import Run
@@ -107,6 +108,17 @@ def test_what_the_devices_did_and_why_they_waited(tmp_path: Path, run: Run) -> N
         ["device", "start", "dur", "%", "cause", "host was in", "for", "then came"],
         ["0", "30.000 us", "70.000 us", "100.0 %", "host_wait", "cudaMalloc", "50.000 us", "relu"],
     ]
+
+
+@pytest.mark.parametrize(("module_ns", "expected"), [(30, "nn.Module: A_0"), (None, "Step*")])
+def test_a_step_is_named_only_where_nothing_inside_is(module_ns: int | None, expected: str) -> None:
+    numbers = ("run", "rank", "device", "gaps", "idle_ns", "mean_ns", "max_ns")
+    idle: dict[str, object] = dict.fromkeys(numbers, 0)
+    idle |= {"cause": "sync", "span_share": 0.5, "line_name": None, "op_name": None, "op_ns": None}
+    idle |= {"annotation_name": "ProfilerStep*", "annotation_ns": 90}
+    idle |= {"module_name": module_ns and "nn.Module: A_0", "module_ns": module_ns}
+    (shown,) = excerpts.causes(pl.DataFrame([idle]))["host mostly in"]
+    assert shown.endswith(expected)
 
 
 def test_names_do_nothing_to_the_terminal(store: str, run: Run) -> None:
@@ -243,6 +255,19 @@ def test_wrong_usage_is_2(arguments: tuple[str, ...], store: str, run: Run) -> N
 
     assert (code, out) == (2, "")
     assert "Usage: profframe" in err
+
+
+@pytest.mark.parametrize(
+    ("verb", "option"),
+    [("augment", "--rank"), ("tree", "--rank"), ("tree", "--event"), ("critical-path", "--step")],
+)
+def test_what_chooses_one_thing_is_given_once(verb: str, option: str, store: str, run: Run) -> None:
+    """The last one would be taken, and nothing said of the others."""
+    others = ("out.json",) if verb == "augment" else ()
+    code, out, err = run(verb, store, *others, option, "1", option, "2")
+
+    assert (code, out) == (2, "")
+    assert f"{option}: only one, not 1, 2" in err
 
 
 def test_a_mistyped_name_suggests_the_nearest(store: str, run: Run) -> None:

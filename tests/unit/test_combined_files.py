@@ -125,13 +125,14 @@ def test_quality_names_the_parts(path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-@pytest.mark.parametrize("first", ["header", "events"])
+@pytest.mark.parametrize("first", ["header", "events", "sorted keys"])
 def test_however_it_is_written(indent: int | None, first: str, tmp_path: Path) -> None:
     document = json.loads(combined(PARTS))
     if first == "header":
         document["traceEvents"] = document.pop("traceEvents")
     file = tmp_path / "t.json.gz"
-    file.write_bytes(gzip.compress(json.dumps(document, indent=indent).encode()))
+    text = json.dumps(document, indent=indent, sort_keys=first == "sorted keys")
+    file.write_bytes(gzip.compress(text.encode()))
     trace = profframe.load(file)
     assert trace.traces["run"].to_list() == [f"{tmp_path.name}{end}" for end in ("", ".1", ".2")]
 
@@ -153,6 +154,32 @@ def test_the_mark_in_a_text_is_no_mark(tmp_path: Path) -> None:
     assert trace.traces["source_events"].to_list() == [8, 8]
 
 
+def test_the_names_of_processes_may_be_near_the_end(path: Path, tmp_path: Path) -> None:
+    """As most traces of devices have them: slices first, then names, the span and the mark."""
+    late = [[*one[1:-2], one[0], *one[-2:]] for one in PARTS]
+    file = tmp_path / "late.json"
+    file.write_text(combined(late))
+    trace = profframe.load(file, run="r")
+    assert trace.traces["source_events"].to_list() == [10, 8, 12]
+    columns = ["run", "name", "start_ns", "op_id", "device_ns"]
+    assert trace.events.select(columns).equals(profframe.load(path, run="r").events.select(columns))
+
+
+def test_exported_traces_can_be_combined(path: Path, tmp_path: Path) -> None:
+    documents = []
+    for number in range(3):
+        file = tmp_path / f"{number}.json"
+        run = "r" + f".{number}" * bool(number)
+        profframe.load(path, run="r").filter(runs=run).export_chrome_trace(file)
+        documents.append(json.loads(file.read_text()))
+    events = [event for document in documents for event in document["traceEvents"]]
+    file = tmp_path / "exported.json"
+    file.write_text(json.dumps(documents[0] | {"traceEvents": events}))
+    columns = ["run", "name", "start_ns", "op_id", "device_ns"]
+    exported, own = (profframe.load(one, run="r").events.select(columns) for one in (file, path))
+    assert exported.equals(own)
+
+
 def test_one_trace_stays_one(tmp_path: Path) -> None:
     file = tmp_path / "t.json"
     file.write_text(combined([PARTS[0]]))
@@ -165,7 +192,10 @@ def test_traces_that_cannot_be_told_apart_are_one_and_quality_says_so(tmp_path: 
     pairs = itertools.zip_longest(*PARTS[:2])
     shuffled = [event for pair in pairs for event in pair if event is not None]
     without_marks = [[e for e in one if e["name"] != "Record Window End"] for one in PARTS]
-    for number, parts in enumerate(([shuffled], without_marks)):
+    by_time = sorted((event for one in PARTS[:2] for event in one), key=lambda event: event["ts"])
+    behind = [PARTS[0], [*PARTS[1], PARTS[1][1]]]
+    spans = [[*PARTS[0][:-1], PARTS[1][-2], PARTS[0][-1]], [*PARTS[1][:-2], PARTS[1][-1]]]
+    for number, parts in enumerate(([shuffled], without_marks, [by_time], behind, spans)):
         file = tmp_path / f"{number}.json"
         file.write_text(combined(parts))
         trace = profframe.load(file)

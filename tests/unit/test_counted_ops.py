@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import profframe
 from profframe import Trace
+from tests.builders import stored
 from tests.round_trip import differences
 
 
@@ -100,3 +102,21 @@ def test_a_real_run_is_matched_as_another_tool_does(traces: Path) -> None:
     assert (trace.counters.height, answer["ranges"].sum()) == (693, 693)
     assert answer["total"].sum() == trace.counters["value"].sum()
     assert answer["op"].null_count() == 0
+
+
+def test_what_is_no_number_takes_nothing_from_counters_beside_it() -> None:
+    values = {1: ("hits", math.nan), 2: ("hits", 30), 3: ("hits", math.inf), 4: ("rate", math.nan)}
+    trace = stored(
+        events=[
+            {"event_id": 0, "kind": "host_op", "name": "mm"},
+            *({"event_id": n, "kind": "other", "op_id": 0} for n in values),
+        ],
+        counters=[
+            {"event_id": n, "series": series, "value": value}
+            for n, (series, value) in values.items()
+        ],
+    )
+    columns = ("series", "ranges", "total", "mean_value", "min_value", "max_value")
+    assert trace.op_counters().select(columns).rows() == [
+        ("hits", 3, 30, 30, 30, 30), ("rate", 1, None, None, None, None),
+    ]  # fmt: skip

@@ -181,6 +181,7 @@ def test_every_name_finds_a_peak(name: str) -> None:
         (("Tesla V100-SXM2-32GB",), ["V100 SXM2 32GB"]),
         (("NVIDIA GeForce RTX 3060",), ["GeForce RTX 3060 12GB", "GeForce RTX 3060 8GB"]),
         (("NVIDIA GeForce RTX 3060", 12.9), ["GeForce RTX 3060 12GB"]),
+        (("NVIDIA GeForce RTX 3060", 8.5), ["GeForce RTX 3060 8GB"]),
         (("AMD Instinct MI250X/MI250",), ["MI250X (one of two dies)", "MI250 (one of two dies)"]),
         (("AMD Instinct MI250",), ["MI250 (one of two dies)"]),
         (("AMD Radeon Graphics", 68.7, 104, "9.0"), ["MI250 (one of two dies)", "MI210"]),

@@ -253,16 +253,30 @@ def test_what_is_in_no_step_is_counted_beside_the_rest() -> None:
     ],
 )
 def test_what_is_in_no_step_counts_evenly(outside: str, expected: list[tuple[object, ...]]) -> None:
-    """(33 + 20) / 3 is 17.67, and 10 / 3 is 3.33; a step more or less changes by its own time."""
+    """(33 + 20) / 3 is 17.67, and 10 / 3 is 3.33."""
     side = trace(outside_of_steps())
     found = profframe.diff(side, side, per="step", outside=outside)
     columns = ("what", "name", "base_ns", "base_calls", "base_outside_ns")
     kinds = {"op": 0, "kernel": 1}
     got = sorted(values(found, *columns), key=lambda row: (kinds[row[0]], row[1]))
     assert got == expected
-    k = row(found, "k", "kernel")
-    assert k["change_low_ns"] == -k["change_high_ns"]
-    assert k["change_high_ns"] < 10
+
+
+def test_what_is_in_no_step_was_measured_once_and_is_not_tested() -> None:
+    """In even parts it would be ten equal numbers a side: any change would be significant."""
+
+    def side(in_steps: int, in_none: int) -> Trace:
+        steps = (kernel(name, in_steps + n, step=n) for n in range(10) for name in ("k", "both"))
+        return trace([*steps, kernel("both", in_none), kernel("cut off", in_none)])
+
+    found = profframe.diff(side(100, 100), side(200, 110), per="step", outside="kernels")
+    columns = ("name", "change_ns", "significant", "change_low_ns", "p_value", "q_value")
+    assert values(found.filter(pl.col("name") != "k"), *columns) == [
+        ("both", 101, None, None, None, None), ("cut off", 1, None, None, None, None),
+    ]  # fmt: skip
+    alone = row(found, "k", "kernel")
+    assert (alone["change_ns"], alone["significant"]) == (100, True)
+    assert alone["change_low_ns"] <= 100 <= alone["change_high_ns"]
 
 
 def test_outside_is_for_steps_alone() -> None:

@@ -21,13 +21,13 @@ from tests.conftest import Run
     ("names", "expected"),
     [
         ("fp64 float64 double torch.float64 torch.double f64 FP64 Double", "fp64"),
-        ("fp32 float32 float torch.float32 torch.float f32 numpy.float32 Float", "fp32"),
+        ("fp32 float32 float torch.float32 torch.float f32 numpy.float32 Float single", "fp32"),
         ("tf32 TF32 torch.tf32", "tf32"),
         ("fp16 float16 half torch.float16 torch.half c10::Half Half f16", "fp16"),
         ("bf16 bfloat16 torch.bfloat16 c10::BFloat16 BFloat16", "bf16"),
         ("fp8 float8 float8_e4m3fn torch.float8_e5m2 float8_e4m3fnuz float8_e8m0fnu", "fp8"),
-        ("c10::Float8_e4m3fn fp8_e4m3 e5m2", "fp8"),
-        ("fp6 float6_e2m3fn", "fp6"),
+        ("c10::Float8_e4m3fn fp8_e4m3 e5m2 mxfp8", "fp8"),
+        ("fp6 float6_e2m3fn mxfp6", "fp6"),
         ("fp4 float4_e2m1fn_x2 torch.float4_e2m1fn_x2 nvfp4 mxfp4", "fp4"),
         ("int8 torch.int8 qint8 torch.qint8 char", "int8"),
     ],
@@ -56,6 +56,11 @@ def test_other_names_are_one_clear_error(name: object) -> None:
     message = str(error.value)
     assert "\n" not in message
     assert all(word in message for word in (*PEAK_NAMES, "float32", "bfloat16", "half"))
+
+
+def test_an_array_is_no_data_type(trace: Trace) -> None:
+    with pytest.raises(UnknownNameError, match=r"no dtype named '\[1 2\]'"):
+        trace.roofline(dtype=np.array([1, 2]))
 
 
 def test_a_name_that_is_nearly_one_says_which() -> None:
@@ -110,6 +115,8 @@ def test_override_goes_before_what_is_known(trace: Trace) -> None:
     ):
         with pytest.raises(ParameterError, match="override needs a dtype"):
             ask()
+    with pytest.raises(ParameterError, match="override: needs True or False, got 'false'"):
+        trace.augment("out.json", "fp32", override="false")  # type: ignore[arg-type]
 
 
 def shares(trace: Trace, path: Path, **options: Any) -> list[float | None]:
@@ -155,5 +162,5 @@ def test_peaks_that_work_exceeds_are_not_said_to_be_lost_time(trace: Trace) -> N
     slow = {"D 1": {"match": [{"name": "^D$"}], "dense_flop_per_s": {"bfloat16": 2e10}}}
     other = trace.with_devices(slow)
     headline = excerpts.roofline_headline(other.roofline(dtype="bf16"), other.devices)
-    assert "by these peaks it took too little" in headline
+    assert "it took less than these peaks allow" in headline
     assert "-" not in headline.splitlines()[-1]

@@ -190,7 +190,7 @@ def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterato
     mark = """
         concat(',\n{"ph":' || coalesce(to_json(phase), 'null'), common(category, name, pid, tid),
                at_time(time_ns, dur_ns), ',"s":' || to_json(scope),
-               ',"id":' || ident(instant_id), with_args(json_text(args)))"""
+               operation(instant_id, args), with_args(json_text(args)))"""
     if rare.lone_ends or rare.apart:
         # Threads are numbered as they appear: an end comes before what has a later thread. And it
         # comes before begins at its time, which it would close otherwise, and before ends without a
@@ -238,9 +238,7 @@ def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterato
     yield f"SELECT {mark} FROM instants WHERE coalesce(phase NOT IN {LONE_ENDS!r}, true)"
 
 
-_OPERATION: Final = """
-    CASE WHEN async_id LIKE 'local:%' THEN ',"id2":{"local":' || to_json(async_id[7:]) || '}'
-         ELSE ',"id":' || ident(async_id) END"""
+_OPERATION: Final = "operation(async_id, args)"
 _BOUND: Final = "flows WHERE binding_point = 'bind_id'"
 _ARROW: Final = f"""
     CASE WHEN event_id IN (SELECT event_id FROM {_BOUND})

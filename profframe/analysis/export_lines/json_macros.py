@@ -13,6 +13,14 @@ MACROS: Final = r"""
         CASE WHEN json_valid(t) THEN t ELSE to_json(t) END;
     CREATE OR REPLACE TEMP MACRO list_text(t) AS
         CASE WHEN t[1] = '[' AND json_valid(t) THEN t ELSE to_json(t) END;
+    -- The id of an asynchronous operation: a local one is as the source wrote it.
+    CREATE OR REPLACE TEMP MACRO operation(id, args) AS CASE
+        WHEN CASE
+            WHEN starts_with(id, 'local:') AND json_valid(args)
+            THEN id = concat('local:', (args->>'$.scope') || ':') || (args->>'$.id2.local')
+        END
+        THEN concat(',"scope":' || (args->'$.scope')::VARCHAR, ',"id2":', (args->'$.id2')::VARCHAR)
+        ELSE ',"id":' || ident(id) END;
     -- What all events have; a NULL of concat() is left out.
     CREATE OR REPLACE TEMP MACRO common(category, name, pid, tid) AS concat(
         ',"cat":' || to_json(category), ',"name":' || to_json(name),

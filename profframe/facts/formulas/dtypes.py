@@ -112,7 +112,7 @@ _LIBRARIES: Final = re.compile(r"(torch|numpy|c10|at)(\.|::)")
 _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(("float64", "double", "f64"), "fp64"),
-        **dict.fromkeys(("float32", "float", "f32"), "fp32"),
+        **dict.fromkeys(("float32", "float", "single", "f32"), "fp32"),
         **dict.fromkeys(("float16", "half", "f16"), "fp16"),
         "bfloat16": "bf16",
         **dict.fromkeys(("qint8", "signed char", "char", "i8"), "int8"),
@@ -121,8 +121,8 @@ _OTHER_NAMES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """Other names of the types that devices have a peak for; `float32` is no `tf32`."""
 _PEAK_PATTERNS: Final = (
-    (re.compile(r"(float8|fp8|f8)(_\w+)?|e4m3\w*|e5m2\w*|e8m0\w*"), "fp8"),
-    (re.compile(r"(float6|fp6|f6)(_\w+)?|e2m3\w*|e3m2\w*"), "fp6"),
+    (re.compile(r"(float8|(mx)?fp8|f8)(_\w+)?|e4m3\w*|e5m2\w*|e8m0\w*"), "fp8"),
+    (re.compile(r"(float6|(mx)?fp6|f6)(_\w+)?|e2m3\w*|e3m2\w*"), "fp6"),
     (re.compile(r"(float4|(nv|mx)?fp4|f4)(_\w+)?|e2m1\w*"), "fp4"),
 )
 _SHOWN: Final = ("float64", "float32", "float16", "half", "bfloat16", "float8_e4m3fn")

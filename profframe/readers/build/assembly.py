@@ -136,7 +136,7 @@ def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
     """Memory records, with the name of a device that torch does not know."""
     rows = rows.drop_columns(["pid", "tid"])
     name = private_device() if device_type in _DEVICES_OF_TORCH else device_type
-    if name == UNNAMED or isinstance(rows, SpooledTable):
+    if name == UNNAMED:
         return rows
     types = [
         pa.DictionaryArray.from_arrays(

@@ -116,7 +116,7 @@ def _pairs_of_operations(rows: pa.Table) -> _Pairs:
     time = _ints(rows["start_ns"])[chosen]
     is_old = (is_old_begin | _is_phase(rows, "F"))[chosen]
     operation = _operations(rows, chosen, is_old)
-    names, texts = codes(rows["name"])
+    names, texts = _names(rows)
     name = names[chosen]
     begins, ends = is_begin[chosen], is_end[chosen]
     named = np.unique(operation * len(texts) + name, return_inverse=True)[1]
@@ -143,6 +143,12 @@ def _operations(rows: pa.Table, chosen: Ints, is_old: Flags) -> Ints:
     return np.unique(key * 2 + is_old, return_inverse=True)[1].astype(np.int64)
 
 
+def _names(rows: pa.Table) -> tuple[Ints, list[str | None]]:
+    """Codes of names, 0 for none, which some writers have as an empty text; and their texts."""
+    names, texts = codes(rows["name"])
+    return np.where(np.array([not text for text in texts], np.bool_)[names], 0, names), texts
+
+
 def _is_phase(rows: pa.Table, *phases: str) -> Flags:
     flags: Flags = pc.is_in(rows["phase"], value_set=pa.array(phases, pa.string())).to_numpy()
     return flags
@@ -161,7 +167,7 @@ def _note_lone(pairs: _Pairs, event_id: Ints, quality: Quality, detail: str | No
 
 def _note_other_names(rows: pa.Table, pairs: _Pairs, event_id: Ints, quality: Quality) -> None:
     """Count ends that name another slice than the one that they close."""
-    names, texts = codes(rows["name"])
+    names, texts = _names(rows)
     first, last = names[pairs.begin], names[pairs.end]
     differ = np.flatnonzero((first != last) & (last > 0))
     if differ.size:

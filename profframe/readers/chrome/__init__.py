@@ -126,14 +126,15 @@ def read(
     dropped = sum(document.repairs[check] for check in DROPS)
     header = _header(document, rows)
     exported = _exported(document)
+    count = windows(rows[Table.INSTANTS])
+    if count > 1 and not as_one:
+        raise SeveralTracesError(source.path, count, document.header)
     if exported is not None:
         header = _exported_header(header, exported)
-    else:
-        count = windows(rows)
-        if count > 1 and not as_one:
-            raise SeveralTracesError(source.path, count, document.header)
-        if (count := max(count, spans(rows))) > 1:
-            quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
+    else:  # an exported trace has the spans of all its cycles
+        count = max(count, spans(rows[Table.EVENTS]))
+    if count > 1:
+        quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
     with parsing_database.connect() as connection:
         raw = assemble(rows, header, quality, dropped, connection)
     raw = _with_ascend_streams(_with_kineto_flags(raw))
@@ -157,20 +158,22 @@ def read_parts(
             header = several.header
             shared = {member: header[member] for member in _OF_ALL_PARTS if member in header}
             paths = split(itertools.chain((start,), blocks), header, shared, Path(name))
-        if len(paths) != several.count:
-            with closing(ByteSource(path)) as source:
-                return [read(source, threads=threads, as_one=True)]
         parts = []
-        for number, part in enumerate(paths, 1):
+        for part in paths if len(paths) == several.count else ():
             with closing(ByteSource(part)) as source:
-                raw = read(source, threads=threads, as_one=True)
-            detail = f"trace {number} of {len(paths)}"
-            note = schema.quality_rows(
-                ("combined_file", raw.tables["events"].num_rows, detail, None)
-            )
-            quality = pa.concat_tables([raw.tables["quality"], note])
-            parts.append(replace(raw, tables={**raw.tables, "quality": quality}))
-        return parts
+                parts.append(read(source, threads=threads, as_one=True))
+    if not parts or any(spans(raw.tables["events"]) > 1 for raw in parts):
+        with closing(ByteSource(path)) as source:
+            return [read(source, threads=threads, as_one=True)]
+    return [_numbered(raw, number, len(parts)) for number, raw in enumerate(parts, 1)]
+
+
+def _numbered(raw: RawTrace, number: int, count: int) -> RawTrace:
+    """One of several traces in a file, with a note that says so."""
+    detail = f"trace {number} of {count}"
+    note = schema.quality_rows(("combined_file", raw.tables["events"].num_rows, detail, None))
+    quality = pa.concat_tables([raw.tables["quality"], note])
+    return replace(raw, tables={**raw.tables, "quality": quality})
 
 
 def _with_kineto_flags(raw: RawTrace) -> RawTrace:

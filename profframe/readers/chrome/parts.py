@@ -1,8 +1,8 @@
 """A file made of several traces, as ``JsonProfile.combine_with`` of torch writes it: its parts.
 
 The events of all traces stand one after another, with the header of the first. Kineto ends each
-with a mark of its own, and begins each with the names of processes. Ids of ops, calls and flows
-mean nothing beyond their part.
+with a mark of its own, and names processes and one span of the profiler in each: somewhere, at the
+beginning or near the end. Ids of ops, calls and flows mean nothing beyond their part.
 """
 
 from __future__ import annotations
@@ -16,17 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import SourceError
-from profframe.readers.build.rows import Rows, Table
 from profframe.readers.json.exact import dumps
 
 WINDOW_END: Final = "Record Window End"
 _SPAN: Final = "PyTorch Profiler (0)"
 _EVENTS: Final = b'"traceEvents": ['
 _END: Final = re.compile(
-    rb'"name"\s*:\s*"Record Window End"[^{}"\\]*(?:"[^"\\]*"[^{}"\\]*)*\}'
-    rb'(?=\s*,\s*\{[^{}]*?"ph"\s*:\s*"M"|\s*\])'
+    rb'"name"\s*:\s*"Record Window End"[^{}"\\]*(?:"[^"\\]*"[^{}"\\]*)*\}(?=\s*(?:,\s*\{|\]))'
 )
-"""The mark, up to the end of its event, with a name or the end of the array behind it."""
+"""The mark, up to the end of its event, with another event or the end of the array behind it."""
+_NAME: Final = re.compile(rb'"ph"\s*:\s*"M"')
 _LONGEST: Final = 4 << 10
 """Bytes of a mark and of what must follow it, at most."""
 
@@ -43,19 +42,19 @@ class SeveralTracesError(SourceError):
         self.header = header
 
 
-def windows(rows: Rows) -> int:
+def windows(instants: pa.Table) -> int:
     """Marks at the end of a trace."""
-    return _count(rows, Table.INSTANTS, WINDOW_END)
+    return _count(instants, WINDOW_END)
 
 
-def spans(rows: Rows) -> int:
+def spans(events: pa.Table) -> int:
     """Spans of a profiler; each trace has one."""
-    return _count(rows, Table.EVENTS, _SPAN)
+    return _count(events, _SPAN)
 
 
-def _count(rows: Rows, table: Table, name: str) -> int:
+def _count(rows: pa.Table, name: str) -> int:
     count = 0
-    for chunk in rows[table]["name"].chunks:
+    for chunk in rows["name"].chunks:
         code = pc.index(chunk.dictionary, pa.scalar(name, pa.string()))
         count += pc.sum(pc.equal(chunk.indices, code.cast(chunk.indices.type))).as_py() or 0
     return count
@@ -67,7 +66,7 @@ def split(
     shared: Mapping[str, object],
     folder: Path,
 ) -> list[Path]:
-    """Write each part as a trace of its own; no files where a part does not end with its mark.
+    """Write each part as a trace of its own; no files where one lacks its mark or names.
 
     Parameters
     ----------
@@ -82,6 +81,7 @@ def split(
     """
     paths: list[Path] = []
     pending = b""
+    has_names = False
     out: BinaryIO | None = None
     for block in text:
         pending += block
@@ -89,10 +89,14 @@ def split(
             with out or _begun(paths, folder, shared if paths else header) as part:
                 part.write(pending[: match.end()] + b"]}")
             out = None
+            if not has_names and _NAME.search(pending, 0, match.end()) is None:
+                return []
+            has_names = False
             pending = pending[match.end() :].lstrip().removeprefix(b",").lstrip()
         if pending.startswith(b"]"):  # the rest of the header
             return paths
         if len(pending) > _LONGEST:
+            has_names = has_names or _NAME.search(pending) is not None
             out = out or _begun(paths, folder, shared if paths else header)
             out.write(pending[:-_LONGEST])
             pending = pending[-_LONGEST:]

@@ -179,9 +179,10 @@ def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> tuple[Ints, Flags]:
 def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     """Move the cycles of one list (`acc_events`), newest first there, one behind the other.
 
-    The times of each begin at its own start, so that cycles overlap. A cycle ends where times step
-    back, if all its ids, which go on from cycle to cycle, are greater than those that follow. A
-    list in which times also step back elsewhere is in an order of the user's own.
+    The times of each begin at its own start, so that cycles overlap. A cycle ends where all ids,
+    which go on from cycle to cycle, are greater than those that follow: where times step back, or
+    else at the first op behind. A list in which times also step back elsewhere, or in which those
+    of no two cycles overlap or go on, is in an order of the user's own.
     """
     start, end = fields["start"], fields["end"]
     ids = np.where(
@@ -189,13 +190,18 @@ def _put_cycles_apart(fields: Fields, quality: Quality) -> None:
     )
     lowest = np.minimum.accumulate(np.where(ids > 0, ids, _BEYOND))
     highest = np.maximum.accumulate(ids[::-1])[::-1]
+    is_newer = (lowest[:-1] > highest[1:]) & (highest[1:] > 0)
     cuts = np.flatnonzero(start[1:] < start[:-1]) + 1
-    are_newer = (lowest[cuts - 1] > highest[cuts]) & (highest[cuts] > 0)
-    overlap = (
-        np.minimum.accumulate(start)[cuts - 1] < np.maximum.accumulate(start[::-1])[::-1][cuts]
-    )
-    if not cuts.size or not np.all(are_newer & overlap):
+    if not np.all(is_newer[cuts - 1]):
         return
+    # All places between the ids of two cycles have the same op behind them.
+    behind = np.flatnonzero(is_newer & (lowest[:-1] < _BEYOND) & (ids[1:] > 0)) + 1
+    place = np.searchsorted(behind, cuts)
+    onward = np.delete(behind, place[place < behind.size])
+    first_start, last_start = np.minimum.accumulate(start), np.maximum.accumulate(start[::-1])[::-1]
+    if not onward.size and not np.any(first_start[cuts - 1] < last_start[cuts]):
+        return
+    cuts = np.union1d(cuts, onward)
     bounds = [0, *cuts.tolist(), start.size]
     offset = 0
     for first, stop in reversed(list(itertools.pairwise(bounds))):
