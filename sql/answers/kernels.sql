@@ -4,7 +4,7 @@
 -- Fills are computation. Communication is known by the names of its kernels. What no op launched, as most of a graph, was
 -- launched in an annotation or Python frame: the innermost of the annotations and of the frames of the user's own code; a mark of
 -- a phase of inference is its phase, as `decode phase`.
--- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phases, sites.
+-- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
 -- parameter by      VARCHAR(name|short_name|class) = name  short_name: without return type, template arguments, parameters
 -- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all

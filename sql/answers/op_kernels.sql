@@ -6,7 +6,7 @@
 -- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
 -- Where no op is known, the annotation or Python frame around the call says where it was: the innermost of the annotations and
 -- of the frames of the user's own code; a mark of a phase of inference is its phase, as `decode phase`.
--- In a bare shell read from `sql/lib` first: devices, sequences, frames, phases, sites.
+-- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, sites.
 -- needs: events
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
 -- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels

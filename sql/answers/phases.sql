@@ -6,7 +6,7 @@
 -- host to the end of its last work or of the host, whichever is later; where spans of a row overlap, that time counts once.
 -- Time between occurrences is in none. Warm-up are captures, dummy runs, and the first of a phase while their spans are
 -- more than twice the median of the phase, of prefill and mixed per token.
--- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phases.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phase_names, phases.
 -- needs: events, devices
 -- parameter per  VARCHAR(phase|batch|occurrence) = phase  what has rows: phases, each size of batch, or each occurrence
 -- run                       VARCHAR              run that the trace belongs to

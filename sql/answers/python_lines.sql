@@ -5,8 +5,7 @@
 -- are those of the call; how often those were called is not known. Own is all below a line that is in no other own line.
 -- Work of a device is that of the line of its launch; backward work that of the line of its forward op (`fwd_id`). The row
 -- without a name has the work that is in no line, so that self_device_ns and self_backward_device_ns add up to that of the rank.
--- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, idle_causes,
--- gap_owners.
+-- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run

@@ -1,5 +1,5 @@
 -- Where work was launched from, for work of which no op is known: annotations and Python frames around its launch.
--- In a bare shell read `frames.sql` and `phases.sql` of `sql/lib` first.
+-- In a bare shell read `devices.sql`, `frames.sql` and `phase_names.sql` of `sql/lib` first.
 
 -- site_name: what is said of a launch: the innermost of the user's own frames and the annotations around it; without any, the
 -- innermost frame. A step of the profiler is no annotation, and a mark with numbers of requests is its phase, so that equal
