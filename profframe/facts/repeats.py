@@ -152,15 +152,15 @@ def _numbered(sequence: Ints, first: Ints, starts: Mask) -> Blocks:
         return Blocks(first, first)
     begin, _ = _bounds(sequence)
     inside = first >= 0
-    layer = np.cumsum(starts) - starts
-    layer = np.cumsum(starts) - 1 - layer[begin]
+    copies: Ints = np.cumsum(starts)
+    layer = copies - 1 - (copies - starts)[begin]
     # A block is new where its first copy is.
     _, earliest, which = np.unique(first, return_index=True, return_inverse=True)
     is_new = np.zeros(first.size, np.bool_)
     is_new[earliest] = True
-    is_new &= inside
-    number = np.cumsum(is_new)
-    number -= (number - is_new)[begin] + 1
+    is_new = is_new & inside
+    number: Ints = np.cumsum(is_new)
+    number = number - 1 - (number - is_new)[begin]
     block = number[earliest][which.reshape(-1)]
     return Blocks(np.where(inside, block, -1), np.where(inside, layer, -1))
 

@@ -6,8 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from math import floor
 from functools import cache
+from math import floor
 from typing import Any, Final
 
 import duckdb

@@ -296,10 +296,10 @@ def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
         for name, (shown, expected) in SPECS.items():
             found = shown(asked.answer(name)).rows()
             assert sorted(found, key=repr) == sorted(expected(of), key=repr), name
-        found = asked.answer("phases", per="occurrence").select(
+        occurrences = asked.answer("phases", per="occurrence").select(
             *TRACE, "event_id", *TIMES, "exposed_communication_ns"
         )
-        assert sorted(found.rows(), key=repr) == sorted(phases(of), key=repr)
+        assert sorted(occurrences.rows(), key=repr) == sorted(phases(of), key=repr)
         for row in asked.answer("optimizable_events", n=99).to_dicts():
             assert row["idle_ns"] == idle(of[row["run"], row["rank"]].work, *when(row))
 

@@ -55,7 +55,7 @@ def test_names_of_graph_launches() -> None:
 
 
 def test_equal_starts_go_by_their_order_in_the_source() -> None:
-    rows = [row | {"start_ns": 100} for row in work("abc", 100, 1)]
+    rows = [{**row, "start_ns": 100} for row in work("abc", 100, 1)]
     assert column(facts(launch(0, 1), *rows), "graph_position") == [None, 0, 1, 2]
 
 

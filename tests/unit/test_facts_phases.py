@@ -115,7 +115,7 @@ def test_other_frames() -> None:
         assert mark_of(name, is_frame=True) is None
 
 
-def mark(name: str, start: int, end: int, **more: Any) -> Row:
+def mark(name: str, start: int, end: int | None, **more: Any) -> Row:
     return event(name, start, end, category="user_annotation", **more)
 
 
@@ -134,11 +134,14 @@ def kernel(name: str, start: int, correlation: int | None) -> Row:
 
 def phases(*events: Row) -> dict[str, tuple[str | None, str | None]]:
     """Phase of each slice, and the name of the mark that its occurrence began with."""
-    tables = facts(*events)
-    names, ids = column(tables, "name"), column(tables, "phase_id")
-    owners = [None if owner is None else names[owner] for owner in ids]  # type: ignore[index]
-    of = zip(names, zip(column(tables, "inference_phase"), owners, strict=True), strict=True)
-    return dict(of)  # type: ignore[arg-type]
+    rows = facts(*events)["events"].select(["name", "inference_phase", "phase_id"]).to_pylist()
+    return {
+        row["name"]: (
+            row["inference_phase"],
+            None if row["phase_id"] is None else rows[row["phase_id"]]["name"],
+        )
+        for row in rows
+    }
 
 
 def test_work_belongs_to_the_phase_of_its_launch_also_after_it() -> None:
@@ -229,7 +232,7 @@ def test_marks_of_devices_alone() -> None:
 
 
 def test_what_never_ended_or_has_no_time_marks_nothing() -> None:
-    assert set(phases(mark("draft", 3, None), event("x", 5, 6)).values()) == {(None, None)}  # type: ignore[arg-type]
+    assert set(phases(mark("draft", 3, None), event("x", 5, 6)).values()) == {(None, None)}
 
 
 def served() -> Sequence[Row]:
