@@ -117,7 +117,7 @@ sums AS (
 rests AS (
     SELECT
         sums.run, sums.rank, NULL::VARCHAR AS name,
-        (devices_of.all_ns - sums.self_device_ns - coalesce(sums.backward_ns, 0))::BIGINT AS rest_ns,
+        try_cast(devices_of.all_ns - sums.self_device_ns - coalesce(sums.backward_ns, 0) AS BIGINT) AS rest_ns,
         CASE WHEN sums.backward_ns IS NOT NULL THEN 0 END AS backward_ns
     FROM sums
     JOIN devices_of ON sums.run = devices_of.run AND sums.rank = devices_of.rank
@@ -141,8 +141,8 @@ SELECT
     rows.kernels,
     rows.device_ns,
     rows.self_device_ns,
-    rows.self_backward_device_ns::BIGINT AS self_backward_device_ns,
-    (rows.self_device_ns + coalesce(rows.self_backward_device_ns, 0)) / nullif(devices_of.all_ns, 0) AS device_share,
+    try_cast(rows.self_backward_device_ns AS BIGINT) AS self_backward_device_ns,
+    (rows.self_device_ns::HUGEINT + coalesce(rows.self_backward_device_ns, 0)) / nullif(devices_of.all_ns, 0) AS device_share,
     rows.first_id
 FROM rows
 LEFT JOIN devices_of ON rows.run = devices_of.run AND rows.rank = devices_of.rank

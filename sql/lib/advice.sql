@@ -392,7 +392,7 @@ spans AS MATERIALIZED (
 inner_times AS (
     SELECT
         run, rank, phase_id AS event_id,
-        (max(idle_ns) - min(idle_ns))::BIGINT AS inner_idle_ns,
+        try_cast(max(idle_ns) - min(idle_ns) AS BIGINT) AS inner_idle_ns,
         count(*) FILTER (is_kernel AND dur_ns < 20000) AS short_kernels
     FROM work
     GROUP BY run, rank, phase_id

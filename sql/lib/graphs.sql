@@ -75,7 +75,7 @@ single AS (
         run, rank, graph, replay, block, layer,
         count(*) AS kernels,
         sum(dur_ns) AS device_ns,
-        max(start_ns + dur_ns) - min(start_ns) AS span_ns,
+        max(start_ns + dur_ns)::HUGEINT - min(start_ns) AS span_ns,
         min(position) AS first_position,
         max(position) AS last_position,
         arg_min(event_id, position) AS first_id
@@ -90,7 +90,7 @@ SELECT
     sum(span_ns) AS span_ns,
     min(first_position) AS first_position,
     max(last_position) AS last_position,
-    max(device_ns)::BIGINT AS slowest_replay_ns,
+    try_cast(max(device_ns) AS BIGINT) AS slowest_replay_ns,
     arg_min(first_id, replay) AS first_id
 FROM single
 GROUP BY run, rank, graph, block, layer;

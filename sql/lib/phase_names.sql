@@ -6,7 +6,7 @@
 -- returns BIGINT  the number; NULL for none
 -- example: SELECT phase_number('step[DECODE bs=32]', 'bs')
 CREATE OR REPLACE TEMP MACRO phase_number(name, word) AS
-try_cast(nullif(regexp_extract(name, '[ \[](?:' || word || ')=(\d+)', 1), '') AS BIGINT);
+try_cast(nullif(regexp_extract(name, '[ \[](?:' || word || ')=(\d{1,18})(?:\D|$)', 1), '') AS BIGINT);
 
 -- phase_counts: requests and tokens that the name of a mark tells, in the forms of vLLM, TensorRT-LLM, SGLang and ATOM.
 -- In a decode of SGLang or TensorRT-LLM each request has one token, unless the name says another number.

@@ -50,7 +50,7 @@ SELECT
     marks.step,
     marks.start_ns,
     marks.start_ns + marks.dur_ns AS end_ns,
-    CASE WHEN marks.kind <> 'device_annotation' THEN (marks.dur_ns - coalesce(nested.nested_ns, 0))::BIGINT END AS host_ns,
+    CASE WHEN marks.kind <> 'device_annotation' THEN try_cast(marks.dur_ns - coalesce(nested.nested_ns, 0) AS BIGINT) END AS host_ns,
     coalesce(counts.counts.batch, inner_counts.counts.batch) AS batch,
     coalesce(counts.counts.prefill_tokens, inner_counts.counts.prefill_tokens) AS prefill_tokens,
     coalesce(counts.counts.decode_tokens, inner_counts.counts.decode_tokens) AS decode_tokens,
@@ -89,9 +89,9 @@ JOIN (
 -- column *  as in marks
 -- column span_end_ns BIGINT  end of its span
 -- column kernels BIGINT  number of its kernels
--- column device_ns BIGINT  sum of the durations of its kernels, copies and fills
+-- column device_ns HUGEINT  sum of the durations of its kernels, copies and fills
 -- column graphs BIGINT  number of launches of graphs
--- column graph_ns BIGINT  part of device_ns that these launched
+-- column graph_ns HUGEINT  part of device_ns that these launched
 -- column execution VARCHAR  graph: half of device_ns or more was launched with graphs; eager: less; NULL without device work
 -- column is_warmup BOOLEAN  it is from the warm-up; NULL where that cannot be told
 -- example: WITH marks AS (FROM phase_marks(events)), work AS (FROM phase_work(events)) FROM phase_occurrences(marks, work)
@@ -101,16 +101,17 @@ WITH sums AS (
         run, rank, phase_id AS event_id,
         max(end_ns) AS device_end_ns,
         count(*) FILTER (is_kernel) AS kernels,
-        sum(dur_ns)::BIGINT AS device_ns,
+        sum(dur_ns) AS device_ns,
         count(DISTINCT launch_id) FILTER (is_replayed) AS graphs,
-        coalesce(sum(dur_ns) FILTER (is_replayed), 0)::BIGINT AS graph_ns
+        coalesce(sum(dur_ns) FILTER (is_replayed), 0) AS graph_ns
     FROM query_table(work)
     GROUP BY run, rank, phase_id
 ),
 spans AS (
     SELECT
         marks.*,
-        greatest(marks.end_ns, sums.device_end_ns) AS span_end_ns,
+        -- No start is later than 2^62, and up to there differences fit.
+        greatest(least(greatest(marks.end_ns, sums.device_end_ns), 4611686018427387903), marks.start_ns) AS span_end_ns,
         coalesce(sums.kernels, 0) AS kernels,
         coalesce(sums.device_ns, 0) AS device_ns,
         coalesce(sums.graphs, 0) AS graphs,
@@ -120,7 +121,7 @@ spans AS (
             WHEN 2 * sums.graph_ns >= sums.device_ns AND sums.graphs > 0 THEN 'graph'
             ELSE 'eager'
         END AS execution,
-        (span_end_ns - marks.start_ns)
+        (span_end_ns::HUGEINT - marks.start_ns)
         / CASE WHEN phase IN ('prefill', 'mixed') AND min(tokens) OVER phases > 0 THEN tokens ELSE 1 END AS pace,
         count(*) OVER phases AS calls
     FROM query_table(marks) AS marks
@@ -181,9 +182,9 @@ clocks AS MATERIALIZED (
 )
 SELECT
     pieces.lane,
-    sum(pieces.end_ns - pieces.start_ns)::BIGINT AS span_ns,
+    try_cast(sum(pieces.end_ns::HUGEINT - pieces.start_ns) AS BIGINT) AS span_ns,
     CASE
-        WHEN any_value(busy.lane) IS NOT NULL THEN sum(until.idle_ns - since.idle_ns)::BIGINT
+        WHEN any_value(busy.lane) IS NOT NULL THEN try_cast(sum(until.idle_ns - since.idle_ns) AS BIGINT)
     END AS idle_ns
 FROM pieces
 JOIN lanes(events) AS lanes ON pieces.run = lanes.run AND pieces.rank = lanes.rank
