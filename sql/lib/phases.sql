@@ -50,7 +50,9 @@ SELECT
     marks.step,
     marks.start_ns,
     marks.start_ns + marks.dur_ns AS end_ns,
-    CASE WHEN marks.kind <> 'device_annotation' THEN try_cast(marks.dur_ns - coalesce(nested.nested_ns, 0) AS BIGINT) END AS host_ns,
+    CASE
+        WHEN marks.kind <> 'device_annotation' THEN try_cast(marks.dur_ns - coalesce(nested.nested_ns, 0) AS BIGINT)
+    END AS host_ns,
     coalesce(counts.counts.batch, inner_counts.counts.batch) AS batch,
     coalesce(counts.counts.prefill_tokens, inner_counts.counts.prefill_tokens) AS prefill_tokens,
     coalesce(counts.counts.decode_tokens, inner_counts.counts.decode_tokens) AS decode_tokens,
