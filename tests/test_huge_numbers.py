@@ -17,6 +17,8 @@ _N: Final = "@number@"
 _SLICE: Final[dict[str, Any]] = {"ph": "X", "pid": 1, "tid": 2, "ts": 1, "dur": 2}
 EVENTS: Final[tuple[dict[str, Any], ...]] = (
     {"cat": "user_annotation", "name": f"ProfilerStep#{_N}", "dur": 90},
+    {"cat": "user_annotation", "name": f"step[DECODE bs={_N} g_sq={_N}]", "dur": 80},
+    {"cat": "user_annotation", "name": f"execute_context_{_N}({_N})_generation_{_N}(1)"},
     {"cat": "cpu_op", "name": "aten::mm", "args": {
         "External id": _N, "Input Dims": f"[[{_N},2],[2,{_N}]]", "Concrete Inputs": ["", _N],
         "Input type": ["float", "float"], "Sequence number": _N, "Ev Idx": _N}},

@@ -45,6 +45,13 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
 @click.option(
     "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
 )
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    metavar="NAME",
+    help="Only this phase of inference, as decode or prefill; can be repeated.",
+)
 def export(
     sources: tuple[str, ...],
     output: Path,
@@ -55,6 +62,7 @@ def export(
     runs: tuple[str, ...],
     ranks: tuple[int, ...],
     steps: tuple[int, ...],
+    phases: tuple[str, ...],
 ) -> None:
     """Write traces for other tools.
 
@@ -67,7 +75,9 @@ def export(
         raise click.UsageError(f"--track is for chrome, not for {tool}")
     trace = load(sources)
     with naming(sources):
-        trace = trace.filter(runs=runs or None, ranks=ranks or None, steps=steps or None)
+        trace = trace.filter(
+            runs=runs or None, ranks=ranks or None, steps=steps or None, phase=phases or None
+        )
     if tool == "chrome":
         trace.export_chrome_trace(output, tracks=tracks or None)
     elif tool == "speedscope":

@@ -36,6 +36,13 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
 )
+@click.option(
+    "--phase",
+    "phases",
+    multiple=True,
+    metavar="NAME",
+    help="Only this phase of inference, as decode or prefill; can be repeated.",
+)
 @with_full_names
 @with_facts
 def show(
@@ -45,13 +52,14 @@ def show(
     ranks: tuple[int, ...],
     steps: tuple[int, ...],
     *,
+    phases: tuple[str, ...],
     full_names: bool,
     facts: Mapping[str, Any],
 ) -> None:
     """Show where the time went (the default).
 
-    Overview, what could be made faster, what the devices did and why they waited, self times,
-    kernels, and quality notes.
+    Overview, what could be made faster, phases of inference, what the devices did and why they
+    waited, self times, kernels, and quality notes.
     """
     from profframe.query.catalogue import find
 
@@ -60,7 +68,7 @@ def show(
         raise click.UsageError(str(UnknownNameError.among("column to sort by", sort, columns)))
     trace = load(sources, facts=facts)
     with naming(sources):
-        trace = trace.filter(ranks=ranks or None, steps=steps or None)
+        trace = trace.filter(ranks=ranks or None, steps=steps or None, phase=phases or None)
     with trace.asking() as session:  # a connection per question costs as much as the question
         echo(*_parts(session, " ".join(sources), top, sort, full_names=full_names))
 
@@ -84,7 +92,12 @@ def _parts(
     self_times = trace.self_times().sort(
         sort, descending=True, nulls_last=True, maintain_order=True
     )
-    rankings = [*_device_rankings(trace, top), *_rank_rankings(trace), ("Self time", self_times)]
+    rankings = [
+        *_phases(trace),
+        *_device_rankings(trace, top),
+        *_rank_rankings(trace),
+        ("Self time", self_times),
+    ]
     kernels = excerpts.kernels(trace.kernels(by="name" if full_names else "short_name"))
     for name, rows in (*rankings, ("Kernels", kernels)):
         if rows.height:
@@ -199,6 +212,14 @@ def critical_path(
             "What takes longest on it",
         ),
     )
+
+
+def _phases(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Phases of inference; nothing without any."""
+    from profframe.show import excerpts
+
+    if trace.sql("SELECT phase_id FROM events WHERE phase_id IS NOT NULL LIMIT 1").height:
+        yield "Phases of inference", excerpts.phases(trace.phases())
 
 
 def _device_rankings(trace: Trace, top: int) -> Iterator[tuple[str, pl.DataFrame]]:

@@ -21,6 +21,7 @@ from profframe.facts.graph_captures.attribution import (
     attribute_replays,
     may_attribute,
 )
+from profframe.facts.graphs import graphs
 from profframe.facts.kernel_categories import Entry, kernel_categories
 from profframe.facts.kinds import Classifier, kinds
 from profframe.facts.launches import launches
@@ -30,6 +31,7 @@ from profframe.facts.models import Model
 from profframe.facts.nesting import nesting
 from profframe.facts.nodes import Registry, nodes
 from profframe.facts.op_work import work
+from profframe.facts.phases import phases
 from profframe.facts.python_stacks import python_stacks
 from profframe.facts.queue_depth import queue_depth
 from profframe.facts.recompute import recompute
@@ -37,6 +39,7 @@ from profframe.facts.scopes import scopes
 from profframe.facts.self_time import self_time
 from profframe.facts.stacks import stacks
 from profframe.facts.steps import steps
+from profframe.facts.surroundings import surroundings
 from profframe.facts.torch_compat.alternatives import ALTERNATIVES
 from profframe.facts.torch_compat.flops import flops
 from profframe.facts.torch_compat.overloads import overloads
@@ -55,6 +58,9 @@ FACTS: Final[tuple[Fact, ...]] = (
     kernel_categories,
     device_time,
     steps,
+    phases,
+    surroundings,
+    graphs,
     queue_depth,
     flops,
     work,

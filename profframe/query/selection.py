@@ -16,7 +16,7 @@ Numbers = SupportsIndex | Iterable[SupportsIndex]
 Integers = range | tuple[int, ...]
 """The result of `integers`."""
 Window = tuple[str, int, int, int | None]
-"""Run, rank, start and end of a step; the end is None where it never ended."""
+"""Run, rank, start and end of a step or phase; the end is None where it never ended."""
 
 TIME: Final[Mapping[str, str]] = MappingProxyType(
     {"events": "start_ns"} | dict.fromkeys(("memory", "flows", "counters", "instants"), "time_ns")
@@ -68,6 +68,14 @@ class Selection:
         windows = tuple(windows)
         return self._and(
             lambda table: step if table == "events" else _within(windows, TIME.get(table))
+        )
+
+    def phases(self, phases: tuple[str, ...], windows: Iterable[Window]) -> Selection:
+        """Only events of these phases, and what other tables have while one of them goes on."""
+        phase = _or_captured(among("inference_phase", phases))
+        windows = tuple(windows)
+        return self._and(
+            lambda table: phase if table == "events" else _within(windows, TIME.get(table))
         )
 
     def time(self, start_ns: int | None, end_ns: int | None) -> Selection:

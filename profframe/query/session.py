@@ -37,6 +37,7 @@ from profframe.query.selection import (
     Selection,
     Text,
     Window,
+    among,
     check_numbers,
     check_texts,
     integers,
@@ -371,6 +372,7 @@ class Session:
         ranks: Numbers | None = None,
         runs: Text | None = None,
         kinds: Text | None = None,
+        phase: Text | None = None,
         start_ns: int | None = None,
         end_ns: int | None = None,
     ) -> Session:
@@ -391,8 +393,11 @@ class Session:
         if steps is not None:
             numbers_of = integers("steps", steps)
             selection = selection.steps(numbers_of, self._windows(source, selection, numbers_of))
+        if phase is not None:
+            names = texts("phase", phase)
+            selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
-        return part if (steps, start_ns, end_ns) == (None, None, None) else _remaining(part)
+        return part if (steps, phase, start_ns, end_ns) == (None,) * 4 else _remaining(part)
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):
@@ -410,6 +415,21 @@ class Session:
             .select("run", "rank", "start_ns", end.alias("end_ns"))
             .rows()
         )
+
+    def _phase_windows(
+        self, source: Source, selection: Selection, phases: tuple[str, ...]
+    ) -> list[Window]:
+        """Windows of the occurrences of some phases of the traces that are selected."""
+        of_traces = self.with_source(source).with_selection(selection.of_traces()).unlimited()
+        rows = of_traces.sql(
+            "SELECT inference_phase AS phase, run, rank, start_ns, start_ns + dur_ns AS end_ns "
+            "FROM events WHERE phase_id = event_id AND inference_phase IS NOT NULL "
+            "ORDER BY run, rank, start_ns"
+        )
+        if phases and rows.is_empty():
+            raise UnknownNameError(f"no phase {phases[0]!r}; there is no phase of inference at all")
+        check_texts("phase", phases, rows["phase"])
+        return rows.filter(pl.sql_expr(among("phase", phases))).drop("phase").rows()
 
     def _ask(
         self,

@@ -18,6 +18,17 @@ _ROOFLINE: Final = (
     "run", "rank", "device", "name", "input_dims", "calls", "total_ns", "share", "lost_ns", "bound",
     "flop_per_s", "flop_share", "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
 )  # fmt: skip
+_PHASES: Final = (
+    "run", "rank", "phase", "execution", "state", "calls", "mean_batch", "tokens", "tokens_per_s",
+    "p50_span_ns", "span_ns", "host_ns", "device_ns", "idle_ns", "idle_share", "graph_share",
+    "exposed_communication_ns", "known_share", "roofline_share",
+)  # fmt: skip
+_OPTIONAL_PHASES: Final = (
+    "exposed_communication_ns",
+    "graph_share",
+    "known_share",
+    "roofline_share",
+)
 _OPTIONAL: Final = ("device", "input_dims", "note")
 
 
@@ -92,6 +103,18 @@ def gaps(rows: pl.DataFrame, top: int) -> pl.DataFrame:
         pl.col("line_name").alias("line"),
         pl.col("after_name").alias("then came"),
     ).select(*columns, "host was in", "for_ns", *lines, "then came")
+
+
+def phases(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `phases` with the columns that people look at first, the longest first."""
+    import polars as pl
+
+    shown = rows.with_columns(
+        pl.when(pl.col("is_warmup")).then(pl.lit("warm-up")).alias("state"),
+        pl.col("phase").fill_null("not known"),
+    ).select(*_PHASES)
+    empty = [name for name in _OPTIONAL_PHASES if not shown[name].sum()]
+    return shown.drop(empty).sort("span_ns", descending=True, maintain_order=True)
 
 
 def owners(rows: pl.DataFrame) -> pl.DataFrame:

@@ -109,6 +109,7 @@ def selected(
     ranks: Numbers | None = None,
     runs: Text | None = None,
     kinds: Text | None = None,
+    phase: Text | None = None,
     start_ns: int | None = None,
     end_ns: int | None = None,
 ) -> Trace:
@@ -123,6 +124,9 @@ def selected(
         Rank or ranks, run or runs; of every table. Here too a range may reach beyond.
     kinds
         Kind or kinds of events; the other tables stay whole.
+    phase
+        Phase or phases of inference, as ``"decode"``: events of these phases, device work with its
+        launch, and what the other timed tables have while a phase goes on on the host.
     start_ns, end_ns
         Keep what starts within ``[start_ns, end_ns)``, on the clock of ``traces.clock``.
 
@@ -134,12 +138,18 @@ def selected(
     Raises
     ------
     UnknownNameError
-        There is no such run, rank, kind or step; the message says which there are.
+        There is no such run, rank, kind, phase or step; the message says which there are.
     ParameterError
         A value is of the wrong type.
     """
     session = self._session.filter(
-        steps=steps, ranks=ranks, runs=runs, kinds=kinds, start_ns=start_ns, end_ns=end_ns
+        steps=steps,
+        ranks=ranks,
+        runs=runs,
+        kinds=kinds,
+        phase=phase,
+        start_ns=start_ns,
+        end_ns=end_ns,
     )
     return type(self)(session)
 

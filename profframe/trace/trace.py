@@ -132,6 +132,7 @@ class Trace:
     exposed_communication = questions.exposed_communication
     flame = questions.flame
     gaps = questions.gaps
+    graph_layers = questions.graph_layers
     idle = questions.idle
     idle_owners = questions.idle_owners
     kernel_overlap = questions.kernel_overlap
@@ -150,6 +151,8 @@ class Trace:
     op_kernels = questions.op_kernels
     optimizable_events = questions.optimizable_events
     overview = questions.overview
+    phases = questions.phases
+    python_lines = questions.python_lines
     queue_depth = questions.queue_depth
     queue_summary = questions.queue_summary
     rank_balance = questions.rank_balance

@@ -22,6 +22,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "key_averages",
             "total_average",
             "flame",
+            "python_lines",
             "evaluation",
             "optimizable_events",
         ),
@@ -49,6 +50,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "idle_owners",
             "gaps",
         ),
+        "Inference": ("phases", "graph_layers"),
         "Memory": ("memory_peak", "memory_owners", "memory_timeline", "unfreed"),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (

@@ -1,30 +1,34 @@
 -- kernels: device time by kernel name, and the op that each kernel works for most.
 -- One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name, class; `others` last.
 -- Kernels only, unless copies and fills of memory are asked for: then they are in the shares, too. All names have a row.
--- Fills are computation. Communication is what events.kernel_category says.
--- In a bare shell read from `sql/lib` first: devices, kernel_names.
+-- Fills are computation. Communication is what events.kernel_category says. What no op launched, as most of a graph, was
+-- launched in an annotation or Python frame: the innermost of the annotations and of the frames of the user's own code; a mark of
+-- a phase of inference is its phase, as `decode phase`.
+-- In a bare shell read from `sql/lib` first: devices, kernel_names, frames, phase_names, sites.
 -- needs: events
 -- parameter by      VARCHAR(name|short_name|category|class) = name  short_name: no return type, template arguments, parameters
 -- parameter top     BIGINT = 0                             N: the N largest of each rank, and one row `others`; 0: all
 -- parameter copies  BOOLEAN = false                        copies and fills of memory, too
--- run           VARCHAR        run that the trace belongs to
--- rank          INTEGER        rank within the run
--- name          VARCHAR        name, short name, category or class of the kernels; NULL where the source has none
--- calls         BIGINT         number of executions
--- total_ns      BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
--- mean_ns       BIGINT   ns    mean duration, rounded half up
--- std_ns        BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
--- min_ns        BIGINT   ns    shortest duration
--- max_ns        BIGINT   ns    longest duration
--- share         DOUBLE   0..1  total_ns over all rows of the run and rank; NULL where that is 0
--- top_op        VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL where no op is known
--- top_op_share  DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
--- class         VARCHAR        compute, communication or copy; NULL in `others`
--- class_share   DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
--- short_name    VARCHAR        name without return type, template arguments, parameters; NULL in `others`, by category or class
--- category      VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
--- fuses         VARCHAR        what a kernel of Inductor fuses, as its name or that of top_op has it; NULL for other kernels
--- does_both     BOOLEAN        some of the kernels compute and communicate at once; class says what they count as
+-- run               VARCHAR        run that the trace belongs to
+-- rank              INTEGER        rank within the run
+-- name              VARCHAR        name, short name, category or class of the kernels; NULL where the source has none
+-- calls             BIGINT         number of executions
+-- total_ns          BIGINT   ns    sum of durations, overlaps counted twice; NULL where none is known, or beyond BIGINT
+-- mean_ns           BIGINT   ns    mean duration, rounded half up
+-- std_ns            BIGINT   ns    sample standard deviation of the durations, rounded half up; NULL for one execution
+-- min_ns            BIGINT   ns    shortest duration
+-- max_ns            BIGINT   ns    longest duration
+-- share             DOUBLE   0..1  total_ns over all rows of the run and rank; NULL where that is 0
+-- top_op            VARCHAR        op that launched most of total_ns, the first by name on a tie; NULL where no op is known
+-- top_op_share      DOUBLE   0..1  part of total_ns that top_op launched; NULL where total_ns is 0 or no op is known
+-- launch_site       VARCHAR        annotation or Python frame that most of total_ns without an op was launched in; NULL for none
+-- launch_site_share DOUBLE   0..1  part of total_ns that was launched there; NULL where total_ns is 0, or no such is known
+-- class             VARCHAR        compute, communication or copy; NULL in `others`
+-- class_share       DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
+-- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others`, by category or class
+-- category          VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
+-- fuses             VARCHAR        what a kernel of Inductor fuses, as its name or that of top_op has it; NULL for other kernels
+-- does_both         BOOLEAN        some of the kernels compute and communicate at once; class says what they count as
 WITH kernels AS MATERIALIZED (
     FROM work_by_name(events)
     WHERE kind = 'kernel' OR coalesce(getvariable('copies'), false)
@@ -113,6 +117,20 @@ categories AS (
     )
     GROUP BY ALL
 ),
+sites AS (
+    SELECT run, rank, place, min({less_ns: -site_ns, launch_site: launch_site}) AS top
+    FROM (
+        SELECT members.run, members.rank, members.place, sites.launch_site, sum(sites.site_ns) AS site_ns
+        FROM work_by_site(events) AS sites
+        JOIN members
+            ON sites.run = members.run
+            AND sites.rank = members.rank
+            AND sites.kind = members.kind
+            AND sites.name IS NOT DISTINCT FROM members.name
+        GROUP BY ALL
+    )
+    GROUP BY ALL
+),
 -- The spread of a row is that within its names and that between them.
 times AS (
     SELECT
@@ -158,6 +176,8 @@ SELECT
     times.total_ns / nullif(rows.all_ns, 0) AS share,
     tops.top.op AS top_op,
     -tops.top.less_ns / nullif(times.total_ns, 0) AS top_op_share,
+    sites.top.launch_site AS launch_site,
+    -sites.top.less_ns / nullif(times.total_ns, 0) AS launch_site_share,
     rows.class,
     times.total_ns / nullif(rows.class_ns, 0) AS class_share,
     rows.short_name,
@@ -170,4 +190,5 @@ FROM rows
 JOIN times ON rows.run = times.run AND rows.rank = times.rank AND rows.place = times.place
 LEFT JOIN tops ON rows.run = tops.run AND rows.rank = tops.rank AND rows.place = tops.place
 LEFT JOIN categories ON rows.run = categories.run AND rows.rank = categories.rank AND rows.place = categories.place
+LEFT JOIN sites ON rows.run = sites.run AND rows.rank = sites.rank AND rows.place = sites.place
 ORDER BY rows.place = 0, times.total_ns DESC NULLS LAST, rows.run, rows.rank, rows.name NULLS LAST, rows.class

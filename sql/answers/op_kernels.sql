@@ -1,10 +1,13 @@
 -- op_kernels: which op launched which kernels, one after the other, how often and with what delays.
--- One row per (run, rank, name, kind, input_dims, sequence), the largest device_ns first, then by run, rank, first_event_id.
+-- One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest device_ns first, then by run, rank,
+-- first_event_id.
 -- The sequence of an op is all kernels that it launched itself, on its own thread, in the order in which they started. Where no
 -- op is around the call that launched kernels, as around many a graph launch, the call stands for it. A kernel whose call is not
 -- known either is a sequence of its own, without a name. So each kernel is in one sequence. The first kernel gives the delays.
 -- A captured op has a sequence for each replay.
--- In a bare shell read from `sql/lib` first: sequences.
+-- Where no op is known, the annotation or Python frame around the call says where it was: the innermost of the annotations and
+-- of the frames of the user's own code; a mark of a phase of inference is its phase, as `decode phase`.
+-- In a bare shell read from `sql/lib` first: devices, sequences, frames, phase_names, sites.
 -- needs: events
 -- parameter group_by_input_shape BOOLEAN = false  ops with other input shapes have rows of their own
 -- parameter copies               BOOLEAN = false  copies and fills of memory are part of the sequences, as if they were kernels
@@ -12,6 +15,7 @@
 -- rank                  INTEGER      rank within the run
 -- name                  VARCHAR      name of the op or call; NULL where none is known
 -- kind                  VARCHAR      its kind: host_op, annotation, runtime or driver; NULL where none is known
+-- launch_site           VARCHAR      annotation or Python frame around the call; NULL where an op is known, or neither is
 -- input_dims            VARCHAR      input shapes; NULL where they are not grouped by, or unknown
 -- sequence              VARCHAR      names of the kernels joined by ->; of more than 64 the first 64; ? is one without a name
 -- kernels               BIGINT       number of kernels in the sequence
@@ -39,6 +43,7 @@ launched AS (
         list(code ORDER BY start_ns, event_id) AS codes,
         sum(dur_ns) AS device_ns,
         first(launch_id ORDER BY start_ns, event_id) AS launch_id,
+        bool_and(op_id IS NULL) AS is_without_op,
         min(start_ns) AS start_ns
     FROM events
     JOIN names ON coalesce(events.name, '?') = names.name
@@ -52,6 +57,7 @@ sequences AS (
         coalesce(owner_id, alone_id) AS event_id,
         op.name,
         op.kind,
+        CASE WHEN launched.is_without_op THEN sites.launch_site END AS launch_site,
         CASE WHEN coalesce(getvariable('group_by_input_shape'), false) THEN op.input_dims END AS input_dims,
         codes,
         launched.device_ns,
@@ -62,10 +68,12 @@ sequences AS (
     FROM launched
     LEFT JOIN events AS op ON launched.run = op.run AND launched.rank = op.rank AND owner_id = op.event_id
     LEFT JOIN events AS call ON launched.run = call.run AND launched.rank = call.rank AND launched.launch_id = call.event_id
+    LEFT JOIN launch_sites(events) AS sites
+        ON launched.run = sites.run AND launched.rank = sites.rank AND launched.launch_id = sites.launch_id
 ),
 named AS (
     SELECT
-        run, rank, name, kind, input_dims, codes,
+        run, rank, name, kind, launch_site, input_dims, codes,
         count(*) AS calls,
         sum(device_ns) AS device_ns,
         sum(dur_ns) AS total_ns,
@@ -77,13 +85,14 @@ named AS (
         max(runtime_delay_ns) AS max_runtime_delay_ns,
         first(event_id ORDER BY start_ns, event_id) AS first_event_id
     FROM sequences
-    GROUP BY run, rank, name, kind, input_dims, codes
+    GROUP BY run, rank, name, kind, launch_site, input_dims, codes
 )
 SELECT
     run,
     rank,
     name,
     kind,
+    launch_site,
     input_dims,
     sequence_text(codes, (SELECT list(name ORDER BY code) FROM names)) AS sequence,
     len(codes) AS kernels,

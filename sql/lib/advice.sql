@@ -362,3 +362,52 @@ SELECT
     run, rank, thread, step, event_id, parent_id, kind, name, preorder, last_descendant_id, dur_ns, device_ns, idle_ns
 FROM query_table(events)
 WHERE preorder IS NOT NULL AND name IN (SELECT name FROM query_table(shared_names) WHERE is_marked(kind, name));
+
+-- shared_phases: occurrences of phases of inference in the time that is looked at: those of phase_occurrences that are not from
+-- the warm-up, with what their devices were idle.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter shared_windows TABLE  rows of shared_windows
+-- column run, rank, event_id, phase, batch, start_ns, span_end_ns, kernels, device_ns, graphs, execution  as in phase_occurrences
+-- column steps, window_ns  as in shared_windows
+-- column span_ns BIGINT  length of its span
+-- column idle_ns BIGINT  part of its span in which no device of the rank was busy
+-- column inner_idle_ns BIGINT  the same between its first and its last work
+-- column short_kernels BIGINT  number of its kernels that take less than 20 us
+-- example: WITH windows AS (FROM shared_windows(events)) FROM shared_phases(events, windows)
+CREATE OR REPLACE TEMP MACRO shared_phases(events, shared_windows) AS TABLE
+WITH marks AS MATERIALIZED (
+    FROM phase_marks(events)
+),
+work AS MATERIALIZED (
+    FROM phase_work(events)
+),
+occurrences AS MATERIALIZED (
+    SELECT *, row_number() OVER () AS lane
+    FROM phase_occurrences('marks', 'work')
+    WHERE is_warmup IS NOT TRUE
+),
+spans AS MATERIALIZED (
+    SELECT run, rank, lane, start_ns, span_end_ns AS end_ns
+    FROM occurrences
+),
+inner_times AS (
+    SELECT
+        run, rank, phase_id AS event_id,
+        try_cast(max(idle_ns) - min(idle_ns) AS BIGINT) AS inner_idle_ns,
+        count(*) FILTER (is_kernel AND dur_ns < 20000) AS short_kernels
+    FROM work
+    GROUP BY run, rank, phase_id
+)
+SELECT
+    occurrences.run, occurrences.rank, occurrences.event_id, occurrences.phase, occurrences.batch, occurrences.start_ns,
+    occurrences.span_end_ns, occurrences.kernels, occurrences.device_ns, occurrences.graphs, occurrences.execution,
+    windows.steps, windows.window_ns, idle.span_ns, idle.idle_ns,
+    coalesce(inner_times.inner_idle_ns, 0) AS inner_idle_ns,
+    coalesce(inner_times.short_kernels, 0) AS short_kernels
+FROM occurrences
+JOIN query_table(shared_windows) AS windows ON occurrences.run = windows.run AND occurrences.rank = windows.rank
+JOIN phase_idle(events, 'spans') AS idle ON occurrences.lane = idle.lane
+LEFT JOIN inner_times
+    ON occurrences.run = inner_times.run AND occurrences.rank = inner_times.rank
+    AND occurrences.event_id = inner_times.event_id
+WHERE windows.steps = 0 OR occurrences.step IS NOT NULL;

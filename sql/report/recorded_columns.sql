@@ -7,11 +7,15 @@
 -- module_hierarchy  BOOLEAN      the modules around ops were recorded
 -- collective        BOOLEAN      there are names of collectives
 -- process_group     BOOLEAN      there are process groups
+-- phase_id          BOOLEAN      there are phases of inference
+-- graph_layer       BOOLEAN      graphs have layers that repeat
 SELECT
     count(input_dims) > 0 AS input_dims,
     count(stack) > 0 AS stack,
     count(python_module_id) > 0 AS python_module_id,
     count(module_hierarchy) > 0 AS module_hierarchy,
     count(collective) > 0 AS collective,
-    count(process_group) > 0 AS process_group
+    count(process_group) > 0 AS process_group,
+    count(phase_id) > 0 AS phase_id,
+    count(graph_layer) > 0 AS graph_layer
 FROM events

@@ -10,7 +10,7 @@ from math import floor
 from typing import Any, Final
 
 from tests.oracles.intervals import length, merged, shared, when
-from tests.oracles.launching import WORK, largest, last, mean
+from tests.oracles.launching import WORK, by_id, largest, last, mean, site_of
 
 Row = Mapping[str, Any]
 Answer = list[tuple[Any, ...]]
@@ -20,6 +20,7 @@ COLUMNS: Final = (
     *("stream", "step", "preorder", "parent_id", "launch_id", "op_id", "collective"),
     *("process_group", "python_module_id", "module_hierarchy"),
     *("kernel_category", "computes_and_communicates"),
+    *("annotation_id", "python_stack", "inference_phase"),
 )
 """Columns that the loops look at."""
 COMMUNICATION: Final = ("collective", "expert_parallel", "point_to_point")
@@ -68,6 +69,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
         "class": class_of,
     }
     named = {(row["run"], row["rank"], row["event_id"]): row["name"] for row in rows}
+    all_rows = by_id(rows)
     groups: dict[Any, dict[Any, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row["kind"] == "kernel" or (copies and row["kind"] in WORK):
@@ -100,6 +102,13 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                 per_category[row["kernel_category"]] += row["dur_ns"] or 0
             most = min(per_category, key=lambda name: (-per_category[name], name))
             named_label = by in {"name", "short_name"} and not is_rest
+            per_site: dict[str, int] = defaultdict(int)
+            for row in members:
+                if row["op_id"] is None and row["launch_id"] is not None:
+                    site = site_of(row, all_rows)
+                    if site is not None:
+                        per_site[site] += row["dur_ns"] or 0
+            site = min(per_site, key=lambda name: (-per_site[name], name), default=None)
             found.append(
                 (
                     is_rest,
@@ -115,6 +124,8 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
                         part(sum_ns, everything),
                         op,
                         part(per_op[op], sum_ns) if op is not None else None,
+                        site,
+                        part(per_site[site], sum_ns) if site is not None else None,
                         class_,
                         part(sum_ns, of_class[class_]) if class_ else None,
                         short_name(members[0]) if named_label else None,
@@ -131,7 +142,7 @@ def of_kernels(rows: Sequence[Row], by: str = "name", top: int = 0, copies: bool
             largest(one[1][4]),
             *one[1][:2],
             last(one[1][2]),
-            last(one[1][12]),
+            last(one[1][14]),
         ),
     )
     return [row for _, row in ordered_rows]

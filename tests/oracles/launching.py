@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import cache
 from math import floor
 from typing import Any, Final
+
+import duckdb
+
+from profframe.query import macros
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
@@ -14,6 +20,7 @@ Key = tuple[Any, ...]
 COLUMNS: Final = [
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns"),
     *("parent_id", "preorder", "launch_id", "op_id", "input_dims"),
+    *("annotation_id", "python_stack", "inference_phase"),
 ]
 """Columns of ``events`` that are looked at."""
 WORK: Final = ("kernel", "memcpy", "memset")
@@ -131,6 +138,38 @@ def is_kernel(row: Row, copies: bool) -> bool:
     return row["kind"] == "kernel" or (copies and row["kind"] in WORK)
 
 
+@cache
+def is_own(frame: str) -> bool:
+    with duckdb.connect() as connection:
+        macros.load(connection, "SELECT is_own_frame('')")
+        ((answer,),) = connection.execute("SELECT is_own_frame(?)", [frame]).fetchall()
+    return bool(answer)
+
+
+def site_of(kernel: Row, rows: Mapping[Key, Row]) -> str | None:
+    """Innermost of own frames and the annotation around a launch, else the innermost frame."""
+    run, rank = kernel["run"], kernel["rank"]
+    call = rows.get((run, rank, kernel["launch_id"]))
+    annotation = rows.get((run, rank, kernel["annotation_id"]))
+    frames = (call["python_stack"] or "").split(";") if call is not None else [""]
+    outer = 0
+    if annotation is not None:
+        around = annotation["python_stack"]
+        outer = len(around.split(";")) if around else 0
+        if around and frames[-outer:] != around.split(";"):
+            outer = len(frames)
+    inside = frames[: len(frames) - outer]
+    name = None if annotation is None else annotation["name"]
+    if name is not None and re.fullmatch(r"ProfilerStep#\d+", name):
+        name = None
+    if name is not None and annotation is not None and annotation["inference_phase"]:
+        numbered = re.search(r"_context_\d+.*_generation_\d+|_new_\d+|[ \[]bs=\d+", name)
+        name = f"{annotation['inference_phase']} phase" if numbered else name
+    own = [frame for frame in inside if is_own(frame)]
+    others = [frame for frame in frames if is_own(frame)]
+    return next((x for x in (*own[:1], name, *others[:1], frames[0]) if x), None)
+
+
 def op_kernels(
     events: Sequence[Row], group_by_input_shape: bool = False, copies: bool = False
 ) -> list[Key]:
@@ -148,7 +187,9 @@ def op_kernels(
         op = unknown if alone else rows.get((run, rank, event_id), unknown)
         call = rows.get((run, rank, kernels[0]["launch_id"]), unknown)
         dims = op["input_dims"] if group_by_input_shape else None
-        group = (run, rank, op["name"], op["kind"], dims, names_of(kernels))
+        is_known = any(kernel["op_id"] is not None for kernel in kernels)
+        site = None if is_known or alone else site_of(kernels[0], rows)
+        group = (run, rank, op["name"], op["kind"], site, dims, names_of(kernels))
         groups[group].append((event_id, op, kernels, call))
     found = []
     for (*key, names), ops in groups.items():
@@ -169,7 +210,7 @@ def op_kernels(
                 min((last(op["start_ns"]), event_id) for event_id, op, _, _ in ops)[1],
             )
         )
-    return sorted(found, key=lambda row: (largest(row[8]), *row[:2], row[-1]))
+    return sorted(found, key=lambda row: (largest(row[9]), *row[:2], row[-1]))
 
 
 def statistics(values: Sequence[int]) -> Key:

@@ -25,10 +25,11 @@ WORK: Final = {
     "gpu_memset": "Memset (Device)",
     "gpu_memcpy": "Memcpy HtoD (Pinned)",
 }
+MARKS: Final = ("f", "g", "decode", "prefill")
 COMMUNICATION: Final = "ncclDevKernel_AllReduce"
 COLUMNS: Final = (
     *("run", "rank", "event_id", "kind", "name", "start_ns", "dur_ns", "device", "stream", "step"),
-    *("preorder", "idle_ns", "kernel_category"),
+    *("preorder", "idle_ns", "phase_id", "kernel_category"),
 )
 
 
@@ -59,7 +60,7 @@ def slices(draw: st.DrawFn) -> Row:
     if what == "call":
         link = draw(st.integers(1, 5))
         return event("go", start, end, category="cuda_runtime", thread=thread, correlation=link)
-    name = f"ProfilerStep#{draw(PLACE)}" if what == "step" else draw(st.sampled_from("fg"))
+    name = f"ProfilerStep#{draw(PLACE)}" if what == "step" else draw(st.sampled_from(MARKS))
     return event(name, start, end, category="user_annotation", thread=thread)
 
 
@@ -201,6 +202,23 @@ def evaluation(ranks: Ranks) -> Said:
                 yield *key, row["event_id"], idle_ns
 
 
+def phases(ranks: Ranks) -> Said:
+    """Of each occurrence, from the start of its mark to the end of that or of its last work."""
+    for key, rank in ranks.items():
+        for row in rank.rows:
+            if row["phase_id"] == row["event_id"]:
+                work = [other for other in rank.work if other["phase_id"] == row["event_id"]]
+                until = max(when(other)[1] for other in (row, *work))
+                talks = [other for other in work if class_of(other) == "communication"]
+                yield (
+                    *key,
+                    row["event_id"],
+                    busy(work),
+                    idle(rank.work, when(row)[0], until) if rank.work else None,
+                    busy([*talks, *rank.compute]) - busy(rank.compute),
+                )
+
+
 def low_gpu_use(ranks: Ranks) -> Said:
     """Traces that were idle for more than half of their steps; without steps, their devices."""
     for key, rank in ranks.items():
@@ -261,7 +279,8 @@ ELSEWHERE: Final = {
     *("gaps", "idle"),  # tests/parity/test_idle_answers.py
     "idle_owners",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
     "memory_bandwidth",  # tests/parity/test_memory_answers.py
-    "optimizable_events",  # below
+    *("optimizable_events", "phases"),  # below
+    "python_lines",  # tests/traces/test_sums.py: idle time is a part of the fact `idle_ns`
 }
 """Answers of which every column is compared with loops of their own."""
 
@@ -282,6 +301,10 @@ def test_time_is_that_of_a_plain_union(ranks: list[list[Row]]) -> None:
         for name, (shown, expected) in SPECS.items():
             found = shown(asked.answer(name)).rows()
             assert sorted(found, key=repr) == sorted(expected(of), key=repr), name
+        occurrences = asked.answer("phases", per="occurrence").select(
+            *TRACE, "event_id", *TIMES, "exposed_communication_ns"
+        )
+        assert sorted(occurrences.rows(), key=repr) == sorted(phases(of), key=repr)
         for row in asked.answer("optimizable_events", n=99).to_dicts():
             assert row["idle_ns"] == idle(of[row["run"], row["rank"]].work, *when(row))
 

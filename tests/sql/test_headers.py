@@ -23,6 +23,7 @@ PLACES = {
     "kernel_types": ("run", "rank", "classes"),
     "key_averages": ("run", "rank", "first_occurrence"),
     "op_kernels": ("run", "rank", "first_event_id"),
+    "phases": ("run", "rank", "start_ns", "event_id"),
     "queue_depth": ("run", "rank", "device", "stream", "time_ns"),
     "rank_balance": ("run", "step", "place"),
     "samples": ("run", "rank", "step", "what", "label"),
@@ -216,7 +217,7 @@ def test_columns_are_fixed() -> None:
         "kernel_types": "classes total_ns share",
         "kernels": (
             "name calls total_ns mean_ns std_ns min_ns max_ns share top_op top_op_share "
-            "class class_share short_name category fuses does_both"
+            "launch_site launch_site_share class class_share short_name category fuses does_both"
         ),
         "key_averages": (
             f"name kind device_type input_dims stack overload_name {sums} node_id first_event_id"
@@ -239,7 +240,7 @@ def test_columns_are_fixed() -> None:
             "device_type device time_ns bytes allocated_bytes reserved_bytes op_id op_name"
         ),
         "op_kernels": (
-            "name kind input_dims sequence kernels calls device_ns total_ns "
+            "name kind launch_site input_dims sequence kernels calls device_ns total_ns "
             "mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns max_op_delay_ns "
             "mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns max_runtime_delay_ns "
             "first_event_id"
@@ -248,6 +249,21 @@ def test_columns_are_fixed() -> None:
             "event_id name kind start_ns dur_ns self_ns idle_ns idle_share score source_location"
         ),
         "op_counters": ("op series matched_by ops ranges total mean_value min_value max_value"),
+        "graph_layers": (
+            "graph block layer phase replays kernels layers layer_kernels before after device_ns "
+            "layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns slowest_layer "
+            "slowest_ns slowest_ratio sequence first_launch_id first_id"
+        ),
+        "phases": (
+            "phase execution is_warmup batch name event_id start_ns calls mean_batch tokens "
+            "prefill_tokens decode_tokens host_ns span_ns p50_span_ns max_span_ns tokens_per_s "
+            "kernels graphs device_ns graph_share busy_ns idle_ns idle_share communication_ns "
+            "exposed_communication_ns known_share roofline_share"
+        ),
+        "python_lines": (
+            "name calls total_ns self_ns self_share idle_ns kernels device_ns self_device_ns "
+            "self_backward_device_ns device_share first_id"
+        ),
         "overview": "events span_ns threads devices kernels device_busy_ns steps",
         "queue_depth": "device stream time_ns depth",
         "queue_summary": (

@@ -22,7 +22,7 @@ import profframe
 from profframe import cli, schema
 from profframe.show import excerpts
 from profframe.trace.trace import Trace
-from tests.builders import stored
+from tests.builders import event, loaded, stored
 from tests.conftest import Run
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
@@ -138,6 +138,25 @@ def test_rows_are_chosen_and_sorted(store: str, run: Run) -> None:
     assert len(calls) == 3
     assert "1 rank," in run(store, "--rank", "1")[1]
     assert "steps" in run(store, "--step", "4")[1]
+
+
+def test_a_phase_of_inference_is_chosen_and_shown(tmp_path: Path, run: Run) -> None:
+    rows = (
+        event("step[EXTEND bs=1 toks=9]", 0, 40, category="user_annotation"),
+        event("step[DECODE bs=3]", 50, 90, category="user_annotation"),
+        event("aten::sampled", 60, 70),
+    )
+    loaded(*rows).to_parquet(tmp_path / "store")
+    path = str(tmp_path / "store")
+    whole, decode = run(path)[1], run(path, "--phase", "decode")[1]
+    assert "Phases of inference" in whole
+    assert ("prefill" in whole, "prefill" in decode, "sampled" in decode) == (True, False, True)
+    speedscope = str(tmp_path / "a.speedscope.json")
+    assert run("export", path, "--phase", "prefill", "-o", speedscope)[0] == 0
+    assert "DECODE" not in Path(speedscope).read_text()
+    code, _, error = run(path, "--phase", "draft")
+    assert code == 1
+    assert "no phase named 'draft' (known: decode, prefill)" in error
 
 
 def test_convert_keeps_the_answers(tmp_path: Path, run: Run) -> None:

@@ -85,6 +85,26 @@ def counted() -> Tables:
     )
 
 
+def served() -> Tables:
+    """A step of inference, whose graph the devices run."""
+    call: dict[str, Any] = {"category": "cuda_runtime", "correlation": 5}
+    line: dict[str, Any] = {"thread": 2, "device": 0, "stream": 7}
+    return tables(
+        event("step[DECODE bs=2]", 0, 9, category="user_annotation"),
+        event("cudaGraphLaunch", 1, 2, **call),
+        event("k", 3, 8, category="kernel", correlation=5, **line),
+    )
+
+
+def shown() -> Tables:
+    """The same, of which only the devices were recorded."""
+    line: dict[str, Any] = {"thread": 2, "device": 0, "stream": 7}
+    return tables(
+        event("step[DECODE bs=2]", 0, 9, category="gpu_user_annotation", **line),
+        event("k", 3, 8, category="kernel", **line),
+    )
+
+
 def without_numbers() -> Tables:
     """The same without External ids, and with FLOPs of the source's own."""
     source = made_up()
@@ -99,6 +119,7 @@ def sources(root: Path) -> Mapping[str, Tables]:
     files = {name: read(root / "examples" / f"{name}.json.gz").tables for name in EXAMPLES}
     made = {"made up": made_up(), "without numbers": without_numbers(), "counted": counted()}
     made["replays"] = tables(*replay(NAMES))
+    made |= {"served": served(), "shown": shown()}
     return files | made
 
 
@@ -135,7 +156,9 @@ def assert_declared(
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-@pytest.mark.parametrize("name", [*EXAMPLES, "made up", "without numbers", "counted"])
+@pytest.mark.parametrize(
+    "name", [*EXAMPLES, "made up", "without numbers", "counted", "served", "shown"]
+)
 def test_a_fact_needs_its_inputs_alone_and_gives_its_outputs(
     name: str, compat: str | None, sources: Mapping[str, Tables]
 ) -> None:

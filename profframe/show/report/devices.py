@@ -41,6 +41,15 @@ _GAPS: Final = (
     "device", "start_ns", "dur_ns", "share", "cause", "owner_name", "owner_ns", "line_name",
     "op_name", "annotation_name", "frame_name", "call_name", "before_name", "after_name",
 )  # fmt: skip
+_PHASES: Final = (
+    "phase", "execution", "is_warmup", "calls", "mean_batch", "tokens", "tokens_per_s", "span_ns",
+    "p50_span_ns", "host_ns", "device_ns", "idle_ns", "idle_share", "graph_share",
+    "exposed_communication_ns", "known_share", "roofline_share",
+)  # fmt: skip
+_LAYERS: Final = (
+    "graph", "block", "phase", "replays", "kernels", "layers", "layer_kernels", "before", "after",
+    "layers_ns", "share", "p50_ns", "slowest_layer", "slowest_ns", "slowest_ratio", "sequence",
+)  # fmt: skip
 _ROOFLINE: Final = (
     "device", "name", "calls", "total_ns", "share", "lost_ns", "bound", "flop_per_s", "flop_share",
     "bytes_per_s", "bandwidth_share", "peak_dtype", "note",
@@ -76,6 +85,29 @@ def _steps(context: Context) -> Section | None:
         "Steps",
         "How long each step of the profiler took.",
         (*context.chart("steps", "Time of each step"), context.table(steps, "Steps", _STEPS)),
+    )
+
+
+def inference(context: Context) -> Section | None:
+    """Phases of inference, and the layers of graphs."""
+    filled = context.filled_columns()
+    parts: list[Part] = []
+    if "phase_id" in filled:
+        phases = context.answer("phases")
+        about = "Phases that ran as graphs and eagerly, and warm-up, have rows of their own."
+        parts.append(
+            context.table(phases, "Phases", _PHASES, "span_ns", title="Phases", about=about)
+        )
+    if "graph_layer" in filled:
+        layers = context.answer("graph_layers")
+        title = "Layers of graphs"
+        parts.append(context.table(layers, title, _LAYERS, "layers_ns", title=title))
+    if not parts:
+        return None
+    return Section(
+        "Inference",
+        "What a server did with its requests, and the layers of its graphs.",
+        tuple(parts),
     )
 
 

@@ -98,6 +98,7 @@ SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProx
         "overview": overview,
         "advice": advice,
         "time": devices.time,
+        "inference": devices.inference,
         "operators": hosts.operators,
         "kernels": devices.kernels,
         "idle": devices.idle,

@@ -1,0 +1,146 @@
+-- phases: phases of inference: requests, tokens, time of host and devices, graph or eager.
+-- One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per` also by batch, or one of each
+-- occurrence.
+-- Phases are known by the annotations and Python frames of vLLM, SGLang, ATOM and TensorRT-LLM, as `inference_phase` of events
+-- says. A device's work is in the phase of its launch, whenever it runs. A span is from the start of an occurrence on the
+-- host to the end of its last work or of the host, whichever is later; where spans of a row overlap, that time counts once.
+-- Time between occurrences is in none. Warm-up are captures, dummy runs, and the first of a phase while their spans are
+-- more than twice the median of the phase, of prefill and mixed per token.
+-- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, roofline, phase_names, phases.
+-- needs: events, devices
+-- parameter per  VARCHAR(phase|batch|occurrence) = phase  what has rows: phases, each size of batch, or each occurrence
+-- run                       VARCHAR              run that the trace belongs to
+-- rank                      INTEGER              rank within the run
+-- phase                     VARCHAR              prefill decode mixed draft verify idle capture dummy; NULL where not known
+-- execution                 VARCHAR              graph: half of device_ns or more is of graphs; eager: less; NULL without any
+-- is_warmup                 BOOLEAN              from the warm-up; NULL where that cannot be told, of less than four of a phase
+-- batch                     BIGINT               requests of each occurrence; NULL where not known, or not all the same
+-- name                      VARCHAR              name of the mark that the first occurrence began with
+-- event_id                  BIGINT               event_id of that mark
+-- start_ns                  BIGINT    ns         its start, on the clock that traces.clock names
+-- calls                     BIGINT               number of occurrences
+-- mean_batch                DOUBLE               requests of an occurrence on average; NULL where one is not known
+-- tokens                    BIGINT               tokens that went through the model; NULL where one number is not known
+-- prefill_tokens            BIGINT               those of prompts; NULL where one number is not known
+-- decode_tokens             BIGINT               those of generation; NULL where one number is not known
+-- host_ns                   BIGINT    ns         time of the host in it; without other phases inside; NULL of devices' marks
+-- span_ns                   BIGINT    ns         time in which at least one span was open
+-- p50_span_ns               BIGINT    ns         median of the spans, one of the values
+-- max_span_ns               BIGINT    ns         the longest
+-- tokens_per_s              DOUBLE               tokens over span_ns; NULL where one is not known or 0
+-- kernels                   BIGINT               number of kernels
+-- graphs                    BIGINT               number of launches of graphs
+-- device_ns                 BIGINT    ns         sum of durations of its kernels, copies and fills
+-- graph_share               DOUBLE    0..1       part of device_ns that graphs launched; NULL where that is 0
+-- busy_ns                   BIGINT    ns         time in which at least one piece of its work ran
+-- idle_ns                   BIGINT    ns         part of span_ns in which no device of the rank was busy; NULL without devices
+-- idle_share                DOUBLE    0..1       idle_ns over span_ns
+-- communication_ns          BIGINT    ns         sum of durations of its communication
+-- exposed_communication_ns  BIGINT    ns         time in which some of it ran, and nothing on the rank computed
+-- known_share               DOUBLE    0..1       part of device_ns whose work and peak are known; NULL where that is 0
+-- roofline_share            DOUBLE    0..1       least time of that part at the peaks, over its time; NULL where none is known
+WITH marks AS MATERIALIZED (
+    FROM phase_marks(events)
+),
+work AS MATERIALIZED (
+    FROM phase_work(events)
+),
+occurrences AS MATERIALIZED (
+    SELECT
+        *,
+        dense_rank() OVER (
+            ORDER BY
+                run, rank,
+                CASE WHEN coalesce(getvariable('per'), 'phase') = 'occurrence' THEN event_id END,
+                phase, execution, is_warmup,
+                CASE WHEN coalesce(getvariable('per'), 'phase') = 'batch' THEN batch END
+        ) AS lane
+    FROM phase_occurrences(marks, work)
+),
+lane_work AS MATERIALIZED (
+    SELECT occurrences.lane, work.*
+    FROM work
+    JOIN occurrences
+        ON work.run = occurrences.run AND work.rank = occurrences.rank AND work.phase_id = occurrences.event_id
+),
+spans AS MATERIALIZED (
+    SELECT run, rank, lane, start_ns, span_end_ns AS end_ns
+    FROM occurrences
+),
+exposed AS MATERIALIZED (
+    SELECT lane, alone_ns AS start_ns, alone_end_ns AS end_ns
+    FROM lane_work
+    WHERE alone_ns IS NOT NULL
+),
+limits AS (
+    SELECT lane, sum(limits.dur_ns) AS known_ns, sum(limits.limit_ps) AS limit_ps
+    FROM kernel_limits(events, devices, '') AS limits
+    JOIN lane_work
+        ON limits.run = lane_work.run AND limits.rank = lane_work.rank AND limits.event_id = lane_work.event_id
+    WHERE limits.limit_ps IS NOT NULL
+    GROUP BY lane
+),
+communication AS (
+    SELECT lane, sum(dur_ns) AS communication_ns
+    FROM lane_work
+    WHERE communicates
+    GROUP BY lane
+),
+sums AS (
+    SELECT
+        lane, run, rank, phase, execution, is_warmup,
+        CASE WHEN count(batch) = count(*) AND min(batch) = max(batch) THEN min(batch) END AS batch,
+        min({'at': start_ns, 'id': event_id, 'name': name}) AS first,
+        count(*) AS calls,
+        CASE WHEN count(batch) = count(*) THEN avg(batch) END AS mean_batch,
+        CASE WHEN count(tokens) = count(*) THEN sum(tokens) END AS tokens,
+        CASE WHEN count(prefill_tokens) = count(*) THEN sum(prefill_tokens) END AS prefill_tokens,
+        CASE WHEN count(decode_tokens) = count(*) THEN sum(decode_tokens) END AS decode_tokens,
+        CASE WHEN count(host_ns) = count(*) THEN sum(host_ns) END AS host_ns,
+        quantile_disc(span_end_ns::HUGEINT - start_ns, 0.5) AS p50_span_ns,
+        max(span_end_ns::HUGEINT - start_ns) AS max_span_ns,
+        sum(kernels) AS kernels,
+        sum(graphs) AS graphs,
+        sum(device_ns) AS device_ns,
+        sum(graph_ns) AS graph_ns
+    FROM occurrences
+    GROUP BY lane, run, rank, phase, execution, is_warmup
+)
+SELECT
+    sums.run,
+    sums.rank,
+    sums.phase,
+    sums.execution,
+    sums.is_warmup,
+    sums.batch,
+    sums.first.name AS name,
+    sums.first.id AS event_id,
+    sums.first.at AS start_ns,
+    sums.calls,
+    sums.mean_batch,
+    try_cast(sums.tokens AS BIGINT) AS tokens,
+    try_cast(sums.prefill_tokens AS BIGINT) AS prefill_tokens,
+    try_cast(sums.decode_tokens AS BIGINT) AS decode_tokens,
+    try_cast(sums.host_ns AS BIGINT) AS host_ns,
+    idle.span_ns,
+    try_cast(sums.p50_span_ns AS BIGINT) AS p50_span_ns,
+    try_cast(sums.max_span_ns AS BIGINT) AS max_span_ns,
+    nullif(sums.tokens, 0) * 1e9 / nullif(idle.span_ns, 0) AS tokens_per_s,
+    sums.kernels::BIGINT AS kernels,
+    sums.graphs::BIGINT AS graphs,
+    try_cast(sums.device_ns AS BIGINT) AS device_ns,
+    sums.graph_ns / nullif(sums.device_ns, 0) AS graph_share,
+    try_cast(coalesce(busy.covered_ns, 0) AS BIGINT) AS busy_ns,
+    idle.idle_ns,
+    idle.idle_ns / nullif(idle.span_ns, 0) AS idle_share,
+    try_cast(coalesce(communication.communication_ns, 0) AS BIGINT) AS communication_ns,
+    try_cast(coalesce(alone.covered_ns, 0) AS BIGINT) AS exposed_communication_ns,
+    CASE WHEN sums.device_ns > 0 THEN coalesce(limits.known_ns, 0) / sums.device_ns END AS known_share,
+    limits.limit_ps / 1e3 / nullif(limits.known_ns, 0) AS roofline_share
+FROM sums
+LEFT JOIN phase_idle(events, spans) AS idle ON sums.lane = idle.lane
+LEFT JOIN covered_time(lane_work) AS busy ON sums.lane = busy.lane
+LEFT JOIN covered_time(exposed) AS alone ON sums.lane = alone.lane
+LEFT JOIN communication ON sums.lane = communication.lane
+LEFT JOIN limits ON sums.lane = limits.lane
+ORDER BY sums.run, sums.rank, start_ns, event_id

@@ -1,0 +1,79 @@
+-- Where work was launched from, for work of which no op is known: annotations and Python frames around its launch.
+-- In a bare shell read `devices.sql`, `frames.sql` and `phase_names.sql` of `sql/lib` first.
+
+-- site_name: what is said of a launch: the innermost of the user's own frames and the annotations around it; without any, the
+-- innermost frame. A step of the profiler is no annotation, and a mark with numbers of requests is its phase, so that equal
+-- work of different steps is added up.
+-- parameter stack VARCHAR  `python_stack` of the launch
+-- parameter annotation STRUCT  `name`, `python_stack` and `inference_phase` of the innermost annotation around it, or NULL
+-- returns VARCHAR  the name; NULL for none
+-- example: SELECT site_name('a.py(3): f;b.py(1): main', {'name': 'x', 'python_stack': 'b.py(1): main', 'inference_phase': NULL})
+CREATE OR REPLACE TEMP MACRO site_name(stack, annotation) AS coalesce(
+    CASE
+        WHEN annotation.name IS NULL THEN frame_of(stack)
+        WHEN annotation.python_stack IS NULL THEN frame_of(stack)
+        WHEN suffix(stack, annotation.python_stack) THEN frame_of(
+            left(stack, (length(stack) - length(annotation.python_stack))::BIGINT)
+        )
+    END,
+    CASE
+        WHEN regexp_full_match(annotation.name, 'ProfilerStep#\d+') THEN NULL
+        WHEN
+            annotation.inference_phase IS NOT NULL
+            AND phase_counts(annotation.name, annotation.inference_phase).batch IS NOT NULL
+            THEN annotation.inference_phase || ' phase'
+        ELSE annotation.name
+    END,
+    frame_of(stack),
+    nullif(string_split(stack, ';')[1], '')
+);
+
+-- launch_sites: one row per launch of work of which no op is known, with where it was.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, launch_id  as in events
+-- column launch_site VARCHAR  what site_name has
+-- example: FROM launch_sites(events)
+CREATE OR REPLACE TEMP MACRO launch_sites(events) AS TABLE
+WITH launches AS MATERIALIZED (
+    SELECT run, rank, launch_id, any_value(annotation_id) AS annotation_id
+    FROM query_table(events)
+    WHERE op_id IS NULL AND launch_id IS NOT NULL AND is_busy(kind)
+    GROUP BY run, rank, launch_id
+),
+around AS MATERIALIZED (
+    SELECT
+        launches.run, launches.rank, launches.launch_id, call.python_stack AS stack,
+        CASE
+            WHEN annotation.event_id IS NOT NULL THEN {
+                'name': annotation.name,
+                'python_stack': annotation.python_stack,
+                'inference_phase': annotation.inference_phase
+            }
+        END AS annotation
+    FROM launches
+    LEFT JOIN query_table(events) AS call
+        ON launches.run = call.run AND launches.rank = call.rank AND launches.launch_id = call.event_id
+    LEFT JOIN query_table(events) AS annotation
+        ON launches.run = annotation.run AND launches.rank = annotation.rank AND launches.annotation_id = annotation.event_id
+),
+named AS (
+    SELECT stack, annotation, site_name(stack, annotation) AS launch_site
+    FROM (SELECT DISTINCT stack, annotation FROM around)
+)
+SELECT around.run, around.rank, around.launch_id, named.launch_site
+FROM around
+JOIN named ON around.stack IS NOT DISTINCT FROM named.stack AND around.annotation IS NOT DISTINCT FROM named.annotation;
+
+-- work_by_site: time of the work of which no op is known, by its name and where it was launched.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, kind, name  as in events
+-- column launch_site VARCHAR  as in launch_sites
+-- column site_ns HUGEINT  sum of the durations
+-- example: FROM work_by_site(events)
+CREATE OR REPLACE TEMP MACRO work_by_site(events) AS TABLE
+SELECT work.run, work.rank, work.kind, work.name, sites.launch_site, coalesce(sum(work.dur_ns), 0) AS site_ns
+FROM query_table(events) AS work
+JOIN launch_sites(events) AS sites
+    ON work.run = sites.run AND work.rank = sites.rank AND work.launch_id = sites.launch_id
+WHERE work.op_id IS NULL AND is_busy(work.kind) AND sites.launch_site IS NOT NULL
+GROUP BY ALL;

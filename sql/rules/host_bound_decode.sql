@@ -1,0 +1,47 @@
+-- host_bound_decode: steps that generate tokens as graphs leave devices idle, because the host is not ready.
+-- One row per (run, rank).
+-- Of decode, verify and draft that run as graphs: launching kernels is no reason there. Counted is the time in a step, from its
+-- start on the host to its end, in which no device of the rank is busy. A fifth of the time of these steps, as preparing inputs
+-- and sampling take some of it in the best of servers. A profiler that records Python frames or shapes makes the host slower.
+-- suggestion: Prepare the next batch while this one runs (vLLM --async-scheduling, the overlap scheduler of SGLang), batch more
+-- requests, and look at what the host does in python_lines; record without stacks before you believe the amount.
+-- link: https://docs.sglang.ai/advanced_features/server_arguments.html
+-- only if: EXISTS (FROM events WHERE inference_phase IN ('decode', 'verify', 'draft'))
+-- needs: events
+-- parameter host_bound_decode_share DOUBLE = 0.2  least part of the time of these steps that is a finding
+WITH bound AS (
+    FROM shared_phases
+    WHERE phase IN ('decode', 'verify', 'draft') AND execution = 'graph'
+),
+owners AS (
+    SELECT run, rank, arg_max(label, {'is_line': sort = 'line', 'ns': part_ns, 'label': label}) AS label
+    FROM (
+        SELECT gaps.run, gaps.rank, owner.sort, owner.label, sum(owner.part_ns) AS part_ns
+        FROM shared_gaps AS gaps
+        ASOF JOIN bound ON gaps.run = bound.run AND gaps.rank = bound.rank AND gaps.start_ns >= bound.start_ns
+        JOIN shared_owners AS owner ON gaps.gap = owner.gap
+        WHERE gaps.start_ns < bound.span_end_ns
+        GROUP BY gaps.run, gaps.rank, owner.sort, owner.label
+    )
+    GROUP BY run, rank
+)
+SELECT
+    bound.run,
+    bound.rank,
+    severity_of(sum(idle_ns), window_ns) AS severity,
+    'Devices are idle for ' || part_text(sum(idle_ns), sum(span_ns), 0) || ' of generating tokens as graphs, in '
+    || counted(count(*), 'step')
+    || CASE
+        WHEN sum(graphs) > 2 * count(*)
+            THEN ', with ' || format('{:,}', round(avg(graphs))::BIGINT) || ' launches of graphs in each'
+        ELSE ''
+    END AS finding,
+    strongest(event_id, idle_ns) AS evidence_events,
+    count(*) AS events,
+    sum(idle_ns) AS estimated_gain_ns,
+    'time in these steps in which no device was busy' AS gain_basis,
+    shown(any_value(owners.label)) AS "where"
+FROM bound
+LEFT JOIN owners ON bound.run = owners.run AND bound.rank = owners.rank
+GROUP BY bound.run, bound.rank, steps, window_ns
+HAVING sum(idle_ns) >= coalesce(getvariable('host_bound_decode_share'), 0.2) * sum(span_ns)

@@ -1,0 +1,90 @@
+-- slow_layers: a layer of a graph takes longer than others of the same kernels.
+-- One row per (run, rank, graph).
+-- Layers of one block run the same kernels in the same order, so they take the same time but for noise: on traces of servers they
+-- differ by a few percent. A layer that takes a fifth more than the median of its block, over all replays of the graph, has a
+-- reason of its own: experts with more tokens, another cache of keys, a kernel that waits. A hundredth of the time of the
+-- replays is what it costs at least: of 50 layers one that takes half as long again. It is said which kernel makes most of it.
+-- suggestion: Compare this layer's kernels with the same ones of the next layer in graph_layers and events; look at lengths of
+-- sequences, load of experts and what other streams do then.
+-- link: https://docs.pytorch.org/docs/stable/notes/cuda.html#cuda-graphs
+-- only if: EXISTS (FROM events WHERE graph_layer IS NOT NULL)
+-- needs: events
+-- parameter slow_layers_ratio DOUBLE = 1.2   least time of a layer over the median of its block
+-- parameter slow_layers_share DOUBLE = 0.01  least part of the time of the replays that such layers take too long
+WITH replays AS MATERIALIZED (
+    FROM graph_replays(events)
+),
+layers AS MATERIALIZED (
+    SELECT
+        *, quantile_disc(device_ns, 0.5) OVER (PARTITION BY run, rank, graph, block) AS usual_ns,
+        count(*) OVER (PARTITION BY run, rank, graph, block) AS layers
+    FROM graph_layer_times(events, replays)
+),
+slow AS MATERIALIZED (
+    FROM layers
+    WHERE device_ns >= coalesce(getvariable('slow_layers_ratio'), 1.2) * usual_ns AND usual_ns > 0
+),
+members AS MATERIALIZED (
+    SELECT
+        replays.run, replays.rank, replays.graph, slices.graph_block AS block, slices.graph_layer AS layer,
+        slices.event_id, slices.name, slices.dur_ns,
+        slices.graph_position - min(slices.graph_position) OVER (
+            PARTITION BY slices.run, slices.rank, slices.launch_id, slices.graph_layer
+        ) AS place
+    FROM events AS slices
+    JOIN replays ON slices.run = replays.run AND slices.rank = replays.rank AND slices.launch_id = replays.launch_id
+    WHERE slices.graph_layer IS NOT NULL
+),
+usual AS (
+    SELECT run, rank, graph, block, place, quantile_disc(dur_ns, 0.5) AS usual_ns
+    FROM members
+    GROUP BY run, rank, graph, block, place
+),
+late AS MATERIALIZED (
+    SELECT members.*, members.dur_ns - usual.usual_ns AS late_ns
+    FROM members
+    JOIN usual USING (run, rank, graph, block, place)
+    SEMI JOIN slow
+        ON members.run = slow.run AND members.rank = slow.rank AND members.graph = slow.graph AND members.layer = slow.layer
+),
+kernels AS (
+    SELECT
+        run, rank, graph,
+        max({'ns': ns, 'name': name}) AS most,
+        max_by(ids, ns) AS evidence
+    FROM (
+        SELECT run, rank, graph, name, sum(late_ns) AS ns, strongest(event_id, late_ns) AS ids
+        FROM late
+        GROUP BY run, rank, graph, name
+    )
+    GROUP BY run, rank, graph
+),
+wholes AS (
+    SELECT replays.run, replays.rank, replays.graph, count(DISTINCT replays.launch_id) AS replays, sum(slices.dur_ns) AS device_ns
+    FROM events AS slices
+    JOIN replays ON slices.run = replays.run AND slices.rank = replays.rank AND slices.launch_id = replays.launch_id
+    WHERE slices.graph_position IS NOT NULL
+    GROUP BY replays.run, replays.rank, replays.graph
+)
+SELECT
+    slow.run,
+    slow.rank,
+    severity_of(sum(slow.device_ns - slow.usual_ns), windows.window_ns) AS severity,
+    format('{:,} of {:,}', count(*), any_value(all_layers.layers)) || ' layers of graph ' || slow.graph
+    || ' take longer than their like: layer ' || arg_max(slow.layer, slow.device_ns / slow.usual_ns) || ' takes '
+    || duration_text(arg_max(slow.device_ns / slow.replays, slow.device_ns / slow.usual_ns)) || ' against '
+    || duration_text(arg_max(slow.usual_ns / slow.replays, slow.device_ns / slow.usual_ns)) || '; most of it is '
+    || shown(short_name('kernel', any_value(kernels.most.name))) AS finding,
+    any_value(kernels.evidence) AS evidence_events,
+    count(*) AS events,
+    sum(slow.device_ns - slow.usual_ns) AS estimated_gain_ns,
+    'their time beyond the median of their block, in all replays' AS gain_basis,
+    NULL AS "where"
+FROM slow
+JOIN (SELECT run, rank, graph, count(*) AS layers FROM layers GROUP BY run, rank, graph) AS all_layers
+    ON slow.run = all_layers.run AND slow.rank = all_layers.rank AND slow.graph = all_layers.graph
+JOIN wholes ON slow.run = wholes.run AND slow.rank = wholes.rank AND slow.graph = wholes.graph
+JOIN kernels ON slow.run = kernels.run AND slow.rank = kernels.rank AND slow.graph = kernels.graph
+JOIN shared_windows AS windows ON slow.run = windows.run AND slow.rank = windows.rank
+GROUP BY slow.run, slow.rank, slow.graph, windows.window_ns, wholes.device_ns
+HAVING sum(slow.device_ns - slow.usual_ns) >= coalesce(getvariable('slow_layers_share'), 0.01) * wholes.device_ns
