@@ -204,6 +204,25 @@ def gaps(
     return self.answer("gaps", top=top, per=per, kernel_wait_ns=kernel_wait_ns)
 
 
+def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
+    """The layers that repeat in replays of graphs, and the one slower than its like.
+
+    Parameters
+    ----------
+    per
+        What has rows: blocks of graphs, or each of their layers. One of ``"graph"``, ``"layer"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, graph, block), by run, rank, graph and block; with per=layer one for
+        each layer. Columns: ``run rank graph block layer phase replays kernels layers layer_kernels
+        before after device_ns layers_ns share mean_ns p50_ns max_ns mean_span_ns before_ns after_ns
+        slowest_layer slowest_ns slowest_ratio sequence first_launch_id first_id``.
+    """
+    return self.answer("graph_layers", per=per)
+
+
 def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl.DataFrame:
     """How long each stream had nothing to do, by cause.
 
@@ -331,7 +350,8 @@ def kernels(self: "Trace", by: str = "name", top: int = 0, copies: bool = False)
     polars.DataFrame
         One row per (run, rank, name, class), the largest total_ns first, then by run, rank, name,
         class; `others` last. Columns: ``run rank name calls total_ns mean_ns std_ns min_ns max_ns
-        share top_op top_op_share class class_share short_name category fuses does_both``.
+        share top_op top_op_share launch_site launch_site_share class class_share short_name
+        category fuses does_both``.
     """
     return self.answer("kernels", by=by, top=top, copies=copies)
 
@@ -472,11 +492,11 @@ def op_kernels(
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, name, kind, input_dims, sequence), the largest device_ns first, then
-        by run, rank, first_event_id. Columns: ``run rank name kind input_dims sequence kernels
-        calls device_ns total_ns mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns max_op_delay_ns
-        mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns max_runtime_delay_ns
-        first_event_id``.
+        One row per (run, rank, name, kind, launch_site, input_dims, sequence), the largest
+        device_ns first, then by run, rank,. Columns: ``run rank name kind launch_site input_dims
+        sequence kernels calls device_ns total_ns mean_op_delay_ns p50_op_delay_ns p90_op_delay_ns
+        max_op_delay_ns mean_runtime_delay_ns p50_runtime_delay_ns p90_runtime_delay_ns
+        max_runtime_delay_ns first_event_id``.
     """
     return self.answer("op_kernels", group_by_input_shape=group_by_input_shape, copies=copies)
 
@@ -509,6 +529,40 @@ def overview(self: "Trace") -> pl.DataFrame:
         events span_ns threads devices kernels device_busy_ns steps``.
     """
     return self.answer("overview")
+
+
+def phases(self: "Trace", per: str = "phase") -> pl.DataFrame:
+    """Phases of inference: requests, tokens, time of host and devices, graph or eager.
+
+    Parameters
+    ----------
+    per
+        What has rows: phases, each size of batch, or each occurrence. One of ``"phase"``,
+        ``"batch"``, ``"occurrence"``.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, phase, execution, is_warmup), by run, rank, first start; with `per`
+        also by batch, or one of each. Columns: ``run rank phase execution is_warmup batch name
+        event_id start_ns calls mean_batch tokens prefill_tokens decode_tokens host_ns span_ns
+        p50_span_ns max_span_ns tokens_per_s kernels graphs device_ns graph_share busy_ns idle_ns
+        idle_share communication_ns exposed_communication_ns known_share roofline_share``.
+    """
+    return self.answer("phases", per=per)
+
+
+def python_lines(self: "Trace") -> pl.DataFrame:
+    """The host's own time, the devices' time and idle time by line of the user's code.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name), by run and rank, the longest self_ns first, then
+        self_device_ns, then by name. Columns: ``run rank name calls total_ns self_ns self_share
+        idle_ns kernels device_ns self_device_ns self_backward_device_ns device_share first_id``.
+    """
+    return self.answer("python_lines")
 
 
 def queue_depth(self: "Trace", points: int = 0) -> pl.DataFrame:
