@@ -35,15 +35,15 @@
 -- sequence         VARCHAR        names of a layer joined by ->; of more than 64 the first 64
 -- first_launch_id  BIGINT         event_id of the launch of the first replay
 -- first_id         BIGINT         event_id of the first slice of the first layer, or of this layer, in the first replay
-WITH replays AS MATERIALIZED (
+WITH launched AS MATERIALIZED (
     FROM graph_replays(events)
 ),
 members AS MATERIALIZED (
     SELECT
-        replays.run, replays.rank, replays.graph, replays.replay, slices.graph_position AS position,
+        launched.run, launched.rank, launched.graph, launched.replay, slices.graph_position AS position,
         slices.dur_ns, coalesce(slices.name, '?') AS name
     FROM events AS slices
-    JOIN replays ON slices.run = replays.run AND slices.rank = replays.rank AND slices.launch_id = replays.launch_id
+    JOIN launched ON slices.run = launched.run AND slices.rank = launched.rank AND slices.launch_id = launched.launch_id
     WHERE slices.graph_position IS NOT NULL
 ),
 graphs AS (
@@ -52,7 +52,7 @@ graphs AS (
         count(*) AS replays,
         CASE WHEN min(phase) = max(phase) AND count(phase) = count(*) THEN min(phase) END AS phase,
         arg_min(launch_id, replay) AS first_launch_id
-    FROM replays
+    FROM launched
     GROUP BY run, rank, graph
 ),
 positions AS MATERIALIZED (
@@ -66,7 +66,7 @@ wholes AS (
     GROUP BY run, rank, graph
 ),
 layers AS MATERIALIZED (
-    FROM graph_layer_times(events, replays)
+    FROM graph_layer_times(events, launched)
 ),
 blocks AS MATERIALIZED (
     SELECT

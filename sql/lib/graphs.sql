@@ -18,7 +18,7 @@ names AS MATERIALIZED (
     SELECT name, row_number() OVER () AS code
     FROM (SELECT DISTINCT name FROM members)
 ),
-replays AS MATERIALIZED (
+launched AS MATERIALIZED (
     SELECT
         members.run, members.rank, members.launch_id,
         list(names.code ORDER BY members.graph_position) AS codes,
@@ -32,20 +32,20 @@ graphs AS (
     SELECT
         run, rank, codes,
         row_number() OVER (PARTITION BY run, rank ORDER BY min({'at': start_ns, 'id': launch_id})) - 1 AS graph
-    FROM replays
+    FROM launched
     GROUP BY run, rank, codes
 )
 SELECT
-    replays.run, replays.rank, replays.launch_id, graphs.graph,
-    row_number() OVER (PARTITION BY replays.run, replays.rank, graphs.graph ORDER BY replays.start_ns, replays.launch_id) - 1
+    launched.run, launched.rank, launched.launch_id, graphs.graph,
+    row_number() OVER (PARTITION BY launched.run, launched.rank, graphs.graph ORDER BY launched.start_ns, launched.launch_id) - 1
         AS replay,
-    replays.start_ns, replays.phase
-FROM replays
-JOIN graphs ON replays.run = graphs.run AND replays.rank = graphs.rank AND replays.codes = graphs.codes;
+    launched.start_ns, launched.phase
+FROM launched
+JOIN graphs ON launched.run = graphs.run AND launched.rank = graphs.rank AND launched.codes = graphs.codes;
 
 -- graph_layer_times: one row per layer of each graph, over all its replays.
 -- parameter events TABLE  `events`, or a part of it
--- parameter replays TABLE  rows of graph_replays
+-- parameter launched TABLE  rows of graph_replays
 -- column run, rank  as in events
 -- column graph BIGINT  number of the graph
 -- column block BIGINT  number of the block of names
@@ -58,16 +58,16 @@ JOIN graphs ON replays.run = graphs.run AND replays.rank = graphs.rank AND repla
 -- column last_position BIGINT  greatest
 -- column slowest_replay_ns BIGINT  the most that the layer took in one replay
 -- column first_id BIGINT  event_id of its first slice in the first replay
--- example: WITH replays AS (FROM graph_replays(events)) FROM graph_layer_times(events, replays)
-CREATE OR REPLACE TEMP MACRO graph_layer_times(events, replays) AS TABLE
+-- example: WITH launched AS (FROM graph_replays(events)) FROM graph_layer_times(events, launched)
+CREATE OR REPLACE TEMP MACRO graph_layer_times(events, launched) AS TABLE
 WITH members AS (
     SELECT
-        replays.run, replays.rank, replays.graph, replays.replay,
+        launched.run, launched.rank, launched.graph, launched.replay,
         slices.graph_block AS block, slices.graph_layer AS layer, slices.graph_position AS position,
         slices.start_ns, slices.dur_ns, slices.event_id
     FROM query_table(events) AS slices
-    JOIN query_table(replays) AS replays
-        ON slices.run = replays.run AND slices.rank = replays.rank AND slices.launch_id = replays.launch_id
+    JOIN query_table(launched) AS launched
+        ON slices.run = launched.run AND slices.rank = launched.rank AND slices.launch_id = launched.launch_id
     WHERE slices.graph_layer IS NOT NULL
 ),
 single AS (

@@ -11,14 +11,14 @@
 -- needs: events
 -- parameter slow_layers_ratio DOUBLE = 1.2   least time of a layer over the median of its block
 -- parameter slow_layers_share DOUBLE = 0.01  least part of the time of the replays that such layers take too long
-WITH replays AS MATERIALIZED (
+WITH launched AS MATERIALIZED (
     FROM graph_replays(events)
 ),
 layers AS MATERIALIZED (
     SELECT
         *, quantile_disc(device_ns, 0.5) OVER (PARTITION BY run, rank, graph, block) AS usual_ns,
         count(*) OVER (PARTITION BY run, rank, graph, block) AS layers
-    FROM graph_layer_times(events, replays)
+    FROM graph_layer_times(events, launched)
 ),
 slow AS MATERIALIZED (
     FROM layers
@@ -26,13 +26,13 @@ slow AS MATERIALIZED (
 ),
 members AS MATERIALIZED (
     SELECT
-        replays.run, replays.rank, replays.graph, slices.graph_block AS block, slices.graph_layer AS layer,
+        launched.run, launched.rank, launched.graph, slices.graph_block AS block, slices.graph_layer AS layer,
         slices.event_id, slices.name, slices.dur_ns,
         slices.graph_position - min(slices.graph_position) OVER (
             PARTITION BY slices.run, slices.rank, slices.launch_id, slices.graph_layer
         ) AS place
     FROM events AS slices
-    JOIN replays ON slices.run = replays.run AND slices.rank = replays.rank AND slices.launch_id = replays.launch_id
+    JOIN launched ON slices.run = launched.run AND slices.rank = launched.rank AND slices.launch_id = launched.launch_id
     WHERE slices.graph_layer IS NOT NULL
 ),
 usual AS (
@@ -60,11 +60,11 @@ kernels AS (
     GROUP BY run, rank, graph
 ),
 wholes AS (
-    SELECT replays.run, replays.rank, replays.graph, count(DISTINCT replays.launch_id) AS replays, sum(slices.dur_ns) AS device_ns
+    SELECT launched.run, launched.rank, launched.graph, count(DISTINCT launched.launch_id) AS replays, sum(slices.dur_ns) AS device_ns
     FROM events AS slices
-    JOIN replays ON slices.run = replays.run AND slices.rank = replays.rank AND slices.launch_id = replays.launch_id
+    JOIN launched ON slices.run = launched.run AND slices.rank = launched.rank AND slices.launch_id = launched.launch_id
     WHERE slices.graph_position IS NOT NULL
-    GROUP BY replays.run, replays.rank, replays.graph
+    GROUP BY launched.run, launched.rank, launched.graph
 )
 SELECT
     slow.run,
