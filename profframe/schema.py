@@ -407,6 +407,8 @@ FACT_COLUMNS: Final = frozenset(
         "launch_id",
         "op_id",
         "attributed_by",
+        "kernel_category",
+        "computes_and_communicates",
         "replays",
         "device_ns",
         "self_device_ns",

@@ -128,7 +128,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
         if (run, rank, pattern, compat, captures, categories) != (None,) * 6:
             raise ParameterError(
-                "a store has its names and facts already: run, rank, pattern, compat, captures, "
+                "a store has its names already, and facts: run, rank, pattern, compat, captures, "
                 "kernel_categories"
             )
         if not isinstance(target, Folder):

@@ -25,7 +25,7 @@
 -- launch_site_share DOUBLE   0..1  part of total_ns that was launched there; NULL where total_ns is 0, or no such is known
 -- class             VARCHAR        compute, communication or copy; NULL in `others`
 -- class_share       DOUBLE   0..1  total_ns over all rows of the run, rank and class; NULL where that is 0, and in `others`
--- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others`, by category or class
+-- short_name        VARCHAR        name without return type, template arguments, parameters; NULL in `others` and of groups
 -- category          VARCHAR        kernel_category of most of total_ns, the first by name on a tie; NULL in `others`
 -- fuses             VARCHAR        what a kernel of Inductor fuses, as its name or that of top_op has it; NULL for other kernels
 -- does_both         BOOLEAN        some of the kernels compute and communicate at once; class says what they count as
@@ -127,6 +127,7 @@ sites AS (
             AND sites.rank = members.rank
             AND sites.kind = members.kind
             AND sites.name IS NOT DISTINCT FROM members.name
+            AND sites.kernel_category IS NOT DISTINCT FROM members.kernel_category
         GROUP BY ALL
     )
     GROUP BY ALL

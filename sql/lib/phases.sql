@@ -158,9 +158,9 @@ WITH numbered AS (
     FROM query_table(spans)
 ),
 pieces AS MATERIALIZED (
-    SELECT run, rank, lane, greatest(start_ns, coalesce(free_ns, start_ns)) AS start_ns, end_ns
+    SELECT run, rank, lane, least(greatest(start_ns, coalesce(free_ns, start_ns)), end_ns) AS start_ns, end_ns
     FROM busy_order('numbered')
-    WHERE added_ns > 0
+    WHERE added_ns > 0 OR start_ns = end_ns
 ),
 moments AS MATERIALIZED (
     SELECT DISTINCT lanes.lane, unnest([pieces.start_ns, pieces.end_ns]) AS at_ns

@@ -64,14 +64,15 @@ SELECT around.run, around.rank, around.launch_id, named.launch_site
 FROM around
 JOIN named ON around.stack IS NOT DISTINCT FROM named.stack AND around.annotation IS NOT DISTINCT FROM named.annotation;
 
--- work_by_site: time of the work of which no op is known, by its name and where it was launched.
+-- work_by_site: time of the work of which no op is known, by its name, its category and where it was launched.
 -- parameter events TABLE  `events`, or a part of it
--- column run, rank, kind, name  as in events
+-- column run, rank, kind, name, kernel_category  as in events
 -- column launch_site VARCHAR  as in launch_sites
 -- column site_ns HUGEINT  sum of the durations
 -- example: FROM work_by_site(events)
 CREATE OR REPLACE TEMP MACRO work_by_site(events) AS TABLE
-SELECT work.run, work.rank, work.kind, work.name, sites.launch_site, coalesce(sum(work.dur_ns), 0) AS site_ns
+SELECT
+    work.run, work.rank, work.kind, work.name, work.kernel_category, sites.launch_site, coalesce(sum(work.dur_ns), 0) AS site_ns
 FROM query_table(events) AS work
 JOIN launch_sites(events) AS sites
     ON work.run = sites.run AND work.rank = sites.rank AND work.launch_id = sites.launch_id

@@ -60,7 +60,9 @@ kernels AS (
     GROUP BY run, rank, graph
 ),
 wholes AS (
-    SELECT launched.run, launched.rank, launched.graph, count(DISTINCT launched.launch_id) AS replays, sum(slices.dur_ns) AS device_ns
+    SELECT
+        launched.run, launched.rank, launched.graph,
+        count(DISTINCT launched.launch_id) AS replays, sum(slices.dur_ns) AS device_ns
     FROM events AS slices
     JOIN launched ON slices.run = launched.run AND slices.rank = launched.rank AND slices.launch_id = launched.launch_id
     WHERE slices.graph_position IS NOT NULL

@@ -397,6 +397,8 @@ def _work(args: Mapping[str, Any]) -> Row:
         "shared_memory_bytes": _natural(args.get("shared memory")),
         "blocks_per_sm": _positive(args.get("blocks per SM")),
         "occupancy": _positive(args.get("est. achieved occupancy %"), 100),
+        "graph_id": _natural(args.get("graph id")) or None,
+        "graph_node_id": _natural(args.get("graph node id")) or None,
     }
 
 

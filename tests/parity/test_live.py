@@ -54,6 +54,7 @@ NOT_IN_SOME_FILES: Final[Mapping[str, Mapping[str, str]]] = {
             "events.op_id",
             "events.step",
             "events.is_recompute",
+            "events.annotation_id",
             "memory.op_id",
         ),
         "that a region is asynchronous, and so takes no part in the nesting",

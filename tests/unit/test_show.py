@@ -40,6 +40,7 @@ def test_repr_says_what_is_inside_in_a_few_lines() -> None:
         "  runs     'a' (rank 0)",
         "  events   kernel 2, host_op 1",
         "  devices  1 CUDA",
+        "  time in  other 100.0 %",
         "  quality  truncated 3",
     ]
 
@@ -48,7 +49,7 @@ def test_repr_of_many_runs_and_of_nothing_is_short() -> None:
     many = repr(trace_of([f"run{i}" for i in range(100)]))
     nothing = repr(stored())
 
-    assert len(many.splitlines()) == 5
+    assert len(many.splitlines()) == 6
     assert "and 95 more" in many
     assert nothing == "Trace: 0 runs, 0 ranks, 0 events"
 
