@@ -397,7 +397,8 @@ class Session:
             names = texts("phase", phase)
             selection = selection.phases(names, self._phase_windows(source, selection, names))
         part = self.with_source(source).with_selection(selection.time(start_ns, end_ns))
-        return part if (steps, phase, start_ns, end_ns) == (None,) * 4 else _remaining(part)
+        is_whole = all(part_of is None for part_of in (steps, phase, start_ns, end_ns))
+        return part if is_whole else _remaining(part)
 
     def _check_kinds(self, kinds: tuple[str, ...]) -> None:
         if not set(kinds) <= set(schema.KINDS):
