@@ -45,6 +45,8 @@ _CONFIG: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "allow_community_extensions": False,
         "allowed_configs": [*_CHANGEABLE],
+        # By an estimate, which for shared steps is one row, ASOF joins would try all pairs.
+        "asof_loop_join_threshold": 0,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
         "python_enable_replacements": False,

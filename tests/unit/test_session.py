@@ -82,6 +82,13 @@ def test_macros_are_there_whatever_was_asked_before(example: Path) -> None:
     assert asked_first.sql(lanes).equals(asked_last.sql(lanes))
 
 
+def test_joins_by_time_never_try_all_pairs(trace: Trace) -> None:
+    """A trace of 42 MB took 16 s for `idle`, as an estimate was one row."""
+    with trace.asking() as asked, asked._session.connection() as connection:
+        [(rows,)] = connection.sql("SELECT current_setting('asof_loop_join_threshold')").fetchall()
+    assert int(rows) == 0
+
+
 def test_threads_ask_at_once(trace: Trace) -> None:
     expected = [trace.self_times(), trace.filter(kinds="host_op").self_times()]
     traces = [trace, trace.filter(kinds="host_op")] * 8
