@@ -95,7 +95,7 @@ members AS MATERIALIZED (
 tops AS (
     SELECT run, rank, place, min({less_ns: -op_ns, op: op}) FILTER (op IS NOT NULL) AS top
     FROM (
-        SELECT members.run, members.rank, members.place, ops.op, sum(ops.op_ns) AS op_ns
+        SELECT members.run, members.rank, members.place, ops.op, coalesce(sum(ops.op_ns), 0) AS op_ns
         FROM work_by_op(events) AS ops
         JOIN members
             ON ops.run = members.run
