@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from profframe.cli.loading import load, naming
-from profframe.cli.verbs import takes_sources, verbs
+from profframe.cli.verbs import takes_sources, verbs, with_parts
 from profframe.show.units import visible
 
 _FORMS: Final = ("chrome", "speedscope", "stacks")
@@ -41,17 +41,7 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     " achieved_flop_per_s, or any answer; can be repeated.",
 )
 @click.option("--run", "runs", multiple=True, help="Only this run; can be repeated.")
-@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated.")
-@click.option(
-    "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
-)
-@click.option(
-    "--phase",
-    "phases",
-    multiple=True,
-    metavar="NAME",
-    help="Only this phase of inference, as decode or prefill; can be repeated.",
-)
+@with_parts
 def export(
     sources: tuple[str, ...],
     output: Path,

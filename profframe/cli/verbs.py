@@ -62,6 +62,21 @@ _FACTS: Final = (
         help="JSON file that says what kernels of your own are.",
     ),
 )
+_PARTS: Final = (
+    click.option(
+        "--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated."
+    ),
+    click.option(
+        "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
+    ),
+    click.option(
+        "--phase",
+        "phases",
+        multiple=True,
+        metavar="NAME",
+        help="Only this phase of inference, as decode or prefill; can be repeated.",
+    ),
+)
 with_full_names = click.option(
     "--full-names", is_flag=True, help="Names of kernels with their types and arguments."
 )
@@ -111,6 +126,13 @@ class Terms:
         return trace.given(files=self.files).limited(
             self.memory, timeout_s=self.timeout, rows=self.rows
         )
+
+
+def with_parts(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options ``ranks``, ``steps`` and ``phases`` of what to keep of a trace."""
+    for option in reversed(_PARTS):
+        verb = option(verb)
+    return verb
 
 
 def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,14 @@ import click
 
 from profframe.cli.loading import load, naming
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
-from profframe.cli.verbs import one_option, takes_sources, verbs, with_facts, with_full_names
+from profframe.cli.verbs import (
+    one_option,
+    takes_sources,
+    verbs,
+    with_facts,
+    with_full_names,
+    with_parts,
+)
 from profframe.errors import AnswerError, UnknownNameError
 from profframe.show.units import visible
 
@@ -32,17 +39,7 @@ _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread
 @click.option(
     "--sort", default="self_ns", show_default=True, metavar="COLUMN", help="Largest first."
 )
-@click.option("--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated.")
-@click.option(
-    "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
-)
-@click.option(
-    "--phase",
-    "phases",
-    multiple=True,
-    metavar="NAME",
-    help="Only this phase of inference, as decode or prefill; can be repeated.",
-)
+@with_parts
 @with_full_names
 @with_facts
 def show(

@@ -7,6 +7,7 @@ import numpy as np
 from profframe import schema
 from profframe.facts.columns import column, is_kind, numbers, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
+from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.repeats import repeated_blocks
 from profframe.intervals import Ints, Mask
 
@@ -23,12 +24,12 @@ def graphs(tables: Tables) -> Output:
     most slices; what runs on another stream is in the layer whose slice started last before it.
     """
     events = tables["events"]
-    codes, texts = words(events, "name")
-    is_launch = np.array(["graphlaunch" in text.lower() for text in texts] + [False], np.bool_)
+    codes, _ = words(events, "name")
+    is_launch = is_call(events, REPLAY)
     launch = numbers(events, "launch_id", missing=-1)
     is_member = is_kind(events, schema.DEVICE_KINDS) & (launch >= 0)
     rows = np.flatnonzero(is_member)
-    rows = rows[is_launch[codes[launch[rows]]]]
+    rows = rows[is_launch[launch[rows]]]
     position, block, layer = (np.full(events.num_rows, -1, np.int64) for _ in range(3))
     if rows.size:
         start = numbers(events, "start_ns")

@@ -14,7 +14,7 @@ from profframe.intervals import Mask
 
 BEGIN: Final = re.compile(r"(cuda|cu|hip)StreamBeginCapture\w*")
 END: Final = re.compile(r"(cuda|cu|hip)StreamEndCapture\w*")
-REPLAY: Final = re.compile(r"(cuda|cu|hip)GraphLaunch\w*")
+REPLAY: Final = re.compile(r".*GraphLaunch.*", re.IGNORECASE | re.DOTALL)
 KERNEL: Final = re.compile(r"(cuda|cu|hip)\w*Launch\w*Kernel\w*|hip(Ext)?LaunchByPtr\w*")
 COPY: Final = re.compile(r"(cuda|cu|hip)Memcpy\w*")
 FILL: Final = re.compile(r"(cuda|cu|hip)Memset\w*")
