@@ -35,6 +35,7 @@ from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts.columns import coded, encoded, is_kind, numbers
 from profframe.facts.fact import Note, Output, Tables, columns, fact
+from profframe.facts.user_entries import document
 from profframe.intervals import Ints, Mask
 
 Categories = str | os.PathLike[str] | Mapping[str, Any]
@@ -244,22 +245,14 @@ def entries_of(categories: Categories) -> tuple[Entry, ...]:
     >>> entries_of({"^my_a2a": "expert_parallel"})[0].category
     'expert_parallel'
     """
-    source, document = "kernel_categories", categories
-    if isinstance(categories, (str, os.PathLike)):
-        source = os.fspath(categories)
-        try:
-            document = json.loads(Path(categories).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ParameterError(f"{source}: cannot be read: {error.strerror or error}") from error
-        except (ValueError, RecursionError) as error:
-            raise ParameterError(f"{source}: not a JSON file of categories: {error}") from error
-    if not isinstance(document, Mapping):
+    source, entries = document("kernel_categories", categories, "categories")
+    if not isinstance(entries, Mapping):
         raise ParameterError(
-            f"{source}: needs an object of entries by their names, got {document!r:.60}"
+            f"{source}: needs an object of entries by their names, got {entries!r:.60}"
         )
-    for name, value in document.items():
+    for name, value in entries.items():
         _check(name, value, f"{source}: {name!r:.80}")
-    return tuple(_entry(name, value) for name, value in document.items())
+    return tuple(_entry(name, value) for name, value in entries.items())
 
 
 def _entry(name: str, value: Any) -> Entry:

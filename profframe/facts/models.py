@@ -35,6 +35,7 @@ from typing import Any, Final
 from profframe import schema
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
+from profframe.facts.user_entries import document
 
 Devices = str | os.PathLike[str] | Mapping[str, Any]
 """Entries by model, or the path of a JSON file of them."""
@@ -190,26 +191,18 @@ def entries(devices: Devices | None) -> dict[str, dict[str, Any]]:
     ParameterError
         The file cannot be read, or an entry does not have the form above.
     """
-    source, document = "devices", devices
-    if isinstance(devices, (str, os.PathLike)):
-        source = os.fspath(devices)
-        try:
-            document = json.loads(Path(devices).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise ParameterError(f"{source}: cannot be read: {error.strerror or error}") from error
-        except ValueError as error:
-            raise ParameterError(f"{source}: not a JSON file of devices: {error}") from error
-    if document is None and devices is None:
+    source, given = document("devices", devices, "devices")
+    if devices is None:
         return {}
-    if not isinstance(document, Mapping):
-        raise ParameterError(f"{source}: needs an object of entries by model, got {document!r:.60}")
-    builtin = _builtin() if document else {}
-    for name, entry in document.items():
+    if not isinstance(given, Mapping):
+        raise ParameterError(f"{source}: needs an object of entries by model, got {given!r:.60}")
+    builtin = _builtin() if given else {}
+    for name, entry in given.items():
         _check(entry, f"{source}: {name!r}")
         if "match" not in entry and name not in builtin:
             message = UnknownNameError.among("model", str(name), builtin)
             raise ParameterError(f"{source}: {message}; a new one needs the field match")
-    return {str(name): _with_peak_names(entry) for name, entry in document.items()}
+    return {str(name): _with_peak_names(entry) for name, entry in given.items()}
 
 
 def _with_peak_names(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -542,3 +542,10 @@ def test_no_devices_are_no_rows() -> None:
     empty = schema.DEVICES.arrow.empty_table()
     assert match_models(empty, KNOWN).schema.equals(empty.schema)
     assert isinstance(read(None, ()), pa.Table)
+
+
+def test_a_file_nested_without_end_is_one_error(tmp_path: Path) -> None:
+    path = tmp_path / "devices.json"
+    path.write_text("[" * 100_000)
+    with pytest.raises(ParameterError, match="not a JSON file of devices"):
+        models(path)

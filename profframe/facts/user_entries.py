@@ -1,0 +1,34 @@
+"""Entries of the user's own: a mapping, or a JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from profframe.errors import ParameterError
+
+
+def document(parameter: str, given: Any, content: str) -> tuple[str, Any]:
+    """What was given, or the document of the file that it names, with what errors call it.
+
+    Raises
+    ------
+    ParameterError
+        The file cannot be read, or is not JSON; the message names it.
+
+    Examples
+    --------
+    >>> document("devices", {"Mine": {}}, "devices")
+    ('devices', {'Mine': {}})
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        return parameter, given
+    path = os.fspath(given)
+    try:
+        return path, json.loads(Path(given).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ParameterError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"{path}: not a JSON file of {content}: {error}") from error
