@@ -157,15 +157,19 @@ WITH numbered AS (
     SELECT run, rank, lane, start_ns, end_ns, 0 AS event_id
     FROM query_table(spans)
 ),
-pieces AS MATERIALIZED (
+pieces AS (
     SELECT run, rank, lane, least(greatest(start_ns, coalesce(free_ns, start_ns)), end_ns) AS start_ns, end_ns
     FROM busy_order('numbered')
     WHERE added_ns > 0 OR start_ns = end_ns
 ),
-moments AS MATERIALIZED (
-    SELECT DISTINCT lanes.lane, unnest([pieces.start_ns, pieces.end_ns]) AS at_ns
+edges AS MATERIALIZED (
+    SELECT pieces.lane, lanes.lane AS clock, unnest([-1, 1]) AS sign, unnest([pieces.start_ns, pieces.end_ns]) AS at_ns
     FROM pieces
-    JOIN lanes(events) AS lanes USING (run, rank)
+    JOIN lanes(events) AS lanes ON pieces.run = lanes.run AND pieces.rank = lanes.rank
+),
+moments AS MATERIALIZED (
+    SELECT DISTINCT clock AS lane, at_ns
+    FROM edges
 ),
 clock_rows AS MATERIALIZED (
     SELECT lanes.lane, work.event_id, work.start_ns, work.end_ns, false AS is_moment
@@ -183,14 +187,12 @@ clocks AS MATERIALIZED (
     GROUP BY lane, at_ns
 )
 SELECT
-    pieces.lane,
-    try_cast(sum(pieces.end_ns::HUGEINT - pieces.start_ns) AS BIGINT) AS span_ns,
+    edges.lane,
+    try_cast(sum(edges.sign * edges.at_ns::HUGEINT) AS BIGINT) AS span_ns,
     CASE
-        WHEN any_value(busy.lane) IS NOT NULL THEN try_cast(sum(until.idle_ns - since.idle_ns) AS BIGINT)
+        WHEN any_value(busy.lane) IS NOT NULL THEN try_cast(sum(edges.sign * clocks.idle_ns) AS BIGINT)
     END AS idle_ns
-FROM pieces
-JOIN lanes(events) AS lanes ON pieces.run = lanes.run AND pieces.rank = lanes.rank
-JOIN clocks AS since ON lanes.lane = since.lane AND pieces.start_ns = since.at_ns
-JOIN clocks AS until ON lanes.lane = until.lane AND pieces.end_ns = until.at_ns
-LEFT JOIN (SELECT DISTINCT lane FROM clock_rows WHERE NOT is_moment) AS busy ON lanes.lane = busy.lane
-GROUP BY pieces.lane;
+FROM edges
+JOIN clocks ON edges.clock = clocks.lane AND edges.at_ns = clocks.at_ns
+LEFT JOIN (SELECT DISTINCT lane FROM clock_rows WHERE NOT is_moment) AS busy ON edges.clock = busy.lane
+GROUP BY edges.lane;

@@ -77,10 +77,14 @@ def test_kernels_that_compute_and_communicate_at_once() -> None:
         "void flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_twoshot_sync<1>(int)",
         "void bytedance::flux::GemmReduceScatter<int>(int)",
         "ncclDevKernel_AllReduce_Sum_f32_RING_LL(int)",
+        "void deep_gemm::sm100_fp8_fp4_mega_moe_impl<8192u, 7168u>(int)",
+        "kernel_cutlass_fc1fc2_kernel_impl_MegaMoE_object_at__",
     )
     frame = loaded(*(kernel(name) for name in names)).events
-    assert frame["kernel_category"].to_list() == ["collective", "gemm", "collective"]
-    assert frame["computes_and_communicates"].to_list() == [True, True, False]
+    assert frame["kernel_category"].to_list() == [
+        "collective", "gemm", "collective", "grouped_gemm", "grouped_gemm",
+    ]  # fmt: skip
+    assert frame["computes_and_communicates"].to_list() == [True, True, False, True, True]
 
 
 def test_names_like_communication_without_a_category_are_counted() -> None:
