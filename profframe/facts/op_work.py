@@ -23,7 +23,7 @@ from profframe.facts.columns import (
     words,
 )
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
-from profframe.facts.formulas import Formula, Op, Unknown, counted, formula_of
+from profframe.facts.formulas import MISFITS, Formula, Op, counted, formula_of
 from profframe.facts.formulas.dtypes import (
     BF16,
     DTYPES,
@@ -254,7 +254,7 @@ def _count(op: Op, formula: Formula, dtypes: dict[str, int]) -> tuple[int, int, 
     (flops, lacks), (bytes_, _) = (counted(term, op) for term in (formula.flops, formula.bytes))
     dtype = op.work_dtype
     if formula.dtype is not None:
-        with suppress(Unknown, LookupError, TypeError, ValueError, AttributeError):
+        with suppress(*MISFITS):
             dtype = formula.dtype(op)
     return (
         _UNKNOWN if flops is None else flops,

@@ -537,6 +537,28 @@ def test_a_formula_may_give_any_number(given: Any, expected: int | None) -> None
     assert count(lambda _: given, Op("x", [[4]])) == expected
 
 
+def test_shapes_that_fit_no_formula_are_unknown() -> None:
+    """Of whatever op: one shape and no types, as old profilers and broken files have them."""
+    for name, formula in FORMULAS.items():
+        for dims in ([[8, 16]], [[0, 4], [], [3]], [[8, 16]] * 12):
+            for types in ([], ["float"] * len(dims)):
+                op = Op(name, dims, types)
+                for term in (formula.flops, formula.bytes):
+                    number = count(term, op)
+                    assert number is None or 0 <= number < 1 << 62
+
+
+def test_lengths_below_zero_are_unknown() -> None:
+    shapes = [[1, 64, 4, 32]] * 3
+    op = Op(
+        "aten::_efficient_attention_forward",
+        [*shapes, [], [3], [3], [], []],
+        ["float"] * 3 + ["", "int", "int", "Scalar", "Scalar"],
+        values=["", "", "", "", "", "", "-1", "-1"],
+    )
+    assert count(FORMULAS[op.name].flops, op) is None
+
+
 def test_names_are_torchs() -> None:
     torch = pytest.importorskip("torch", reason="needs torch: pip install 'profframe[test]'")
     names = {name.removeprefix("aten::") for name in FORMULAS if name.startswith("aten::")}

@@ -39,6 +39,7 @@ from profframe.facts.formulas.triton import TRITON_NAMES
 __all__ = [
     "DTYPES",
     "FORMULAS",
+    "MISFITS",
     "Dtype",
     "Formula",
     "Op",
@@ -79,6 +80,17 @@ do more than a formula would cover.
 PATTERNS: Final = (*PRODUCT_NAMES, *SEQUENCE_NAMES, *TRITON_NAMES)
 """Patterns of names, with formulas of the ops that are called so: versions of one kernel, and
 kernels that a compiler has named. `FORMULAS` goes before them."""
+
+MISFITS: Final = (
+    Unknown,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+"""What a formula raises where the recorded inputs do not fit it."""
 
 _MOST: Final = 1 << 62
 _WRAPPED: Final = re.compile(r"(sglang_profiler::\w+?)(?:_\d+)?")
@@ -133,6 +145,6 @@ def counted(formula: Count | None, op: Op) -> tuple[int | None, bool]:
         number = int(formula(op))
     except UnknownLengths:
         return None, True
-    except (Unknown, ArithmeticError, LookupError, TypeError, ValueError, AttributeError):
-        return None, False  # the recorded inputs do not fit the formula
+    except MISFITS:
+        return None, False
     return number if 0 <= number < _MOST else None, False

@@ -88,6 +88,8 @@ def packed(cumulative: int, longest: int, inner: Layout) -> Layout:
         if min(map(len, (query, key, value))) < 3 or ends.count < 1:
             raise Unknown
         (queries,), (keys,) = op.ints(longest, 1), op.ints(longest + 1, 1)
+        if min(queries, keys) < 0:  # -1 is for not known
+            raise Unknown
         heads = _heads((query[-2],), (key[-2],), (value[-2],))
         return Sizes((ends.count - 1) * heads, queries, keys, key[-1], value[-1])
 

@@ -82,7 +82,7 @@ def _normed_flops(op: Op) -> int:
 def _normed_count(op: Op) -> int:
     queries, keys, values, width = (op.ints(place, 1)[0] for place in (1, 2, 3, 4))
     source = op.tensor(0)
-    if source.shape[-1] != (queries + keys + values) * width:
+    if min(queries, keys, values) < 0 or source.shape[-1] != (queries + keys + values) * width:
         raise Unknown
     return math.prod(source.shape[:-1]) * (queries + keys) * width
 
