@@ -107,6 +107,7 @@ _ANNOTATIONS: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Mark]
     ),
     (re.compile(rf"execute_new_(?P<new>{_N})_cached_(?P<cached>{_N})"), _of_old_vllm),
     (re.compile(r"step\[(?P<mode>\w+)(?: [^\]]*)?\]"), _of_sglang),
+    (re.compile(rf"(?:ForwardMode\.)?(?P<mode>{'|'.join(_SGLANG)})"), _of_sglang),
     (re.compile(rf"(?P<mode>prefill|decode)\[bs={_N}(?P<rest>.*)\]"), _of_atom),
     (
         re.compile(
