@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "gaps": ("before_name", "after_name"),
+        "graph_layers": ("sequence",),
         "kernel_overlap": ("name",),
         "kernel_shapes": ("name",),
         "kernels": ("name",),
@@ -31,24 +32,39 @@ _CLONE: Final = re.compile(r"->|\[clone [^\]]*\]")
 _INNERMOST: Final = re.compile(r"<[^<>()]*>|\([^<>()]*\)")
 _REST: Final = re.compile(r"[<(].*| const *$", re.DOTALL)
 _LAST: Final = re.compile(r"(\S+)\s*$")
+_MANGLED: Final = re.compile(r"_ZN?L?(?=\d)")
+_LENGTH: Final = re.compile(r"L?(\d{1,4})")
+_UNNAMED: Final = "_GLOBAL__N_"
+_TENSILE: Final = re.compile(r"(\w*Cijk_\w+?_MT\d+x\d+x\d+(?:_MI\d+x\d+x\d+)?)_\w+")
+_CUTE: Final = re.compile(r"(\w*kernel_cutlass_\w+?)_object_at_\w*")
+"""What follows a kernel's own name in those of Tensile and CuTe: a hundred settings, addresses."""
+_ENTRY: Final = re.compile(r"_ZN7ck_tile6kentryI(?:L\w\d+E)*NS_(\d{1,4})")
+"""The entry of all kernels of Composable Kernel: the first type says which one it is."""
 _NO_KERNEL: Final = re.compile(r"Mem(cpy|set)\b")
 _DEPTH: Final = 60
 
 
 def short_name(name: str) -> str:
-    """A kernel's function, as the macro `short_name` has it.
+    """A kernel's function, as the macro `short_name` has it; and of one that a linker or a
+    generator has named, what people call it.
 
-    A copy, a fill, and what is no name of C++ with brackets stay as they are.
+    A copy, a fill, and other names without brackets stay as they are.
 
     Examples
     --------
+    >>> short_name("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi64EEEvPT0_i")
+    'aiter::add_rmsnorm_quant_kernel'
+    >>> short_name("Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN_LDSB1_AFC1")
+    'Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1'
     >>> short_name("void at::native::(anonymous namespace)::gemm<float, (bool)1>(int)")
     'at::native::gemm'
     >>> short_name("Memcpy HtoD (Pinned -> Device)")
     'Memcpy HtoD (Pinned -> Device)'
     """
     is_cpp = name.isascii() and name.isprintable() and ("<" in name or "(" in name)
-    if not is_cpp or _NO_KERNEL.match(name):
+    if not is_cpp:
+        return _generated(name)
+    if _NO_KERNEL.match(name):
         return name
     text = _CLONE.sub("", name)
     for _ in range(_DEPTH):
@@ -59,6 +75,23 @@ def short_name(name: str) -> str:
     if last is None:
         return name
     return re.sub(r"::(::)+", "::", last[1]).lstrip(":") or name
+
+
+def _generated(name: str) -> str:
+    """A mangled name as far as its words go, or a generated one without its settings."""
+    if match := _TENSILE.fullmatch(name) or _CUTE.fullmatch(name):
+        return match[1]
+    if entry := _ENTRY.match(name):
+        return f"ck_tile::kentry<{name[entry.end() : entry.end() + int(entry[1])]}>"
+    begin = _MANGLED.match(name)
+    if begin is None or not name.isascii():
+        return name
+    parts, at = [], begin.end()
+    while length := _LENGTH.match(name, at):
+        at = length.end() + int(length[1])
+        parts.append(name[length.end() : at])
+    whole = [part for part in parts if not part.startswith(_UNNAMED)]
+    return "::".join(whole) if whole and at <= len(name) else name
 
 
 def shortened(frame: pl.DataFrame, *columns: str, kernels: pl.Expr | None = None) -> pl.DataFrame:
