@@ -55,6 +55,33 @@ def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
     return codes, texts.to_pylist()
 
 
+def combined(*columns: Ints) -> Ints:
+    """One code for the values of several columns of one length, by first appearance.
+
+    Examples
+    --------
+    >>> combined(np.array([7, 7, 7, 3]), np.array([0, 1, 0, 0])).tolist()
+    [0, 1, 0, 2]
+    """
+    code = np.zeros(columns[0].size, np.int64)
+    for values in columns:
+        if (values != values[:1]).any():
+            distinct, place = _by_first(values)
+            _, code = _by_first(code * distinct + place)
+    return code
+
+
+def _by_first(values: Ints) -> tuple[int, Ints]:
+    """How many values differ, and the number of each, by first appearance."""
+    column = pa.array(values).dictionary_encode()
+    return len(column.dictionary), column.indices.to_numpy().astype(np.int64)
+
+
+def stream_codes(events: pa.Table) -> Ints:
+    """A number for the device and stream of each row."""
+    return combined(*(numbers(events, name, missing=-1) for name in ("device", "stream")))
+
+
 def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.DictionaryArray:
     """Dictionary-encoded column from codes and distinct texts; -1 is NULL."""
     indices = pa.array(codes, pa.int32(), mask=codes < 0)

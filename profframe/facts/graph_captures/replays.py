@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.columns import combined, is_kind, numbers, present, words
 from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.graph_captures.captures import COPIES, FILLS, without_space
 from profframe.intervals import Ints
@@ -107,7 +107,7 @@ def replays(events: pa.Table) -> Replays | None:
     bounds = np.searchsorted(group, np.arange(launches.size + 1))
     names, texts = work_names(events, rows)
     graph = numbers(events, "graph_id")[rows] if "graph_id" in events.column_names else 0 * node
-    work = same_groups(_combined(names, stream, node, graph), bounds)
+    work = same_groups(combined(names, stream, node, graph), bounds)
     _, first = np.unique(work, return_index=True)
     works = []
     for at in first.tolist():
@@ -133,8 +133,7 @@ def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
 
 def _streams(events: pa.Table, rows: Ints, group: Ints) -> Ints:
     """Number of the stream of each row in its launch, by first work; rows are in that order."""
-    device, stream = (numbers(events, name, missing=-1)[rows] for name in ("device", "stream"))
-    line = np.unique(np.stack((device, stream)), axis=1, return_inverse=True)[1].reshape(-1)
+    line = combined(*(numbers(events, name, missing=-1)[rows] for name in ("device", "stream")))
     if not line.any():
         return line
     key = group * (int(line.max()) + 1) + line
@@ -166,15 +165,6 @@ def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
     codes[is_kind(events, ("memcpy",))[rows]] = 0
     codes[is_kind(events, ("memset",))[rows]] = 1
     return codes, list(names)
-
-
-def _combined(*columns: Ints) -> Ints:
-    """One code for the values of several columns."""
-    code = columns[0]
-    for column in columns[1:]:
-        distinct, place = np.unique(column, return_inverse=True)
-        code = np.unique(code * distinct.size + place, return_inverse=True)[1]
-    return code
 
 
 def same_groups(code: Ints, bounds: Ints) -> Ints:
