@@ -112,14 +112,20 @@ def replays(events: pa.Table) -> Replays | None:
     works = []
     for at in first.tolist():
         part = slice(bounds[at], bounds[at + 1])
-        labels = _labels(events, rows[part]) if node[part].any() else ()
+        labels = _labels(events, rows[part]) if has_nodes(events) else ()
         works.append(Work(tuple(texts[c] for c in names[part]), stream[part], node[part], labels))
     return Replays(launches, rows, bounds, works, work)
 
 
+def has_nodes(events: pa.Table) -> bool:
+    """Whether work has the numbers of its nodes."""
+    name = "graph_node_id"
+    return name in events.column_names and events[name].null_count < events.num_rows
+
+
 def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
     """Number of the node of each row, in launches where all have one of their own; else -1."""
-    if "graph_node_id" not in events.column_names:
+    if not has_nodes(events):
         return np.full(rows.size, -1, np.int64)
     node = numbers(events, "graph_node_id", missing=0)[rows]
     number = node & NODE_BITS
@@ -159,9 +165,13 @@ def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
     """Code of the name of each piece of work, and the names: of kernels without white space."""
     codes, texts = words(events, "name")
     names: dict[str, int] = {COPIES: 0, FILLS: 1}
-    used, place = np.unique(codes[rows], return_inverse=True)
-    distinct = [without_space(texts[code]) if code >= 0 else "" for code in used.tolist()]
-    codes = np.array([names.setdefault(name, len(names)) for name in distinct], np.int64)[place]
+    texts.append("")
+    is_used = np.zeros(len(texts), np.bool_)
+    is_used[codes[rows]] = True
+    number = np.zeros(len(texts), np.int64)
+    for code in np.flatnonzero(is_used).tolist():
+        number[code] = names.setdefault(without_space(texts[code]), len(names))
+    codes = number[codes[rows]]
     codes[is_kind(events, ("memcpy",))[rows]] = 0
     codes[is_kind(events, ("memset",))[rows]] = 1
     return codes, list(names)
