@@ -55,6 +55,35 @@ def words(table: pa.Table, name: str) -> tuple[Ints, list[str]]:
     return codes, texts.to_pylist()
 
 
+def combined(*columns: Ints) -> Ints:
+    """One code for the values of several columns of one length, by first appearance.
+
+    Examples
+    --------
+    >>> combined(np.array([7, 7, 7, 3]), np.array([0, 1, 0, 0])).tolist()
+    [0, 1, 0, 2]
+    """
+    varying = (distinct(values) for values in columns if (values != values[:1]).any())
+    _, code = next(varying, (None, np.zeros(columns[0].size, np.int64)))
+    for values, place in varying:
+        _, code = distinct(code * values.size + place)
+    return code
+
+
+def distinct(values: Ints) -> tuple[Ints, Ints]:
+    """The different values, by first appearance, and the number of that of each row.
+
+    Quicker than `numpy.unique` where few values differ, as it hashes and does not sort.
+    """
+    column = pa.array(values).dictionary_encode()
+    return column.dictionary.to_numpy(), column.indices.to_numpy().astype(np.int64)
+
+
+def stream_codes(events: pa.Table) -> Ints:
+    """A number for the device and stream of each row."""
+    return combined(*(numbers(events, name, missing=-1) for name in ("device", "stream")))
+
+
 def encoded(codes: Ints, texts: Sequence[str] | pa.StringArray) -> pa.DictionaryArray:
     """Dictionary-encoded column from codes and distinct texts; -1 is NULL."""
     indices = pa.array(codes, pa.int32(), mask=codes < 0)

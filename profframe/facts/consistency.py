@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, last_equal, numbers, present, words
+from profframe.facts.columns import is_kind, last_equal, numbers, present, stream_codes, words
 from profframe.facts.fact import Note, Output, Tables, columns, fact
 from profframe.facts.kinds import COLLECTIVE_RECORD
 from profframe.facts.scopes import evaluations
@@ -75,10 +75,8 @@ def _kernels_during_syncs(events: pa.Table) -> Iterator[Note]:
     if not syncs.size or not kernels.size:
         return
     start, dur = numbers(events, "start_ns"), numbers(events, "dur_ns")
-    device, stream = (numbers(events, name, missing=-1) for name in ("device", "stream"))
-    lines = np.stack([device, stream], axis=1)
     chosen = np.concatenate([syncs, kernels])
-    line = np.unique(lines[chosen], axis=0, return_inverse=True)[1].reshape(-1)
+    line = stream_codes(events)[chosen]
     sync_line, kernel_line = line[: syncs.size], line[syncs.size :]
     moments = np.unique(np.concatenate([start[chosen], (start + dur)[kernels]]))
 

@@ -42,6 +42,8 @@ def flow_ends(tables: Tables) -> Output:
     flows, events = tables["flows"], tables["events"]
     bound = numbers(flows, "event_id", missing=-1).copy()
     timed = present(flows, "time_ns") & (bound < 0)
+    if not timed.any():
+        return Output({"flows.event_id": ids(bound)})
     on_stack = present(events, "start_ns", "dur_ns") & ~flags(events, "is_async")
     slices = np.flatnonzero(on_stack)
 

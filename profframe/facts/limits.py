@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.columns import distinct, is_kind, numbers, present, words
 from profframe.facts.devices import PEAKS
 from profframe.facts.fact import Note, Output, Tables, columns, fact
 from profframe.intervals import Ints, Mask
@@ -56,7 +56,7 @@ def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, _Floats, Ints]:
     events = tables["events"]
     dtype, names = words(events, "work_dtype")
     device = numbers(events, "device", missing=-1)[rows]
-    pairs, place = np.unique(device * (len(names) + 1) + dtype[rows] + 1, return_inverse=True)
+    pairs, place = distinct(device * (len(names) + 1) + dtype[rows] + 1)
     devices = {row["device"]: row for row in tables["devices"].to_pylist()}
     peaks = [
         _device_peaks(devices.get(number), names[code - 1] if code else None)

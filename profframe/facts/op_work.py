@@ -90,7 +90,9 @@ def work(tables: Tables, formulas: Mapping[str, Formula | None] = NO_FORMULAS) -
     kernels = np.flatnonzero(is_kind(events, ("kernel",)))
     op = numbers(events, "op_id", missing=-1)[kernels]
     owner[kernels] = np.where(op >= 0, owner[op], -1)
-    calls = _Calls(_call_numbers(events, kernels, owner), numbers(events, "dur_ns")[kernels])
+    call = _call_numbers(events, kernels, owner)
+    has_others = np.bincount(call + 1)[call + 1] > 1
+    calls = _Calls(call, has_others, numbers(events, "dur_ns")[kernels])
     shares = {
         "flops": _spread(op_work.flops, _recorded(events, "given_flops"), kernels, owner, calls),
         "bytes": _spread(op_work.bytes, _moved(events), kernels, owner, calls),
@@ -360,9 +362,10 @@ def _moved(events: pa.Table) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """For each kernel the number of the call that it works for, and its duration."""
+    """For each kernel the call that it works for, whether others do, too, and its duration."""
 
     number: Ints
+    has_others: Mask
     dur: Ints
 
 
@@ -373,7 +376,7 @@ def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
         return call
     launch = numbers(events, "launch_id", missing=_UNKNOWN)[kernels]
     of_replay = np.append(present(events, "replays"), False)[call] & (launch >= 0)
-    key = call[of_replay] * owner.size + launch[of_replay]
+    key = launch[of_replay] * owner.size + call[of_replay]
     call[of_replay] = owner.size + np.unique(key, return_inverse=True)[1]
     return call
 
@@ -391,9 +394,11 @@ def _spread(op_work: Ints, recorded: Ints, kernels: Ints, owner: Ints, calls: _C
         np.add.at(given, calls.number[has_record], kernel_work[has_record])
         rest = rest - given[calls.number]
     sharing = owned & (kernel_work < 0)
-    if sharing.any():
-        amount = np.maximum(rest, 0)[sharing]
-        shares[kernels[sharing]] = _apportioned(amount, calls.number[sharing], calls.dur[sharing])
+    shares[kernels[sharing]] = np.maximum(rest[sharing], 0)
+    several = sharing & calls.has_others
+    if several.any():
+        amount = shares[kernels[several]]
+        shares[kernels[several]] = _apportioned(amount, calls.number[several], calls.dur[several])
     return shares
 
 

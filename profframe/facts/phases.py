@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import encoded, ids, is_kind, numbers, present, words
+from profframe.facts.columns import encoded, ids, is_kind, numbers, present, stream_codes, words
 from profframe.facts.fact import Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, nearest, nest, stab
 
@@ -253,8 +253,7 @@ def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
     marks = np.flatnonzero(phase >= 0)
     start = numbers(events, "start_ns")
     last = start + np.maximum(numbers(events, "dur_ns"), 1) - 1
-    device, stream = (numbers(events, name, missing=-1) for name in ("device", "stream"))
-    line = np.unique(np.stack((device, stream)), axis=1, return_inverse=True)[1].reshape(-1)
+    line = stream_codes(events)
     forest = nest(line[marks], start[marks], last[marks] + 1)
     outer = np.append(marks, -1)[forest.parent]
     owner = _openings(marks, outer, forest.depth, phase, worth)

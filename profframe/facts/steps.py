@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import column, is_kind, numbers, present, words
+from profframe.facts.columns import column, is_kind, numbers, present, stream_codes, words
 from profframe.facts.fact import Note, Output, Tables, columns, fact, of_events
 from profframe.intervals import Ints, last_until, stab
 
@@ -65,8 +65,7 @@ def _first_work(events: pa.Table, annotations: Ints) -> Ints:
         return annotations
     start = numbers(events, "start_ns")
     end = start + numbers(events, "dur_ns")
-    device, stream = (numbers(events, name, missing=-1) for name in ("device", "stream"))
-    line = np.unique(np.stack((device, stream)), axis=1, return_inverse=True)[1].reshape(-1)
+    line = stream_codes(events)
     is_work = is_kind(events, schema.DEVICE_KINDS) & present(events, "start_ns")
     work = np.flatnonzero(is_work)[::-1]
     # Backwards in time, so that the last one is the first.

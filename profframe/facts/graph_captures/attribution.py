@@ -25,6 +25,7 @@ from profframe.facts.graph_captures.matching import Candidate, EagerRuns, OpKey
 from profframe.facts.graph_captures.replays import (
     NODE_BITS,
     Replays,
+    has_nodes,
     replays,
     same_groups,
     work_names,
@@ -57,7 +58,7 @@ class CaptureSource:
 def may_attribute(tables: Tables, sources: Sequence[CaptureSource]) -> bool:
     """Whether work in graphs may get ops."""
     events = tables["events"]
-    return bool(sources) or "graph_node_id" in events.column_names or has_captures(events)
+    return bool(sources) or has_nodes(events) or has_captures(events)
 
 
 def attribute_replays(tables: Tables, sources: Sequence[CaptureSource]) -> Tables:

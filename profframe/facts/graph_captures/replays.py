@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import is_kind, numbers, present, words
+from profframe.facts.columns import combined, is_kind, numbers, present, words
 from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.graph_captures.captures import COPIES, FILLS, without_space
 from profframe.intervals import Ints
@@ -107,19 +107,25 @@ def replays(events: pa.Table) -> Replays | None:
     bounds = np.searchsorted(group, np.arange(launches.size + 1))
     names, texts = work_names(events, rows)
     graph = numbers(events, "graph_id")[rows] if "graph_id" in events.column_names else 0 * node
-    work = same_groups(_combined(names, stream, node, graph), bounds)
+    work = same_groups(combined(names, stream, node, graph), bounds)
     _, first = np.unique(work, return_index=True)
     works = []
     for at in first.tolist():
         part = slice(bounds[at], bounds[at + 1])
-        labels = _labels(events, rows[part]) if node[part].any() else ()
+        labels = _labels(events, rows[part]) if has_nodes(events) else ()
         works.append(Work(tuple(texts[c] for c in names[part]), stream[part], node[part], labels))
     return Replays(launches, rows, bounds, works, work)
 
 
+def has_nodes(events: pa.Table) -> bool:
+    """Whether work has the numbers of its nodes."""
+    name = "graph_node_id"
+    return name in events.column_names and events[name].null_count < events.num_rows
+
+
 def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
     """Number of the node of each row, in launches where all have one of their own; else -1."""
-    if "graph_node_id" not in events.column_names:
+    if not has_nodes(events):
         return np.full(rows.size, -1, np.int64)
     node = numbers(events, "graph_node_id", missing=0)[rows]
     number = node & NODE_BITS
@@ -133,8 +139,7 @@ def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
 
 def _streams(events: pa.Table, rows: Ints, group: Ints) -> Ints:
     """Number of the stream of each row in its launch, by first work; rows are in that order."""
-    device, stream = (numbers(events, name, missing=-1)[rows] for name in ("device", "stream"))
-    line = np.unique(np.stack((device, stream)), axis=1, return_inverse=True)[1].reshape(-1)
+    line = combined(*(numbers(events, name, missing=-1)[rows] for name in ("device", "stream")))
     if not line.any():
         return line
     key = group * (int(line.max()) + 1) + line
@@ -160,21 +165,16 @@ def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
     """Code of the name of each piece of work, and the names: of kernels without white space."""
     codes, texts = words(events, "name")
     names: dict[str, int] = {COPIES: 0, FILLS: 1}
-    used, place = np.unique(codes[rows], return_inverse=True)
-    distinct = [without_space(texts[code]) if code >= 0 else "" for code in used.tolist()]
-    codes = np.array([names.setdefault(name, len(names)) for name in distinct], np.int64)[place]
+    texts.append("")
+    is_used = np.zeros(len(texts), np.bool_)
+    is_used[codes[rows]] = True
+    number = np.zeros(len(texts), np.int64)
+    for code in np.flatnonzero(is_used).tolist():
+        number[code] = names.setdefault(without_space(texts[code]), len(names))
+    codes = number[codes[rows]]
     codes[is_kind(events, ("memcpy",))[rows]] = 0
     codes[is_kind(events, ("memset",))[rows]] = 1
     return codes, list(names)
-
-
-def _combined(*columns: Ints) -> Ints:
-    """One code for the values of several columns."""
-    code = columns[0]
-    for column in columns[1:]:
-        distinct, place = np.unique(column, return_inverse=True)
-        code = np.unique(code * distinct.size + place, return_inverse=True)[1]
-    return code
 
 
 def same_groups(code: Ints, bounds: Ints) -> Ints:
