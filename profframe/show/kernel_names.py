@@ -47,7 +47,8 @@ _DEPTH: Final = 60
 def short_name(name: str) -> str:
     """A kernel's function, as the macro `short_name` has it.
 
-    Of one that a linker or a generator has named it is what people call it. A copy, a fill, and other names without brackets stay as they are.
+    Of one that a linker or a generator has named it is what people call it. A copy,
+    a fill, and other names without brackets stay as they are.
 
     Examples
     --------
