@@ -59,8 +59,10 @@ def test_convert_takes_the_same_folder(replays: Path, folder: Path, tmp_path: Pa
     rows = convert(replays, tmp_path / "store", captures=folder)
     assert rows["status"].to_list() == ["written"]
     stored = load(tmp_path / "store")
-    assert stored.key_averages().drop("run").equals(
-        load(replays, captures=folder).key_averages().drop("run")
+    assert (
+        stored.key_averages()
+        .drop("run")
+        .equals(load(replays, captures=folder).key_averages().drop("run"))
     )
 
 
