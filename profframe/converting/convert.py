@@ -150,7 +150,8 @@ def _fact_choice(
     if captures is None:
         return FactChoice(compat, categories)
     files = capture_files(as_list(captures))
-    return FactChoice(compat, categories, tuple(map(str, files.paths)), files.content)
+    paths, optional = (tuple(map(str, part)) for part in (files.paths, sorted(files.optional)))
+    return FactChoice(compat, categories, paths, optional, files.content)
 
 
 @contextmanager

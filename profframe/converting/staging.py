@@ -82,6 +82,8 @@ class FactChoice:
         The user's own entries for ``kernel_category``.
     captures : tuple of str
         Files of captures.
+    optional_captures : tuple of str
+        Those of them that may have none.
     captures_content : str, optional
         Text that differs for other contents of these.
     """
@@ -89,6 +91,7 @@ class FactChoice:
     compat: str | None = None
     categories: tuple[Entry, ...] | None = None
     captures: tuple[str, ...] = ()
+    optional_captures: tuple[str, ...] = ()
     captures_content: str | None = None
 
 

@@ -167,10 +167,13 @@ def _write(
 @cache
 def _fact_options(facts: FactChoice) -> FactOptions:
     """The options of facts; captures are read once in a process."""
+    from profframe.loading.captures import Captures
     from profframe.loading.options import fact_options
 
+    paths, optional = (tuple(map(Path, part)) for part in (facts.captures, facts.optional_captures))
     return replace(
-        fact_options(compat=facts.compat, captures=facts.captures or None),
+        fact_options(compat=facts.compat),
+        captures=Captures(paths, frozenset(optional)) if paths else None,
         kernel_categories=facts.categories,
     )
 

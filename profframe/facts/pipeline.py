@@ -113,6 +113,8 @@ class Options:
         Release of torch that ``compat="torch"`` is as.
     captures : Sequence of CaptureSource
         Other traces, in which graphs were captured.
+    rank : int, optional
+        Rank of the trace, where that is known, to choose among captures of several.
     """
 
     compat: str | None = None
@@ -123,6 +125,7 @@ class Options:
     categories: tuple[Entry, ...] | None = None
     release: Release | None = None
     captures: Sequence[CaptureSource] = ()
+    rank: int | None = None
 
     def of(self, fact: Fact) -> dict[str, object]:
         """The options that a fact takes, without defaults."""
@@ -164,7 +167,7 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
             if FACTS[place] is launches and may_attribute(tables, options.captures):
                 for other in [*running]:  # there will be more rows
                     tables = with_output(tables, running.pop(other).result())
-                tables = attribute_replays(tables, options.captures)
+                tables = attribute_replays(tables, options.captures, options.rank)
         for future in running.values():
             tables = with_output(tables, future.result())
     return tables

@@ -13,7 +13,7 @@ from profframe.facts.graph_captures.attribution import CaptureSource
 from profframe.facts.graph_captures.captures import captures, size_in
 from profframe.facts.pipeline import captured
 from profframe.loading.discovery import Source, paths_of, trace_files
-from profframe.loading.run_names import readable
+from profframe.loading.run_names import known_rank, readable
 from profframe.readers import read_parts
 
 
@@ -32,23 +32,38 @@ class Captures:
     paths: tuple[Path, ...]
     optional: frozenset[Path]
 
-    @cached_property
+    @property
     def sources(self) -> Sequence[CaptureSource]:
         """What was captured in each.
 
         Raises
         ------
         SourceError
-            A file cannot be read, or has no capture in it.
+            A file cannot be read, or has no capture in it; of optional ones, all of them.
         """
-        sources = []
+        return self._read[0]
+
+    @property
+    def skipped(self) -> Sequence[SourceError]:
+        """Why optional files have nothing that was captured."""
+        return self._read[1]
+
+    @cached_property
+    def _read(self) -> tuple[list[CaptureSource], list[SourceError]]:
+        sources: list[CaptureSource] = []
+        skipped: list[SourceError] = []
         for path in self.paths:
             try:
                 sources += _sources(path)
-            except SourceError:
+            except SourceError as error:
                 if path not in self.optional:
                     raise
-        return sources
+                skipped.append(error)
+        if not sources:
+            raise NotATraceError(
+                f"none of {len(skipped)} files has a capture; the first: {skipped[0]}"
+            )
+        return sources, skipped
 
     @cached_property
     def content(self) -> str:
@@ -80,7 +95,8 @@ def _sources(path: Path) -> list[CaptureSource]:
         tables = captured(raw.tables)
         graphs = captures(tables, size_in(path.name.partition(".")[0]))
         if graphs:
-            sources.append(CaptureSource(readable(path.name), tables, graphs))
+            rank = known_rank(path, raw)
+            sources.append(CaptureSource(readable(path.name), tables, graphs, rank))
     if not sources:
         raise NotATraceError(
             f"{path}: no capture: it has no calls between the begin and the end of a capture of a "

@@ -13,7 +13,7 @@ from profframe import store
 from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, SourceError
 from profframe.loading.discovery import Files, Source
 from profframe.loading.options import FactOptions, LoadOptions, Progress
-from profframe.loading.run_names import NamedTrace, cycles, name_parts, name_trace
+from profframe.loading.run_names import NamedTrace, cycles, known_rank, name_parts, name_trace
 from profframe.loading.tables import combine, table_parts
 from profframe.readers import is_pipe, read, read_parts
 from profframe.store.cache import store_of
@@ -95,7 +95,9 @@ def read_trace(
     spool = None if spool_folder is None else Spool(spool_folder)
     with within(path):
         raw = read(path, progress, spool, threads)
-        return name_trace(path, (facts or FactOptions()).add(raw), run, rank)
+        return name_trace(
+            path, (facts or FactOptions()).add(raw, known_rank(path, raw, rank)), run, rank
+        )
 
 
 @system_memory()
@@ -124,7 +126,10 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
         try:
             with within(path):
                 progress = _shifted(options.progress, before, sum(sizes))
-                parts = [options.facts.add(raw) for raw in read_parts(path, progress)]
+                parts = [
+                    options.facts.add(raw, known_rank(path, raw, options.rank))
+                    for raw in read_parts(path, progress)
+                ]
                 traces += name_parts(path, parts, options.run, options.rank)
         except SourceError as error:
             if path not in files.optional:

@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from profframe import schema
 from profframe.errors import ParameterError
 from profframe.facts import Options, add_facts
 from profframe.facts.formulas import check_formulas
@@ -16,6 +19,7 @@ from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
 from profframe.facts.torch_compat.releases import Release, installed
 from profframe.loading.captures import Captures, capture_files
+from profframe.loading.tables import skipped_file
 from profframe.query.selection import Numbers, Text, check_compat
 
 if TYPE_CHECKING:
@@ -43,8 +47,8 @@ class FactOptions:
     """The user's own, as `profframe.facts.kernel_categories.entries_of` gives them."""
     captures: Captures | None = None
 
-    def add(self, raw: RawTrace) -> RawTrace:
-        """The trace with its facts."""
+    def add(self, raw: RawTrace, rank: int | None = None) -> RawTrace:
+        """The trace with its facts; its rank, if that is known, chooses among captures."""
         devices = None if self.devices is None else models(self.devices)
         own = self.kernel_categories
         options = Options(
@@ -56,8 +60,13 @@ class FactOptions:
             categories=None if own is None else own + builtin(),
             release=self._release,
             captures=() if self.captures is None else self.captures.sources,
+            rank=rank,
         )
-        return replace(raw, tables=dict(add_facts(raw.tables, options)))
+        tables = dict(add_facts(raw.tables, options))
+        if self.captures is not None and self.captures.skipped:
+            notes = schema.quality_rows(*map(skipped_file, self.captures.skipped))
+            tables["quality"] = pa.concat_tables([tables["quality"], notes])
+        return replace(raw, tables=tables)
 
     def key(self) -> str:
         """Text that differs for options that give different facts."""

@@ -67,6 +67,12 @@ def name_trace(
     return NamedTrace(path, raw, run, rank, rank_source)
 
 
+def known_rank(path: Path, raw: RawTrace, rank: int | None = None) -> int | None:
+    """The rank that `name_trace` gives a trace; None where it would be assumed."""
+    named = name_trace(path, raw, rank=rank)
+    return None if named.rank_source == "assumed" else named.rank
+
+
 def name_parts(
     path: Path, parts: Sequence[RawTrace], run: str | None = None, rank: int | None = None
 ) -> list[NamedTrace]:

@@ -25,12 +25,12 @@ def combine(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dic
     for trace in sorted(traces, key=lambda t: (t.run, t.rank)):
         for name, rows in table_parts(trace).items():
             parts[name] += rows
-    notes = schema.quality_rows(*map(_note, skipped))
+    notes = schema.quality_rows(*map(skipped_file, skipped))
     parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
     return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
 
 
-def _note(error: SourceError) -> tuple[str, int, str, None]:
+def skipped_file(error: SourceError) -> tuple[str, int, str, None]:
     """The row of `quality` for a skipped file."""
     check = "skipped_file" if isinstance(error, NotATraceError) else UNREADABLE_FILE
     return check, 0, str(error), None

@@ -9,7 +9,10 @@ import pyarrow as pa
 from profframe.errors import AnswerError
 from profframe.query.selection import TIME
 
-_SELECTION_COLUMNS = ("run", "rank", "kind", "step", "replays", *sorted({*TIME.values()}))
+_SELECTION_COLUMNS = (
+    *("run", "rank", "kind", "step", "inference_phase", "replays"),
+    *sorted({*TIME.values()}),
+)
 
 
 def plain(table: pa.Table) -> pl.DataFrame:

@@ -9,9 +9,9 @@
 -- needs: events
 -- run                       VARCHAR      run that the trace belongs to
 -- rank                      INTEGER      rank within the run
--- step                      BIGINT       profiler step that the annotations started in; NULL in none
+-- step                      BIGINT       profiler step that they started in, or captured ones were replayed in; NULL in none
 -- name                      VARCHAR      name of the annotation; NULL where the source has none
--- calls                     BIGINT       number of annotations
+-- calls                     BIGINT       number of annotations; of a captured one, of its replays
 -- host_ns                   BIGINT   ns  time in them on the host, threads added; NULL where it is not known, or on devices only
 -- kernels                   BIGINT       number of kernels launched inside
 -- device_ns                 BIGINT   ns  sum of durations of the kernels, copies and fills launched inside
@@ -19,11 +19,18 @@
 -- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
 -- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
-WITH marks AS MATERIALIZED (
+WITH replayed AS (
+    FROM replayed_steps(events)
+),
+marks AS MATERIALIZED (
     SELECT
-        run, rank, step, name, kind, event_id, thread, device, stream, start_ns, dur_ns, preorder,
-        last_descendant_id, coalesce(replays, 1) AS calls, 0 AS sub
+        events.run, events.rank, coalesce(replayed.replay.step, events.step) AS step, events.name, kind, event_id, events.thread,
+        device, stream, start_ns, dur_ns, preorder, last_descendant_id, replayed.replay,
+        coalesce(replayed.replays, events.replays, 1) AS calls, 0 AS sub
     FROM events
+    LEFT JOIN replayed
+        ON events.run = replayed.run AND events.rank = replayed.rank AND events.thread = replayed.thread
+        AND events.replays IS NOT NULL
     WHERE kind = 'annotation' OR kind = 'device_annotation'
 ),
 numbered AS MATERIALIZED (

@@ -5,7 +5,9 @@
 -- What is launched inside a call on its thread is its work, whenever that runs. Backward work, which another thread launches, is
 -- that of the backward ops whose forward op (`fwd_id`) ran inside a call; where modules are called again in backward, as with
 -- checkpoints, what they do is forward work of those calls. Calls of one module that are inside each other count once. Self is
--- without what other modules inside it take. Columns without `backward` or `total` are of the calls alone.
+-- without what other modules inside it take. Columns without `backward` or `total` are of the calls alone. A module that was
+-- captured into a graph has a call for each replay, in the step of its launch; what it did is no self time of the modules around
+-- that launch, so that each piece of work is self time once.
 -- All but calls and host_ns are NULL where the rows that would tell were filtered out of the trace.
 -- In a bare shell read from `sql/lib` first: devices, lanes, intervals, steps, busy, regions, backward.
 -- needs: events
@@ -31,21 +33,32 @@
 -- span_ns                   BIGINT   ns  from the start of the first of them to the end of the last; NULL where there are none
 -- exposed_communication_ns  BIGINT   ns  time in which one of them communicated, and nothing on the rank's devices computed
 -- idle_ns                   BIGINT   ns  part of span_ns in which no device of the rank was busy; NULL where there is no span
-WITH frames AS MATERIALIZED (
+WITH replayed AS (
+    FROM replayed_steps(events)
+    WHERE coalesce(getvariable('per'), 'step') = 'step'
+),
+frames AS MATERIALIZED (
     SELECT
-        run, rank, CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN step END AS step, name,
-        python_module_id AS module_id, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id,
-        coalesce(replays, 1) AS calls
+        events.run, events.rank,
+        CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN coalesce(replayed.replay.step, events.step) END AS step,
+        events.name, python_module_id AS module_id, event_id, events.thread, start_ns, dur_ns, preorder, last_descendant_id,
+        replayed.replay, coalesce(replayed.replays, events.replays, 1) AS calls
     FROM events
+    LEFT JOIN replayed
+        ON events.run = replayed.run AND events.rank = replayed.rank AND events.thread = replayed.thread
+        AND events.replays IS NOT NULL
     WHERE kind = 'python' AND python_module_id IS NOT NULL
 ),
 ops AS MATERIALIZED (
     SELECT
         events.run, events.rank,
-        CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN events.step END AS step,
+        CASE WHEN coalesce(getvariable('per'), 'step') = 'step' THEN coalesce(replayed.replay.step, events.step) END AS step,
         events.module_hierarchy, events.event_id, events.parent_id, events.thread,
-        events.start_ns, events.dur_ns, events.preorder, events.last_descendant_id
+        events.start_ns, events.dur_ns, events.preorder, events.last_descendant_id, replayed.replay
     FROM events
+    LEFT JOIN replayed
+        ON events.run = replayed.run AND events.rank = replayed.rank AND events.thread = replayed.thread
+        AND events.replays IS NOT NULL
     ANTI JOIN frames ON events.run = frames.run AND events.rank = frames.rank
     WHERE events.module_hierarchy <> '' AND events.preorder IS NOT NULL
 ),
@@ -77,7 +90,9 @@ entered AS (
         ) AS entered
     FROM ops
     JOIN paths ON ops.module_hierarchy = paths.module_hierarchy
-    LEFT JOIN ops AS parent ON ops.run = parent.run AND ops.rank = parent.rank AND ops.parent_id = parent.event_id
+    LEFT JOIN ops AS parent
+        ON ops.run = parent.run AND ops.rank = parent.rank AND ops.parent_id = parent.event_id
+        AND ops.replay IS NOT DISTINCT FROM parent.replay
     LEFT JOIN paths AS around ON parent.module_hierarchy = around.module_hierarchy
     WHERE paths.paths IS DISTINCT FROM around.paths
 ),
@@ -90,7 +105,7 @@ slices AS MATERIALIZED (
         FROM frames
         UNION ALL BY NAME
         SELECT
-            run, rank, step, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id,
+            run, rank, step, event_id, thread, start_ns, dur_ns, preorder, last_descendant_id, replay,
             unnest(entered) AS name, generate_subscripts(entered, 1) AS sub
         FROM entered
     )

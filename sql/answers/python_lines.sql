@@ -30,6 +30,7 @@ slices AS MATERIALIZED (
     SELECT
         own.run, own.rank, own.name, own.event_id, frame.kind = 'python' AS is_call, frame.thread, frame.start_ns, frame.dur_ns,
         frame.idle_ns, frame.preorder, frame.last_descendant_id, NULL::INTEGER AS device, NULL::INTEGER AS stream, 0 AS sub,
+        NULL::STRUCT(step BIGINT) AS replay,
         dense_rank() OVER (ORDER BY own.run, own.rank, own.name) AS region
     FROM own
     JOIN events AS frame ON own.run = frame.run AND own.rank = frame.rank AND own.event_id = frame.event_id

@@ -3,7 +3,9 @@
 -- Kernels with known work (`flops` or `bytes`); all others are one row per device, so that shares add up to 1. Durations are
 -- those of the kernels: idle devices cost nothing here. The work of an op is that of its owner (`work_id`). A share above 1.05
 -- has its reason in `note`. faster_than_memory: all that is read and written counts, but some of it was in a cache.
--- faster_than_peak: the kernel does less than the formula counts, or computes in another data type.
+-- faster_than_peak: the kernel does less than the formula counts, or computes in another data type. bytes_only: FLOPs of some
+-- kernels are not known. Those that may be limited by them (`needs_flops`), as attention over lengths that no trace has, have no
+-- limit and no lost time; of all others the bytes are the limit.
 -- In a bare shell read from `sql/lib` first: sequences, roofline.
 -- needs: events, devices
 -- parameter by       VARCHAR(kernel|op|shapes|dtype) = kernel  what has a row: kernel name, op, op with input shapes, data type
@@ -30,11 +32,11 @@
 -- bandwidth_share  DOUBLE    0..1       bytes_per_s over its peak
 -- bound            VARCHAR              compute or memory: which peak takes longer; NULL where one of the two is not known
 -- limit_ns         BIGINT    ns         time at the limit: the sum over kernels of the longer of flops and bytes at their peaks
--- lost_ns          BIGINT    ns         total_ns minus limit_ns, below zero where it was faster; NULL where no peak is known
--- note             VARCHAR              unknown_work, unknown_device, no_peak (of its type), faster_than_peak, faster_than_memory
+-- lost_ns          BIGINT    ns         total_ns of what has a limit, minus limit_ns: below zero where faster; NULL for none
+-- note             VARCHAR              unknown_work unknown_device no_peak (of the type) bytes_only faster_than_peak and _memory
 WITH typed AS (
     SELECT
-        run, rank, event_id, kind, device, name, work_id, op_id, launch_id, attributed_by, dur_ns, flops, bytes,
+        run, rank, event_id, kind, device, name, work_id, op_id, launch_id, attributed_by, dur_ns, flops, bytes, kernel_category,
         CASE
             WHEN NOT coalesce(getvariable('override'), false) OR coalesce(getvariable('dtype'), '') = '' THEN work_dtype
         END AS work_dtype
@@ -55,7 +57,9 @@ groups AS (
         sum(dur_ns) FILTER (bytes IS NOT NULL) AS bytes_ns,
         CASE WHEN bool_and(compute_ps IS NOT NULL) THEN sum(compute_ps) END AS compute_ps,
         CASE WHEN bool_and(memory_ps IS NOT NULL) THEN sum(memory_ps) END AS memory_ps,
-        sum(limit_ps) AS limit_ps
+        sum(limit_ps) AS limit_ps,
+        sum(dur_ns) FILTER (limit_ps IS NOT NULL OR NOT is_bytes_only) AS limited_ns,
+        bool_or(is_bytes_only) AS is_bytes_only
     FROM kernel_limits(typed, devices, coalesce(getvariable('dtype'), ''))
     GROUP BY ALL
 ),
@@ -82,6 +86,8 @@ sums AS (
         CASE WHEN bool_and(compute_ps IS NOT NULL) THEN sum(compute_ps) END AS compute_ps,
         CASE WHEN bool_and(memory_ps IS NOT NULL) THEN sum(memory_ps) END AS memory_ps,
         sum(limit_ps) AS limit_ps,
+        sum(limited_ns) AS limited_ns,
+        bool_or(is_bytes_only) AS is_bytes_only,
         true AS is_known
     FROM named
     GROUP BY ALL
@@ -122,13 +128,14 @@ SELECT
     bandwidth_share,
     CASE WHEN compute_ps >= memory_ps THEN 'compute' WHEN compute_ps < memory_ps THEN 'memory' END AS bound,
     limit_ns,
-    try_cast(total_ns - limit_ns AS BIGINT) AS lost_ns,
+    try_cast(limited_ns - limit_ns AS BIGINT) AS lost_ns,
     CASE
         WHEN NOT is_known THEN 'unknown_work'
         WHEN peak_flop_per_s IS NULL AND peak_bytes_per_s IS NULL THEN 'unknown_device'
         ELSE nullif(concat_ws(
             ' ',
-            CASE WHEN compute_ps IS NULL AND flops > 0 THEN 'no_peak' END,
+            CASE WHEN peak_flop_per_s IS NULL AND flops > 0 THEN 'no_peak' END,
+            CASE WHEN is_bytes_only THEN 'bytes_only' END,
             CASE WHEN flop_share > 1.05 THEN 'faster_than_peak' END,
             CASE WHEN bandwidth_share > 1.05 THEN 'faster_than_memory' END
         ), '')

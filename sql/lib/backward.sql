@@ -11,7 +11,8 @@
 -- column last_place BIGINT  place of the last slice inside it
 -- column forward_place BIGINT  place of its forward op
 -- column own_ns HUGEINT  its time without that of regions and backward ops inside it
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')) FROM
 -- backward_times(events, regions)
 CREATE OR REPLACE TEMP MACRO backward_times(events, regions) AS TABLE
 WITH ops AS MATERIALIZED (
@@ -82,7 +83,7 @@ SELECT
     greatest(nested.dur_ns - coalesce(inner_times.inner_ns, 0), 0) AS own_ns
 FROM nested
 LEFT JOIN inner_times ON nested.slice = inner_times.slice
-LEFT JOIN (FROM region_lines(regions) WHERE device IS NULL) AS lines ON nested.run = lines.run AND nested.rank = lines.rank
+LEFT JOIN (FROM region_lines(regions) WHERE device IS NULL AND replay IS NULL) AS lines ON nested.run = lines.run AND nested.rank = lines.rank
 WHERE nested.op_id IS NOT NULL;
 
 -- backward_region_work: rows of region_work that backward ops launched, where their forward ops are; of what several of these ops
@@ -92,7 +93,8 @@ WHERE nested.op_id IS NOT NULL;
 -- parameter work TABLE  rows of region_work
 -- parameter backward TABLE  rows of backward_times
 -- column *  as in work
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), work AS
 -- (FROM region_work(events, regions)), backward AS (FROM backward_times(events, regions)) FROM backward_region_work(events,
 -- regions, work, backward)
 CREATE OR REPLACE TEMP MACRO backward_region_work(events, regions, work, backward) AS TABLE
@@ -154,11 +156,14 @@ WHERE owned.change = 0 AND owned.level > 0 AND owned.forward_place IS NOT NULL;
 -- column idle_ns HUGEINT  0
 -- column alone_ns BIGINT  NULL
 -- column alone_end_ns BIGINT  NULL
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), backward
+-- column is_in_capture BOOLEAN  false
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), backward
 -- AS (FROM backward_times(events, regions)) FROM backward_region_host(backward)
 CREATE OR REPLACE TEMP MACRO backward_region_host(backward) AS TABLE
 SELECT
     line, forward_place AS place, true AS is_launched, true AS is_found, false AS is_kernel, 0::BIGINT AS start_ns,
-    own_ns::BIGINT AS end_ns, 0::HUGEINT AS idle_ns, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns
+    own_ns::BIGINT AS end_ns, 0::HUGEINT AS idle_ns, NULL::BIGINT AS alone_ns, NULL::BIGINT AS alone_end_ns,
+    false AS is_in_capture
 FROM query_table(backward)
 WHERE line IS NOT NULL;

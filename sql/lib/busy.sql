@@ -231,7 +231,7 @@ GROUP BY ALL;
 -- `idle_ns` at its start, on a clock that runs while no device of the rank is busy; of communication, `alone_ns` and
 -- `alone_end_ns` of communication_clock.
 -- parameter events TABLE  `events`, or a part of it
--- column event_id, device, stream, start_ns, launch_id, op_id  as in events
+-- column event_id, device, stream, start_ns, step, launch_id, op_id  as in events
 -- column lane BIGINT  number of the (run, rank), as lanes has it
 -- column is_kernel BOOLEAN  it is a kernel, no copy or fill
 -- column computes BOOLEAN  it computes
@@ -248,7 +248,7 @@ WITH lanes AS (
 work AS MATERIALIZED (
     SELECT
         lane, event_id, kind = 'kernel' AS is_kernel, class = 'compute' AS computes,
-        class = 'communication' AS communicates, device, stream, start_ns, end_ns, launch_id, op_id
+        class = 'communication' AS communicates, device, stream, start_ns, end_ns, step, launch_id, op_id
     FROM device_work(events) AS work
     JOIN few(lanes) AS lanes ON work.run = lanes.run AND work.rank = lanes.rank
 ),

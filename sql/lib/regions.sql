@@ -1,7 +1,23 @@
 -- What devices did for regions of the host: work that was launched inside them.
 -- The relation `regions` has a row for every slice that a region is made of: `region` (a number), `run`, `rank`, `sub` (where one
 -- slice is in several regions, those of the greater are inside), `dur_ns`, and of the host `preorder` and `last_descendant_id`,
--- of a device `device`, `stream` and `start_ns`.
+-- of a device `device`, `stream` and `start_ns`. Of slices that were captured into a graph, `replay` has the `step` whose replays
+-- they are of, with a row for each; it is NULL where they are of all replays together, and of all other slices.
+
+-- replayed_steps: in which steps the slices of each thread of captured ones were replayed, and how often.
+-- parameter events TABLE  `events`, or a part of it
+-- column run, rank, thread  as in events
+-- column replay STRUCT  its member `step` is that of the launches; NULL in none
+-- column replays BIGINT  number of launches
+-- example: FROM replayed_steps(events)
+CREATE OR REPLACE TEMP MACRO replayed_steps(events) AS TABLE
+SELECT
+    work.run, work.rank, op.thread, {'step': work.step} AS replay, count(DISTINCT work.launch_id) AS replays
+FROM query_table(events) AS work
+JOIN (SELECT run, rank, event_id, thread FROM query_table(events) WHERE replays IS NOT NULL) AS op
+    ON work.run = op.run AND work.rank = op.rank AND work.op_id = op.event_id
+WHERE is_busy(work.kind)
+GROUP BY ALL;
 
 -- device_places: device_clock with the `place` of the work on the host: that of the call which launched it, or of its op where no
 -- call is in the trace; NULL where neither is. Work of a captured op has a row for its place in the capture, too.
@@ -9,6 +25,8 @@
 -- column device, stream, start_ns  as in events
 -- column lane, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_clock
 -- column place BIGINT  `preorder` of the call or op; NULL where neither is in the trace
+-- column captured_place BIGINT  of the place of a launch, that in the capture; NULL where there is none
+-- column replay STRUCT  of a place in a capture, with the `step` of the launch; NULL of other places
 -- column is_launched BOOLEAN  a call or an op is known
 -- column is_found BOOLEAN  it is in the trace, too
 -- example: FROM device_places(events)
@@ -30,6 +48,8 @@ hosts AS MATERIALIZED (
 SELECT
     work.lane, device, stream,
     CASE WHEN launch.event_id IS NOT NULL THEN launch.preorder ELSE op.preorder END AS place,
+    CASE WHEN launch.event_id IS NOT NULL AND op.replays IS NOT NULL THEN op.preorder END AS captured_place,
+    NULL::STRUCT(step BIGINT) AS replay,
     work.launch_id IS NOT NULL OR work.op_id IS NOT NULL AS is_launched,
     launch.event_id IS NOT NULL OR op.event_id IS NOT NULL AS is_found,
     is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
@@ -38,39 +58,46 @@ LEFT JOIN few(hosts) AS launch ON work.lane = launch.lane AND work.launch_id = l
 LEFT JOIN few(hosts) AS op ON work.lane = op.lane AND work.op_id = op.event_id
 UNION ALL
 SELECT
-    work.lane, device, stream, captured.preorder, true, true, is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+    work.lane, device, stream, captured.preorder, NULL, {'step': work.step}, true, true, is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
 FROM work
 JOIN (FROM hosts WHERE replays IS NOT NULL) AS captured
     ON work.lane = captured.lane AND work.op_id = captured.event_id
     AND work.launch_id IS NOT NULL;
 
--- region_lines: where slices of regions are in an order: the host of each (run, rank), without a device, and streams of devices.
+-- region_lines: where slices of regions are in an order: the host of each (run, rank), without a device, what was captured once
+-- for each step with replays, and streams of devices.
 -- parameter regions TABLE  slices of regions, as at the top of the file
 -- column run, rank  as in events
 -- column device INTEGER  device; NULL for the host
 -- column stream INTEGER  stream; NULL for the host
+-- column replay STRUCT  of slices that were captured, with the `step`; NULL for the host and devices
 -- column line BIGINT  number of the line
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')) FROM
 -- region_lines(regions)
 CREATE OR REPLACE TEMP MACRO region_lines(regions) AS TABLE
-SELECT *, row_number() OVER (ORDER BY run, rank, device, stream) AS line
+SELECT *, row_number() OVER (ORDER BY run, rank, replay NULLS FIRST, device, stream) AS line
 FROM (
     SELECT DISTINCT
         run, rank,
         CASE WHEN preorder IS NULL THEN device END AS device,
-        CASE WHEN preorder IS NULL THEN stream END AS stream
+        CASE WHEN preorder IS NULL THEN stream END AS stream,
+        replay
     FROM query_table(regions)
     WHERE preorder IS NOT NULL OR (device IS NOT NULL AND start_ns IS NOT NULL AND dur_ns IS NOT NULL)
 );
 
--- region_work: device_places on the `line` of the host, and once more on the line of a stream, where the place is the start.
+-- region_work: device_places on the `line` of the host, those in captures on that of their step, too, and all once more on the
+-- line of a stream, where the place is the start.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter regions TABLE  slices of regions, as at the top of the file
 -- column start_ns  as in events
 -- column line  as in region_lines
 -- column is_launched, is_found, is_kernel, end_ns, idle_ns, alone_ns, alone_end_ns  as in device_places
 -- column place BIGINT  place of the work on that line
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- column is_in_capture BOOLEAN  a captured slice of a region has it, too, so that it is no self time here
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')) FROM
 -- region_work(events, regions)
 CREATE OR REPLACE TEMP MACRO region_work(events, regions) AS TABLE
 WITH lines AS MATERIALIZED (
@@ -80,14 +107,36 @@ WITH lines AS MATERIALIZED (
 ),
 work AS MATERIALIZED (
     FROM device_places(events)
+),
+spots AS MATERIALIZED (
+    SELECT DISTINCT lane, captured_place FROM work WHERE captured_place IS NOT NULL
+),
+captured AS (
+    SELECT DISTINCT lines.lane, regions.preorder AS first_place, host.preorder AS last_place
+    FROM query_table(regions) AS regions
+    JOIN query_table(events) AS host
+        ON regions.run = host.run AND regions.rank = host.rank AND regions.last_descendant_id = host.event_id
+        AND host.replays IS NOT NULL
+    JOIN lines ON regions.run = lines.run AND regions.rank = lines.rank
+),
+inside AS (
+    SELECT DISTINCT spots.lane, spots.captured_place
+    FROM spots
+    JOIN captured
+        ON spots.lane = captured.lane AND spots.captured_place BETWEEN captured.first_place AND captured.last_place
 )
-SELECT lines.line, work.* EXCLUDE (lane, device, stream)
+SELECT lines.line, work.* EXCLUDE (lane, device, stream, captured_place, replay), inside.lane IS NOT NULL AS is_in_capture
 FROM work
-JOIN few(lines) AS lines ON work.lane = lines.lane AND lines.device IS NULL
+JOIN (FROM few(lines) WHERE device IS NULL AND replay IS NULL) AS lines ON work.lane = lines.lane
+LEFT JOIN few(inside) AS inside ON work.lane = inside.lane AND work.captured_place = inside.captured_place
+UNION ALL
+SELECT lines.line, work.* EXCLUDE (lane, device, stream, captured_place, replay), false AS is_in_capture
+FROM work
+JOIN few(lines) AS lines ON work.lane = lines.lane AND work.replay = lines.replay
 UNION ALL
 SELECT
     lines.line, work.start_ns AS place, true AS is_launched, true AS is_found,
-    is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns
+    is_kernel, start_ns, end_ns, idle_ns, alone_ns, alone_end_ns, false AS is_in_capture
 FROM (FROM work WHERE (SELECT count(device) > 0 FROM lines)) AS work
 JOIN few(lines) AS lines
     ON work.lane = lines.lane
@@ -104,13 +153,14 @@ JOIN few(lines) AS lines
 -- column place BIGINT  place in the order of the line
 -- column what VARCHAR  begin, end, inside or work
 -- column turn INTEGER  order of what is at one place
--- column work_ns HUGEINT  time of the work at the place; NULL but for work
+-- column work_ns HUGEINT  time of the work at the place that no captured slice has; NULL but for work
 -- column slice BIGINT  number of the slice; NULL for work
 -- column region BIGINT  its region
 -- column dur_ns BIGINT  of `inside` and `begin` of the host, duration of the slice
 -- column position HUGEINT  number of places with work until here
 -- column until_now_ns HUGEINT  time of work until here
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), work AS
 -- (FROM region_work(events, regions)) FROM region_places(events, regions, work)
 CREATE OR REPLACE TEMP MACRO region_places(events, regions, work) AS TABLE
 WITH lines AS MATERIALIZED (
@@ -127,6 +177,7 @@ slices AS MATERIALIZED (
         AND regions.rank = lines.rank
         AND CASE WHEN regions.preorder IS NULL THEN regions.device END IS NOT DISTINCT FROM lines.device
         AND CASE WHEN regions.preorder IS NULL THEN regions.stream END IS NOT DISTINCT FROM lines.stream
+        AND regions.replay IS NOT DISTINCT FROM lines.replay
     WHERE regions.preorder IS NOT NULL
         OR (regions.device IS NOT NULL AND regions.start_ns IS NOT NULL AND regions.dur_ns IS NOT NULL)
 ),
@@ -142,7 +193,7 @@ SELECT
     sum(CASE WHEN what = 'work' THEN 1 ELSE 0 END) OVER until_now AS position,
     sum(CASE WHEN what = 'work' THEN work_ns ELSE 0 END) OVER until_now AS until_now_ns
 FROM (
-    SELECT line, place, 'work' AS what, 1000000 AS turn, sum(end_ns - start_ns) AS work_ns
+    SELECT line, place, 'work' AS what, 1000000 AS turn, sum(CASE WHEN is_in_capture THEN 0 ELSE end_ns - start_ns END) AS work_ns
     FROM query_table(work)
     WHERE place IS NOT NULL
     GROUP BY line, place
@@ -174,7 +225,8 @@ WINDOW until_now AS (ROWS UNBOUNDED PRECEDING);
 -- parameter slices TABLE  the same, of the host, with `event_id`, `thread` and `start_ns`
 -- column region BIGINT  number of the region
 -- column host_ns BIGINT  time in its slices; NULL beyond BIGINT
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')) FROM
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')) FROM
 -- region_host(regions)
 CREATE OR REPLACE TEMP MACRO region_host(slices) AS TABLE
 WITH threads AS (
@@ -199,7 +251,8 @@ GROUP BY region;
 -- column span_ns BIGINT  first start to last end of its work; NULL where there is none
 -- column exposed_communication_ns BIGINT  time in which some of it communicated, and nothing on the rank computed
 -- column idle_ns BIGINT  part of span_ns in which no device of the rank was busy
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), work AS
 -- (FROM region_work(events, regions)), places AS (FROM region_places(events, regions, work)) FROM region_device(places, work)
 CREATE OR REPLACE TEMP MACRO region_device(places, work) AS TABLE
 WITH slices AS MATERIALIZED (
@@ -265,7 +318,8 @@ LEFT JOIN covered_time('exposed') AS exposed ON wholes.region = exposed.lane;
 -- column region BIGINT  number of the region
 -- column self_host_ns BIGINT  time in its slices and in no region inside them
 -- column self_device_ns BIGINT  the same of the work launched in them; NULL beyond BIGINT
--- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub FROM events WHERE kind IN ('annotation', 'host_op')), work AS
+-- example: WITH regions AS (SELECT *, event_id AS region, 0 AS sub, NULL::STRUCT(step BIGINT) AS replay FROM events WHERE
+-- kind IN ('annotation', 'host_op')), work AS
 -- (FROM region_work(events, regions)), places AS (FROM region_places(events, regions, work)) FROM region_self(places)
 CREATE OR REPLACE TEMP MACRO region_self(places) AS TABLE
 WITH ended AS (

@@ -52,25 +52,40 @@ FROM (
 ) AS used
 LEFT JOIN query_table(devices) AS d ON used.run = d.run AND used.rank = d.rank AND used.device = d.device;
 
+-- needs_flops: what may be limited by its operations, so that a limit of its bytes alone says little: products, attention,
+-- convolutions, state spaces, and what is of no category. All else moves more than it computes.
+-- parameter kernel_category VARCHAR  kernel_category of a kernel
+-- returns BOOLEAN  whether it is; false for NULL
+-- example: SELECT needs_flops('attention_decode')
+CREATE OR REPLACE TEMP MACRO needs_flops(kernel_category) AS
+coalesce(
+    kernel_category IN ('gemm', 'grouped_gemm', 'convolution', 'state_space', 'other')
+    OR starts_with(kernel_category, 'attention'),
+    false
+);
+
 -- kernel_limits: one row per kernel with known work and duration, with the least time that its work takes by either peak, in
 -- picoseconds, so that sums are exact.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter devices TABLE  `devices` of the same traces
 -- parameter dtype VARCHAR  data type that work of unknown type is taken for; '' for none
 -- column run, rank, event_id, device, name, work_id, op_id, launch_id, attributed_by, work_dtype, dur_ns  as in events
--- column flops, bytes  as in events
+-- column flops, bytes, kernel_category  as in events
 -- column peak_dtype, peak_flop_per_s, peak_bytes_per_s  as in device_peaks
 -- column compute_ps BIGINT  least time for its operations, in ps
 -- column memory_ps BIGINT  least time for its bytes, in ps
--- column limit_ps BIGINT  the longer of the two
+-- column limit_ps BIGINT  the longer of the two; NULL where only the bytes are known of what needs_flops
+-- column is_bytes_only BOOLEAN  its operations are not known
 -- example: FROM kernel_limits(events, devices, '')
 CREATE OR REPLACE TEMP MACRO kernel_limits(events, devices, dtype) AS TABLE
 SELECT
     *,
     CASE
+        WHEN flops IS NULL AND needs_flops(kernel_category) THEN NULL
         WHEN peak_bytes_per_s IS NOT NULL AND memory_ps IS NOT NULL THEN greatest(compute_ps, memory_ps)
         WHEN peak_flop_per_s IS NOT NULL THEN nullif(compute_ps, 0)
-    END AS limit_ps
+    END AS limit_ps,
+    flops IS NULL AS is_bytes_only
 FROM (
     SELECT
         kernels.*,
@@ -80,7 +95,8 @@ FROM (
         CASE WHEN flops = 0 THEN 0 ELSE try_cast(round(flops * 1e12 / peak_flop_per_s) AS BIGINT) END AS compute_ps,
         CASE WHEN bytes = 0 THEN 0 ELSE try_cast(round(bytes * 1e12 / peak_bytes_per_s) AS BIGINT) END AS memory_ps
     FROM (
-        SELECT run, rank, event_id, device, name, work_id, op_id, launch_id, attributed_by, work_dtype, dur_ns, flops, bytes
+        SELECT run, rank, event_id, device, name, work_id, op_id, launch_id, attributed_by, work_dtype, dur_ns, flops, bytes,
+            kernel_category
         FROM query_table(events)
         WHERE kind = 'kernel' AND dur_ns IS NOT NULL AND coalesce(flops, bytes) IS NOT NULL
     ) AS kernels

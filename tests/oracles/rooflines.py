@@ -10,6 +10,11 @@ from typing import Any
 
 Row = Mapping[str, Any]
 Key = tuple[Any, ...]
+COMPUTING = {
+    "gemm", "grouped_gemm", "convolution", "state_space", "other", "attention",
+    "attention_prefill", "attention_decode", "attention_backward",
+}  # fmt: skip
+"""Categories whose operations may be what limits."""
 
 
 @dataclass
@@ -24,6 +29,7 @@ class Line:
     flops: list[tuple[int, int]] = field(default_factory=list)
     bytes: list[tuple[int, int]] = field(default_factory=list)
     limits: list[Fraction] = field(default_factory=list)
+    unlimited_ns: int = 0
     compute: Fraction | None = Fraction(0)
     memory: Fraction | None = Fraction(0)
 
@@ -89,7 +95,9 @@ def add(line: Line, kernel: Row, owner: int | None) -> None:
         line.bytes.append((size, dur))
     line.compute = None if None in (compute, line.compute) else line.compute + compute  # type: ignore[operator]
     line.memory = None if None in (memory, line.memory) else line.memory + memory  # type: ignore[operator]
-    if line.bandwidth is not None and memory is not None:
+    if flops is None and str(kernel["kernel_category"]) in COMPUTING:
+        line.unlimited_ns += dur
+    elif line.bandwidth is not None and memory is not None:
         line.limits.append(max(memory, compute or Fraction(0)))
     elif line.peak is not None and compute:
         line.limits.append(compute)
@@ -125,4 +133,6 @@ def row_of(line: Line, by: str) -> dict[str, Any]:
         "bandwidth_share": rates["bytes_share"],
         "bound": ("compute" if line.compute >= line.memory else "memory") if both else None,  # type: ignore[operator]
         "limit_ns": sum(line.limits) if line.limits else None,
+        "limited_ns": line.total_ns - line.unlimited_ns,
+        "is_bytes_only": len(line.flops) < line.kernels,
     }

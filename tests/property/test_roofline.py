@@ -21,7 +21,7 @@ KEY = ("run", "rank", "device", "name", "input_dims", "peak_dtype")
 BY = ("kernel", "op", "shapes", "dtype")
 USED = (
     *("run", "rank", "event_id", "kind", "name", "device", "dur_ns", "flops", "bytes"),
-    *("work_id", "op_id", "work_dtype", "input_dims"),
+    *("work_id", "op_id", "work_dtype", "input_dims", "kernel_category"),
 )
 
 
@@ -57,7 +57,10 @@ def same(row: Row, expected: Row) -> None:
         assert row["limit_ns"] is row["lost_ns"] is None
     else:
         assert abs(row["limit_ns"] - limit) <= Fraction(1, 2) + Fraction(row["kernels"], 1000)
-        assert row["lost_ns"] == row["total_ns"] - row["limit_ns"]
+        assert row["lost_ns"] == expected["limited_ns"] - row["limit_ns"]
+    words = (row["note"] or "").split()
+    if "unknown_device" not in words:
+        assert ("bytes_only" in words) == expected["is_bytes_only"]
     fast = [
         note
         for note, share in (
@@ -66,7 +69,7 @@ def same(row: Row, expected: Row) -> None:
         )
         if expected[share] is not None and expected[share] > Fraction(105, 100)
     ]
-    assert [word for word in (row["note"] or "").split() if word.startswith("faster")] == fast
+    assert [word for word in words if word.startswith("faster")] == fast
 
 
 some = st.none() | st.integers(0, 5000)
@@ -98,6 +101,7 @@ def traces(draw: st.DrawFn) -> Trace:
             "work_id": st.none() | st.integers(0, 3),
             "op_id": st.none() | st.integers(0, 3),
             "work_dtype": dtypes,
+            "kernel_category": st.sampled_from([None, "attention_decode", "elementwise", "gemm"]),
         }
     )
     ops: Sequence[Row] = [
@@ -156,7 +160,7 @@ def check_real(trace: Trace) -> None:
         known = rows.drop_nulls("lost_ns")
         assert known.height, "nothing to report"
         assert set(rows["note"].drop_nulls()) <= {
-            "unknown_work", "no_peak", "faster_than_peak", "faster_than_memory"
+            "unknown_work", "no_peak", "bytes_only", "faster_than_peak", "faster_than_memory"
         }  # fmt: skip
         for share, check in (
             ("flop_share", "faster_than_peak"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.builders import event
+from profframe.facts import Options, add_facts
+from tests.builders import event, tables
 from tests.graphs import (
     COPY,
     FILL,
@@ -100,11 +102,36 @@ def test_equal_graphs_are_told_apart_by_their_order() -> None:
 
 def test_equal_graphs_whose_order_is_not_known_stay_unknown() -> None:
     layer = ["mm", "act"]
-    graphs = [*capture_rows(calls(layer), 0), *capture_rows(calls(layer), 1000)]
+    other = [Call("mm", "op0", dims="[[3,3]]"), Call("act", "op1")]
+    graphs = [*capture_rows(calls(layer), 0), *capture_rows(other, 1000)]
     rows = replay(layer, layer, layer)
     assert attributed(rows, source(graphs)) == [None] * 6
     assert checks(rows, source(graphs)) == {"ambiguous_capture": 6}
     assert attributed(in_one_step(layer, 100_000), source(graphs)) == ["op0", "op1"] * 2
+
+
+def test_the_same_captured_twice_is_one_graph() -> None:
+    graphs = [*capture_rows(calls(NAMES), 0), *capture_rows(calls(NAMES), 1000)]
+    assert attributed(replay(NAMES), source(graphs)) == ["op0", "op1", "op2", "op3"]
+    assert checks(replay(NAMES), source(graphs)) == {}
+
+
+def test_captures_of_several_ranks_whose_shapes_differ() -> None:
+    ranks = [
+        replace(source(capture_rows([Call("mm", f"of_{n}")], 0), file=f"{n}.json"), rank=n)
+        for n in range(3)
+    ]
+    for rank, op in ((1, "of_1"), (2, "of_2"), (7, None), (None, None)):
+        table = add_facts(tables(*replay(["mm"])), Options(captures=ranks, rank=rank))["events"]
+        names = table["name"].to_pylist()
+        [row] = [row for row in table["op_id"].to_pylist() if row is not None] or [None]
+        assert (None if row is None else names[row]) == op
+
+
+def test_annotations_nested_deeply_around_a_capture() -> None:
+    rows = [event(f"a{n}", n, 9000 - n, category="user_annotation") for n in range(1500)]
+    rows += capture_rows(calls(NAMES), 2000)
+    assert attributed(replay(NAMES), source(rows)) == ["op0", "op1", "op2", "op3"]
 
 
 def in_one_step(layer: list[str], start: int) -> list[dict[str, Any]]:
@@ -123,6 +150,7 @@ def in_one_step(layer: list[str], start: int) -> list[dict[str, Any]]:
         ("execute_context_0(0)_generation_7(7)", "small"),
         ("execute_context_1(20)_generation_8(8)", "large"),
         ("DECODE bs=8", "small"),
+        ("decode[bs=16 tok=32 d=16]", "large"),
         ("execute_context_0(0)_generation_64(64)", None),
         ("execute_context_0(0)_generation_2(2)", None),
     ],
@@ -202,6 +230,17 @@ class TestWithoutNames:
         rows = capture_rows(self.graph, 5000, has_names=False)
         ran = [*eager_rows(self.graph[:1], 0, 10), *replay(self.kernels)]
         assert attributed(ran, source(rows)) == ["mm", "act", "copy", "mm"]
+
+    def test_few_ops_that_ran_elsewhere_confirm_nothing(self) -> None:
+        graph = [Call(f"k{n}", f"op{n}") for n in range(5)]
+        few, half = (
+            source([*eager_rows(graph[:n], 0, 10), *capture_rows(graph, 5000, has_names=False)])
+            for n in (2, 3)
+        )
+        kernels = [call.kernel for call in graph]
+        assert attributed(replay(kernels), few) == [None] * 5
+        assert checks(replay(kernels), few) == {"other_capture": 5}
+        assert attributed(replay(kernels), half) == [call.op for call in graph]
 
     def test_nothing_confirms_the_order(self) -> None:
         rows = capture_rows(self.graph, 5000, has_names=False)

@@ -48,11 +48,14 @@ class CaptureSource:
         Its tables, with the columns of ``forward``.
     captures : list of Capture
         What was captured in it.
+    rank : int, optional
+        Rank of its process, where that is known.
     """
 
     file: str
     tables: Tables
     captures: list[Capture]
+    rank: int | None = None
 
 
 def may_attribute(tables: Tables, sources: Sequence[CaptureSource]) -> bool:
@@ -61,7 +64,9 @@ def may_attribute(tables: Tables, sources: Sequence[CaptureSource]) -> bool:
     return bool(sources) or has_nodes(events) or has_captures(events)
 
 
-def attribute_replays(tables: Tables, sources: Sequence[CaptureSource]) -> Tables:
+def attribute_replays(
+    tables: Tables, sources: Sequence[CaptureSource], rank: int | None = None
+) -> Tables:
     """Give the work in graphs the ops of the calls that were captured.
 
     The ops, and what is around them up to the begin of the capture, become rows without times; the
@@ -74,6 +79,8 @@ def attribute_replays(tables: Tables, sources: Sequence[CaptureSource]) -> Table
         Of one trace, with the columns of ``launches``.
     sources : Sequence of CaptureSource
         Other traces with captures; those of the trace itself are used, too.
+    rank : int, optional
+        Rank of the trace: of several captures that fit, those of its own rank count.
     """
     events = tables["events"]
     runs = replays(events)
@@ -83,13 +90,13 @@ def attribute_replays(tables: Tables, sources: Sequence[CaptureSource]) -> Table
         own = forward(tables)
         sources = [CaptureSource("", own, captures(own)), *sources]
     graphs = [(source, capture) for source in sources for capture in source.captures]
-    candidates = [_candidate(*graph) for graph in graphs]
+    candidates = [_candidate(*graph, rank) for graph in graphs]
     eager = _eager_runs(candidates, [tables, *(s.tables for s in sources if s.file)])
     choice = choose(events, runs, candidates, [source.file for source, _ in graphs], eager)
     return _attributed(tables, runs, graphs, choice)
 
 
-def _candidate(source: CaptureSource, capture: Capture) -> Candidate:
+def _candidate(source: CaptureSource, capture: Capture, rank: int | None) -> Candidate:
     events = source.tables["events"]
     key_of = dict(_keys(events, np.unique(capture.ops[capture.ops >= 0])))
     nodes = None
@@ -99,7 +106,9 @@ def _candidate(source: CaptureSource, capture: Capture) -> Candidate:
     parent = numbers(events, "parent_id", missing=-1)
     labels = _names_around(events, parent, capture.calls, is_kind(events, ("annotation",)))
     ops = [key_of.get(op) for op in capture.ops.tolist()]
-    return Candidate(capture, ops, nodes, labels, not source.file)
+    frames = _names_around(events, parent, capture.calls, is_kind(events, ("python",)))
+    is_of_rank = rank is not None and source.rank == rank
+    return Candidate(capture, ops, nodes, labels, frames, not source.file, is_of_rank)
 
 
 def _keys(events: pa.Table, rows: Ints) -> Iterator[tuple[int, OpKey]]:
@@ -118,13 +127,15 @@ def _names_around(
     codes, texts = words(events, "name")
     around: dict[int, tuple[str, ...]] = {-1: ()}
 
-    def names(row: int) -> tuple[str, ...]:
-        if row not in around:
-            text = (texts[codes[row]],) if codes[row] >= 0 else ()
-            around[row] = (*text, *names(int(above[parent[row]])))
-        return around[row]
-
-    return [names(row) for row in above[parent[rows]].tolist()]
+    inner = above[parent[rows]].tolist()
+    for row in inner:
+        path = [row]
+        while path[-1] not in around:
+            path.append(int(above[parent[path[-1]]]))
+        for outer, own in zip(path[:0:-1], path[-2::-1], strict=True):
+            text = (texts[codes[own]],) if codes[own] >= 0 else ()
+            around[own] = (*text, *around[outer])
+    return [around[row] for row in inner]
 
 
 def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> EagerRuns:

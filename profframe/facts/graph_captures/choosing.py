@@ -84,8 +84,9 @@ def choose(
         for launch, k in enumerate(key.tolist()):
             fitting = cases[k].fitting
             places = {(files[m.capture], candidates[m.capture].capture.size) for m in fitting}
-            if match[launch] is None and 1 < len(fitting) == len(places):
-                match[launch] = _only([*fitting], candidates)
+            if match[launch] is None and len(fitting) > 1:
+                is_once = len(fitting) == len(places)
+                match[launch] = _only(fitting, candidates, with_frames=not is_once)
     reasons = _Reasons(runs, candidates, files, eager)
     return Choice(match, [*reasons.notes(match, key, cases)])
 
@@ -156,7 +157,9 @@ class _Case:
             for match in matches_
             if match.capture < key.until or not candidates[match.capture].is_trusted
         ]
-        return cls(key, like, _of_size(like, key.size, candidates))
+        fitting = _of_size(like, key.size, candidates)
+        of_rank = [match for match in fitting if candidates[match.capture].is_of_rank]
+        return cls(key, like, of_rank or fitting)
 
     @property
     def only(self) -> Match | None:
@@ -231,7 +234,7 @@ class _Order:
                 for place, n in enumerate(of_row):
                     number = row[(begins[0] + place) % len(row)]
                     ways[n].append(next(m for m in fitting[n] if m.capture == number))
-        chosen = [_only(way, self.candidates) for way in ways]
+        chosen = [_only(way, self.candidates, with_frames=False) for way in ways]
         return [None if match is None else _in_order(match) for match in chosen]
 
 
@@ -241,12 +244,18 @@ def _in_order(match: Match) -> Match:
     )
 
 
-def _only(way: Sequence[Match], candidates: Sequence[Candidate]) -> Match | None:
-    """The last of captures of the same ops: captured again, or by several ranks."""
+def _only(
+    way: Sequence[Match], candidates: Sequence[Candidate], *, with_frames: bool
+) -> Match | None:
+    """The last of captures of the same ops: captured again, or by several ranks.
+
+    Of one file and size layers may have the same ops: there the frames, too, have to be the same.
+    """
     if not way:
         return None
     of = [candidates[match.capture] for match in way]
     is_same = all(c.ops == of[0].ops and c.labels == of[0].labels for c in of)
+    is_same &= not with_frames or all(c.frames == of[0].frames for c in of)
     return way[-1] if is_same else None
 
 

@@ -14,6 +14,8 @@ from profframe.intervals import Ints
 
 LEAST_SHARE: Final = 0.95
 """Part of the calls of a capture that have to have run: profilers lose the end of some replays."""
+LEAST_CONFIRMED: Final = 0.5
+"""Part of the kernels without names whose ops have to have launched the same ones elsewhere."""
 _KERNELS: Final = "(kernel)"
 
 OpKey = tuple[str, str | None, str | None]
@@ -55,15 +57,21 @@ class Candidate:
         Number of the node of each call in its graph, where the source has them.
     labels : Sequence of Sequence of str
         Names of the annotations around each call, the innermost first.
+    frames : Sequence of Sequence of str
+        Names of the Python frames around each call, the innermost first.
     is_trusted : bool
         Whether the order of calls suffices where nothing contradicts: in the trace of the replay.
+    is_of_rank : bool
+        Whether it is of the rank of the replay.
     """
 
     capture: Capture
     ops: Sequence[OpKey | None]
     nodes: Ints | None
     labels: Sequence[Sequence[str]]
+    frames: Sequence[Sequence[str]]
     is_trusted: bool
+    is_of_rank: bool
 
 
 def matches(work: Work, candidates: Sequence[Candidate], eager: EagerRuns) -> list[Match]:
@@ -95,7 +103,7 @@ def difference(work: Work, candidate: Candidate, eager: EagerRuns) -> str:
                 f"{key[0]} with {key[1]} launched {next(iter(eager[key]))[0]:.80} elsewhere, "
                 f"{kernels[0]:.80} in the replay"
             )
-    return "no run of its ops without a graph confirms the order"
+    return "runs of its ops without a graph confirm less than half of the order"
 
 
 def _matches(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -> Iterator[Match]:
@@ -132,7 +140,7 @@ def _by_order(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -
     labelled = [call for call, label in enumerate(work.labels) if label in names_of_regions]
     if any(work.labels[call] not in candidate.labels[call] for call in labelled):
         return
-    if confirmed or labelled or candidate.is_trusted:
+    if confirmed >= LEAST_CONFIRMED * kinds.count(None) > 0 or labelled or candidate.is_trusted:
         yield Match(number, np.arange(len(kinds)), "annotation" if labelled else "graph_order")
 
 

@@ -23,8 +23,9 @@ _SIZES: Final = (
     re.compile(r"execute_(?P<tokens>\d{1,9})_context_.*", re.DOTALL),
     re.compile(r"execute_context_\d+\((?P<tokens>\d{1,9})\)_generation_\d+\((?P<more>\d{1,9})\)"),
     re.compile(r"(?:step\[)?DECODE bs=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
+    re.compile(r"decode\[bs=\d{1,9} tok=(?P<tokens>\d{1,9})\b.*", re.DOTALL),
 )
-"""Annotations of vLLM and SGLang around replays, with the number of tokens."""
+"""Annotations of vLLM, SGLang and ATOM around replays, with the number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
