@@ -27,12 +27,13 @@ COPY, FILL = "Memcpy DtoD (Device -> Device)", "Memset (Device)"
 
 @dataclass(frozen=True)
 class Call:
-    """A captured call: kernel, the name of its op, and what the op is called with."""
+    """A captured call: kernel, its op and what that is called with, blocks of the kernel."""
 
     kernel: str
     op: str
     dims: str = "[[2,2]]"
     label: str | None = None
+    grid: str | None = None
 
 
 def calls(kernels: Sequence[str]) -> list[Call]:
@@ -73,7 +74,8 @@ def eager_rows(graph: Sequence[Call], start: int, correlation: int) -> list[dict
         launch: dict[str, Any] = {"category": "cuda_runtime", "correlation": number}
         rows.append(event(call.op, at, at + 8, **op))
         rows.append(event("hipLaunchKernel", at + 2, at + 3, **launch))
-        rows.append(work_row(call.kernel, at + 4, at + 6, correlation=number))
+        grid = {"grid": call.grid, "block": "[64,1,1]"} if call.grid else {}
+        rows.append(work_row(call.kernel, at + 4, at + 6, correlation=number, **grid))
     return rows
 
 

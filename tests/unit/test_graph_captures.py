@@ -231,6 +231,25 @@ class TestWithoutNames:
         ran = [*eager_rows(self.graph[:1], 0, 10), *replay(self.kernels)]
         assert attributed(ran, source(rows)) == ["mm", "act", "copy", "mm"]
 
+    @pytest.mark.parametrize(
+        ("grids", "is_of_it"),
+        [((8, 8, 8, 8), True), ((8, 8, 16, 8), True), ((8, 16, 16, 8), False), ((), True)],
+        ids=["as there", "one differs", "another batch size", "not recorded"],
+    )
+    def test_grids_tell_another_batch_size(self, grids: tuple[int, ...], is_of_it: bool) -> None:
+        graph = [Call(f"k{n}", f"op{n}", grid="[8,1,1]") for n in range(4)]
+        rows = [*eager_rows(graph, 0, 10), *capture_rows(graph, 5000, has_names=False)]
+        ran = [
+            (f"k{n}", {"grid": f"[{grids[n]},1,1]", "block": "[64,1,1]"} if grids else {})
+            for n in range(4)
+        ]
+        replayed = replay_rows(ran, 100_000, 501)
+        expected = [call.op if is_of_it else None for call in graph]
+        assert attributed(replayed, source(rows)) == expected
+        if not is_of_it:
+            detail = with_facts(replayed, source(rows))["quality"]["detail"].to_pylist()
+            assert any("has the grid [8,1,1] of [64,1,1] elsewhere" in text for text in detail)
+
     def test_few_ops_that_ran_elsewhere_confirm_nothing(self) -> None:
         graph = [Call(f"k{n}", f"op{n}") for n in range(5)]
         few, half = (

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import coded, encoded, ids, is_kind, numbers, words
+from profframe.facts.columns import coded, combined, encoded, ids, is_kind, numbers, words
 from profframe.facts.fact import Note, Tables, of_events, with_output
 from profframe.facts.forward import forward
 from profframe.facts.graph_captures.captured_rows import (
@@ -21,13 +21,14 @@ from profframe.facts.graph_captures.captured_rows import (
 )
 from profframe.facts.graph_captures.captures import Capture, captures, has_captures
 from profframe.facts.graph_captures.choosing import Choice, choose
-from profframe.facts.graph_captures.matching import Candidate, EagerRuns, OpKey
+from profframe.facts.graph_captures.matching import Candidate, EagerRun, EagerRuns, OpKey
 from profframe.facts.graph_captures.replays import (
     NODE_BITS,
     Replays,
     has_nodes,
     replays,
     same_groups,
+    work_grids,
     work_names,
 )
 from profframe.intervals import Ints, Mask, nearest
@@ -141,16 +142,16 @@ def _names_around(
 def _eager_runs(candidates: Sequence[Candidate], traces: Iterable[Tables]) -> EagerRuns:
     """What the ops of captures without names of kernels launched where they ran without a graph."""
     keys = {key for c in candidates if not c.capture.is_named for key in c.ops if key}
-    runs: dict[OpKey, set[tuple[str, ...]]] = {}
+    runs: dict[OpKey, set[EagerRun]] = {}
     if keys:
         for tables in traces:
-            for key, names in _launched(tables["events"], keys):
-                runs.setdefault(key, set()).add(names)
+            for key, run in _launched(tables["events"], keys):
+                runs.setdefault(key, set()).add(run)
     return runs
 
 
-def _launched(events: pa.Table, keys: Collection[OpKey]) -> Iterator[tuple[OpKey, tuple[str, ...]]]:
-    """Names of the kernels that calls of these ops launched, each different case once."""
+def _launched(events: pa.Table, keys: Collection[OpKey]) -> Iterator[tuple[OpKey, EagerRun]]:
+    """The kernels that calls of these ops launched, each different case once."""
     codes, texts = words(events, "name")
     wanted = {key[0] for key in keys}
     is_wanted = np.array([*(text in wanted for text in texts), False], np.bool_)[codes]
@@ -165,15 +166,20 @@ def _launched(events: pa.Table, keys: Collection[OpKey]) -> Iterator[tuple[OpKey
     ops, first = np.unique(op[rows], return_index=True)
     bounds = np.append(first, rows.size)
     kernels, names = work_names(events, rows)
+    grids, grid_texts = work_grids(events, rows)
     number: dict[OpKey, int] = {}
     of_op = np.array([number.setdefault(key, len(number)) for _, key in _keys(events, ops)])
-    group = same_groups(kernels, bounds) * len(number) + of_op
+    group = same_groups(combined(kernels, grids), bounds) * len(number) + of_op
     _, distinct = np.unique(group, return_index=True)
     op_keys = list(number)
     for at in distinct.tolist():
         if op_keys[of_op[at]] in keys:
-            part = kernels[bounds[at] : bounds[at + 1]]
-            yield op_keys[of_op[at]], tuple(names[code] for code in part)
+            part = slice(bounds[at], bounds[at + 1])
+            run = EagerRun(
+                tuple(names[code] for code in kernels[part]),
+                tuple(grid_texts[code] for code in grids[part]),
+            )
+            yield op_keys[of_op[at]], run
 
 
 def _attributed(

@@ -16,12 +16,29 @@ LEAST_SHARE: Final = 0.95
 """Part of the calls of a capture that have to have run: profilers lose the end of some replays."""
 LEAST_CONFIRMED: Final = 0.5
 """Part of the kernels without names whose ops have to have launched the same ones elsewhere."""
+MOST_OTHER_GRIDS: Final = 0.25
+"""Part of those kernels that may have another grid than elsewhere: some ops divide work by the
+lengths of sequences. In a graph for another number of tokens nearly all but products differ."""
 _KERNELS: Final = "(kernel)"
 
 OpKey = tuple[str, str | None, str | None]
 """Name, shapes and types of an op."""
-EagerRuns = Mapping[OpKey, Collection[tuple[str, ...]]]
-"""Names of the kernels that ops launched where they ran without a graph."""
+
+
+@dataclass(frozen=True, slots=True)
+class EagerRun:
+    """The kernels of one call of an op: their names, and their grids where they are known."""
+
+    names: tuple[str, ...]
+    grids: tuple[str | None, ...]
+
+    def has_grids(self, grids: Sequence[str | None]) -> bool:
+        """Whether kernels of these grids may be the same."""
+        return all(a == b or a is None or b is None for a, b in zip(self.grids, grids, strict=True))
+
+
+EagerRuns = Mapping[OpKey, Collection[EagerRun]]
+"""What ops launched where they ran without a graph."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +113,21 @@ def difference(work: Work, candidate: Candidate, eager: EagerRuns) -> str:
     for place, (captured, ran) in enumerate(zip(shown, replayed, strict=True)):
         if captured != ran:
             return f"piece {place} is {ran:.80} in the replay, {captured:.80} in the capture"
+    if not candidate.capture.is_named and work.streams.any():
+        return "its work is on several streams, and no numbers of nodes say in which order"
     for key, calls in _ops(candidate):
         kernels = tuple(work.names[call] for call in calls)
-        if key in eager and kernels not in eager[key]:
+        if key in eager and not _like(work, calls, eager[key]):
             return (
-                f"{key[0]} with {key[1]} launched {next(iter(eager[key]))[0]:.80} elsewhere, "
+                f"{key[0]} with {key[1]} launched {next(iter(eager[key])).names[0]:.80} elsewhere, "
                 f"{kernels[0]:.80} in the replay"
+            )
+    for key, calls in _ops(candidate):
+        if key in eager and _has_other_grids(work, calls, eager[key]):
+            ran = next(iter(_like(work, calls, eager[key])))
+            return (
+                f"{ran.names[0]:.80} of {key[0]} with {key[1]} has the grid {ran.grids[0]} "
+                f"elsewhere, {work.grids[calls[0]]} in the replay"
             )
     return "runs of its ops without a graph confirm less than half of the order"
 
@@ -130,18 +156,35 @@ def _by_order(work: Work, number: int, candidate: Candidate, eager: EagerRuns) -
     kinds = [name if name in {COPIES, FILLS} else None for name in work.names]
     if kinds != list(candidate.capture.names) or work.streams.any():
         return
-    confirmed = 0
+    confirmed = other_grids = 0
     for key, of_op in _ops(candidate):
         if key in eager:
-            if tuple(work.names[call] for call in of_op) not in eager[key]:
+            if not _like(work, of_op, eager[key]):
                 return
-            confirmed += len(of_op)
+            if _has_other_grids(work, of_op, eager[key]):
+                other_grids += len(of_op)
+            else:
+                confirmed += len(of_op)
+    if other_grids > MOST_OTHER_GRIDS * (confirmed + other_grids):
+        return
     names_of_regions = {label for labels in candidate.labels for label in labels}
     labelled = [call for call, label in enumerate(work.labels) if label in names_of_regions]
     if any(work.labels[call] not in candidate.labels[call] for call in labelled):
         return
     if confirmed >= LEAST_CONFIRMED * kinds.count(None) > 0 or labelled or candidate.is_trusted:
         yield Match(number, np.arange(len(kinds)), "annotation" if labelled else "graph_order")
+
+
+def _like(work: Work, calls: Sequence[int], runs: Collection[EagerRun]) -> list[EagerRun]:
+    """Runs of an op with the names of these kernels."""
+    names = tuple(work.names[call] for call in calls)
+    return [run for run in runs if run.names == names]
+
+
+def _has_other_grids(work: Work, calls: Sequence[int], runs: Collection[EagerRun]) -> bool:
+    """Whether an op always had the same grids, and these kernels have others."""
+    like = _like(work, calls, runs)
+    return len(like) == 1 and not like[0].has_grids([work.grids[call] for call in calls])
 
 
 def _ops(candidate: Candidate) -> Iterator[tuple[OpKey, list[int]]]:

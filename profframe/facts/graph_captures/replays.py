@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import combined, is_kind, numbers, present, words
+from profframe.facts.columns import combined, distinct, is_kind, numbers, present, words
 from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.graph_captures.captures import COPIES, FILLS, without_space
 from profframe.intervals import Ints
@@ -42,12 +42,15 @@ class Work:
         Number of the node of each in its graph, or -1.
     labels : tuple of str or None
         What the capturing program called each, as ``torch.cuda._graph_annotations`` writes it.
+    grids : tuple of str or None
+        Blocks and threads of each kernel, where the source has them.
     """
 
     names: tuple[str, ...]
     streams: Ints
     nodes: Ints
-    labels: tuple[str | None, ...] = ()
+    labels: tuple[str | None, ...]
+    grids: tuple[str | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +111,22 @@ def replays(events: pa.Table) -> Replays | None:
     bounds = np.searchsorted(group, np.arange(launches.size + 1))
     names, texts = work_names(events, rows)
     graph = numbers(events, "graph_id")[rows] if "graph_id" in events.column_names else 0 * node
-    work = same_groups(combined(names, stream, node, graph), bounds)
+    grids, grid_texts = work_grids(events, rows)
+    work = same_groups(combined(names, grids, stream, node, graph), bounds)
     _, first = np.unique(work, return_index=True)
     works = []
     for at in first.tolist():
         part = slice(bounds[at], bounds[at + 1])
         labels = _labels(events, rows[part]) if has_nodes(events) else ()
-        works.append(Work(tuple(texts[c] for c in names[part]), stream[part], node[part], labels))
+        works.append(
+            Work(
+                tuple(texts[c] for c in names[part]),
+                stream[part],
+                node[part],
+                labels,
+                tuple(grid_texts[c] for c in grids[part]),
+            )
+        )
     return Replays(launches, rows, bounds, works, work)
 
 
@@ -176,6 +188,20 @@ def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
     codes[is_kind(events, ("memcpy",))[rows]] = 0
     codes[is_kind(events, ("memset",))[rows]] = 1
     return codes, list(names)
+
+
+def work_grids(events: pa.Table, rows: Ints) -> tuple[Ints, list[str | None]]:
+    """Code of the blocks and threads of each piece of work, and the texts of the codes."""
+    if not {"grid", "block"} <= set(events.column_names):
+        return np.zeros(rows.size, np.int64), [None]
+    grid, grids = words(events, "grid")
+    block, blocks = words(events, "block")
+    pairs, place = distinct(grid[rows] * (len(blocks) + 1) + block[rows] + 1)
+    texts = [
+        f"{grids[g]} of {blocks[b - 1]}" if g >= 0 and b else None
+        for g, b in (divmod(pair, len(blocks) + 1) for pair in pairs.tolist())
+    ]
+    return place, texts
 
 
 def same_groups(code: Ints, bounds: Ints) -> Ints:
