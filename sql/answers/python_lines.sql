@@ -3,14 +3,15 @@
 -- A line is a frame of the user's own code, none of PyTorch, Python or another package; profilers record the line on which its
 -- function begins. Of a rank without Python frames the ops that have a stack stand in: the innermost own frame of it, where lines
 -- are those of the call; how often those were called is not known. Own is all below a line that is in no other own line.
--- Work of a device is that of the line of its launch; backward work that of the line of its forward op (`fwd_id`). The row
--- without a name has the work that is in no line, so that self_device_ns and self_backward_device_ns add up to that of the rank.
+-- Work of a device is that of the line of its launch, in a graph that of the captured call; backward work that of the line of
+-- its forward op (`fwd_id`). The row without a name has the work that is in no line, so that self_device_ns and
+-- self_backward_device_ns add up to that of the rank.
 -- In a bare shell read from `sql/lib` first: devices, frames, lanes, intervals, steps, busy, regions, backward, gap_owners.
 -- needs: events
 -- run                       VARCHAR        run that the trace belongs to
 -- rank                      INTEGER        rank within the run
 -- name                      VARCHAR        file, line and function; NULL for what is in none
--- calls                     BIGINT         number of its frames; NULL where ops stand in
+-- calls                     BIGINT         number of its frames, of captured ones for each replay; NULL where ops stand in
 -- total_ns                  BIGINT   ns    time in it on the host, threads added
 -- self_ns                   BIGINT   ns    the same without other own lines inside it
 -- self_share                DOUBLE   0..1  self_ns over that of all lines of the run and rank
@@ -25,11 +26,16 @@ WITH own AS MATERIALIZED (
     SELECT run, rank, event_id, label AS name
     FROM host_slices(events)
     WHERE sort = 'line'
+    UNION ALL
+    SELECT run, rank, event_id, name
+    FROM events
+    WHERE kind = 'python' AND replays IS NOT NULL AND is_own_frame(name)
 ),
 slices AS MATERIALIZED (
     SELECT
-        own.run, own.rank, own.name, own.event_id, frame.kind = 'python' AS is_call, frame.thread, frame.start_ns, frame.dur_ns,
-        frame.idle_ns, frame.preorder, frame.last_descendant_id, NULL::INTEGER AS device, NULL::INTEGER AS stream, 0 AS sub,
+        own.run, own.rank, own.name, own.event_id, frame.kind = 'python' AS is_call, frame.replays, frame.thread,
+        frame.start_ns, frame.dur_ns, frame.idle_ns, frame.preorder, frame.last_descendant_id,
+        NULL::INTEGER AS device, NULL::INTEGER AS stream, 0 AS sub,
         NULL::STRUCT(step BIGINT) AS replay,
         dense_rank() OVER (ORDER BY own.run, own.rank, own.name) AS region
     FROM own
@@ -42,7 +48,7 @@ idle_slices AS MATERIALIZED (
 named AS (
     SELECT
         region, run, rank, name,
-        CASE WHEN bool_and(is_call) THEN count(*) END AS calls,
+        CASE WHEN bool_and(is_call) THEN sum(coalesce(replays, 1))::BIGINT END AS calls,
         arg_min(event_id, {'at': start_ns, 'id': event_id}) AS first_id
     FROM slices
     GROUP BY region, run, rank, name
