@@ -24,7 +24,8 @@ class Slice:
     level: int
     thread: int
     name: str | None
-    dur_ns: int
+    dur_ns: int | None
+    """None of a slice that was captured into a graph."""
     self_ns: int | None
     device_ns: int | None
     root_ns: int | None
@@ -111,7 +112,7 @@ _POSITIONS: Final = """
         slices.depth - roots.depth AS level,
         roots.thread,
         root_ns,
-        row_number() OVER (ORDER BY thread_ns DESC, roots.thread, preorder) AS place
+        row_number() OVER (ORDER BY thread_ns DESC NULLS LAST, roots.thread, preorder) AS place
     FROM slices
     JOIN roots ON slices.root_id = roots.root_id
     JOIN threads ON roots.thread = threads.thread"""

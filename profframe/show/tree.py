@@ -30,7 +30,7 @@ def _lines(tree: CallTree) -> list[str]:
     if not nodes and not tree.left_out:
         return ["no host slices"]
     cells = {
-        "total": [units.duration(node.dur_ns) for node in nodes],
+        "total": [_time(node.dur_ns) for node in nodes],
         "self": [_time(node.self_ns) for node in nodes],
         "device": [_time(node.device_ns) for node in nodes],
         "%": [_share(node) for node in nodes],
@@ -60,7 +60,9 @@ def _time(ns: int | None) -> str:
 
 
 def _share(node: Slice) -> str:
-    return units.share(node.dur_ns / node.root_ns) if node.root_ns else ""
+    if node.dur_ns is None or not node.root_ns:
+        return ""
+    return units.share(node.dur_ns / node.root_ns)
 
 
 def _name(name: str | None) -> str:

@@ -327,6 +327,14 @@ def test_captured_ops_took_no_time_on_the_host() -> None:
     assert "runner.py(1): run" not in {row["name"] for row in rows}  # around the launch, too
 
 
+def test_the_tree_has_captured_slices_without_times() -> None:
+    made = trace(replay(["a", "b"]), capture(["a", "b"]))
+    lines = str(made.tree()).splitlines()
+    op = next(line for line in lines if line.endswith("op0"))
+    assert op.split() == ["0.001", "us", "4", "op0"], "device time, event, name"
+    assert lines.index(op) > next(n for n, line in enumerate(lines) if "hipGraphLaunch" in line)
+
+
 def test_device_time_is_what_it_was() -> None:
     rows = replay(NAMES, NAMES)
     without, given = (events(rows, *sources) for sources in ((), (capture(NAMES),)))
