@@ -124,9 +124,9 @@ def difference(work: Work, candidate: Candidate, eager: EagerRuns) -> str:
             )
     for key, calls in _ops(candidate):
         if key in eager and _has_other_grids(work, calls, eager[key]):
-            ran = next(iter(_like(work, calls, eager[key])))
+            run = _like(work, calls, eager[key])[0]
             return (
-                f"{ran.names[0]:.80} of {key[0]} with {key[1]} has the grid {ran.grids[0]} "
+                f"{run.names[0]:.80} of {key[0]} with {key[1]} has the grid {run.grids[0]} "
                 f"elsewhere, {work.grids[calls[0]]} in the replay"
             )
     return "runs of its ops without a graph confirm less than half of the order"
