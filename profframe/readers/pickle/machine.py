@@ -1,0 +1,536 @@
+"""The stack machine of a pickle, for opcodes of plain data in protocols 0 to 5.
+
+`pickletools` describes the opcodes. A value that lies in another one is never changed again: that
+excludes a list in itself, and lets each value be weighed once, as the tree that a reader of it
+would walk.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, NoReturn
+
+from profframe.errors import NotATraceError, SourceError
+
+_DEEPEST: Final = 100
+_MOST_MEMO: Final = 1 << 27
+_MOST_LONG: Final = 256
+"""Bytes of the longest number."""
+_WHOLE: Final = re.compile(rb"[+-]?\d{1,600}")
+_LONGEST_LINE: Final = 1 << 24
+_LONGEST_TEXT: Final = 1 << 28
+_UNFOLDED: Final = 256
+"""Values that one byte may unfold to, as by a list of frames that many events share."""
+_ALWAYS_UNFOLDED: Final = 100_000
+
+_REFUSED: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        ord("c"): "GLOBAL",
+        0x93: "STACK_GLOBAL",
+        ord("i"): "INST",
+        ord("o"): "OBJ",
+        ord("R"): "REDUCE",
+        ord("b"): "BUILD",
+        0x81: "NEWOBJ",
+        0x92: "NEWOBJ_EX",
+        0x82: "EXT1",
+        0x83: "EXT2",
+        0x84: "EXT4",
+        ord("P"): "PERSID",
+        ord("Q"): "BINPERSID",
+        0x97: "NEXT_BUFFER",
+        0x98: "READONLY_BUFFER",
+    }
+)
+"""Opcodes that name or call code, or data outside of the file."""
+_NAMED: Final = (ord("c"), ord("i"))
+_CONTAINERS: Final = (list, dict, tuple, set, frozenset)
+_KEYS: Final = (str, int, bytes, float, type(None))
+
+
+class Machine:
+    """Decodes one pickle from blocks of bytes; subclasses may take values as they come."""
+
+    def __init__(self, blocks: Iterator[bytes], path: Path | str) -> None:
+        self.path = path
+        self.data = b""
+        self.position = 0
+        """Place in ``data`` of what is read next."""
+        self.passed = 0
+        """Bytes of the file before ``data``."""
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+        self.memoised = 0
+        """Values that were put into the memo, which numbers the next MEMOIZE."""
+        self.is_done = False
+        self._blocks = blocks
+        self._weights: dict[int, tuple[int, int, Any]] = {}
+        """Values and depth of containers as trees, and the container, which keeps its id."""
+        self._sealed: set[int] = set()
+        """Containers that lie in another one."""
+        self._opcode_at = 0
+
+    def value(self) -> Any:
+        """Decode all of it."""
+        while not self.is_done:
+            self.step()
+        return self.stack.pop()
+
+    def step(self) -> None:
+        """Decode one opcode."""
+        self._opcode_at = self.passed + self.position
+        if self.position >= len(self.data) and not self.fill(1):
+            self._ends()
+        code = self.data[self.position]
+        self.position += 1
+        action = _ACTIONS.get(code)
+        if action is None:
+            self._refuse(code)
+        try:
+            action(self)
+        except IndexError:
+            self.fail("it takes a value from an empty stack")
+        except UnicodeDecodeError:
+            self.fail("it has text that is not UTF-8")
+
+    def fill(self, count: int) -> bool:
+        """Have at least so many bytes in ``data`` from ``position`` on; False at the end."""
+        while len(self.data) - self.position < count:
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            parts = [self.data[self.position :], block]
+            size = len(parts[0]) + len(block)
+            while size < count and (block := next(self._blocks, None)) is not None:
+                parts.append(block)
+                size += len(block)
+            self.passed += self.position
+            self.position = 0
+            self.data = b"".join(parts)
+        return True
+
+    def take(self, count: int) -> bytes:
+        """The next bytes of an opcode's argument."""
+        if len(self.data) - self.position < count and not self.fill(count):
+            self._ends()
+        start = self.position
+        self.position = start + count
+        return self.data[start : self.position]
+
+    def line(self) -> bytes:
+        """The next bytes until the end of a line."""
+        end = self.data.find(b"\n", self.position)
+        while end < 0:
+            size = len(self.data) - self.position
+            if size > _LONGEST_LINE:
+                self.fail("it has a line that never ends")
+            if not self.fill(size + 1):
+                self._ends()
+            end = self.data.find(b"\n", self.position + size)
+        line = self.data[self.position : end]
+        self.position = end + 1
+        return line
+
+    def fail(self, what: str) -> NoReturn:
+        """End with what is wrong, and where."""
+        raise SourceError(f"{self.path}: byte {self._opcode_at:,}: the pickle is damaged: {what}")
+
+    def _ends(self) -> NoReturn:
+        size = self.passed + len(self.data)
+        raise SourceError(
+            f"{self.path}: the pickle ends early, after {size:,} bytes, within what starts at byte "
+            f"{self._opcode_at:,} (copy or write the file again)"
+        )
+
+    def _refuse(self, code: int) -> NoReturn:
+        place = f"{self.path}: byte {self._opcode_at:,}"
+        opcode = _REFUSED.get(code)
+        if opcode is None:
+            if self._opcode_at == 0:
+                raise NotATraceError(f"{self.path}: not a trace: it begins like no pickle")
+            self.fail(f"0x{code:02x} is no opcode")
+        what = ""
+        if code in _NAMED:
+            names = self.line()[:80], self.line()[:80]
+            what = " of " + ".".join(name.decode("utf-8", "replace") for name in names)
+        elif opcode == "STACK_GLOBAL":
+            names = tuple(name for name in self.stack[-2:] if isinstance(name, str))
+            what = " of " + ".".join(name[:80] for name in names)
+        raise NotATraceError(
+            f"{place}: not a trace: its opcode {opcode}{what!s} can run code; a snapshot or a dump "
+            "has plain data only (nothing was run)"
+        )
+
+    # The stack, the memo, and containers.
+
+    def items(self) -> list[Any]:
+        """What lies above the last mark, taken off the stack."""
+        if not self.marks:
+            self.fail("it ends a container that never began")
+        start = self.marks.pop()
+        if len(self.stack) < start:
+            self.fail("it takes values below a mark")
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def pop(self) -> Any:
+        """The uppermost value, which has to lie above the last mark."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            self.fail("it takes a value from an empty stack")
+        return self.stack.pop()
+
+    def top(self, kind: type) -> Any:
+        """The uppermost value, a container of this kind, which is about to get items."""
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            self.fail("it takes a value from an empty stack")
+        container = self.stack[-1]
+        if not isinstance(container, kind):
+            self.fail(f"it adds items to what is no {kind.__name__}")
+        return container
+
+    def store(self, index: int) -> None:
+        """Put the uppermost value into the memo."""
+        if index >= _MOST_MEMO:
+            self.fail(f"its memo has more than {_MOST_MEMO:,} values")
+        if len(self.stack) <= (self.marks[-1] if self.marks else 0):
+            self.fail("it takes a value from an empty stack")
+        self.memoised += index not in self.memo
+        self.memo[index] = self.stack[-1]
+
+    def recall(self, index: int) -> None:
+        """Put a value of the memo onto the stack."""
+        try:
+            self.stack.append(self.memo[index])
+        except KeyError:
+            self.fail(f"it takes value {index:,} of the memo, where none is")
+
+    def hold(self, container: Any, items: list[Any]) -> None:
+        """Weigh what comes to lie in a container, and see that it does not hold itself."""
+        weights, sealed = self._weights, self._sealed
+        weight, depth, _ = weights.get(id(container), (1, 1, container))
+        weight += len(items)
+        for item in items:
+            if isinstance(item, _CONTAINERS):
+                inner, deep, _ = weights.setdefault(id(item), (1, 1, item))
+                sealed.add(id(item))
+                weight += inner
+                depth = max(depth, deep + 1)
+        if id(container) in sealed:
+            self.fail("a container changes that lies in another one, as one that lies in itself")
+        if depth > _DEEPEST:
+            self.fail(f"containers lie in each other more than {_DEEPEST} deep")
+        if weight > _ALWAYS_UNFOLDED + _UNFOLDED * (self.passed + len(self.data)):
+            self.fail(f"its values, shared by the memo, would unfold to {weight:,}")
+        weights[id(container)] = weight, depth, container
+
+    def forget(self, container: Any) -> None:
+        """Let go of a container that was used up, and lies in no other one."""
+        self._weights.pop(id(container), None)
+        self._sealed.discard(id(container))
+
+    def put_items(self, container: dict[Any, Any], items: list[Any]) -> None:
+        """Add keys and values, one after the other, to a dict."""
+        if len(items) % 2:
+            self.fail("a dict has a key without a value")
+        keys = items[::2]
+        for key in keys:
+            if not isinstance(key, _KEYS):
+                self.fail(f"a dict has a key of type {type(key).__name__}")
+        self.hold(container, items[1::2])
+        container.update(zip(keys, items[1::2], strict=True))
+
+    def number(self, count: int) -> int:
+        """A signed number of so many bytes."""
+        if count > _MOST_LONG:
+            self.fail(f"it has a number of {count:,} bytes")
+        return int.from_bytes(self.take(count), "little", signed=True)
+
+    def bytes_of(self, count: int) -> bytes:
+        """Text or bytes of a length that the file says."""
+        if count > _LONGEST_TEXT:
+            self.fail(f"it has a text of {count:,} bytes")
+        return self.take(count)
+
+
+_Action = Callable[[Machine], None]
+
+
+def _push(value: Any) -> _Action:
+    def action(machine: Machine) -> None:
+        machine.stack.append(value)
+
+    return action
+
+
+def _fixed(form: str) -> _Action:
+    """A number of a fixed size."""
+    packed = struct.Struct(form)
+
+    def action(machine: Machine) -> None:
+        machine.stack.append(packed.unpack(machine.take(packed.size))[0])
+
+    return action
+
+
+def _sized(size: int, make: Callable[[bytes], Any]) -> _Action:
+    """Text or bytes behind their length, which has so many bytes."""
+
+    def action(machine: Machine) -> None:
+        count = int.from_bytes(machine.take(size), "little")
+        machine.stack.append(make(machine.bytes_of(count)))
+
+    return action
+
+
+def _long(size: int) -> _Action:
+    def action(machine: Machine) -> None:
+        machine.stack.append(machine.number(int.from_bytes(machine.take(size), "little")))
+
+    return action
+
+
+def _get(size: int) -> _Action:
+    def action(machine: Machine) -> None:
+        machine.recall(int.from_bytes(machine.take(size), "little"))
+
+    return action
+
+
+def _put(size: int) -> _Action:
+    def action(machine: Machine) -> None:
+        machine.store(int.from_bytes(machine.take(size), "little"))
+
+    return action
+
+
+def _text(data: bytes) -> str:
+    """Text; lone halves of surrogate pairs, which no column can hold, become question marks."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogatepass").encode("utf-8", "replace").decode()
+
+
+def _old_text(data: bytes) -> str | bytes:
+    """A str of Python 2: text if it is ASCII."""
+    return data.decode() if data.isascii() else data
+
+
+def _proto(machine: Machine) -> None:
+    version = machine.take(1)[0]
+    if version > 5:
+        machine.fail(f"it has protocol {version}, and 5 is the last one known")
+
+
+def _frame(machine: Machine) -> None:
+    machine.take(8)
+
+
+def _stop(machine: Machine) -> None:
+    if len(machine.stack) != 1 or machine.marks:
+        machine.fail(f"it stops with {len(machine.stack)} values in place of one")
+    machine.is_done = True
+
+
+def _mark(machine: Machine) -> None:
+    if len(machine.marks) > 4 * _DEEPEST:
+        machine.fail(f"containers lie in each other more than {_DEEPEST} deep")
+    machine.marks.append(len(machine.stack))
+
+
+def _decimal(machine: Machine) -> None:
+    line = machine.line()
+    machine.stack.append({b"00": False, b"01": True}.get(line, _whole(machine, line)))
+
+
+def _decimal_long(machine: Machine) -> None:
+    machine.stack.append(_whole(machine, machine.line().removesuffix(b"L")))
+
+
+def _whole(machine: Machine, line: bytes) -> int:
+    if not _WHOLE.fullmatch(line):
+        machine.fail(f"it has the number {line[:40]!r}")
+    return int(line)
+
+
+def _decimal_float(machine: Machine) -> None:
+    line = machine.line()
+    try:
+        machine.stack.append(float(line))
+    except ValueError:
+        machine.fail(f"it has the number {line[:40]!r}")
+
+
+def _quoted(machine: Machine) -> None:
+    line = machine.line().strip()
+    if len(line) < 2 or line[:1] != line[-1:] or line[:1] not in {b"'", b'"'}:
+        machine.fail("it has a text without quotes")
+    try:
+        machine.stack.append(_old_text(codecs.escape_decode(line[1:-1])[0]))
+    except ValueError:
+        machine.fail("it has a text with a wrong escape")
+
+
+def _escaped(machine: Machine) -> None:
+    machine.stack.append(machine.line().decode("raw-unicode-escape"))
+
+
+def _line_number(machine: Machine) -> int:
+    number = _whole(machine, machine.line())
+    if number < 0:
+        machine.fail(f"it has place {number} in the memo")
+    return number
+
+
+def _append(machine: Machine) -> None:
+    value = machine.pop()
+    container = machine.top(list)
+    machine.hold(container, [value])
+    container.append(value)
+
+
+def _appends(machine: Machine) -> None:
+    items = machine.items()
+    container = machine.top(list)
+    machine.hold(container, items)
+    container.extend(items)
+
+
+def _setitem(machine: Machine) -> None:
+    value = machine.pop()
+    key = machine.pop()
+    machine.put_items(machine.top(dict), [key, value])
+
+
+def _setitems(machine: Machine) -> None:
+    items = machine.items()
+    machine.put_items(machine.top(dict), items)
+
+
+def _additems(machine: Machine) -> None:
+    items = machine.items()
+    container = machine.top(set)
+    if not all(isinstance(item, _KEYS) for item in items):
+        machine.fail("a set has a container in it")
+    container.update(items)
+
+
+def _made(make: Callable[[list[Any]], Any]) -> _Action:
+    """A container of all that lies above the last mark."""
+
+    def action(machine: Machine) -> None:
+        items = machine.items()
+        container = make(items)
+        machine.hold(container, items)
+        machine.stack.append(container)
+
+    return action
+
+
+def _dict(machine: Machine) -> None:
+    items = machine.items()
+    container: dict[Any, Any] = {}
+    machine.put_items(container, items)
+    machine.stack.append(container)
+
+
+def _frozenset(machine: Machine) -> None:
+    items = machine.items()
+    if not all(isinstance(item, _KEYS) for item in items):
+        machine.fail("a set has a container in it")
+    machine.stack.append(frozenset(items))
+
+
+def _short_tuple(count: int) -> _Action:
+    def action(machine: Machine) -> None:
+        items = [machine.pop() for _ in range(count)][::-1]
+        container = tuple(items)
+        machine.hold(container, items)
+        machine.stack.append(container)
+
+    return action
+
+
+def _pop(machine: Machine) -> None:
+    if machine.marks and machine.marks[-1] == len(machine.stack):
+        machine.marks.pop()
+    else:
+        machine.pop()
+
+
+def _dup(machine: Machine) -> None:
+    machine.stack.append(machine.stack[-1])
+
+
+def _empty(kind: Callable[[], Any]) -> _Action:
+    def action(machine: Machine) -> None:
+        machine.stack.append(kind())
+
+    return action
+
+
+_ACTIONS: Final[Mapping[int, _Action]] = MappingProxyType(
+    {
+        0x80: _proto,
+        0x95: _frame,
+        ord("."): _stop,
+        ord("("): _mark,
+        ord("0"): _pop,
+        ord("1"): lambda machine: machine.items().clear(),
+        ord("2"): _dup,
+        ord("N"): _push(None),
+        0x88: _push(True),
+        0x89: _push(False),
+        ord("I"): _decimal,
+        ord("L"): _decimal_long,
+        ord("F"): _decimal_float,
+        ord("J"): _fixed("<i"),
+        ord("K"): _fixed("<B"),
+        ord("M"): _fixed("<H"),
+        ord("G"): _fixed(">d"),
+        0x8A: _long(1),
+        0x8B: _long(4),
+        ord("S"): _quoted,
+        ord("V"): _escaped,
+        ord("U"): _sized(1, _old_text),
+        ord("T"): _sized(4, _old_text),
+        ord("C"): _sized(1, bytes),
+        ord("B"): _sized(4, bytes),
+        0x8E: _sized(8, bytes),
+        0x96: _sized(8, bytes),
+        0x8C: _sized(1, _text),
+        ord("X"): _sized(4, _text),
+        0x8D: _sized(8, _text),
+        ord("]"): _empty(list),
+        ord("}"): _empty(dict),
+        ord(")"): _empty(tuple),
+        0x8F: _empty(set),
+        ord("a"): _append,
+        ord("e"): _appends,
+        ord("s"): _setitem,
+        ord("u"): _setitems,
+        0x90: _additems,
+        0x91: _frozenset,
+        ord("l"): _made(list),
+        ord("t"): _made(tuple),
+        ord("d"): _dict,
+        0x85: _short_tuple(1),
+        0x86: _short_tuple(2),
+        0x87: _short_tuple(3),
+        ord("p"): lambda machine: machine.store(_line_number(machine)),
+        ord("q"): _put(1),
+        ord("r"): _put(4),
+        0x94: lambda machine: machine.store(machine.memoised),
+        ord("g"): lambda machine: machine.recall(_line_number(machine)),
+        ord("h"): _get(1),
+        ord("j"): _get(4),
+    }
+)
+"""What each opcode of plain data does."""
