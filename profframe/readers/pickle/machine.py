@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 import struct
+from bisect import bisect
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +28,11 @@ _LONGEST_TEXT: Final = 1 << 28
 _UNFOLDED: Final = 256
 """Values that one byte may unfold to, as by a list of frames that many events share."""
 _ALWAYS_UNFOLDED: Final = 100_000
+
+_FRAME: Final = 9
+_FRAME_CODE: Final = 0x95
+"""Bytes of the opcode that begins a frame, with its length, and its code."""
+_NEVER: Final = 1 << 62
 
 _REFUSED: Final[Mapping[int, str]] = MappingProxyType(
     {
@@ -70,6 +76,10 @@ class Machine:
         """Values that were put into the memo, which numbers the next MEMOIZE."""
         self.is_done = False
         self._blocks = blocks
+        self._frame_end: int | None = None
+        """Where the next frame may begin, in bytes without opcodes of frames."""
+        self._removed: list[tuple[int, int]] = []
+        """Where opcodes of frames were removed, and how many bytes until there."""
         self._weights: dict[int, tuple[int, int, Any]] = {}
         """Values and depth of containers as trees, and the container, which keeps its id."""
         self._sealed: set[int] = set()
@@ -113,7 +123,37 @@ class Machine:
             self.passed += self.position
             self.position = 0
             self.data = b"".join(parts)
+            self._remove_frames()
         return True
+
+    def place(self, offset: int) -> int:
+        """Offset in the file of one in its bytes without opcodes of frames."""
+        row = bisect(self._removed, (offset, _NEVER))
+        return offset + (self._removed[row - 1][1] if row else 0)
+
+    def begin_frame(self, size: int) -> None:
+        """Note where a frame ends, since another one may begin there, within what it belongs to."""
+        self._frame_end = self.passed + self.position + size
+        self._remove_frames()
+
+    def _remove_frames(self) -> None:
+        """Take opcodes of frames out of ``data``: they come anywhere, and mean nothing."""
+        data, pieces, first = self.data, [], 0
+        while self._frame_end is not None:
+            removed = _FRAME * len(pieces)
+            end = self._frame_end - self.passed + removed
+            if end < self.position or end + _FRAME > len(data):
+                break
+            if data[end] != _FRAME_CODE:
+                self._frame_end = None
+                break
+            pieces.append(data[first:end])
+            first = end + _FRAME
+            before = self._removed[-1][1] if self._removed else 0
+            self._removed.append((self._frame_end, before + _FRAME))
+            self._frame_end += int.from_bytes(data[end + 1 : first], "little")
+        if pieces:
+            self.data = b"".join((*pieces, data[first:]))
 
     def take(self, count: int) -> bytes:
         """The next bytes of an opcode's argument."""
@@ -139,17 +179,19 @@ class Machine:
 
     def fail(self, what: str) -> NoReturn:
         """End with what is wrong, and where."""
-        raise SourceError(f"{self.path}: byte {self._opcode_at:,}: the pickle is damaged: {what}")
+        raise SourceError(
+            f"{self.path}: byte {self.place(self._opcode_at):,}: the pickle is damaged: {what}"
+        )
 
     def _ends(self) -> NoReturn:
-        size = self.passed + len(self.data)
+        size = self.place(self.passed + len(self.data))
         raise SourceError(
             f"{self.path}: the pickle ends early, after {size:,} bytes, within what starts at byte "
-            f"{self._opcode_at:,} (copy or write the file again)"
+            f"{self.place(self._opcode_at):,} (copy or write the file again)"
         )
 
     def _refuse(self, code: int) -> NoReturn:
-        place = f"{self.path}: byte {self._opcode_at:,}"
+        place = f"{self.path}: byte {self.place(self._opcode_at):,}"
         opcode = _REFUSED.get(code)
         if opcode is None:
             if self._opcode_at == 0:
@@ -209,7 +251,11 @@ class Machine:
         try:
             self.stack.append(self.memo[index])
         except KeyError:
-            self.fail(f"it takes value {index:,} of the memo, where none is")
+            self.stack.append(self.lost(index))
+
+    def lost(self, index: int) -> Any:
+        """A value of the memo that is not in ``memo``."""
+        self.fail(f"it takes value {index:,} of the memo, where none is")
 
     def hold(self, container: Any, items: list[Any]) -> None:
         """Weigh what comes to lie in a container, and see that it does not hold itself."""
@@ -245,6 +291,15 @@ class Machine:
                 self.fail(f"a dict has a key of type {type(key).__name__}")
         self.hold(container, items[1::2])
         container.update(zip(keys, items[1::2], strict=True))
+
+    def put_values(self, container: list[Any], items: list[Any]) -> None:
+        """Add items to a list."""
+        self.hold(container, items)
+        container.extend(items)
+
+    def new_list(self) -> list[Any]:
+        """An empty list, which comes to lie upon the stack."""
+        return []
 
     def number(self, count: int) -> int:
         """A signed number of so many bytes."""
@@ -330,7 +385,7 @@ def _proto(machine: Machine) -> None:
 
 
 def _frame(machine: Machine) -> None:
-    machine.take(8)
+    machine.begin_frame(int.from_bytes(machine.take(8), "little"))
 
 
 def _stop(machine: Machine) -> None:
@@ -391,16 +446,12 @@ def _line_number(machine: Machine) -> int:
 
 def _append(machine: Machine) -> None:
     value = machine.pop()
-    container = machine.top(list)
-    machine.hold(container, [value])
-    container.append(value)
+    machine.put_values(machine.top(list), [value])
 
 
 def _appends(machine: Machine) -> None:
     items = machine.items()
-    container = machine.top(list)
-    machine.hold(container, items)
-    container.extend(items)
+    machine.put_values(machine.top(list), items)
 
 
 def _setitem(machine: Machine) -> None:
@@ -508,7 +559,7 @@ _ACTIONS: Final[Mapping[int, _Action]] = MappingProxyType(
         0x8C: _sized(1, _text),
         ord("X"): _sized(4, _text),
         0x8D: _sized(8, _text),
-        ord("]"): _empty(list),
+        ord("]"): lambda machine: machine.stack.append(machine.new_list()),
         ord("}"): _empty(dict),
         ord(")"): _empty(tuple),
         0x8F: _empty(set),
