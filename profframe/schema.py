@@ -89,6 +89,8 @@ class Table:
     grain: str
     doc: str
     columns: tuple[Column, ...]
+    is_optional: bool = False
+    """Few sources have rows of it: a store has a file of it only where there are some."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -343,6 +345,109 @@ DEVICES = Table(
     ),
 )  # fmt: skip
 
+_NO_STACK = "none recorded"
+
+SEGMENTS = Table(
+    "segments",
+    "one row per segment of a memory snapshot: memory that the allocator got from the driver",
+    "What the allocator held when the snapshot was made.",
+    (
+        *_KEY,
+        Column("segment_id", INT64, "Number of the segment in the source's order: 0-based, dense within (run, rank)."),
+        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
+        Column("address", INT64, "Where it begins.", null=_UNKNOWN),
+        Column("bytes", INT64, "Its size.", "bytes", _UNKNOWN),
+        Column("allocated_bytes", INT64, "Bytes of its blocks that are allocated.", "bytes", _UNKNOWN),
+        Column("active_bytes", INT64, "Bytes of its blocks that are allocated, or wait for a stream before they are free.", "bytes", _UNKNOWN),
+        Column("requested_bytes", INT64, "Bytes that were asked for, before rounding.", "bytes", _UNKNOWN),
+        Column("stream", INT64, "Stream that it belongs to, as the source numbers it; 0 is the default one.", null=_UNKNOWN),
+        Column("segment_type", NAME, "large, small, ...", null=_UNKNOWN),
+        Column("pool", NAME, "Memory pool, as that of graphs: JSON list of two numbers; [0,0] is the usual one.", null=_UNKNOWN),
+        Column("is_expandable", BOOL, "It can grow.", null=_UNKNOWN),
+        Column("stack_id", INT64, "Stack that it was got in, in `stacks`.", null=_NO_STACK),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
+BLOCKS = Table(
+    "blocks",
+    "one row per block of a segment of a memory snapshot",
+    "How segments were divided when the snapshot was made.",
+    (
+        *_KEY,
+        Column("block_id", INT64, "Number of the block in the source's order: 0-based, dense within (run, rank)."),
+        Column("segment_id", INT64, "`segment_id` of its segment.", null="in a list that is no segment's"),
+        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
+        Column("address", INT64, "Where it begins; where the source does not say, behind the block before it.", null=_UNKNOWN),
+        Column("bytes", INT64, "Its size.", "bytes", _UNKNOWN),
+        Column("requested_bytes", INT64, "Bytes that were asked for, before rounding.", "bytes", "inactive, or " + _UNKNOWN),
+        Column("state", NAME, "active_allocated, active_pending_free or active_awaiting_free (freed, and waits for a stream), inactive.", null=_UNKNOWN),
+        Column("stack_id", INT64, "Stack that it was allocated in, in `stacks`.", null=_NO_STACK),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
+ALLOCATIONS = Table(
+    "allocations",
+    "one row per allocation of a memory snapshot, from when it was made until it was freed",
+    "Pairs of what the allocator recorded; and what was there before it began to.",
+    (
+        *_KEY,
+        Column("allocation_id", INT64, "Number of the allocation: 0-based, dense within (run, rank); by device, those before the first record last."),
+        Column("device", INT32, "Index of the device."),
+        Column("address", INT64, "Where it begins."),
+        Column("bytes", INT64, "Bytes that were asked for; where the source does not say, its size.", "bytes", _UNKNOWN),
+        Column("alloc_ns", INT64, "When it was made.", "ns", "before the first record, or without times"),
+        Column("free_requested_ns", INT64, "When the program freed it.", "ns", "never, or " + _UNKNOWN),
+        Column("free_ns", INT64, "When its memory could be used again.", "ns", "never, or " + _UNKNOWN),
+        Column("alloc_event_id", INT64, "`allocator_event_id` of the record that it was made.", null="before the first record"),
+        Column("free_requested_event_id", INT64, "`allocator_event_id` of the record that the program freed it.", null="none"),
+        Column("free_event_id", INT64, "`allocator_event_id` of the record that its memory was free.", null="lives at the end"),
+        Column("stream", INT64, "Stream that it was made for, as the source numbers it.", null=_UNKNOWN),
+        Column("stack_id", INT64, "Stack that it was made in, in `stacks`.", null=_NO_STACK),
+        Column("category", NAME, "parameter, gradient, optimizer_state, activation, input or temporary.", null="not known without a trace"),
+        Column("op_id", INT64, "`event_id` of the innermost host op around it.", null="no trace beside it, or in no op"),
+        Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace beside it, or in no step"),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
+ALLOCATOR_EVENTS = Table(
+    "allocator_events",
+    "one row per record of the allocator in a memory snapshot",
+    "What the allocator did, in its order within a device; the oldest records may be lost.",
+    (
+        *_KEY,
+        Column("allocator_event_id", INT64, "Number of the record in the source's order, device by device: 0-based, dense within (run, rank)."),
+        Column("device", INT32, "Index of the device."),
+        Column("action", NAME, "alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap snapshot oom.", null=_UNKNOWN),
+        Column("address", INT64, "Where the memory begins.", null="oom, or " + _UNKNOWN),
+        Column("bytes", INT64, "Bytes that were asked for, or of the segment.", "bytes", _UNKNOWN),
+        Column("stream", INT64, "Stream, as the source numbers it.", null=_UNKNOWN),
+        Column("time_ns", INT64, "When.", "ns", "the source has no times (before torch 2.1)"),
+        Column("device_free_bytes", INT64, "Bytes that the device had free when memory ran out.", "bytes", "not oom"),
+        Column("stack_id", INT64, "Stack, in `stacks`.", null=_NO_STACK),
+        Column("compile_context", NAME, "Graph of torch.compile that ran.", null="none, or " + _UNKNOWN),
+        Column("allocation_id", INT64, "`allocation_id` of the allocation that it makes or frees.", null="neither"),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
+STACKS = Table(
+    "stacks",
+    "one row per frame of a stack",
+    "Stacks that allocations and collectives were recorded in, each once.",
+    (
+        *_KEY,
+        Column("stack_id", INT64, "Number of the stack: 0-based, dense within (run, rank)."),
+        Column("depth", INT32, "Place in the stack: 0 is the innermost frame."),
+        Column("name", NAME, "Name of the function.", null=_UNKNOWN),
+        Column("file", NAME, "Its file.", null=_UNKNOWN),
+        Column("line", INT64, "Line in the file.", null=_UNKNOWN),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
 TRACES = Table(
     "traces",
     "one row per (run, rank)",
@@ -385,12 +490,11 @@ QUALITY = Table(
     ),
 )  # fmt: skip
 
-TABLES: Final[Mapping[str, Table]] = MappingProxyType(
-    {
-        t.name: t
-        for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY)
-    }
-)
+_IN_EACH_TRACE: Final = (
+    EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY,
+)  # fmt: skip
+_OF_SOME_SOURCES: Final = (SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, STACKS)
+TABLES: Final[Mapping[str, Table]] = MappingProxyType({t.name: t for t in _IN_EACH_TRACE})
 
 
 FACT_COLUMNS: Final = frozenset(

@@ -1,0 +1,361 @@
+"""Read memory snapshots of torch's caching allocator (`torch.cuda.memory._dump_snapshot`).
+
+The words of the format occur only in this folder. The pickle is decoded, not loaded: nothing in it
+is run, and records become columns a few thousand at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.errors import NotATraceError, SourceError
+from profframe.readers import parsing_database
+from profframe.readers.build.assembly import assemble
+from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
+from profframe.readers.bytes import ByteSource
+from profframe.readers.memory_snapshot.lifetimes import Lifetimes, lifetimes
+from profframe.readers.memory_snapshot.recording import Recording
+from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
+from profframe.system.disk_tables import Spool
+
+__all__ = ["read"]
+
+_FORMAT: Final = "memory_snapshot"
+_TRACES: Final = "device_traces"
+_BLOCKS: Final = "blocks"
+_SEGMENTS: Final = "segments"
+_ANNOTATIONS: Final = "external_annotations"
+_FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
+    _TRACES: {
+        "action": "text", "addr": "number", "device_free": "number", "size": "number",
+        "stream": "number", "time_us": "number", "frames": "stack", "compile_context": "text",
+    },
+    _BLOCKS: {
+        "address": "number", "size": "number", "requested_size": "number", "state": "text",
+        "frames": "stack",
+    },
+}  # fmt: skip
+_UTC_US: Final = 1_200_000_000_000_000
+"""Times from here on, in microseconds, are since the epoch (the year 2008)."""
+_ACTIVE: Final = "active"
+
+
+def read(source: ByteSource, spool: Spool | None = None) -> RawTrace:
+    """Read one memory snapshot.
+
+    Parameters
+    ----------
+    source
+        Its bytes.
+    spool
+        Where its records go; None for memory.
+
+    Raises
+    ------
+    NotATraceError
+        It has more than plain data, which could run code, or is no snapshot.
+    SourceError
+        It is damaged or ends early; the message names the place.
+    """
+    recording = Recording(spool)
+    blocks = _Blocks()
+
+    def take(chunk: Chunk) -> None:
+        if chunk.name == _TRACES:
+            recording.add(chunk, machine.texts)
+        else:
+            blocks.parts.append(chunk)
+
+    machine = RecordMachine(
+        source.blocks(), source.path, _FIELDS, frozenset([_TRACES]), take, _prepare
+    )
+    try:
+        snapshot = machine.value()
+    except SourceError as error:
+        if source.damage is None:
+            raise
+        raise SourceError(f"{error} ({source.damage})") from error
+    if isinstance(snapshot, list):  # of torch.cuda.memory_snapshot()
+        snapshot = {_SEGMENTS: snapshot}
+    if not isinstance(snapshot, dict) or not snapshot.keys() & {_TRACES, _SEGMENTS}:
+        raise NotATraceError(
+            f"{source.path}: not a trace: a pickle of a {type(snapshot).__name__} without "
+            f"{_SEGMENTS} and {_TRACES}, as torch.cuda.memory._dump_snapshot writes them"
+        )
+    return _tables(snapshot, machine, recording, blocks, source)
+
+
+@dataclasses.dataclass(slots=True)
+class _Blocks:
+    """Rows of blocks as they came."""
+
+    parts: list[Chunk] = dataclasses.field(default_factory=list)
+
+    def column(self, key: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Values, and which there are."""
+        none = np.empty(0, np.int64)
+        return (
+            np.concatenate([none, *(part.columns[key] for part in self.parts)]),
+            np.concatenate([none.astype(np.bool_), *(part.is_there[key] for part in self.parts)]),
+        )
+
+    def lists(self) -> npt.NDArray[np.int64]:
+        """Number of the list of each row."""
+        return np.concatenate([np.empty(0, np.int64), *(part.lists for part in self.parts)])
+
+
+def _prepare(name: str, row: dict[Any, Any]) -> dict[Any, Any]:
+    """A row as torch writes it today: before 2.1, blocks had a history, the newest first."""
+    history = row.get("history")
+    if name != _BLOCKS or not isinstance(history, list) or not history:
+        return row
+    last = history[0] if isinstance(history[0], dict) else {}
+    return {
+        **{key: value for key, value in row.items() if key != "history"},
+        "frames": row.get("frames") or last.get("frames") or [],
+        "requested_size": row.get("requested_size", last.get("real_size")),
+        "address": row.get("address", last.get("addr")),
+    }
+
+
+def _tables(
+    snapshot: dict[Any, Any],
+    machine: RecordMachine,
+    recording: Recording,
+    blocks: _Blocks,
+    source: ByteSource,
+) -> RawTrace:
+    quality = Quality()
+    devices = _lists(snapshot.get(_TRACES), source)
+    segments, segment_of_list = _segments(_dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine)
+    block_rows = _block_rows(blocks, segments, segment_of_list, machine)
+    recording.finish(devices)
+    pairs = lifetimes(recording, _before(block_rows, machine))
+    rows = conform(Table.EVENTS, _annotations(snapshot.get(_ANNOTATIONS), quality))
+    start_us, end_us = recording.span()
+    is_utc = start_us is not None and start_us >= _UTC_US
+    clock = "utc" if is_utc else "unknown" if start_us is None else "relative"
+    header = Header(
+        format=_FORMAT,
+        clock=clock,
+        rank_source="assumed",
+        device_type="CUDA",
+        metadata=_metadata(snapshot, machine),
+    )
+    if odd := recording.impossible_times:
+        quality.note("impossible_time", odd, "in table allocator_events")
+    counts = {
+        "segments": segments.num_rows, "blocks": block_rows.num_rows, "allocator_events": recording.count,
+    }  # fmt: skip
+    with parsing_database.connect() as connection:
+        raw = assemble(
+            gather([{Table.EVENTS: rows}]), header, quality, 0, connection, unread=counts
+        )
+    traces = raw.tables["traces"]
+    times = [(name, [us * 1000]) for name, us in (("start_ns", start_us), ("end_ns", end_us)) if us is not None]
+    for name, value in times:
+        other = traces[name][0].as_py()
+        if other is not None:
+            value = [(min if name == "start_ns" else max)(other, value[0])]
+        place = traces.column_names.index(name)
+        traces = traces.set_column(place, name, pa.array(value, pa.int64()))
+    own = {
+        "segments": segments,
+        "blocks": block_rows,
+        "allocations": _allocations(pairs),
+        "allocator_events": recording.table(machine.texts, pairs.allocation_of_event),
+        "stacks": _stacks(machine),
+    }
+    return RawTrace({**raw.tables, "traces": traces, **own}, raw.header)
+
+
+def _lists(value: Any, source: ByteSource) -> list[int]:
+    """Numbers of the lists of records, by device."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise SourceError(f"{source.path}: {_TRACES} is no list, with one list for each device")
+    return [getattr(part, "number", -1) for part in value]
+
+
+def _dicts(value: Any, name: str, source: ByteSource) -> list[dict[Any, Any]]:
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(part, dict) for part in value):
+        raise SourceError(f"{source.path}: {name} is no list of dicts")
+    return value
+
+
+_SEGMENT_NUMBERS: Final = (
+    ("device", "device"), ("address", "address"), ("bytes", "total_size"),
+    ("allocated_bytes", "allocated_size"), ("active_bytes", "active_size"),
+    ("requested_bytes", "requested_size"), ("stream", "stream"),
+)  # fmt: skip
+
+
+def _segments(
+    rows: list[dict[Any, Any]], machine: RecordMachine
+) -> tuple[pa.Table, dict[int, int]]:
+    """Segments, and their rows by the number of their list of blocks."""
+    columns: dict[str, list[Any]] = {
+        name: [_whole(row.get(key)) for row in rows] for name, key in _SEGMENT_NUMBERS
+    }
+    columns |= {
+        "segment_id": list(range(len(rows))),
+        "segment_type": [_text(row.get("segment_type")) for row in rows],
+        "pool": [_pool(row.get("segment_pool_id")) for row in rows],
+        "is_expandable": [
+            value if isinstance(value := row.get("is_expandable"), bool) else None for row in rows
+        ],
+        "stack_id": [machine.stack_id(row.get("frames")) for row in rows],
+    }
+    numbers = {
+        part.number: i
+        for i, row in enumerate(rows)
+        if (part := row.get(_BLOCKS)) is not None and hasattr(part, "number")
+    }
+    return _typed(schema.SEGMENTS, columns), numbers
+
+
+def _block_rows(
+    blocks: _Blocks, segments: pa.Table, segment_of_list: Mapping[int, int], machine: RecordMachine
+) -> pa.Table:
+    lists = blocks.lists()
+    known = np.array([*segment_of_list.items(), (-1, -1)], np.int64)
+    known = known[np.argsort(known[:, 0])]
+    place = np.searchsorted(known[:, 0], lists).clip(max=len(known) - 1)
+    segment = np.where(known[place, 0] == lists, known[place, 1], -1)
+    columns = {"block_id": pa.array(np.arange(len(lists)))}
+    columns["segment_id"] = _masked(segment, segment >= 0)
+    at = columns["segment_id"]
+    columns["device"] = segments["device"].combine_chunks().take(at)
+    sizes, has_size = blocks.column("size")
+    addresses, has_address = blocks.column("address")
+    # Before 2.1 blocks had no addresses: they lie behind each other in their segment.
+    is_first = np.append(True, lists[1:] != lists[:-1])[: len(lists)]
+    ends = np.cumsum(sizes * has_size)
+    begins = ends - sizes * has_size
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(lists)), 0))
+    base = pc.fill_null(segments["address"].combine_chunks().take(at), -1).to_numpy()
+    reckoned = base + begins - begins[first] if len(lists) else base
+    columns["address"] = _masked(
+        np.where(has_address, addresses, reckoned), has_address | (base >= 0)
+    )
+    columns["bytes"] = _masked(sizes, has_size)
+    columns["requested_bytes"] = _masked(*blocks.column("requested_size"))
+    columns["state"] = texts(*blocks.column("state"), machine.texts)
+    columns["stack_id"] = _masked(*blocks.column("frames"))
+    return _typed(schema.BLOCKS, columns)
+
+
+def _before(blocks: pa.Table, machine: RecordMachine) -> pa.Table:
+    """What is allocated at the end."""
+    is_active = pc.starts_with(blocks["state"].cast(pa.string()), _ACTIVE)
+    mask = pc.and_(is_active, pc.and_(pc.is_valid(blocks["address"]), pc.is_valid(blocks["device"])))
+    return blocks.filter(pc.fill_null(mask, fill_value=False))
+
+
+def _allocations(pairs: Lifetimes) -> pa.Table:
+    count = len(next(iter(pairs.columns.values())))
+    columns: dict[str, Any] = {"allocation_id": pa.array(np.arange(count)), **pairs.columns}
+    return _typed(schema.ALLOCATIONS, columns)
+
+
+def _stacks(machine: RecordMachine) -> pa.Table:
+    """One row per frame of each stack."""
+    ids = np.frombuffer(b"".join(machine.stacks), np.int32)
+    depths = np.array([len(stack) >> 2 for stack in machine.stacks], np.int64)
+    number = np.repeat(np.arange(len(depths)), depths)
+    depth = np.arange(len(ids)) - np.repeat(np.cumsum(depths) - depths, depths)
+    names, files, lines = zip(*machine.frames, strict=True) if machine.frames else ((), (), ())
+    frames = {
+        "name": pa.array(names, pa.string()).dictionary_encode(),
+        "file": pa.array(files, pa.string()).dictionary_encode(),
+        "line": pa.array(lines, pa.int64()),
+    }
+    columns = {"stack_id": pa.array(number), "depth": pa.array(depth, pa.int32())}
+    columns |= {name: values.take(pa.array(ids)) for name, values in frames.items()}
+    return _typed(schema.STACKS, columns)
+
+
+def _annotations(value: Any, quality: Quality) -> dict[str, pa.Array]:
+    """Begin and end of what the program named, as slices of a thread for each device."""
+    rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+    phases = {"START": "B", "END": "E"}
+    rows = [row for row in rows if row.get("stage") in phases]
+    return {
+        "phase": pa.array([phases[row["stage"]] for row in rows], pa.string()),
+        "category": pa.array(["user_annotation"] * len(rows), pa.string()),
+        "name": pa.array([_text(row.get("name")) for row in rows], pa.string()),
+        "start_ns": pa.array(
+            [None if (us := _whole(row.get("time_us"))) is None else us * 1000 for row in rows],
+            pa.int64(),
+        ),
+        "pid": pa.array([_ANNOTATIONS] * len(rows), pa.string()),
+        "tid": pa.array([f"device {row.get('device', 0)}" for row in rows], pa.string()),
+    }
+
+
+def _metadata(snapshot: dict[Any, Any], machine: RecordMachine) -> str | None:
+    rest: dict[str, Any] = {
+        str(key): value
+        for key, value in snapshot.items()
+        if key not in {_SEGMENTS, _TRACES, _ANNOTATIONS}
+    }
+    if machine.unknown_keys:
+        rest["keys_not_loaded"] = dict(sorted(machine.unknown_keys.items()))
+    return json.dumps(rest, default=str) if rest else None
+
+
+def texts(
+    numbers: npt.NDArray[np.int64], is_there: npt.NDArray[np.bool_], names: list[str]
+) -> pa.DictionaryArray:
+    """Repeated text by its number."""
+    indices = pa.array(numbers.clip(min=0).astype(np.int32), mask=~is_there)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
+
+
+def _masked(values: npt.NDArray[np.int64], is_there: npt.NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values, mask=~is_there)
+
+
+def _typed(table: schema.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Rows of a table in its types; columns that are missing are NULL."""
+    count = len(next(iter(columns.values())))
+    fields = [field for field in table.arrow if field.name not in {"run", "rank"}]
+    return pa.table(
+        [_column(columns.get(field.name), field.type, count) for field in fields],
+        names=[field.name for field in fields],
+    )
+
+
+def _column(values: Any, type_: pa.DataType, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, type_)
+    if isinstance(values, list):
+        plain = pa.string() if pa.types.is_dictionary(type_) else type_
+        values = pa.array(values, plain)
+        return values.dictionary_encode() if pa.types.is_dictionary(type_) else values
+    return values if values.type == type_ else values.cast(type_)
+
+
+def _whole(value: Any) -> int | None:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_whole and -(1 << 63) <= value < 1 << 63 else None
+
+
+def _text(value: Any) -> str | None:
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+def _pool(value: Any) -> str | None:
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, (list, tuple)) else None
