@@ -34,14 +34,15 @@ def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
     Parameters
     ----------
     tables
-        Every table of `profframe.schema.TABLES`, in the schema's columns and types.
+        Every table of `profframe.schema.TABLES`, in the schema's columns and types; optional ones
+        may be missing.
 
     Returns
     -------
     Trace
         A trace on the very tables; nothing is copied.
     """
-    return cls(Session.of(InMemory({name: tables[name] for name in schema.TABLES})))
+    return cls(Session.of(InMemory(schema.complete(tables))))
 
 
 def from_store(

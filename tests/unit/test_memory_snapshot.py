@@ -154,7 +154,7 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
                 if with_time:
                     trace[-1]["time_us"] = BASE_US + i
             frames = draw(st.sampled_from(stacks))
-            event = {"action": action, "addr": address, "size": 100 + len(stacks) + (address & 1023),
+            event = {"action": action, "addr": address, "size": 100 + (address & 1023),
                      "stream": draw(st.sampled_from([0, 7, 0x5555_5555_0000])),
                      "frames": list(frames) if draw(st.booleans()) else frames}  # fmt: skip
             if with_time:
@@ -167,7 +167,7 @@ def snapshots(draw: st.DrawFn) -> dict[str, Any]:
     segments = []
     for device in range(len(traces)):
         blocks = [
-            {"address": a, "size": 2048, "requested_size": 100 + len(stacks) + (a & 1023),
+            {"address": a, "size": 2048, "requested_size": 100 + (a & 1023),
              "state": "active_allocated" if (device, a) in lives else "inactive",
              "frames": stacks[0]}
             for a in PLACES

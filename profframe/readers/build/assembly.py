@@ -132,6 +132,45 @@ def assemble(
     return RawTrace(tables, header)
 
 
+def assemble_without_events(
+    tables: Mapping[str, pa.Table],
+    header: Header,
+    quality: Quality,
+    accounted: Mapping[str, int],
+    threads: pa.Table | None = None,
+    span_ns: tuple[int | None, int | None] = (None, None),
+) -> RawTrace:
+    """A trace of a source that has no events, with the tables that it has.
+
+    Parameters
+    ----------
+    tables
+        Optional tables, in the schema's types, without run and rank.
+    header
+        What the source says about itself.
+    quality
+        Notes of the reader.
+    accounted
+        Rows of the source by where they went: a table, ``metadata``, ``dropped``.
+    threads
+        Rows of ``threads``, if it knows any.
+    span_ns
+        Earliest and latest time in the tables.
+    """
+    empty = {
+        name: schema.empty(name).select(schema.READER_COLUMNS[name])
+        for name in ("events", "memory", "flows", "counters", "instants", "threads", "devices")
+    }
+    if threads is not None:
+        empty["threads"] = threads
+    traces = _traces(empty, header, accounted)
+    for name, value in zip(("start_ns", "end_ns"), span_ns, strict=True):
+        traces = replaced(traces, name, pa.array([value], INT64))
+    if not sum(accounted.values()):
+        quality.note("no_events", 0)
+    return RawTrace({**empty, "traces": traces, "quality": quality.table(), **tables}, header)
+
+
 def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
     """Memory records, with the name of a device that torch does not know."""
     rows = rows.drop_columns(["pid", "tid"])

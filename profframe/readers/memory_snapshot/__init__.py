@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -20,12 +20,12 @@ from profframe import schema
 from profframe.errors import NotATraceError, SourceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather
+from profframe.readers.build.rows import Header, Quality, RawTrace, Table, conform, gather, replaced
 from profframe.readers.bytes import ByteSource
-from profframe.readers.memory_snapshot.lifetimes import Lifetimes, lifetimes
-from profframe.readers.memory_snapshot.recording import Recording
+from profframe.readers.memory_snapshot.lifetimes import lifetimes
+from profframe.readers.memory_snapshot.recording import Recording, masked, named
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
-from profframe.system.disk_tables import Spool
+from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 
 __all__ = ["read"]
 
@@ -91,7 +91,7 @@ def read(source: ByteSource, spool: Spool | None = None) -> RawTrace:
             f"{source.path}: not a trace: a pickle of a {type(snapshot).__name__} without "
             f"{_SEGMENTS} and {_TRACES}, as torch.cuda.memory._dump_snapshot writes them"
         )
-    return _tables(snapshot, machine, recording, blocks, source)
+    return _tables(snapshot, machine, recording, blocks, source, spool)
 
 
 @dataclasses.dataclass(slots=True)
@@ -127,20 +127,26 @@ def _prepare(name: str, row: dict[Any, Any]) -> dict[Any, Any]:
     }
 
 
-def _tables(
+def _tables(  # noqa: PLR0917
     snapshot: dict[Any, Any],
     machine: RecordMachine,
     recording: Recording,
     blocks: _Blocks,
     source: ByteSource,
+    spool: Spool | None,
 ) -> RawTrace:
+    """The tables of the trace; what is not needed for the next one is let go of."""
     quality = Quality()
     devices = _lists(snapshot.get(_TRACES), source)
-    segments, segment_of_list = _segments(_dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine)
+    segments, segment_of_list = _segments(
+        _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine
+    )
     block_rows = _block_rows(blocks, segments, segment_of_list, machine)
+    stacks = _stacks(machine)
+    machine.release()
     recording.finish(devices)
-    pairs = lifetimes(recording, _before(block_rows, machine))
-    rows = conform(Table.EVENTS, _annotations(snapshot.get(_ANNOTATIONS), quality))
+    pairs = lifetimes(recording, _allocated(block_rows))
+    rows = conform(Table.EVENTS, _annotations(snapshot.get(_ANNOTATIONS)))
     start_us, end_us = recording.span()
     is_utc = start_us is not None and start_us >= _UTC_US
     clock = "utc" if is_utc else "unknown" if start_us is None else "relative"
@@ -154,26 +160,26 @@ def _tables(
     if odd := recording.impossible_times:
         quality.note("impossible_time", odd, "in table allocator_events")
     counts = {
-        "segments": segments.num_rows, "blocks": block_rows.num_rows, "allocator_events": recording.count,
-    }  # fmt: skip
+        "segments": segments.num_rows,
+        "blocks": block_rows.num_rows,
+        "allocator_events": recording.count,
+    }
     with parsing_database.connect() as connection:
         raw = assemble(
             gather([{Table.EVENTS: rows}]), header, quality, 0, connection, unread=counts
         )
     traces = raw.tables["traces"]
-    times = [(name, [us * 1000]) for name, us in (("start_ns", start_us), ("end_ns", end_us)) if us is not None]
-    for name, value in times:
-        other = traces[name][0].as_py()
-        if other is not None:
-            value = [(min if name == "start_ns" else max)(other, value[0])]
-        place = traces.column_names.index(name)
-        traces = traces.set_column(place, name, pa.array(value, pa.int64()))
+    for name, us, of_both in (("start_ns", start_us, min), ("end_ns", end_us, max)):
+        if us is not None:
+            other = traces[name][0].as_py()
+            time = us * 1000 if other is None else of_both(us * 1000, other)
+            traces = replaced(traces, name, pa.array([time], pa.int64()))
     own = {
         "segments": segments,
         "blocks": block_rows,
-        "allocations": _allocations(pairs),
-        "allocator_events": recording.table(machine.texts, pairs.allocation_of_event),
-        "stacks": _stacks(machine),
+        "allocations": _together(pairs.columns, spool),
+        "allocator_events": recording.table(pairs.allocation_of_event),
+        "stacks": stacks,
     }
     return RawTrace({**raw.tables, "traces": traces, **own}, raw.header)
 
@@ -235,39 +241,48 @@ def _block_rows(
     place = np.searchsorted(known[:, 0], lists).clip(max=len(known) - 1)
     segment = np.where(known[place, 0] == lists, known[place, 1], -1)
     columns = {"block_id": pa.array(np.arange(len(lists)))}
-    columns["segment_id"] = _masked(segment, segment >= 0)
+    columns["segment_id"] = masked(segment, segment >= 0)
     at = columns["segment_id"]
     columns["device"] = segments["device"].combine_chunks().take(at)
     sizes, has_size = blocks.column("size")
     addresses, has_address = blocks.column("address")
     # Before 2.1 blocks had no addresses: they lie behind each other in their segment.
-    is_first = np.append(True, lists[1:] != lists[:-1])[: len(lists)]
+    is_first = np.append([True], lists[1:] != lists[:-1])[: len(lists)]
     ends = np.cumsum(sizes * has_size)
     begins = ends - sizes * has_size
     first = np.maximum.accumulate(np.where(is_first, np.arange(len(lists)), 0))
     base = pc.fill_null(segments["address"].combine_chunks().take(at), -1).to_numpy()
     reckoned = base + begins - begins[first] if len(lists) else base
-    columns["address"] = _masked(
+    columns["address"] = masked(
         np.where(has_address, addresses, reckoned), has_address | (base >= 0)
     )
-    columns["bytes"] = _masked(sizes, has_size)
-    columns["requested_bytes"] = _masked(*blocks.column("requested_size"))
-    columns["state"] = texts(*blocks.column("state"), machine.texts)
-    columns["stack_id"] = _masked(*blocks.column("frames"))
+    columns["bytes"] = masked(sizes, has_size)
+    columns["requested_bytes"] = masked(*blocks.column("requested_size"))
+    columns["state"] = named(*blocks.column("state"), pa.array(machine.texts, pa.string()))
+    columns["stack_id"] = masked(*blocks.column("frames"))
     return _typed(schema.BLOCKS, columns)
 
 
-def _before(blocks: pa.Table, machine: RecordMachine) -> pa.Table:
-    """What is allocated at the end."""
+def _allocated(blocks: pa.Table) -> pa.Table:
+    """Blocks that are allocated at the end."""
     is_active = pc.starts_with(blocks["state"].cast(pa.string()), _ACTIVE)
-    mask = pc.and_(is_active, pc.and_(pc.is_valid(blocks["address"]), pc.is_valid(blocks["device"])))
-    return blocks.filter(pc.fill_null(mask, fill_value=False))
+    has_place = pc.and_(pc.is_valid(blocks["address"]), pc.is_valid(blocks["device"]))
+    return blocks.filter(pc.fill_null(pc.and_(is_active, has_place), fill_value=False))
 
 
-def _allocations(pairs: Lifetimes) -> pa.Table:
-    count = len(next(iter(pairs.columns.values())))
-    columns: dict[str, Any] = {"allocation_id": pa.array(np.arange(count)), **pairs.columns}
-    return _typed(schema.ALLOCATIONS, columns)
+def _together(
+    columns: Iterator[tuple[str, pa.Array]], spool: Spool | None
+) -> pa.Table | SpooledTable:
+    """A table of columns that come one by one."""
+    name, first = next(columns)
+    rows: pa.Table | SpooledTable = pa.table({name: first})
+    if spool is not None:
+        rows = spool.table(
+            rows.slice(start, PIECE_ROWS) for start in range(0, max(1, len(first)), PIECE_ROWS)
+        )
+    for name, values in columns:
+        rows = rows.append_column(name, values)
+    return rows
 
 
 def _stacks(machine: RecordMachine) -> pa.Table:
@@ -287,7 +302,7 @@ def _stacks(machine: RecordMachine) -> pa.Table:
     return _typed(schema.STACKS, columns)
 
 
-def _annotations(value: Any, quality: Quality) -> dict[str, pa.Array]:
+def _annotations(value: Any) -> dict[str, pa.Array]:
     """Begin and end of what the program named, as slices of a thread for each device."""
     rows = [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
     phases = {"START": "B", "END": "E"}
@@ -314,18 +329,6 @@ def _metadata(snapshot: dict[Any, Any], machine: RecordMachine) -> str | None:
     if machine.unknown_keys:
         rest["keys_not_loaded"] = dict(sorted(machine.unknown_keys.items()))
     return json.dumps(rest, default=str) if rest else None
-
-
-def texts(
-    numbers: npt.NDArray[np.int64], is_there: npt.NDArray[np.bool_], names: list[str]
-) -> pa.DictionaryArray:
-    """Repeated text by its number."""
-    indices = pa.array(numbers.clip(min=0).astype(np.int32), mask=~is_there)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(names, pa.string()))
-
-
-def _masked(values: npt.NDArray[np.int64], is_there: npt.NDArray[np.bool_]) -> pa.Array:
-    return pa.array(values, mask=~is_there)
 
 
 def _typed(table: schema.Table, columns: Mapping[str, Any]) -> pa.Table:

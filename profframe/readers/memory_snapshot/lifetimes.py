@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,21 +15,21 @@ from profframe.readers.memory_snapshot.recording import (
     ALLOC,
     FREE_COMPLETED,
     FREE_REQUESTED,
-    NONE,
     Recording,
 )
 
-_LAST: Final = (1 << 63) - 1
-
 Ints = npt.NDArray[np.int64]
+
+_LAST: Final = (1 << 63) - 1
+_NAMES: Final = {ALLOC: "alloc", FREE_REQUESTED: "free_requested", FREE_COMPLETED: "free"}
 
 
 @dataclass(frozen=True, slots=True)
 class Lifetimes:
-    """Columns of `allocations`, and the allocation of each record; -1 for none."""
+    """The rows of `allocations`, and the allocation of each record; -1 for none."""
 
-    columns: dict[str, pa.Array]
-    allocation_of_event: Ints
+    columns: Iterator[tuple[str, pa.Array]]
+    allocation_of_event: npt.NDArray[np.int32]
 
 
 def lifetimes(recording: Recording, at_end: pa.Table) -> Lifetimes:
@@ -44,80 +45,78 @@ def lifetimes(recording: Recording, at_end: pa.Table) -> Lifetimes:
     at_end
         Blocks that are allocated at the end.
     """
-    columns = recording.columns
-    kind = columns["kind"]
-    events = np.flatnonzero((kind > 0) & (columns["address"] != NONE) & (columns["device"] >= 0))
-    device, address = columns["device"][events], columns["address"][events]
-    order = np.lexsort((address, device))  # it keeps the order of records
-    events = events[order]
-    device, address, kind = device[order], address[order], kind[events]
-    is_first = np.append(True, (device[1:] != device[:-1]) | (address[1:] != address[:-1]))
-    is_first = is_first[: len(events)]
-    # A free that was completed ends an allocation, too: what frees the address again is another's.
-    after_free = np.append(False, (kind[:-1] == FREE_COMPLETED))[: len(events)]
-    begins = is_first | (kind == ALLOC) | after_free
-    number = np.cumsum(begins) - 1
+    events, begins = _by_address(recording)
+    kind = recording.kind[events]
+    number = np.cumsum(begins, dtype=np.int32) - 1
     count = int(begins.sum())
-    ids = {code: np.full(count, -1, np.int64) for code in (ALLOC, FREE_REQUESTED, FREE_COMPLETED)}
+    first = events[begins]
+    ids = {code: np.full(count, -1, np.int64) for code in _NAMES}
     for code, of_code in ids.items():
         rows = np.flatnonzero(kind == code)[::-1]  # the first one counts
         of_code[number[rows]] = events[rows]
-    first = events[begins]
-    device, address = device[begins], address[begins]
-    size = columns["bytes"][first]
-    lives = ids[FREE_COMPLETED] < 0
-    is_known = _among(at_end, device[lives], address[lives])
-    rest = at_end.filter(pa.array(~is_known))
-    more = rest.num_rows
-    sizes = pc.coalesce(rest["requested_bytes"], rest["bytes"])
+    lives = first[ids[FREE_COMPLETED] < 0]
+    is_made = _among(at_end, recording.device[lives], recording.address[lives])
+    rest = at_end.filter(pa.array(~is_made))
 
     # By device, and in the order in which they were made; those without a record last.
-    made = np.append(np.where(ids[ALLOC] < 0, _LAST, ids[ALLOC]), np.full(more, _LAST))
-    devices = np.append(device, rest["device"].to_numpy())
+    made = np.where(ids[ALLOC] < 0, _LAST, ids[ALLOC])
+    made = np.append(made, np.full(rest.num_rows, _LAST))
+    devices = np.append(recording.device[first], rest["device"].to_numpy().astype(np.int16))
     rank = np.lexsort((made, devices))
-    place = np.empty(len(rank), np.int64)
-    place[rank] = np.arange(len(rank))
-    of_event = np.full(recording.count, -1, np.int64)
+    place = np.empty(len(rank), np.int32)
+    place[rank] = np.arange(len(rank), dtype=np.int32)
+    of_event = np.full(recording.count, -1, np.int32)
     of_event[events] = place[:count][number]
-
-    def joined(values: Ints, others: Any) -> pa.Array:
-        both = pa.chunked_array([_nullable(values), *others.chunks], pa.int64())
-        return both.combine_chunks().take(pa.array(rank))
-
-    has_stack = (ids[ALLOC] >= 0) & (columns["stack_id"][first] >= 0)  # a free has its own
-    nothing = pa.chunked_array([pa.nulls(more, pa.int64())])
-    result = {
-        "device": pa.array(devices[rank].astype(np.int32)),
-        "address": joined(address, rest["address"]),
-        "bytes": joined(size, sizes),
-        "stream": joined(columns["stream"][first], nothing),
-        "stack_id": joined(
-            np.where(has_stack, columns["stack_id"][first], NONE),
-            rest["stack_id"],
-        ),
-    }
-    names = {ALLOC: "alloc", FREE_REQUESTED: "free_requested", FREE_COMPLETED: "free"}
-    for code, name in names.items():
-        of_code = ids[code]
-        times = np.where(of_code < 0, NONE, columns["time_us"][of_code] if recording.count else NONE)
-        has_time = times != NONE
-        nanoseconds = np.where(has_time, times * np.where(has_time, 1000, 0), NONE)
-        result[f"{name}_ns"] = joined(nanoseconds, nothing)
-        result[f"{name}_event_id"] = joined(np.where(of_code < 0, NONE, of_code), nothing)
-    return Lifetimes(result, of_event)
+    return Lifetimes(_columns(recording, first, ids, rest, devices[rank], rank), of_event)
 
 
-def _among(blocks: pa.Table, device: Ints, address: Ints) -> npt.NDArray[np.bool_]:
+def _by_address(recording: Recording) -> tuple[Ints, npt.NDArray[np.bool_]]:
+    """Records that make or free memory, by device and address, and where an allocation begins."""
+    parts, starts = [np.empty(0, np.int64)], [np.empty(0, np.bool_)]
+    for device in range(int(recording.device.max(initial=-1)) + 1):
+        events = np.flatnonzero((recording.kind > 0) & (recording.device == device))
+        events = events[np.argsort(recording.address[events], kind="stable")]
+        address, kind = recording.address[events], recording.kind[events]
+        begins = kind == ALLOC
+        begins[:1] = True
+        # Memory that is free is not freed again: that is another allocation's.
+        begins[1:] |= (address[1:] != address[:-1]) | (kind[:-1] == FREE_COMPLETED)
+        parts.append(events)
+        starts.append(begins)
+    return np.concatenate(parts), np.concatenate(starts)
+
+
+def _columns(  # noqa: PLR0917
+    recording: Recording,
+    first: Ints,
+    ids: dict[int, Ints],
+    rest: pa.Table,
+    devices: npt.NDArray[np.int16],
+    rank: Ints,
+) -> Iterator[tuple[str, pa.Array]]:
+    """The columns one by one, so that one is in memory at a time."""
+
+    def joined(values: pa.Array, others: pa.ChunkedArray | None = None) -> pa.Array:
+        more = [pa.nulls(rest.num_rows, values.type)] if others is None else others.chunks
+        return pa.concat_arrays([values, *more]).take(pa.array(rank))
+
+    yield "allocation_id", pa.array(np.arange(len(rank)))
+    yield "device", pa.array(devices.astype(np.int32))
+    yield "address", joined(pa.array(recording.address[first]), rest["address"])
+    sizes = pc.coalesce(rest["requested_bytes"], rest["bytes"])
+    yield "bytes", joined(recording.of("bytes", first), sizes)
+    yield "stream", joined(recording.of("stream", first))
+    yield "stack_id", joined(recording.of("stack_id", ids[ALLOC]), rest["stack_id"])
+    for code, name in _NAMES.items():
+        yield f"{name}_ns", joined(recording.of("time_ns", ids[code]))
+        yield f"{name}_event_id", joined(pa.array(ids[code], mask=ids[code] < 0))
+
+
+def _among(blocks: pa.Table, device: npt.NDArray[np.int16], address: Ints) -> npt.NDArray[np.bool_]:
     """Which blocks are one of these allocations."""
-    addresses = blocks["address"].to_numpy()
-    devices = blocks["device"].to_numpy()
-    is_known = np.zeros(len(addresses), np.bool_)
+    addresses, devices = blocks["address"].to_numpy(), blocks["device"].to_numpy()
+    is_made = np.zeros(len(addresses), np.bool_)
     for one in np.unique(devices):
         of_device = devices == one
-        is_known[of_device] = np.isin(addresses[of_device], address[device == one])
-    return is_known
-
-
-def _nullable(values: Ints) -> pa.Array:
-    values = values.astype(np.int64)
-    return pa.array(values, mask=values == NONE)
+        is_made[of_device] = np.isin(addresses[of_device], address[device == one])
+    return is_made

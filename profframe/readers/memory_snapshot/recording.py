@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,14 +11,18 @@ import pyarrow as pa
 from profframe import schema
 from profframe.readers.pickle.records import Chunk
 from profframe.system import memory_limit
-from profframe.system.disk_tables import Builder, Spool
+from profframe.system.disk_tables import Builder, Spool, SpooledTable
 
 Ints = npt.NDArray[np.int64]
 
 ALLOC: Final = 1
 FREE_REQUESTED: Final = 2
 FREE_COMPLETED: Final = 3
-_PAIRED: Final = {"alloc": ALLOC, "free_requested": FREE_REQUESTED, "free_completed": FREE_COMPLETED}
+_PAIRED: Final = {
+    "alloc": ALLOC,
+    "free_requested": FREE_REQUESTED,
+    "free_completed": FREE_COMPLETED,
+}
 _LONGEST_US: Final = (1 << 62) // 1000
 
 
@@ -35,45 +38,62 @@ class Recording:
     def __init__(self, spool: Spool | None) -> None:
         self.count = 0
         self.impossible_times = 0
-        self._parts: list[dict[str, np.ndarray[Any, Any]]] = []
+        self.kind = np.zeros(0, np.int8)
+        """What each record does to an allocation; 0 for none of these."""
+        self.address = np.zeros(0, np.int64)
+        self.device = np.zeros(0, np.int16)
+        """Device of each record; -1 for a list that is no device's."""
+        self.rows: pa.Table | SpooledTable = pa.table({})
+        self._spans: list[tuple[int, int]] = []
+        self._kinds_of_texts = np.zeros(0, np.int8)
+        self._paired: list[tuple[npt.NDArray[np.int8], Ints]] = []
         self._lists: list[tuple[int, int]] = []
-        self._spool = spool
-        self._kinds = np.zeros(0, np.int8)
-        self.columns: dict[str, np.ndarray[Any, Any]] = {}
+        self._parts: list[pa.Table] = []
+        self._builder = None if spool is None else Builder(spool, _TYPES)
 
     def add(self, chunk: Chunk, texts: list[str]) -> None:
         """Add some rows."""
         values, there = chunk.columns, chunk.is_there
-        if len(self._kinds) < len(texts):
-            self._kinds = np.array([_PAIRED.get(text, 0) for text in texts], np.int8)
-        time = values["time_us"]
-        has_time = there["time_us"]
+        if len(self._kinds_of_texts) < len(texts):
+            self._kinds_of_texts = np.array([_PAIRED.get(text, 0) for text in texts], np.int8)
+        time, has_time = values["time_us"], there["time_us"]
         impossible = has_time & ((time <= -_LONGEST_US) | (time >= _LONGEST_US))
         self.impossible_times += int(impossible.sum())
-        action = np.where(there["action"], values["action"], -1)
-        part = {
-            "action": action.astype(np.int32),
-            "kind": np.where(action >= 0, self._kinds[action], 0).astype(np.int8),
-            "address": _or_none(values["addr"], there["addr"]),
-            "bytes": _or_none(values["size"], there["size"]),
-            "stream": _or_none(values["stream"], there["stream"]),
-            "time_us": _or_none(time, has_time & ~impossible),
-            "device_free_bytes": _or_none(values["device_free"], there["device_free"]),
-            "stack_id": np.where(there["frames"], values["frames"], -1).astype(np.int32),
-            "compile_context": np.where(there["compile_context"], values["compile_context"], -1).astype(np.int32),
-        }
-        for name in ("stream", "device_free_bytes", "compile_context"):  # most have one value
-            if len(part[name]) and (part[name] == part[name][0]).all():
-                part[name] = np.broadcast_to(part[name][:1].copy(), len(part[name]))
-        changes = np.flatnonzero(np.append(True, chunk.lists[1:] != chunk.lists[:-1]))
-        counts = np.diff(np.append(changes, len(chunk.lists)))
+        has_time &= ~impossible
+        if has_time.any():
+            self._spans.append((int(time[has_time].min()), int(time[has_time].max())))
+        is_paired = there["action"] & there["addr"]
+        kind = np.where(is_paired, self._kinds_of_texts[values["action"].clip(min=0)], 0)
+        self._paired.append((kind.astype(np.int8), np.where(is_paired, values["addr"], 0)))
+        names = pa.array(texts, pa.string())
+        count = len(time)
+        rows = pa.table(
+            {
+                "allocator_event_id": pa.array(np.arange(self.count, self.count + count)),
+                "action": named(values["action"], there["action"], names),
+                "address": masked(values["addr"], there["addr"]),
+                "bytes": masked(values["size"], there["size"]),
+                "stream": masked(values["stream"], there["stream"]),
+                "time_ns": masked(np.where(has_time, time, 0) * 1000, has_time),
+                "device_free_bytes": masked(values["device_free"], there["device_free"]),
+                "stack_id": masked(values["frames"], there["frames"]),
+                "compile_context": named(
+                    values["compile_context"], there["compile_context"], names
+                ),
+            }
+        )
+        if self._builder is None:
+            self._parts.append(rows)
+        else:
+            self._builder.add(rows)
+        changes = np.flatnonzero(np.append([True], chunk.lists[1:] != chunk.lists[:-1]))
+        counts = np.diff(np.append(changes, count))
         self._lists += zip(chunk.lists[changes].tolist(), counts.tolist(), strict=True)
-        self._parts.append(part)
-        self.count += len(time)
-        memory_limit.check(self.count * 64)
+        self.count += count
+        memory_limit.check(self.count * 16)
 
     def finish(self, devices: list[int]) -> None:
-        """Tell the devices of lists, and put what pairs records together.
+        """Tell the devices of lists, and put the rows together.
 
         Parameters
         ----------
@@ -83,73 +103,51 @@ class Recording:
         of_list = {number: device for device, number in enumerate(devices)}
         runs = [(of_list.get(number, -1), count) for number, count in self._lists]
         values, counts = np.array(runs or [(0, 0)], np.int64).T
-        self.columns = {"device": np.repeat(values, counts).astype(np.int16)}
-        for name, type_ in _KEPT.items():
-            parts = [part[name] for part in self._parts]
-            self.columns[name] = np.concatenate([np.empty(0, type_), *parts])
+        self.device = np.repeat(values.astype(np.int16), counts)
+        self.kind = np.concatenate([self.kind, *(kind for kind, _ in self._paired)])
+        self.address = np.concatenate([self.address, *(address for _, address in self._paired)])
+        self._paired = []
+        if self._builder is None:
+            empty = pa.schema(_TYPES).empty_table()
+            self.rows = pa.concat_tables([empty, *self._parts]).unify_dictionaries()
+        else:
+            self.rows = self._builder.table()
 
     def span(self) -> tuple[int | None, int | None]:
         """Earliest and latest time, in microseconds."""
-        times = [part["time_us"][part["time_us"] != NONE] for part in self._parts]
-        times = [part for part in times if len(part)]
-        if not times:
+        if not self._spans:
             return None, None
-        return min(int(part.min()) for part in times), max(int(part.max()) for part in times)
+        return min(first for first, _ in self._spans), max(last for _, last in self._spans)
 
-    def table(self, texts: list[str], allocation_of_event: Ints) -> Any:
+    def of(self, column: str, events: Ints) -> pa.Array:
+        """Values of a column for some records; NULL where the number of the record is below 0."""
+        at = pa.array(events, mask=events < 0)
+        values = self.rows[column]
+        whole = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+        return whole.take(at)
+
+    def table(self, allocation_of_event: npt.NDArray[np.int32]) -> pa.Table | SpooledTable:
         """The rows of `allocator_events`."""
-        fields = [f for f in schema.ALLOCATOR_EVENTS.arrow if f.name not in {"run", "rank"}]
-        names = pa.array(texts, pa.string())
-        parts = self._tables(names, allocation_of_event)
-        if self._spool is None:
-            tables: Iterable[pa.Table] = [*parts, pa.schema({f.name: f.type for f in fields}).empty_table()]
-            return pa.concat_tables(tables).unify_dictionaries()
-        builder = Builder(self._spool, {field.name: field.type for field in fields})
-        for part in parts:
-            builder.add(part)
-        return builder.table()
-
-    def _tables(self, names: pa.StringArray, allocation_of_event: Ints) -> Iterator[pa.Table]:
-        start = 0
-        for part in self._parts:
-            end = start + len(part["kind"])
-            time = part["time_us"]
-            columns = {
-                "allocator_event_id": pa.array(np.arange(start, end)),
-                "device": pa.array(self.columns["device"][start:end].astype(np.int32)),
-                "action": _named(part["action"], names),
-                "address": _nullable(part["address"]),
-                "bytes": _nullable(part["bytes"]),
-                "stream": _nullable(part["stream"]),
-                "time_ns": pa.array(np.where(time == NONE, 0, time) * 1000, mask=time == NONE),
-                "device_free_bytes": _nullable(part["device_free_bytes"]),
-                "stack_id": pa.array(part["stack_id"].astype(np.int64), mask=part["stack_id"] < 0),
-                "compile_context": _named(part["compile_context"], names),
-                "allocation_id": pa.array(
-                    allocation_of_event[start:end].astype(np.int64),
-                    mask=allocation_of_event[start:end] < 0,
-                ),
-            }
-            start = end
-            yield pa.table(columns)
+        allocation = pa.array(allocation_of_event, mask=allocation_of_event < 0)
+        rows = self.rows.append_column("device", pa.array(self.device.astype(np.int32)))
+        return rows.append_column("allocation_id", allocation.cast(pa.int64()))
 
 
-NONE: Final = -(1 << 63)
-"""In place of a number that there is not."""
-_KEPT: Final = {
-    "kind": np.int8, "address": np.int64, "bytes": np.int64, "time_us": np.int64,
-    "stream": np.int64, "stack_id": np.int32,
-}  # fmt: skip
+_TYPES: Final = {
+    field.name: field.type
+    for field in schema.ALLOCATOR_EVENTS.arrow
+    if field.name not in {"run", "rank", "device", "allocation_id"}
+}
 
 
-def _or_none(values: Ints, is_there: npt.NDArray[np.bool_]) -> Ints:
-    return np.where(is_there, values, NONE)
+def masked(values: Ints, is_there: npt.NDArray[np.bool_]) -> pa.Array:
+    """Numbers, with NULL where there is none."""
+    return pa.array(values, mask=~is_there)
 
 
-def _nullable(values: Ints) -> pa.Array:
-    return pa.array(values, mask=values == NONE)
-
-
-def _named(numbers: npt.NDArray[np.int32], names: pa.StringArray) -> pa.DictionaryArray:
-    indices = pa.array(numbers.clip(min=0), mask=numbers < 0)
+def named(
+    numbers: Ints, is_there: npt.NDArray[np.bool_], names: pa.StringArray
+) -> pa.DictionaryArray:
+    """Repeated text by its number."""
+    indices = pa.array(numbers.clip(min=0).astype(np.int32), mask=~is_there)
     return pa.DictionaryArray.from_arrays(indices, names)

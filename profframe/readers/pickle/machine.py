@@ -138,7 +138,8 @@ class Machine:
 
     def _remove_frames(self) -> None:
         """Take opcodes of frames out of ``data``: they come anywhere, and mean nothing."""
-        data, pieces, first = self.data, [], 0
+        data, first = self.data, 0
+        pieces: list[bytes] = []
         while self._frame_end is not None:
             removed = _FRAME * len(pieces)
             end = self._frame_end - self.passed + removed
@@ -199,13 +200,12 @@ class Machine:
             self.fail(f"0x{code:02x} is no opcode")
         what = ""
         if code in _NAMED:
-            names = self.line()[:80], self.line()[:80]
-            what = " of " + ".".join(name.decode("utf-8", "replace") for name in names)
+            names = [self.line()[:80].decode("utf-8", "replace") for _ in range(2)]
+            what = " of " + ".".join(names)
         elif opcode == "STACK_GLOBAL":
-            names = tuple(name for name in self.stack[-2:] if isinstance(name, str))
-            what = " of " + ".".join(name[:80] for name in names)
+            what = " of " + ".".join(name[:80] for name in self.stack[-2:] if isinstance(name, str))
         raise NotATraceError(
-            f"{place}: not a trace: its opcode {opcode}{what!s} can run code; a snapshot or a dump "
+            f"{place}: not a trace: its opcode {opcode}{what} can run code; a snapshot or a dump "
             "has plain data only (nothing was run)"
         )
 
@@ -275,6 +275,10 @@ class Machine:
         if weight > _ALWAYS_UNFOLDED + _UNFOLDED * (self.passed + len(self.data)):
             self.fail(f"its values, shared by the memo, would unfold to {weight:,}")
         weights[id(container)] = weight, depth, container
+
+    def release(self) -> None:
+        """Let go of all that only decoding needs."""
+        self.memo, self._weights, self._sealed, self.data = {}, {}, set(), b""
 
     def forget(self, container: Any) -> None:
         """Let go of a container that was used up, and lies in no other one."""

@@ -8,7 +8,7 @@ into its values at once. What the pattern does not match is decoded one by one, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -42,6 +42,7 @@ _NUMBER: Final = (
 )
 _FRAMES: Final = rb"(?:\((?:" + _GET + rb")++e)*+(?:(?:" + _GET + rb")a)?+"
 _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
+_NOTHING: Final = re.compile(b"")
 _MEMOIZE: Final = b"\x94"
 _BATCH_ENDS: Final = rb"(?:e\()?+"
 """Where one batch of a list's items ends, the next begins: no value is on the stack there."""
@@ -54,7 +55,7 @@ class RecordList(list[Any]):
         super().__init__()
         self.name = name
         self.number = number
-        self.count = 0
+        self.rows = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,10 @@ class _Pattern:
 
     shapes: list[_Shape] = field(default_factory=list)
     lengths: set[int] = field(default_factory=set)
-    run: re.Pattern[bytes] | None = None
-    one: re.Pattern[bytes] | None = None
+    run: re.Pattern[bytes] = _NOTHING
+    """Matches as many dicts as there are."""
+    one: re.Pattern[bytes] = _NOTHING
+    """Matches one, with its values as groups."""
     groups: list[dict[str, tuple[int, Kind]]] = field(default_factory=list)
     """By shape: the first group of each key."""
     memos: list[int] = field(default_factory=list)
@@ -102,9 +105,8 @@ class _Numbers:
             self._values[places] = values
 
     def get(self, places: Ints) -> Ints:
-        if len(places):
-            self._grow(int(places.max()))
-        return self._values[places].astype(np.int64)
+        is_here = places < len(self._values)
+        return np.where(is_here, self._values[np.where(is_here, places, 0)], 0).astype(np.int64)
 
     def _grow(self, place: int) -> None:
         if place >= len(self._values):
@@ -130,7 +132,7 @@ class RecordMachine(Machine):
         Makes the fields of a dict that was decoded by itself.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917
         self,
         blocks: Iterator[bytes],
         path: Path | str,
@@ -175,6 +177,12 @@ class RecordMachine(Machine):
         self.flush()
         return value
 
+    def release(self) -> None:
+        """Let go of all that only decoding needs; texts, frames and stacks stay."""
+        super().release()
+        self._texts_at, self._frames_at, self._stacks_at = _Numbers(), _Numbers(), _Numbers()
+        self._cached, self._stack_ids = {}, {}
+
     def step(self) -> None:
         """Decode one opcode, or a run of dicts."""
         if not self._run():
@@ -190,14 +198,13 @@ class RecordMachine(Machine):
     def lost(self, index: int) -> Any:
         """A text or a list of frames that was cut out of a run."""
         self.flush()
-        if index < self.memoised or index < len(self._stacks_at._values):
-            place = np.array([index])
-            if number := int(self._texts_at.get(place)[0]):
-                return self.texts[number - 1]
-            if number := int(self._stacks_at.get(place)[0]):
-                ids = np.frombuffer(self.stacks[number - 2] if number > 1 else b"", np.int32)
-                rows = (self.frames[i] for i in ids.tolist())
-                return [{"name": n, "filename": file, "line": line} for n, file, line in rows]
+        place = np.array([index])
+        if number := int(self._texts_at.get(place)[0]):
+            return self.texts[number - 1]
+        if number := int(self._stacks_at.get(place)[0]):
+            ids = np.frombuffer(self.stacks[number - 2] if number > 1 else b"", np.int32)
+            rows = (self.frames[i] for i in ids.tolist())
+            return [{"name": n, "filename": file, "line": line} for n, file, line in rows]
         return super().lost(index)
 
     def new_list(self) -> list[Any]:
@@ -234,7 +241,7 @@ class RecordMachine(Machine):
         if self._pending != container.name or self._rows >= _CHUNK:
             self.flush()
             self._pending = container.name
-        container.count += count
+        container.rows += count
         self._list_runs.append((container.number, count))
         self._rows += count
 
@@ -247,7 +254,7 @@ class RecordMachine(Machine):
         if type(container) is not RecordList:
             return False
         pattern = self._patterns[container.name]
-        if pattern.run is None:
+        if not pattern.shapes:
             return False
         if len(self.data) - position < _NEAR_END:
             self.fill(_WINDOW)
@@ -261,14 +268,11 @@ class RecordMachine(Machine):
             self.put_values(container, items)
             if self._patterns[container.name] is not pattern:
                 return False
-        while position < end:
-            self._cut_out(container, pattern, position, end)
-            position = end
+        self._cut_out(container, pattern, position, end)
         self.position = end
         return True
 
     def _cut_out(self, container: RecordList, pattern: _Pattern, start: int, end: int) -> None:
-        assert pattern.one is not None
         groups = list(zip(*pattern.one.findall(self.data, start, end), strict=True))
         count = len(groups[0])
         self._begin(container, count)
@@ -310,7 +314,11 @@ class RecordMachine(Machine):
 
     def _pattern(self, shapes: list[_Shape], lengths: set[int]) -> _Pattern:
         pattern = _Pattern(shapes, lengths)
-        kinds = {"number": [_NUMBER], "text": [_text(lengths), _MEMO], "stack": [_GET + rb"|\]", _MEMO, _FRAMES]}
+        kinds = {
+            "number": [_NUMBER],
+            "text": [_text(lengths), _MEMO],
+            "stack": [_GET + rb"|\]", _MEMO, _FRAMES],
+        }
         forms = []
         group = 0
         for shape in shapes:
@@ -374,7 +382,11 @@ class RecordMachine(Machine):
         if kind == "stack":
             return self.stack_id(value)
         if kind == "text":
-            return None if value is None else self.text_id(value if isinstance(value, str) else repr(value))
+            return (
+                None
+                if value is None
+                else self.text_id(value if isinstance(value, str) else repr(value))
+            )
         if isinstance(value, (int, float)) and _BOUNDS[0] <= value < _BOUNDS[1]:
             return int(value)
         return None
@@ -409,9 +421,7 @@ class RecordMachine(Machine):
                 if kind == "text":
                     numbers = self._texts_of(cut[group], numbers, code, places[group + 1])
                 elif kind == "stack":
-                    numbers = self._stacks_of(
-                        cut[group + 2], numbers, code, places[group + 1]
-                    )
+                    numbers = self._stacks_of(cut[group + 2], numbers, code, places[group + 1])
                     is_set &= numbers >= 0
                 if key in values:
                     at = rows[is_set]
@@ -436,15 +446,15 @@ class RecordMachine(Machine):
             self._texts_at.put(memo[stored], numbers[stored] + 1)
         is_get = (code == ord("h")) | (code == ord("j"))
         wanted = places[is_get]
-        found_ = self._texts_at.get(wanted)
-        if (found_ == 0).any():
-            for index in np.unique(wanted[found_ == 0]).tolist():
+        ids = self._texts_at.get(wanted)
+        if (ids == 0).any():
+            for index in np.unique(wanted[ids == 0]).tolist():
                 value = self.memo.get(index)
                 if not isinstance(value, str):
                     self.fail(f"value {index:,} of the memo is no text, where one should be")
                 self._texts_at.put(np.array([index]), np.array([self.text_id(value) + 1]))
-            found_ = self._texts_at.get(wanted)
-        numbers[is_get] = found_ - 1
+            ids = self._texts_at.get(wanted)
+        numbers[is_get] = ids - 1
         return numbers
 
     def _stacks_of(self, bodies: pa.Array, places: Ints, code: Ints, memo: Ints) -> Ints:
@@ -540,7 +550,9 @@ def _kind(value: Any) -> Kind | None:
 
 def _get(place: int) -> bytes:
     if place < 256:
-        return re.escape(b"h" + bytes([place])) + rb"|" + re.escape(b"j" + place.to_bytes(4, "little"))
+        return (
+            re.escape(b"h" + bytes([place])) + rb"|" + re.escape(b"j" + place.to_bytes(4, "little"))
+        )
     return re.escape(b"j" + place.to_bytes(4, "little"))
 
 
@@ -558,11 +570,13 @@ def _gets(body: bytes) -> list[tuple[bytes, bytes]]:
 
     No match begins at what marks its batches, which lies between items.
     """
-    return _ONE_GET.findall(body)
+    pairs: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
+    return pairs
 
 
 def _is_memoize(column: pa.Array) -> Ints:
-    return (_numbers(column)[1] == 0x94).astype(np.int64)
+    _, code = _numbers(column)
+    return (code == 0x94).astype(np.int64)
 
 
 def _numbers(column: pa.Array) -> tuple[Ints, Ints]:
@@ -581,7 +595,9 @@ def _numbers(column: pa.Array) -> tuple[Ints, Ints]:
     start = start + skip
     numbers = np.zeros(len(size), np.int64)
     for byte in range(int(count.max(initial=0))):
-        numbers |= np.where(byte < count, data[np.minimum(start + byte, len(data) - 1)], 0).astype(np.int64) << (8 * byte)
+        numbers |= np.where(byte < count, data[np.minimum(start + byte, len(data) - 1)], 0).astype(
+            np.int64
+        ) << (8 * byte)
     shift = 64 - 8 * count
     is_signed = (is_long | (code == ord("J"))) & (count > 0)
     signed = (numbers << np.where(is_signed, shift, 0)) >> np.where(is_signed, shift, 0)
