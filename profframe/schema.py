@@ -599,6 +599,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("second_array", "events in a second array of events", "dropped"),
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
+            Check("repeated_node_id", "nodes of an execution trace with the number of another one", "kept; links and dependencies are of the first"),
+            Check("unread_tensor", "values of nodes that say to be tensors and are not of the format's form", "not in `tensors`; `nodes` has the values"),
             Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a run of its own; rank, metadata and flags of the later ones are unknown, and times are taken to have the base of the first"),
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of one may be those of another"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
