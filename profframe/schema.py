@@ -356,7 +356,7 @@ NODES = Table(
         Column("name", NAME, "Name as the source has it.", null="the source has none"),
         Column("parent_id", INT64, "`node_id` of the node that it ran in: its control parent.", null="the outermost"),
         Column("event_id", INT64, "`event_id` of the slice that it is.", null="no trace beside it, or no slice with its id and name"),
-        Column("linked_by", NAME, "How `event_id` is known: record_function by `Record function id`, external_id by `External id`.", null="`event_id` is not known"),
+        Column("linked_by", NAME, "How `event_id` is known: record_function by `Record function id`, external_id by `External id`, order by the names of all calls of its thread in their order.", null="`event_id` is not known"),
         Column("record_function_id", INT64, "The profiler's number of the call, which events have as `Record function id`.", null="none, or " + _UNKNOWN),
         Column("fwd_parent_id", INT64, "The source's number of the forward node of a backward op.", null="none, or " + _UNKNOWN),
         Column("sequence_nr", INT64, "Autograd sequence number, shared by a forward op and its backward.", null="none, or " + _UNKNOWN),
@@ -650,6 +650,9 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("lost_replay_work", "work of graphs that was captured and not recorded when it ran", "missing here, too"),
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
+            Check("node_without_event", "nodes of an execution trace that are no slice of the trace: with none of its host ops and annotations they share id and name", "kept, event_id is NULL"),
+            Check("nodes_linked_by_order", "nodes of an execution trace whose ids the slices do not have, as of another recording of the same program", "linked by the order of names on each thread, where that fits first"),
+            Check("dependency_without_event", "data dependencies of nodes that are no slice of the trace", "not in `flows`"),
             Check("another_version", "a trace in a store that another version of profframe has read, whose facts may differ", "kept as it is; `profframe convert` of its source writes it anew"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),
             Check("unreadable_file", "a file of the directory or pattern cannot be read", "not loaded"),

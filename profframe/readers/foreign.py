@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_READS: Final = (
-    "profframe reads Chrome trace JSON, execution traces, and databases of nvprof and Nsight Systems"
-)
+_READS: Final = "profframe reads Chrome trace JSON, execution traces, and databases of nvprof and Nsight Systems"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,13 @@ def with_groups(nodes: pa.Table) -> pa.Table:
     listed = _listed(nodes)
     keys = ("process_group", "group_size", "group_start", "group_stride")
     columns = [nodes[key].combine_chunks() for key in keys]
-    rows = pa.table([c.dictionary_decode() if i == 0 and pa.types.is_dictionary(c.type) else c for i, c in enumerate(columns)], list(keys))
+    rows = pa.table(
+        [
+            c.dictionary_decode() if i == 0 and pa.types.is_dictionary(c.type) else c
+            for i, c in enumerate(columns)
+        ],
+        list(keys),
+    )
     distinct = rows.group_by(list(keys), use_threads=False).aggregate([]).to_pylist()
     texts = {tuple(row.values()): _ranks(row, listed) for row in distinct}
     if not any(texts.values()):

@@ -50,7 +50,12 @@ _TEXT_ATTRS: Final = {
 }
 _FLAT: Final = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
 """Attributes that the first versions of the format have as members of the node."""
-_NONE: Final[Mapping[str, int]] = {"sequence_nr": -1, "fwd_parent_id": 0, "fwd_tid": 0, "record_function_id": 0}
+_NONE: Final[Mapping[str, int]] = {
+    "sequence_nr": -1,
+    "fwd_parent_id": 0,
+    "fwd_tid": 0,
+    "record_function_id": 0,
+}
 """The source's numbers for nothing."""
 
 
@@ -158,7 +163,8 @@ class Parser:
     """Turns text into rows; calls may run in parallel."""
 
     COLUMNS: ClassVar[Mapping[str, frozenset[str]]] = {
-        "nodes": frozenset(schema.NODES.names) - {"run", "rank", "event_id", "linked_by", "group_ranks"},
+        "nodes": frozenset(schema.NODES.names)
+        - {"run", "rank", "event_id", "linked_by", "group_ranks"},
         "tensors": frozenset(schema.TENSORS.names) - {"run", "rank", "event_id", "is_written"},
     }
 
@@ -199,12 +205,12 @@ class Parser:
 def _typed(table: str, rows: pa.Table, extra: tuple[str, ...] = ()) -> pa.Table:
     """Rows in the types of the schema, and columns that only the reader needs."""
     fields = [f for f in schema.TABLES[table].arrow if f.name in Parser.COLUMNS[table]]
-    columns = {
-        field.name: _cast(rows[field.name].combine_chunks(), field.type) for field in fields
-    }
+    columns = {field.name: _cast(rows[field.name].combine_chunks(), field.type) for field in fields}
     return pa.table(columns | {name: rows[name] for name in extra})
 
 
 def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     values = values.storage if isinstance(values, pa.ExtensionArray) else values
-    return values.cast(pa.string()).dictionary_encode() if type_ == schema.NAME else values.cast(type_)
+    return (
+        values.cast(pa.string()).dictionary_encode() if type_ == schema.NAME else values.cast(type_)
+    )
