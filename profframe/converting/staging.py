@@ -86,6 +86,12 @@ class FactChoice:
         Those of them that may have none.
     captures_content : str, optional
         Text that differs for other contents of these.
+    execution_traces : tuple of str
+        Files of execution traces.
+    execution_traces_content : str, optional
+        Text that differs for other contents of these.
+    is_alone : bool
+        Whether there is one file to convert: an execution trace is its then.
     """
 
     compat: str | None = None
@@ -93,6 +99,9 @@ class FactChoice:
     captures: tuple[str, ...] = ()
     optional_captures: tuple[str, ...] = ()
     captures_content: str | None = None
+    execution_traces: tuple[str, ...] = ()
+    execution_traces_content: str | None = None
+    is_alone: bool = True
 
 
 def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
@@ -110,6 +119,7 @@ def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
         "release": installed() if facts.compat == "torch" else None,
         "kernel_categories": None if facts.categories is None else _digest(repr(facts.categories)),
         "captures": facts.captures_content,
+        "execution_traces": facts.execution_traces_content,
     }
     present = {name: value for name, value in options.items() if value is not None}
     return json.dumps(present, separators=(",", ":"))

@@ -28,6 +28,7 @@ from profframe.readers.build.rows import (
     Rows,
     Table,
     codes,
+    gather,
     nulls,
     replaced,
     time_column,
@@ -137,7 +138,7 @@ def assemble_without_events(
     header: Header,
     quality: Quality,
     accounted: Mapping[str, int],
-    threads: pa.Table | None = None,
+    connection: duckdb.DuckDBPyConnection,
     span_ns: tuple[int | None, int | None] = (None, None),
 ) -> RawTrace:
     """A trace of a source that has no events, with the tables that it has.
@@ -145,30 +146,24 @@ def assemble_without_events(
     Parameters
     ----------
     tables
-        Optional tables, in the schema's types, without run and rank.
+        Optional tables, and ``threads`` if it knows any, in the schema's types, without run and
+        rank.
     header
         What the source says about itself.
     quality
         Notes of the reader.
     accounted
         Rows of the source by where they went: a table, ``metadata``, ``dropped``.
-    threads
-        Rows of ``threads``, if it knows any.
+    connection
+        For SQL on the rows.
     span_ns
         Earliest and latest time in the tables.
     """
-    empty = {
-        name: schema.empty(name).select(schema.READER_COLUMNS[name])
-        for name in ("events", "memory", "flows", "counters", "instants", "threads", "devices")
-    }
-    if threads is not None:
-        empty["threads"] = threads
-    traces = _traces(empty, header, accounted)
+    empty = assemble(gather(()), header, quality, 0, connection, unread=accounted).tables
+    traces = empty["traces"]
     for name, value in zip(("start_ns", "end_ns"), span_ns, strict=True):
         traces = replaced(traces, name, pa.array([value], INT64))
-    if not sum(accounted.values()):
-        quality.note("no_events", 0)
-    return RawTrace({**empty, "traces": traces, "quality": quality.table(), **tables}, header)
+    return RawTrace({**empty, **tables, "traces": traces}, header)
 
 
 def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:
