@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import chrome, execution_trace
+from profframe.readers import chrome, execution_trace, memory_snapshot
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
@@ -23,6 +23,7 @@ Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
 """Reads a file into tables, which go to the spool, on so many threads."""
 FORMATS: Final[tuple[tuple[re.Pattern[bytes], Reader], ...]] = (
     (execution_trace.BEGINNING, execution_trace.read),
+    (memory_snapshot.BEGINNING, memory_snapshot.read),
 )
 """How a file begins, decompressed, and its reader; the first that fits counts, else Chrome's."""
 _MOST_TABLES: Final = 6

@@ -34,12 +34,6 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 _PICKLE: Final = rb"\A\x80[\x02-\x05]"
 _FORMATS: Final = (
     _Format(
-        _pattern(_PICKLE + rb".*(?:device_traces|segments)"),
-        (),
-        "a memory snapshot, of torch's torch.cuda.memory._dump_snapshot",
-        "record a profile with profile_memory=True for memory over time, and load its trace",
-    ),
-    _Format(
         _pattern(_PICKLE + rb".*(?:pg_config|collective_seq_id|comm_lib_version|nccl_version)"),
         (),
         "a dump of the flight recorder, of torch's torch.distributed, which has no times of ops",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -27,7 +28,13 @@ from profframe.readers.memory_snapshot.recording import Recording, masked, named
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
 from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 
-__all__ = ["read"]
+__all__ = ["BEGINNING", "read"]
+
+BEGINNING: Final = re.compile(
+    rb"\A\x80[\x02-\x05].*(?:device_traces|segments|total_size)", re.DOTALL
+)
+"""How a snapshot begins; `torch.cuda.memory_snapshot()` alone is a list of segments."""
+
 
 _FORMAT: Final = "memory_snapshot"
 _TRACES: Final = "device_traces"
@@ -49,7 +56,11 @@ _UTC_US: Final = 1_200_000_000_000_000
 _ACTIVE: Final = "active"
 
 
-def read(source: ByteSource, spool: Spool | None = None) -> RawTrace:
+def read(
+    source: ByteSource,
+    spool: Spool | None = None,
+    threads: int | None = None,  # noqa: ARG001
+) -> RawTrace:
     """Read one memory snapshot.
 
     Parameters
@@ -58,6 +69,8 @@ def read(source: ByteSource, spool: Spool | None = None) -> RawTrace:
         Its bytes.
     spool
         Where its records go; None for memory.
+    threads
+        Not used: one thread decodes.
 
     Raises
     ------
