@@ -26,6 +26,7 @@ from profframe.readers.bytes import ByteSource
 from profframe.readers.memory_snapshot.lifetimes import lifetimes
 from profframe.readers.memory_snapshot.recording import Recording, masked, named
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
+from profframe.system import collector
 from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 
 __all__ = ["BEGINNING", "read"]
@@ -92,7 +93,8 @@ def read(
         source.blocks(), source.path, _FIELDS, frozenset([_TRACES]), take, _prepare
     )
     try:
-        snapshot = machine.value()
+        with collector.paused():  # half of the time otherwise: each record is a tuple for a while
+            snapshot = machine.value()
     except SourceError as error:
         if source.damage is None:
             raise
