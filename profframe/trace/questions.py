@@ -178,6 +178,19 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
     return self.answer("flame", top=top, min_share=min_share)
 
 
+def fragmentation(self: "Trace") -> pl.DataFrame:
+    """Memory that the allocator holds and nothing uses, by segment of a memory snapshot.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per segment with blocks of (run, rank), by device, the most inactive bytes first,
+        then by segment_id. Columns: ``run rank device segment_id segment_type pool stream bytes
+        active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes is_releasable``.
+    """
+    return self.answer("fragmentation")
+
+
 def gaps(
     self: "Trace", top: int = 20, per: str = "device", kernel_wait_ns: int = 30_000
 ) -> pl.DataFrame:
@@ -426,6 +439,24 @@ def memory_peak(self: "Trace") -> pl.DataFrame:
     return self.answer("memory_peak")
 
 
+def memory_stacks(self: "Trace", top: int = 100) -> pl.DataFrame:
+    """What a memory snapshot's allocations held at the peak and at the end, by the stack that made them.
+
+    Parameters
+    ----------
+    top
+        Most rows of each (run, rank, device); 0 for all.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per stack of (run, rank, device), by device, what held the most at the peak first,
+        then at the end, then by stack_id. Columns: ``run rank device stack_id frame peak_ns
+        peak_bytes peak_blocks peak_share end_bytes end_blocks allocations allocated_bytes stack``.
+    """
+    return self.answer("memory_stacks", top=top)
+
+
 def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
     """Allocated and reserved memory of each device over time.
 
@@ -517,6 +548,19 @@ def optimizable_events(self: "Trace", n: int = 1) -> pl.DataFrame:
         self_ns idle_ns idle_share score source_location``.
     """
     return self.answer("optimizable_events", n=n)
+
+
+def out_of_memory(self: "Trace") -> pl.DataFrame:
+    """Each time that memory ran out in a memory snapshot: what was asked for, by whom, and what held the rest.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per record `oom` of (run, rank), in their order. Columns: ``run rank device
+        allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes held_bytes
+        held_blocks frame holder_bytes holder_frame holder_stack_id stack``.
+    """
+    return self.answer("out_of_memory")
 
 
 def overview(self: "Trace") -> pl.DataFrame:

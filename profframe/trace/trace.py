@@ -178,6 +178,9 @@ class Trace:
     time_breakdown = questions.time_breakdown
     total_average = questions.total_average
     unfreed = questions.unfreed
+    memory_stacks = questions.memory_stacks
+    out_of_memory = questions.out_of_memory
+    fragmentation = questions.fragmentation
     utilization = questions.utilization
     work_rates = questions.work_rates
 

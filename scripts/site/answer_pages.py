@@ -51,7 +51,15 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "gaps",
         ),
         "Inference": ("phases", "graph_layers"),
-        "Memory": ("memory_peak", "memory_owners", "memory_timeline", "unfreed"),
+        "Memory": (
+            "memory_peak",
+            "memory_owners",
+            "memory_timeline",
+            "unfreed",
+            "memory_stacks",
+            "out_of_memory",
+            "fragmentation",
+        ),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (
             "collectives",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from profframe import schema
 from profframe.query.catalogue import catalogue, find
 from tests.cases import Case, read_case, result
 
@@ -35,7 +36,11 @@ class TestGolden:
             for name, rows in case.tables.items()
         }
         wide = Case(case.answer, beside, case.parameters, (*keys, *case.columns), [])
-        traces = (*case.tables["traces"], *case.tables.get("memory", []))
+        without_events = ("memory", *schema.OPTIONAL_TABLES)
+        traces = (
+            *case.tables["traces"],
+            *(r for n in without_events for r in case.tables.get(n, [])),
+        )
         alone = {tuple(row[key] for key in keys) for row in traces}
         found = result(wide, beside)
         rows = [row[len(keys) :] for row in found if row[: len(keys)] in alone]

@@ -270,6 +270,18 @@ def test_columns_are_fixed() -> None:
             "device stream span_ns mean_depth min_depth max_depth p50_depth p90_depth p99_depth "
             "empty_ns empty_share blocked_ns blocked_share"
         ),
+        "fragmentation": (
+            "device segment_id segment_type pool stream bytes active_bytes inactive_bytes "
+            "free_blocks largest_free_bytes unused_bytes is_releasable"
+        ),
+        "memory_stacks": (
+            "device stack_id frame peak_ns peak_bytes peak_blocks peak_share end_bytes "
+            "end_blocks allocations allocated_bytes stack"
+        ),
+        "out_of_memory": (
+            "device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes "
+            "held_bytes held_blocks frame holder_bytes holder_frame holder_stack_id stack"
+        ),
         "recompute": ("module op calls launching self_host_ns kernels kernel_ns device_ns share"),
         "roofline": (
             "device name input_dims calls kernels total_ns share flops bytes flop_per_byte "

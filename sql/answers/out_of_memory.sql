@@ -1,0 +1,83 @@
+-- out_of_memory: each time that memory ran out in a memory snapshot: what was asked for, by whom, and what held the rest.
+-- One row per record `oom` of (run, rank), in their order.
+-- What was held is by a replay of all records until then.
+-- In a bare shell read from `sql/lib` first: snapshots.
+-- needs: allocations, allocator_events, stacks
+-- run                 VARCHAR         run that the snapshot belongs to
+-- rank                INTEGER         rank within the run
+-- device              INTEGER         index of the device
+-- allocator_event_id  BIGINT          number of the record in allocator_events
+-- time_ns             BIGINT   ns     when; NULL where the source has no times
+-- requested_bytes     BIGINT   bytes  what was asked for
+-- device_free_bytes   BIGINT   bytes  what the device had free
+-- missing_bytes       BIGINT   bytes  what was asked for beyond that; NULL where it was not more
+-- held_bytes          BIGINT   bytes  what was allocated
+-- held_blocks         BIGINT          number of allocations
+-- frame               VARCHAR         innermost frame of what asked in a Python file that is not torch's own, else the innermost
+-- holder_bytes        BIGINT   bytes  what the stack had allocated that held the most
+-- holder_frame        VARCHAR         such a frame of that stack
+-- holder_stack_id     BIGINT          that stack; NULL where it is not known
+-- stack               VARCHAR         all frames of what asked, joined by `;`, innermost first
+WITH failures AS MATERIALIZED (
+    SELECT * FROM allocator_events WHERE action = 'oom'
+),
+holders AS (
+    SELECT
+        failures.run, failures.rank, failures.allocator_event_id, held.stack_id,
+        sum(held.bytes) AS bytes,
+        count(*) AS blocks
+    FROM failures
+    JOIN allocations AS held
+        ON failures.run = held.run
+        AND failures.rank = held.rank
+        AND failures.device = held.device
+        AND coalesce(held.alloc_event_id, -1) < failures.allocator_event_id
+        AND coalesce(held.free_event_id > failures.allocator_event_id, true)
+    GROUP BY ALL
+),
+sums AS MATERIALIZED (
+    SELECT
+        run, rank, allocator_event_id,
+        sum(bytes) AS held_bytes,
+        sum(blocks) AS held_blocks,
+        arg_min({'stack_id': stack_id, 'bytes': bytes}, (-bytes, coalesce(stack_id, 1::BIGINT << 62))) AS holder
+    FROM holders
+    GROUP BY run, rank, allocator_event_id
+),
+wanted AS (
+    SELECT stacks.*
+    FROM stacks
+    SEMI JOIN (
+        SELECT run, rank, stack_id FROM failures
+        UNION ALL
+        SELECT run, rank, holder.stack_id FROM sums
+    ) AS ids
+        ON stacks.run = ids.run AND stacks.rank = ids.rank AND stacks.stack_id = ids.stack_id
+),
+texts AS MATERIALIZED (
+    FROM stack_texts('wanted')
+)
+SELECT
+    failures.run,
+    failures.rank,
+    failures.device,
+    failures.allocator_event_id,
+    failures.time_ns,
+    failures.bytes AS requested_bytes,
+    failures.device_free_bytes,
+    CASE WHEN failures.bytes > failures.device_free_bytes THEN failures.bytes - failures.device_free_bytes END AS missing_bytes,
+    try_cast(coalesce(sums.held_bytes, 0) AS BIGINT) AS held_bytes,
+    try_cast(coalesce(sums.held_blocks, 0) AS BIGINT) AS held_blocks,
+    asked.frame,
+    try_cast(sums.holder.bytes AS BIGINT) AS holder_bytes,
+    holding.frame AS holder_frame,
+    sums.holder.stack_id AS holder_stack_id,
+    asked.stack
+FROM failures
+LEFT JOIN sums
+    ON failures.run = sums.run AND failures.rank = sums.rank AND failures.allocator_event_id = sums.allocator_event_id
+LEFT JOIN texts AS asked
+    ON failures.run = asked.run AND failures.rank = asked.rank AND failures.stack_id = asked.stack_id
+LEFT JOIN texts AS holding
+    ON failures.run = holding.run AND failures.rank = holding.rank AND sums.holder.stack_id = holding.stack_id
+ORDER BY failures.run, failures.rank, failures.allocator_event_id
