@@ -117,7 +117,7 @@ def optional_tables(content: bytes) -> frozenset[str]:
     value = json.loads(content, parse_constant=_no_number)
     listed = value.get("files") if isinstance(value, dict) else None
     if not isinstance(listed, dict):
-        raise ValueError("no files in it")
+        raise ValueError("no files in it")  # noqa: TRY004 - the text is wrong, not an argument
     return frozenset(table for name, table in _OPTIONAL.items() if name.decode() in listed)
 
 

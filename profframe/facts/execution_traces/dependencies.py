@@ -31,7 +31,7 @@ _EXTENTS: Final = f"""
            offset_elements * element_bytes AS low,
            (offset_elements + span::BIGINT) * element_bytes AS high
     FROM (FROM spanned WHERE span BETWEEN 1 AND {_MOST} AND element_bytes BETWEEN 1 AND 4096
-                         AND offset_elements BETWEEN 0 AND {_MOST})"""
+                         AND offset_elements BETWEEN 0 AND {_MOST})"""  # noqa: S608 - of constants
 _PARTS: Final = """
     CREATE OR REPLACE TEMP TABLE reads AS
         SELECT DISTINCT o.node, o.started AS written_before, e.storage_id, e.low, e.high
