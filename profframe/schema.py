@@ -401,6 +401,7 @@ TENSORS = Table(
         Column("dtype", NAME, "Data type as the source names it: float, c10::Half.", null=_UNKNOWN),
         Column("shape", NAME, "Size in each dimension: JSON list without spaces.", null=_UNKNOWN),
         Column("strides", NAME, "Stride in each dimension, in elements: JSON list without spaces.", null=_UNKNOWN),
+        Column("is_read", BOOL, "The node reads it: an input, but for one that its signature only writes to (`out`)."),
         Column("is_written", BOOL, "The node makes or changes it: a new output, or what its signature says that it writes to."),
     ),
     is_optional=True,

@@ -122,16 +122,17 @@ def optional_tables(content: bytes) -> frozenset[str]:
 
 
 def optional_in(folder: Path) -> frozenset[str]:
-    """Optional tables that the manifest of a folder lists; none without a manifest.
+    """Optional tables that the manifest of a folder lists, which is a file; none without it.
 
     Raises
     ------
     StoreError
         It cannot be read.
     """
-    file = folder / NAME
+    file = f"{folder}/{NAME}"
     try:
-        return optional_tables(file.read_bytes()) if file.is_file() else frozenset()
+        with open(file, "rb", buffering=0) as stream:  # noqa: PTH123 - each folder pays for it
+            return optional_tables(stream.read())
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError, RecursionError) as error:

@@ -153,6 +153,11 @@ _TENSORS: Final = f"""
     FROM all_tensors ORDER BY row, direction, position, all_tensors.list_position"""  # noqa: S608 - of constants
 
 
+def _columns(table: str, *others: str) -> frozenset[str]:
+    """Columns that are in the text of a node, without those that are found later."""
+    return frozenset(schema.TABLES[table].names) - {"run", "rank", *others}
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some nodes, and their tensors; ``unread`` are those of no known form."""
@@ -166,9 +171,8 @@ class Parser:
     """Turns text into rows; calls may run in parallel."""
 
     COLUMNS: ClassVar[Mapping[str, frozenset[str]]] = {
-        "nodes": frozenset(schema.NODES.names)
-        - {"run", "rank", "event_id", "linked_by", "group_ranks"},
-        "tensors": frozenset(schema.TENSORS.names) - {"run", "rank", "event_id", "is_written"},
+        "nodes": _columns("nodes", "event_id", "linked_by", "group_ranks"),
+        "tensors": _columns("tensors", "event_id", "is_read", "is_written"),
     }
 
     def __init__(self) -> None:
