@@ -56,6 +56,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/torch/kineto.py": "live objects have the words of their export",
     "readers/torch/function_events.py": "the same",
     "readers/torch/flows.py": "the same",
+    "readers/memory_snapshot/__init__.py": "its annotations are those of the profiler",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

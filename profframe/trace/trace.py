@@ -94,6 +94,31 @@ class Trace:
         return rows.table(self, "devices")
 
     @property
+    def segments(self) -> pl.DataFrame:
+        """One row per segment of a memory snapshot."""
+        return rows.table(self, "segments")
+
+    @property
+    def blocks(self) -> pl.DataFrame:
+        """One row per block of a segment of a memory snapshot."""
+        return rows.table(self, "blocks")
+
+    @property
+    def allocations(self) -> pl.DataFrame:
+        """One row per allocation of a memory snapshot, from when until when it lived."""
+        return rows.table(self, "allocations")
+
+    @property
+    def allocator_events(self) -> pl.DataFrame:
+        """One row per record of the allocator in a memory snapshot."""
+        return rows.table(self, "allocator_events")
+
+    @property
+    def stacks(self) -> pl.DataFrame:
+        """One row per frame of a stack that an allocation was recorded in."""
+        return rows.table(self, "stacks")
+
+    @property
     def nodes(self) -> pl.DataFrame:
         """One row per node of an execution trace."""
         return rows.table(self, "nodes")

@@ -251,10 +251,10 @@ def _block_rows(
     blocks: _Blocks, segments: pa.Table, segment_of_list: Mapping[int, int], machine: RecordMachine
 ) -> pa.Table:
     lists = blocks.lists()
-    known = np.array([*segment_of_list.items(), (-1, -1)], np.int64)
-    known = known[np.argsort(known[:, 0])]
-    place = np.searchsorted(known[:, 0], lists).clip(max=len(known) - 1)
-    segment = np.where(known[place, 0] == lists, known[place, 1], -1)
+    numbers_of_lists = np.array([*segment_of_list.items(), (-1, -1)], np.int64)
+    numbers_of_lists = numbers_of_lists[np.argsort(numbers_of_lists[:, 0])]
+    place = np.searchsorted(numbers_of_lists[:, 0], lists).clip(max=len(numbers_of_lists) - 1)
+    segment = np.where(numbers_of_lists[place, 0] == lists, numbers_of_lists[place, 1], -1)
     columns = {"block_id": pa.array(np.arange(len(lists)))}
     columns["segment_id"] = masked(segment, segment >= 0)
     at = columns["segment_id"]

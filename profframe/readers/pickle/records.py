@@ -287,16 +287,18 @@ class RecordMachine(Machine):
 
     def _learn(self, name: str, item: dict[Any, Any]) -> None:
         """Let the pattern match dicts like this one."""
-        known = self._fields[name]
+        wanted_kinds = self._fields[name]
         pattern = self._patterns[name]
         fields: list[tuple[str, Kind]] = []
         lengths: set[int] = set()
         for key, value in item.items():
             kind = _kind(value)
-            if kind is None or (key in known and value is not None and kind != known[key]):
+            if kind is None or (
+                key in wanted_kinds and value is not None and kind != wanted_kinds[key]
+            ):
                 return
             if value is None:
-                kind = known.get(key, "number")
+                kind = wanted_kinds.get(key, "number")
             if kind == "text" and isinstance(value, str):
                 lengths.add(len(value.encode()))
             fields.append((key, kind))
@@ -366,10 +368,10 @@ class RecordMachine(Machine):
         is_there: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
         """Rows that were decoded by themselves."""
-        known = self._fields[name]
+        wanted_kinds = self._fields[name]
         for row, item in self._alone:
             for key, value in item.items():
-                kind = known.get(key)
+                kind = wanted_kinds.get(key)
                 if kind is None:
                     self.unknown_keys[key] = self.unknown_keys.get(key, 0) + 1
                     continue
