@@ -32,11 +32,14 @@ def read(data: bytes, folder: Path, *, spool: bool = False) -> RawTrace:
 
 def rows(raw: RawTrace, name: str) -> list[dict[str, Any]]:
     table = raw.tables[name]
-    return (table if isinstance(table, pa.Table) else table.read()).to_pylist()
+    listed: list[dict[str, Any]] = (
+        table if isinstance(table, pa.Table) else table.read()
+    ).to_pylist()
+    return listed
 
 
-def stacks_of(raw: RawTrace) -> dict[int, list[tuple[Any, ...]]]:
-    stacks: dict[int, list[tuple[Any, ...]]] = {}
+def stacks_of(raw: RawTrace) -> dict[int | None, list[tuple[Any, ...]]]:
+    stacks: dict[int | None, list[tuple[Any, ...]]] = {}
     for row in rows(raw, "stacks"):
         stack = stacks.setdefault(row["stack_id"], [])
         assert row["depth"] == len(stack)
@@ -50,7 +53,7 @@ def plain_stack(frames: list[dict[str, Any]] | None) -> list[tuple[Any, ...]]:
 
 def compare(snapshot: dict[str, Any], raw: RawTrace) -> None:
     """All rows against loops over the dicts."""
-    stacks = {None: [], **stacks_of(raw)}
+    stacks: dict[int | None, list[tuple[Any, ...]]] = {None: [], **stacks_of(raw)}
     assert len({tuple(stack) for stack in stacks.values()}) == len(stacks)
     events = [(d, e) for d, es in enumerate(snapshot["device_traces"]) for e in es]
     read_events = rows(raw, "allocator_events")
@@ -97,8 +100,7 @@ def compare_allocations(
             lives[key] = {"device": device, "address": event["addr"], "bytes": event["size"],
                           "alloc": None, "free_requested": None, "free": None}  # fmt: skip
             expected.append(lives[key])
-        name = {"alloc": "alloc", "free_requested": "free_requested", "free_completed": "free"}
-        lives[key][name[action]] = number
+        lives[key]["free" if action == "free_completed" else action] = number
         if action == "free_completed":
             del lives[key]
     for segment in snapshot["segments"]:
@@ -227,7 +229,10 @@ def test_annotations_are_slices(tmp_path: Path) -> None:
 def test_what_is_no_snapshot_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(NotATraceError, match="a pickle of a dict without segments"):
         read(pickle.dumps({"a": 1}), tmp_path)
-    for wrong in ({"segments": 3}, {"device_traces": {}}, {"device_traces": [[1, 2]]}):
+    cases: tuple[dict[str, Any], ...] = (
+        {"segments": 3}, {"device_traces": {}}, {"device_traces": [[1, 2]]}
+    )  # fmt: skip
+    for wrong in cases:
         with pytest.raises(SourceError):
             read(pickle.dumps(wrong), tmp_path)
 

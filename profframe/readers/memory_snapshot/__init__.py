@@ -290,10 +290,11 @@ def _together(
 ) -> pa.Table | SpooledTable:
     """A table of columns that come one by one."""
     name, first = next(columns)
-    rows: pa.Table | SpooledTable = pa.table({name: first})
+    whole = pa.table({name: first})
+    rows: pa.Table | SpooledTable = whole
     if spool is not None:
         rows = spool.table(
-            rows.slice(start, PIECE_ROWS) for start in range(0, max(1, len(first)), PIECE_ROWS)
+            whole.slice(start, PIECE_ROWS) for start in range(0, max(1, len(first)), PIECE_ROWS)
         )
     for name, values in columns:
         rows = rows.append_column(name, values)

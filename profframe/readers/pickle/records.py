@@ -287,18 +287,16 @@ class RecordMachine(Machine):
 
     def _learn(self, name: str, item: dict[Any, Any]) -> None:
         """Let the pattern match dicts like this one."""
-        wanted_kinds = self._fields[name]
+        kinds = self._fields[name]
         pattern = self._patterns[name]
         fields: list[tuple[str, Kind]] = []
         lengths: set[int] = set()
         for key, value in item.items():
             kind = _kind(value)
-            if kind is None or (
-                key in wanted_kinds and value is not None and kind != wanted_kinds[key]
-            ):
+            if kind is None or (key in kinds and value is not None and kind != kinds[key]):
                 return
             if value is None:
-                kind = wanted_kinds.get(key, "number")
+                kind = kinds.get(key, "number")
             if kind == "text" and isinstance(value, str):
                 lengths.add(len(value.encode()))
             fields.append((key, kind))
@@ -368,10 +366,10 @@ class RecordMachine(Machine):
         is_there: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
         """Rows that were decoded by themselves."""
-        wanted_kinds = self._fields[name]
+        kinds = self._fields[name]
         for row, item in self._alone:
             for key, value in item.items():
-                kind = wanted_kinds.get(key)
+                kind = kinds.get(key)
                 if kind is None:
                     self.unknown_keys[key] = self.unknown_keys.get(key, 0) + 1
                     continue
@@ -577,8 +575,8 @@ def _gets(body: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _is_memoize(column: pa.Array) -> Ints:
-    _, code = _numbers(column)
-    return (code == 0x94).astype(np.int64)
+    is_memoize: Ints = (_numbers(column)[1] == 0x94).astype(np.int64)
+    return is_memoize
 
 
 def _numbers(column: pa.Array) -> tuple[Ints, Ints]:
@@ -603,4 +601,4 @@ def _numbers(column: pa.Array) -> tuple[Ints, Ints]:
     shift = 64 - 8 * count
     is_signed = (is_long | (code == ord("J"))) & (count > 0)
     signed = (numbers << np.where(is_signed, shift, 0)) >> np.where(is_signed, shift, 0)
-    return signed, code
+    return signed.astype(np.int64), code
