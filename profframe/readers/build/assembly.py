@@ -65,7 +65,7 @@ _OF_OTHER_TABLES: Final = ("arrow_id", "arrow_phase", "counts")
 _OF_ENDS: Final = (
     "arrow_id", "arrow_phase", "category", "name", "start_ns", "pid", "tid", "thread",
 )  # fmt: skip
-_OF_COUNTS: Final = ("category", "name", "start_ns", "pid", "tid", "thread")
+_OF_COUNTS: Final = ("category", "name", "start_ns", "pid", "tid", "thread", "device")
 _DEVICES_OF_TORCH: Final = (None, "CUDA", "HIP", "XPU", "MTIA", "HPU")
 """Types of devices that torch knows, or NULL."""
 
