@@ -507,6 +507,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("odd_comma", "commas missing or too many", "one was put there"),
             Check("missing_colon", "keys without a colon", "taken as keys of what follows"),
             Check("missing_bracket", "objects and arrays that are not opened or not closed", "opened or closed where the next thing begins"),
+            Check("lost_packets", "places where the recorder dropped packets, as its buffer was full", "what was in them is missing"),
+            Check("lost_text", "names, categories or stages that a packet before was to hold, which is not there", "became NULL, or a number"),
             Check("dropped_junk", "text that is part of no value", "dropped"),
             Check("not_an_event", "elements among the events that are no objects", "dropped"),
             Check("unreadable_event", "events that could not be mended", "dropped"),

@@ -36,7 +36,7 @@ LAUNCH_ARROWS: Final = "ac2g"
 """Category of arrows from calls to what they launch."""
 GRAPH_DEPENDENCY: Final = "graph_dependency"
 """Category of arrows between nodes of a graph, which torch writes as those of launches."""
-_FIRST_DEPENDENCY: Final = 1 << 40
+FIRST_DEPENDENCY: Final = 1 << 40
 """Ids of such arrows begin here; others are correlations, of 32 bits."""
 _COUNTERS_OF: Final = re.compile(r"GPU (\d{1,9}) Counters")
 """Process of the counters of a device."""
@@ -402,7 +402,7 @@ def _flow_category(category: pa.DictionaryArray, flow_id: pa.Array) -> pa.Array:
     is_long = pc.match_substring_regex(flow_id, r"^[0-9]{13,18}$")
     number = pc.if_else(is_long, flow_id, "0").cast(pa.int64())
     between_nodes = pc.and_(
-        pa.array(_is(category, (LAUNCH_ARROWS,))), pc.greater_equal(number, _FIRST_DEPENDENCY)
+        pa.array(_is(category, (LAUNCH_ARROWS,))), pc.greater_equal(number, FIRST_DEPENDENCY)
     )
     if not pc.any(between_nodes).as_py():
         return category
