@@ -262,7 +262,9 @@ def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
     owner[openings] = _over_streams(openings, codes, start, last)
     owner[marks] = owner[owner[marks]]
 
-    is_work = is_kind(events, (*schema.DEVICE_KINDS, "sync", "graph_node")) & present(events, "start_ns")
+    is_work = is_kind(events, (*schema.DEVICE_KINDS, "sync", "graph_node")) & present(
+        events, "start_ns"
+    )
     rows = np.flatnonzero(is_work)
     inside = stab(line[marks], start[marks], last[marks], line[rows], start[rows])
     owner[rows] = owner[np.append(marks, -1)[inside]]

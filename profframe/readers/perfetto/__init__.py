@@ -56,7 +56,33 @@ def _is_tag_of_packet(inside: bytes) -> bool:
 
 
 _FIRST_FIELDS: Final = frozenset(
-    {3, 6, 8, 10, 11, 12, 13, 33, 34, 35, 36, 41, 42, 45, 50, 52, 53, 58, 59, 60, 69, 72, 79, 87, 89}
+    {
+        3,
+        6,
+        8,
+        10,
+        11,
+        12,
+        13,
+        33,
+        34,
+        35,
+        36,
+        41,
+        42,
+        45,
+        50,
+        52,
+        53,
+        58,
+        59,
+        60,
+        69,
+        72,
+        79,
+        87,
+        89,
+    }
     | {124, 126, 133}
 )
 """Fields that the first packet of a trace begins with."""

@@ -6,13 +6,23 @@ import json
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.intervals import Ints
 from profframe.readers.perfetto.state import State
-from profframe.readers.perfetto.wire import FIXED64, LENGTH, VARINT, Bytes, Fields, fields, texts
+from profframe.readers.perfetto.wire import (
+    FIXED64,
+    LENGTH,
+    VARINT,
+    Bytes,
+    Fields,
+    distinct_rows,
+    fields,
+    texts,
+)
 
 _NAME_IID: Final = 1
 _BOOL: Final = 2
@@ -32,7 +42,7 @@ _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
 
 def objects(
     buffer: Bytes, annotations: Fields, count: int, state: State, epoch: Ints
-) -> tuple[pl.Series, int]:
+) -> tuple[pa.Array, int]:
     """Text of an object with the annotations of each event, and how many could not be read.
 
     Parameters
@@ -45,76 +55,70 @@ def objects(
         Of each event the part of its sequence in which interned texts are valid.
     """
     if not annotations.owner.size:
-        return pl.Series("args", [None] * count, dtype=pl.String), 0
-    named = _named(buffer, annotations, state, epoch, 0)
-    joined = _joined(annotations.owner, named.texts, count, "{", "}")
-    return joined, named.unread
+        return pa.nulls(count, pa.string()), 0
+    names, values, unread = _named(buffer, annotations, state, epoch[annotations.owner], 0)
+    return joined(annotations.owner, member(names, values), count, "{", "}"), unread
 
 
-class _Named:
-    """Annotations as texts of members, or of values alone."""
-
-    def __init__(self, texts_: pl.Series, values: pl.Series, unread: int) -> None:
-        self.texts = texts_
-        self.values = values
-        self.unread = unread
+def member(names: pa.Array, values: pa.Array) -> pa.Array:
+    """Members of objects, of names and values that are JSON."""
+    return pc.binary_join_element_wise(names, values, ":")
 
 
-def _named(buffer: Bytes, messages: Fields, state: State, epoch: Ints, depth: int) -> _Named:
+def _named(
+    buffer: Bytes, messages: Fields, state: State, epoch: Ints, depth: int
+) -> tuple[pa.Array, pa.Array, int]:
+    """Names and values of annotations, as JSON, and how many could not be read."""
     count = messages.owner.size
     parts, damaged = fields(buffer, messages.value, messages.value + messages.size)
-    unread = int(damaged.sum())
-    values, unread_inside = _values(buffer, parts, count, state, epoch[messages.owner], depth)
-    names = _names(buffer, parts, count, state, epoch[messages.owner])
-    members = names + ":" + values
-    return _Named(members, values, unread + unread_inside)
+    names = _names(buffer, parts, count, state, epoch)
+    values, unread = _values(buffer, parts, count, state, epoch, depth)
+    return names, values, unread + int(damaged.sum())
 
 
-def _names(buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints) -> pl.Series:
+def _names(buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints) -> pa.Array:
     own = parts.of(_NAME, LENGTH)
-    name = np.full(count, None, object)
     distinct = texts(buffer, own.value, own.size).dictionary_encode()
-    quoted = [json.dumps(text, ensure_ascii=False) for text in distinct.dictionary.to_pylist()]
-    name[own.owner] = np.array([*quoted, None], object)[distinct.indices.to_numpy()]
+    code = np.full(count, -1, np.int64)
+    code[own.owner] = distinct.indices.to_numpy()
+    names: list[str | None] = distinct.dictionary.to_pylist()
     interned = parts.of(_NAME_IID, VARINT)
     if interned.owner.size:
-        looked_up = state.texts("debug_annotation_names", epoch[interned.owner], interned.value)
-        name[interned.owner] = [
-            json.dumps(text or f"#{iid}", ensure_ascii=False)
-            for text, iid in zip(looked_up, interned.value.tolist(), strict=True)
+        pairs, place = distinct_rows(epoch[interned.owner], interned.value)
+        looked_up = state.texts("debug_annotation_names", pairs[:, 0], pairs[:, 1])
+        code[interned.owner] = place + len(names)
+        names += [
+            f"#{iid}" if text is None else text
+            for text, iid in zip(looked_up, pairs[:, 1].tolist(), strict=True)
         ]
-    return pl.Series("name", name.tolist(), dtype=pl.String).fill_null('""')
+    quoted_names = [json.dumps(name, ensure_ascii=False) for name in (*names, "")]
+    code[code < 0] = len(names)
+    return pa.array(quoted_names, pa.string()).take(pa.array(code))
 
 
 def _values(
     buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints, depth: int
-) -> tuple[pl.Series, int]:
+) -> tuple[pa.Array, int]:
     rows: list[Ints] = []
-    found: list[pl.Series] = []
+    shown: list[pa.Array] = []
 
-    def add(owner: Ints, values: pa.Array | pl.Series) -> None:
+    def add(owner: Ints, values: pa.Array) -> None:
         if owner.size:
             rows.append(owner)
-            found.append(pl.Series("value", values, dtype=pl.String))
+            shown.append(values.cast(pa.string()))
 
     flags = parts.of(_BOOL, VARINT)
     add(flags.owner, pa.array(["false", "true"]).take(pa.array((flags.value != 0).astype(np.int8))))
     for number in (_INT, _POINTER, _UINT):
         own = parts.of(number, VARINT)
-        values = own.value if number == _INT else own.value.view(np.uint64)
-        add(own.owner, pa.array(values).cast(pa.string()))
+        add(own.owner, pa.array(own.value if number == _INT else own.value.view(np.uint64)))
     own = parts.of(_DOUBLE, FIXED64)
-    doubles = own.value.view(np.float64)
-    is_number = np.isfinite(doubles)
-    shown = pc.if_else(pa.array(is_number), pa.array(doubles).cast(pa.string()), "null")
-    add(own.owner, shown)
+    add(own.owner, doubles(own.value.view(np.float64)))
     own = parts.of(_STRING, LENGTH)
     add(own.owner, quoted(texts(buffer, own.value, own.size)))
     own = parts.of(_STRING_IID, VARINT)
     if own.owner.size:
-        looked_up = state.texts(
-            "debug_annotation_string_values", epoch[own.owner], own.value
-        )
+        looked_up = state.texts("debug_annotation_string_values", epoch[own.owner], own.value)
         add(own.owner, quoted(pa.array([text or "" for text in looked_up], pa.string())))
     own = parts.of(_LEGACY_JSON, LENGTH)
     if own.owner.size:
@@ -122,24 +126,40 @@ def _values(
     unread = 0
     for number, (opening, closing) in ((_DICT, "{}"), (_ARRAY, "[]")):
         own = parts.of(number, LENGTH)
-        if not own.owner.size:
-            continue
+        owners = np.flatnonzero(np.bincount(own.owner, minlength=count))
         if depth == _DEEPEST:
-            unread += int(np.unique(own.owner).size)
-            continue
-        inner = _named(buffer, own, state, epoch, depth + 1)
-        unread += inner.unread
-        shown = inner.texts if number == _DICT else inner.values
-        owners = np.unique(own.owner)
-        add(owners, _joined(own.owner, shown, count, opening, closing).gather(owners))
-    result = pl.Series("value", ["null"], dtype=pl.String).new_from_index(0, count)
-    if rows:
-        frame = pl.DataFrame({"row": np.concatenate(rows), "value": pl.concat(found)})
-        place = np.full(count, -1, np.int64)
-        place[frame["row"].to_numpy()] = np.arange(frame.height)
-        taken = frame["value"].to_arrow().take(pa.array(place, mask=place < 0))
-        result = pl.Series("value", taken).fill_null("null")
-    return result, unread
+            unread += owners.size
+        elif owners.size:
+            names, inner, unread_inside = _named(buffer, own, state, epoch[own.owner], depth + 1)
+            unread += unread_inside
+            inner = member(names, inner) if number == _DICT else inner
+            whole = joined(own.owner, inner, count, opening, closing)
+            add(owners, whole.take(pa.array(owners)))
+    if not rows:
+        return pa.array(["null"] * count, pa.string()), unread
+    place = np.full(count, -1, np.int64)
+    place[np.concatenate(rows)] = np.arange(sum(own.size for own in rows))
+    taken = pa.concat_arrays(shown).take(pa.array(place, mask=place < 0))
+    return pc.fill_null(taken, "null"), unread
+
+
+def doubles(values: npt.NDArray[np.float64]) -> pa.Array:
+    """Numbers as JSON; what is none becomes null."""
+    return pc.if_else(pa.array(np.isfinite(values)), pa.array(values).cast(pa.string()), "null")
+
+
+def joined(owner: Ints, shown: pa.Array, count: int, opening: str, closing: str) -> pa.Array:
+    """Texts of each owner with commas between them, in brackets; NULL where it has none.
+
+    The rows of an owner are neighbours, in the order of owners.
+    """
+    counts = np.bincount(owner, minlength=count)
+    bounds = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(bounds), shown)
+    inside = pc.binary_join(lists, ",")
+    brackets = [pa.scalar(text, pa.string()) for text in (opening, closing, "")]
+    whole = pc.binary_join_element_wise(brackets[0], inside, *brackets[1:])
+    return pc.if_else(pa.array(counts > 0), whole, pa.scalar(None, pa.string()))
 
 
 def _json(text: str) -> str:
@@ -149,16 +169,6 @@ def _json(text: str) -> str:
     except (ValueError, RecursionError):
         return json.dumps(text, ensure_ascii=False)
     return text
-
-
-def _joined(owner: Ints, shown: pl.Series, count: int, opening: str, closing: str) -> pl.Series:
-    """Texts of each owner with commas between them, in brackets; NULL where it has none."""
-    frame = pl.DataFrame({"owner": owner, "text": shown})
-    groups = frame.group_by("owner", maintain_order=True).agg(pl.col("text").str.join(","))
-    place = np.full(count, -1, np.int64)
-    place[groups["owner"].to_numpy()] = np.arange(groups.height)
-    joined = groups.select(pl.lit(opening) + pl.col("text") + pl.lit(closing)).to_series()
-    return pl.Series("args", joined.to_arrow().take(pa.array(place, mask=place < 0)))
 
 
 def quoted(values: pa.Array) -> pa.Array:

@@ -49,9 +49,7 @@ class Arrows:
         """Work that had to wait for other work."""
         self.waits.append(pl.DataFrame({"event": ids, "target": waits_for}))
 
-    def steps(
-        self, members: dict[str, pa.Array], rows: Ints, ids: Ints, *, ends: bool
-    ) -> None:
+    def steps(self, members: dict[str, pa.Array], rows: Ints, ids: Ints, *, ends: bool) -> None:
         """Events on arrows with ids of their own; the first of each is where it starts."""
         chosen = pa.array(rows)
         frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "cat")})
@@ -100,10 +98,17 @@ def _dependencies(waits: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFram
     both = (
         waits.join(stages, on="event", how="inner", maintain_order="left")
         .join(
-            stages, left_on="target", right_on="event", how="inner", maintain_order="left", suffix="_of"
+            stages,
+            left_on="target",
+            right_on="event",
+            how="inner",
+            maintain_order="left",
+            suffix="_of",
         )
         .with_row_index("number")
-        .with_columns((pl.col("number").cast(pl.Int64) + FIRST_DEPENDENCY).cast(pl.String).alias("flow_id"))
+        .with_columns(
+            (pl.col("number").cast(pl.Int64) + FIRST_DEPENDENCY).cast(pl.String).alias("flow_id")
+        )
     )
     starts = both.select(
         pl.col("pid_of").alias("pid"),

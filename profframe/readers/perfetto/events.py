@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +16,7 @@ from profframe.readers.chrome.columns import batch_of
 from profframe.readers.chrome.device_args import with_device_args
 from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
-from profframe.readers.perfetto.annotations import objects
+from profframe.readers.perfetto.annotations import doubles, objects
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.packets import TRACK_EVENT, Packets
 from profframe.readers.perfetto.state import State
@@ -28,6 +27,7 @@ from profframe.readers.perfetto.wire import (
     VARINT,
     Bytes,
     Fields,
+    distinct_rows,
     fields,
     packed,
     texts,
@@ -123,7 +123,7 @@ class Events:
             "cat": _named_by_torch(categories, args, line, lines, self.lines),
             "name": names,
             "time_ns": time,
-            "args": args.to_arrow().cast(pa.string()),
+            "args": args,
         }
         mask = pa.array(~is_counter)
         yield event_rows({n: pc.filter(v, mask) for n, v in members.items()}, self.session)
@@ -138,11 +138,10 @@ class Events:
         return tracks
 
     def _lines(self, tracks: Ints, sequence: Ints) -> tuple[pa.Array, list[Any]]:
-        key = np.stack([tracks, np.where(tracks == 0, sequence, 0)], axis=1)
-        pairs, place = np.unique(key, axis=0, return_inverse=True)
+        pairs, place = distinct_rows(tracks, np.where(tracks == 0, sequence, 0))
         unsigned = pairs[:, 0].astype(np.uint64).tolist()
         own = zip(unsigned, pairs[:, 1].tolist(), strict=True)
-        return pa.array(place.reshape(-1)), [self.lines.line(uuid, of) for uuid, of in own]
+        return pa.array(place), [self.lines.line(uuid, of) for uuid, of in own]
 
     def _texts(
         self, packets: Packets, parts: Fields, epoch: Ints, kind: str, plain: int, iid: int
@@ -156,12 +155,11 @@ class Events:
         code[own.owner] = distinct.indices.to_numpy()
         values: list[str | None] = distinct.dictionary.to_pylist()
         if interned.owner.size:
-            key = np.stack([epoch[interned.owner], interned.value], axis=1)
-            pairs, place = np.unique(key, axis=0, return_inverse=True)
+            pairs, place = distinct_rows(epoch[interned.owner], interned.value)
             looked_up = self.state.texts(kind, pairs[:, 0], pairs[:, 1])
-            is_lost = np.array([text is None for text in looked_up])[place.reshape(-1)]
+            is_lost = np.array([text is None for text in looked_up])[place]
             self.lost_texts += int(is_lost.sum())
-            code[interned.owner] = place.reshape(-1) + len(values)
+            code[interned.owner] = place + len(values)
             values += looked_up
         return pa.array(values, pa.string()).take(pa.array(code, mask=code < 0))
 
@@ -235,16 +233,15 @@ def event_rows(members: dict[str, pa.Array], session: Session) -> Batch:
     with session.registered("arguments", pa.table({"args": members["args"]})):
         parsed = session.rows_of(_ARGS)
     from_args = {
-        name: column.combine_chunks() for name, column in zip(parsed.column_names, parsed.columns, strict=True)
+        name: column.combine_chunks()
+        for name, column in zip(parsed.column_names, parsed.columns, strict=True)
     }
     return with_device_args(batch_of(absent | from_args | members), session)
 
 
 def counter_args(values: Any) -> pa.Array:
     """Arguments with the value of a counter, under no name."""
-    finite = np.isfinite(values)
-    shown = pc.if_else(pa.array(finite), pa.array(values).cast(pa.string()), "null")
-    return pc.binary_join_element_wise('{"": ', shown, "}", "")
+    return pc.binary_join_element_wise('{"": ', doubles(values), "}", "")
 
 
 def _first(lists: Fields) -> Fields:
@@ -255,17 +252,19 @@ def _first(lists: Fields) -> Fields:
 
 
 def _named_by_torch(
-    categories: pa.Array, args: pl.Series, line: pa.Array, lines: list[Any], names: Lines
+    categories: pa.Array, args: pa.Array, line: pa.Array, lines: list[Any], names: Lines
 ) -> pa.Array:
     """Categories, also of synchronisation and overhead, which torch writes without one."""
     if not categories.null_count:
         return categories
     of_overhead = [names.processes.get(pid or "", {}).get("name") == _OVERHEAD for pid, _ in lines]
-    is_sync = pc.fill_null(args.str.contains(_SYNC_MARK, literal=True).to_arrow(), False)
+    is_sync = pc.fill_null(pc.match_substring(args, _SYNC_MARK), fill_value=False)
     guessed = pc.if_else(
         is_sync,
         "cuda_sync",
-        pc.if_else(pa.array(of_overhead, pa.bool_()).take(line), "overhead", pa.scalar(None, pa.string())),
+        pc.if_else(
+            pa.array(of_overhead, pa.bool_()).take(line), "overhead", pa.scalar(None, pa.string())
+        ),
     )
     return pc.coalesce(categories, guessed)
 

@@ -17,7 +17,7 @@ from profframe.intervals import Ints
 from profframe.readers.build.rows import Batch, Table, conform
 from profframe.readers.chrome.columns import unit_of
 from profframe.readers.chrome.session import Session
-from profframe.readers.perfetto.annotations import quoted
+from profframe.readers.perfetto.annotations import joined, member, quoted
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import counter_args, event_rows
 from profframe.readers.perfetto.packets import GPU_COUNTERS, RENDER_STAGE, Packets, messages
@@ -29,6 +29,7 @@ from profframe.readers.perfetto.wire import (
     VARINT,
     Bytes,
     Fields,
+    distinct_rows,
     fields,
     packed,
     texts,
@@ -133,9 +134,12 @@ class Stages:
         known = self.state.values("gpu_specifications", epoch, numbers)
         old = parts.numbers(number, count, missing=-1).tolist()
         is_named = parts.has(iid, count)
-        self.lost_texts += sum(entry is None for entry, own in zip(known, is_named, strict=True) if own)
+        self.lost_texts += sum(
+            entry is None for entry, own in zip(known, is_named, strict=True) if own
+        )
         return [
-            entry or (str(own) if own >= 0 else None, 0) for entry, own in zip(known, old, strict=True)
+            entry or (str(own) if own >= 0 else None, 0)
+            for entry, own in zip(known, old, strict=True)
         ]
 
     def _names(
@@ -153,7 +157,9 @@ class Stages:
             has = parts.has(number, count)
             if has.any():
                 looked_up = self.state.texts(kind, epoch, parts.numbers(number, count))
-                own = pa.array([t if h else None for t, h in zip(looked_up, has, strict=True)], pa.string())
+                own = pa.array(
+                    [t if h else None for t, h in zip(looked_up, has, strict=True)], pa.string()
+                )
                 names = pc.coalesce(own, names)
         plain = parts.of(_NAME, LENGTH)
         if plain.owner.size:
@@ -169,7 +175,9 @@ class Stages:
         shown = pl.when((pl.col("name") == _NODE) & pl.col("function").is_not_null()).then(
             pl.concat_str(pl.lit(f"{_NODE}: "), "function")
         )
-        return frame.select(shown.otherwise("name").alias("name"))["name"].to_arrow().cast(pa.string())
+        return (
+            frame.select(shown.otherwise("name").alias("name"))["name"].to_arrow().cast(pa.string())
+        )
 
     def _args(
         self, buffer: Bytes, parts: Fields, count: int, epoch: Ints, lanes: list[Any]
@@ -177,6 +185,12 @@ class Stages:
         """Arguments as torch's other exporter writes them."""
         members = [self._extra(buffer, parts), *self._launches(buffer, parts, epoch)]
         extra = members[0]
+        # Zeros are left out, but the first node of a graph has number 0 in it.
+        nodes = extra.filter(key="graph node id").select("owner")
+        first = extra.filter(key="graph id").join(nodes, on="owner", how="anti")
+        if first.height:
+            first = first.select("owner", key=pl.lit("graph node id"), value=pl.lit("0"))
+            extra = members[0] = pl.concat([extra, first])
         # What was moved to another lane keeps its stream.
         stream = extra.filter(key="stream").unique("owner")
         moved = (
@@ -190,22 +204,14 @@ class Stages:
             members[0] = extra.join(
                 moved.select("owner", "lane", key=pl.lit("stream")), on=["owner", "key"], how="left"
             ).select("owner", "key", value=pl.coalesce("lane", "value"))
-            members.append(
-                moved.select("owner", pl.lit("original_stream").alias("key"), "value")
-            )
+            members.append(moved.select("owner", pl.lit("original_stream").alias("key"), "value"))
         frame = pl.concat(members)
-        keys = frame["key"].unique()
-        quoted_keys = dict(zip(keys.to_list(), (json.dumps(k, ensure_ascii=False) for k in keys), strict=True))
-        frame = frame.with_columns(pl.col("key").replace_strict(quoted_keys, return_dtype=pl.String))
-        groups = frame.group_by("owner", maintain_order=True).agg(
-            pl.concat_str("key", pl.lit(":"), "value").str.join(",")
+        frame = frame.sort("owner", maintain_order=True)
+        shown = member(
+            quoted(frame["key"].to_arrow().cast(pa.string())),
+            frame["value"].to_arrow().cast(pa.string()),
         )
-        groups = groups.rename({groups.columns[1]: "text"})
-        place = np.full(count, -1, np.int64)
-        place[groups["owner"].to_numpy()] = np.arange(groups.height)
-        joined = groups.select(pl.lit("{") + pl.col("text") + pl.lit("}")).to_series()
-        result = joined.to_arrow().cast(pa.string()).take(pa.array(place, mask=place < 0))
-        return pc.fill_null(result, "{}")
+        return pc.fill_null(joined(frame["owner"].to_numpy(), shown, count, "{", "}"), "{}")
 
     def _extra(self, buffer: Bytes, parts: Fields) -> pl.DataFrame:
         """Names and values of what events say of themselves, as members of an object."""
@@ -252,10 +258,14 @@ class Stages:
         owner = launches.owner[arguments.owner]
         looked_up = self.state.texts("compute_arguments", epoch[owner], values.numbers(1, count))
         keys = [_ARGUMENTS.get(text or "", text or "argument") for text in looked_up]
-        shown = pl.Series([str(n) for n in (values.numbers(3, count) + values.numbers(4, count)).tolist()])
+        shown = pl.Series(
+            [str(n) for n in (values.numbers(3, count) + values.numbers(4, count)).tolist()]
+        )
         doubles = values.of(5, FIXED64)
         if doubles.owner.size:
-            texts_ = pl.Series(map(json.dumps, doubles.value.view(np.float64).tolist()), dtype=pl.String)
+            texts_ = pl.Series(
+                map(json.dumps, doubles.value.view(np.float64).tolist()), dtype=pl.String
+            )
             shown = shown.scatter(doubles.owner, texts_)
         yield pl.DataFrame(
             {"owner": owner, "key": pl.Series(keys, dtype=pl.String), "value": shown}
@@ -263,7 +273,9 @@ class Stages:
 
     def _label(self, parts: Fields, epoch: Ints, pid: list[str], lanes: list[Any]) -> None:
         """Names of the processes and lanes of devices."""
-        contexts = self.state.values("graphics_contexts", epoch, parts.numbers(_CONTEXT, epoch.size))
+        contexts = self.state.values(
+            "graphics_contexts", epoch, parts.numbers(_CONTEXT, epoch.size)
+        )
         for number, context in {(p, c) for p, c in zip(pid, contexts, strict=True)}:
             labels = self.lines.processes.setdefault(number, {})
             labels.setdefault("labels", f"GPU {number}")
@@ -295,7 +307,10 @@ class Counters:
         interned = self.state.values("gpu_counter_descriptors", epoch, iids)
         self._describe(packets.buffer, parts)
         gpu = np.array(
-            [g if g >= 0 or d is None else d.gpu_id for g, d in zip(gpu.tolist(), interned, strict=True)],
+            [
+                g if g >= 0 or d is None else d.gpu_id
+                for g, d in zip(gpu.tolist(), interned, strict=True)
+            ],
             np.int64,
         )
         gpu = np.where(gpu < 0, 0, gpu)
@@ -309,13 +324,13 @@ class Counters:
         value = values.numbers(2, size).astype(np.float64)
         doubles = values.of(3, FIXED64)
         value[doubles.owner] = doubles.value.view(np.float64)
-        key = np.stack([iids[lists.owner], epoch[lists.owner], gpu[lists.owner], ids], axis=1)
-        distinct, first, place = np.unique(key, axis=0, return_index=True, return_inverse=True)
+        rows_of, place = distinct_rows(epoch[lists.owner], iids[lists.owner], ids)
+        descriptors = self.state.values("gpu_counter_descriptors", rows_of[:, 0], rows_of[:, 1])
         named = [
-            self._name(interned[lists.owner[row]], int(device), int(number))
-            for row, (_, _, device, number) in zip(first.tolist(), distinct.tolist(), strict=True)
+            self._name(descriptor, number)
+            for descriptor, number in zip(descriptors, rows_of[:, 2].tolist(), strict=True)
         ]
-        at = pa.array(place.reshape(-1))
+        at = pa.array(place)
         of = rows.owner[lists.owner]
         base = self.state.base[0] if self.state.base else 0
         device = gpu[lists.owner]
@@ -343,8 +358,7 @@ class Counters:
             for spec in descriptor.specs:
                 self.state.counters[spec.counter_id] = _spec(spec)
 
-    def _name(self, interned: Any, device: int, number: int) -> tuple[str, str | None]:
-        del device
+    def _name(self, interned: Any, number: int) -> tuple[str, str | None]:
         if interned is not None:
             for spec in interned.counter_descriptor.specs:
                 if spec.counter_id == number:

@@ -15,7 +15,14 @@ import pyarrow as pa
 from profframe.errors import MissingExtraError, SourceError
 from profframe.intervals import Ints, Mask
 from profframe.readers.perfetto.state import State
-from profframe.readers.perfetto.wire import LENGTH, Bytes, Fields, Framing, fields
+from profframe.readers.perfetto.wire import (
+    LENGTH,
+    Bytes,
+    Fields,
+    Framing,
+    distinct_rows,
+    fields,
+)
 
 TRACK_EVENT: Final = 11
 GPU_COUNTERS: Final = 52
@@ -227,7 +234,9 @@ class Reading:
             iids = inside.numbers(1, entries.owner.size).tolist()
             for name in (2, 3):  # the demangled name is the second, and counts
                 names = inside.of(name, LENGTH)
-                places = zip(*(a.tolist() for a in (names.owner, names.value, names.size)), strict=True)
+                places = zip(
+                    *(a.tolist() for a in (names.owner, names.value, names.size)), strict=True
+                )
                 own.setdefault(kind, {}).update(
                     (iids[row], text[at : at + size].decode("utf-8", "replace"))
                     for row, at, size in places
@@ -260,7 +269,7 @@ class Reading:
         rows = np.flatnonzero(is_other)
         if not rows.size:
             return time, is_bad
-        pairs = np.unique(np.stack([sequence[rows], clock[rows]], axis=1), axis=0)
+        pairs, _ = distinct_rows(sequence[rows], clock[rows])
         for of, number in pairs.tolist():
             own_rows = rows[(sequence[rows] == of) & (clock[rows] == number)]
             if (own_clock := state.own_clocks.get((of, number))) is not None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from profframe.intervals import Ints
+from profframe.readers.perfetto.wire import distinct_rows
 
 BOOTTIME: Final = 6
 REALTIME: Final = 1
@@ -94,14 +95,12 @@ class State:
 
     def values(self, kind: str, epoch: Ints, iid: Ints) -> list[Any]:
         """What was interned by these numbers; None where nothing was."""
-        pairs, place = np.unique(np.stack([epoch, iid], axis=1), axis=0, return_inverse=True)
+        pairs, place = distinct_rows(epoch, iid)
         nothing: Mapping[str, Mapping[int, Any]] = {}
-        looked_up = [
-            self.interned.get(e, nothing).get(kind, {}).get(i) for e, i in pairs.tolist()
-        ]
+        looked_up = [self.interned.get(e, nothing).get(kind, {}).get(i) for e, i in pairs.tolist()]
         result = np.empty(len(looked_up), object)
         result[:] = looked_up
-        values: list[Any] = result[place.reshape(-1)].tolist()
+        values: list[Any] = result[place].tolist()
         return values
 
     def texts(self, kind: str, epoch: Ints, iid: Ints) -> list[str | None]:
@@ -116,7 +115,10 @@ class State:
             if entries:
                 own.setdefault(kind, {}).update((e.iid, _text(e)) for e in entries)
         for kind, entries in (
-            ("gpu_specifications", [(e.iid, (e.name, e.category)) for e in data.gpu_specifications]),
+            (
+                "gpu_specifications",
+                [(e.iid, (e.name, e.category)) for e in data.gpu_specifications],
+            ),
             ("graphics_contexts", [(e.iid, e.pid) for e in data.graphics_contexts]),
             ("gpu_counter_descriptors", [(e.iid, e) for e in data.gpu_counter_descriptors]),
         ):

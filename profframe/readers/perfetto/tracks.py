@@ -85,7 +85,9 @@ class Lines:
         names = ("name", "pid", "tid", "args")
         types = (NAME, NAME, NAME, TEXT)
         arrays = {
-            name: pa.array(values, TEXT).dictionary_encode() if type_ == NAME else pa.array(values, TEXT)
+            name: pa.array(values, TEXT).dictionary_encode()
+            if type_ == NAME
+            else pa.array(values, TEXT)
             for name, values, type_ in zip(names, columns, types, strict=True)
         }
         return {Table.THREADS: pa.table(arrays)}

@@ -44,12 +44,15 @@ class Fields:
 
     def of(self, number: int, *wires: int) -> Fields:
         """Those with one number, of the given types."""
-        return self.where((self.number == number) & np.isin(self.wire, wires))
+        rows = np.flatnonzero(self.number == number)
+        wire = self.wire[rows]
+        rows = rows[np.logical_or.reduce([wire == type_ for type_ in wires])]
+        return self.where(rows)
 
-    def where(self, mask: Mask) -> Fields:
-        """Those in a mask."""
+    def where(self, chosen: Mask | Ints) -> Fields:
+        """Those in a mask, or at these places."""
         return Fields(
-            *(a[mask] for a in (self.owner, self.number, self.wire, self.value, self.size))
+            *(a[chosen] for a in (self.owner, self.number, self.wire, self.value, self.size))
         )
 
     def numbers(self, number: int, count: int, missing: int = 0) -> Ints:
@@ -160,7 +163,7 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
                 value = np.where(is_fixed, _fixed(buffer, place, is_fixed, width), value)
                 after = np.where(is_fixed, place + width, after)
         is_bad |= is_bad_value | (after > ends[active]) | (number <= 0)
-        is_bad |= ~np.isin(wire, (VARINT, FIXED64, LENGTH, FIXED32))
+        is_bad |= (wire != VARINT) & (wire != LENGTH) & (wire != FIXED64) & (wire != FIXED32)
         damaged[active[is_bad]] = True
         parts.append((active, number, wire, value, size))
         cursor[active] = after
@@ -169,10 +172,19 @@ def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
     if not parts:
         nothing = np.empty(0, np.int64)
         return Fields(nothing, nothing, nothing, nothing, nothing), damaged
-    owner, number, wire, value, size = (np.concatenate(p) for p in zip(*parts, strict=True))
-    order = np.argsort(owner, kind="stable")
-    order = order[~damaged[owner[order]]]
-    return Fields(owner[order], number[order], wire[order], value[order], size[order]), damaged
+    # Each pass has the next field of every message that has one: their places need no sorting.
+    counts = np.zeros(starts.size, np.int64)
+    for active, *_ in parts:
+        counts[active] += 1
+    counts[damaged] = 0
+    begins = np.cumsum(counts) - counts
+    columns = [np.empty(int(counts.sum()), np.int64) for _ in range(5)]
+    for nth, part in enumerate(parts):
+        kept = ~damaged[part[0]]
+        rows = begins[part[0][kept]] + nth
+        for column, values in zip(columns, part, strict=True):
+            column[rows] = values[kept]
+    return Fields(*columns), damaged
 
 
 def _varints(
@@ -227,6 +239,25 @@ def packed(buffer: Bytes, lists: Fields) -> Fields:
     order = np.argsort(owner, kind="stable")
     same = np.zeros(owner.size, np.int64)
     return Fields(owner[order], same, same, value[order], same)
+
+
+def distinct_rows(*columns: Ints) -> tuple[Ints, Ints]:
+    """The distinct rows of some columns, by their first place, and for each row its number.
+
+    Examples
+    --------
+    >>> rows, place = distinct_rows(np.array([7, 7, 3]), np.array([1, 1, 1]))
+    >>> rows.tolist(), place.tolist()
+    ([[7, 1], [3, 1]], [0, 0, 1])
+    """
+    code = np.zeros(columns[0].size, np.int64)
+    for column in columns:
+        encoded = pa.array(column).dictionary_encode()
+        both = code * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+        code = pa.array(both).dictionary_encode().indices.to_numpy().astype(np.int64)
+    first = np.full(int(code.max(initial=-1)) + 1, -1, np.int64)
+    first[code[::-1]] = np.arange(code.size)[::-1]
+    return np.stack([column[first] for column in columns], axis=1), code
 
 
 def texts(buffer: Bytes, at: Ints, size: Ints) -> pa.Array:
