@@ -36,6 +36,8 @@ _NAME: Final = 10
 _DICT: Final = 11
 _ARRAY: Final = 12
 _STRING_IID: Final = 17
+_LISTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+"""What an annotation of has no value when the list is empty."""
 _DEEPEST: Final = 64
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
 
@@ -73,6 +75,9 @@ def _named(
     parts, damaged = fields(buffer, messages.value, messages.value + messages.size)
     names = _names(buffer, parts, count, state, epoch)
     values, unread = _values(buffer, parts, count, state, epoch, depth)
+    if values.null_count:
+        is_list = pc.is_in(names, pa.array([f'"{name}"' for name in _LISTS], pa.string()))
+        values = pc.coalesce(values, pc.if_else(is_list, "[]", "null"))
     return names, values, unread + int(damaged.sum())
 
 
@@ -136,11 +141,10 @@ def _values(
             whole = joined(own.owner, inner, count, opening, closing)
             add(owners, whole.take(pa.array(owners)))
     if not rows:
-        return pa.array(["null"] * count, pa.string()), unread
+        return pa.nulls(count, pa.string()), unread
     place = np.full(count, -1, np.int64)
     place[np.concatenate(rows)] = np.arange(sum(own.size for own in rows))
-    taken = pa.concat_arrays(shown).take(pa.array(place, mask=place < 0))
-    return pc.fill_null(taken, "null"), unread
+    return pa.concat_arrays(shown).take(pa.array(place, mask=place < 0)), unread
 
 
 def doubles(values: npt.NDArray[np.float64]) -> pa.Array:
