@@ -19,7 +19,8 @@ from tests.fuzz.verbs import check_verb
 _DATA: Final = Path(__file__).parent.parent / "data" / "cuspy"
 _WORDS: Final = (
     b"\x0a", b"\xff", b"\x00", b"\xff" * 10, b"\x0a\x00", b"\x0a\xff\xff\xff\xff\x0f",
-    b"\x5a\x02\x48\x01", b"\x92\x03", b"\x62\x00" * 50, b"\xc2\x3e\x03", b"\x22\x04\x5a\x02\x5a\x00",
+    b"\x5a\x02\x48\x01", b"\x92\x03", b"\x62\x00" * 50, b"\xc2\x3e\x03",
+    b"\x22\x04\x5a\x02\x5a\x00",
 )  # fmt: skip
 _NAMED: Final = {"truncated", "unreadable_event", "damaged_stream", "rows_not_loaded", "lost_text"}
 
@@ -69,6 +70,7 @@ def _traces() -> tuple[bytes, ...]:
 def _damaged(sound: bytes, random: Random) -> bytes:
     content = bytearray(sound)
     for _ in range(random.choice((1, 1, 2, 5, 20))):
+        content = content or bytearray(b"\n")
         at = random.randrange(len(content))
         size = random.choice((1, 1, 2, 8, 60))
         change = random.randrange(6)

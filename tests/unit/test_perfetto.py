@@ -29,8 +29,8 @@ SAME: Final = (
     "kind", "category", "name", "dur_ns", "device", "stream", "sequence_nr", "fwd_thread", "step",
     "input_dims", "input_types", "input_strides", "concrete_inputs", "graph_id", "graph_node_id",
     "grid", "block", "registers", "bytes", "collective", "process_group", "group_size",
-    "group_ranks", "collective_seq", "element_type", "in_elements", "out_elements", "wait_on_stream",
-    "wait_on_correlation", "sync_kind", "external_id", "self_ns", "device_ns", "depth", "flops",
+    "group_ranks", "collective_seq", "element_type", "in_elements", "out_elements",
+    "wait_on_stream", "wait_on_correlation", "sync_kind", "external_id", "self_ns", "device_ns", "depth", "flops",
 )  # fmt: skip
 """Columns that both exporters of torch can say. Only JSON has spans of the profiler, labels and
 sort indices, flows of the CPU and of calls that launch nothing, `copy kind` and its like, static
@@ -51,7 +51,9 @@ def aligned(trace: Trace, columns: tuple[str, ...]) -> pl.DataFrame:
         own = named.rename({"cause": f"{link}_name", "at": f"{link}_at"})
         events = events.join(own, left_on=link, right_on="event_id", how="left")
     links = [c for c in events.columns if c.endswith("_name") and c != "overload_name"]
-    chosen = events.select(*columns, *[c for c in links if c[:-5] in ("launch_id", "op_id", "parent_id")], "start_ns")
+    chosen = events.select(
+        *columns, *[c for c in links if c[:-5] in ("launch_id", "op_id", "parent_id")], "start_ns"
+    )
     return chosen.sort("start_ns", "category", "name", "dur_ns", "stream", nulls_last=True)
 
 
@@ -67,7 +69,11 @@ def test_both_exporters_of_torch_give_equal_tables(name: str) -> None:
             frames = tuple(f.filter(~is_shown) for f in frames)  # type: ignore[assignment]
         assert frames[0][column].to_list() == frames[1][column].to_list(), column
     columns = ("name", "series", "value", "unit", "device", "time_ns", "pid")
-    assert left.counters.select(columns).sort(columns).equals(right.counters.select(columns).sort(columns))
+    assert (
+        left.counters.select(columns)
+        .sort(columns)
+        .equals(right.counters.select(columns).sort(columns))
+    )
 
 
 @pytest.mark.parametrize("name", ["rich", "rich_deps"])
@@ -92,14 +98,29 @@ def test_arguments_of_both_exporters_are_the_same() -> None:
         }
         for trace in (left, right)
     ]
-    only_left = {"copy kind", "src kind", "dst kind", "flags", "shared memory", "cuda event", "host process", "host thread"}
+    only_left = {
+        "copy kind",
+        "src kind",
+        "dst kind",
+        "flags",
+        "shared memory",
+        "cuda event",
+        "host process",
+        "host thread",
+    }
     for key, other in args[1].items():
         if key[0] in {"gpu_user_annotation", "overhead"}:
             continue
         own = args[0][key]
         zeros = {name for name, value in own.items() if value == 0 and name not in other}
         assert own.keys() - other.keys() <= only_left | zeros
-        assert other.keys() - own.keys() <= {"process_id", "process_name", "arch", "shared_mem_dynamic", "thread_count"}
+        assert other.keys() - own.keys() <= {
+            "process_id",
+            "process_name",
+            "arch",
+            "shared_mem_dynamic",
+            "thread_count",
+        }
         for name in own.keys() & other.keys():
             same = own[name] == other[name]
             assert same or str(own[name]) == other[name], (key, name)
@@ -118,7 +139,9 @@ def test_samples_of_torch_find_the_op_of_every_launch(name: str) -> None:
         assert len(rows) == truth["kernels"]
         assert {str(c): op for c, op in rows} == truth["launches"]
     kernels = [
-        trace.events.filter(pl.col("kind") == "kernel").select("name", "start_ns", "dur_ns", "stream", "graph_node_id", "correlation").sort("start_ns", "stream")
+        trace.events.filter(pl.col("kind") == "kernel")
+        .select("name", "start_ns", "dur_ns", "stream", "graph_node_id", "correlation")
+        .sort("start_ns", "stream")
         for trace in (left, right)
     ]
     times = [frame["start_ns"] for frame in kernels]
@@ -161,7 +184,14 @@ def test_slices_of_a_stack_with_names_and_arguments(tmp_path: Path) -> None:
     trace = written(
         tmp_path / "a.pftrace",
         thread(1, 10, 11, "main"),
-        track_event(100, "SLICE_BEGIN", track_uuid=1, name="outer", categories=["cat"], debug_annotations=annotations),
+        track_event(
+            100,
+            "SLICE_BEGIN",
+            track_uuid=1,
+            name="outer",
+            categories=["cat"],
+            debug_annotations=annotations,
+        ),
         track_event(120, "SLICE_BEGIN", track_uuid=1, name="inner"),
         track_event(150, "SLICE_END", track_uuid=1),
         track_event(160, "INSTANT", track_uuid=1, name="mark"),
@@ -205,9 +235,20 @@ def test_texts_and_clocks_that_packets_before_set(tmp_path: Path) -> None:
     begin, end = "SLICE_BEGIN", "SLICE_END"
     trace = written(
         tmp_path / "a.pftrace",
-        packet(sequence_flags=1, clock_snapshot=snapshot, trace_packet_defaults=defaults, interned_data=interned),
+        packet(
+            sequence_flags=1,
+            clock_snapshot=snapshot,
+            trace_packet_defaults=defaults,
+            interned_data=interned,
+        ),
         thread(1, 10, 11, "main"),
-        track_event(2, begin, name_iid=1, category_iids=[4], debug_annotations=[pb.DebugAnnotation(name_iid=2, int_value=9)]),
+        track_event(
+            2,
+            begin,
+            name_iid=1,
+            category_iids=[4],
+            debug_annotations=[pb.DebugAnnotation(name_iid=2, int_value=9)],
+        ),
         track_event(3, end),
         packet(sequence_flags=1, interned_data=again, trace_packet_defaults=defaults),
         track_event(5, begin, name_iid=1),
@@ -242,7 +283,10 @@ def test_counters_and_arrows_of_tracks(tmp_path: Path) -> None:
         track_event(21, end, track_uuid=2),
     )
     columns = ("name", "value", "unit", "time_ns")
-    assert trace.counters.select(columns).rows() == [("memory", 6.0, "MB", 1), ("memory", 3.0, "MB", 2)]
+    assert trace.counters.select(columns).rows() == [
+        ("memory", 6.0, "MB", 1),
+        ("memory", 3.0, "MB", 2),
+    ]
     assert trace.flows.select("flow_id", "phase", "event_id").rows() == [
         (str(2**63 + 1), "s", 0),
         (str(2**63 + 1), "f", 1),
@@ -255,7 +299,10 @@ def test_ends_in_the_order_of_their_begins(tmp_path: Path) -> None:
     trace = written(
         tmp_path / "a.pftrace",
         thread(1, 10, 11, "main"),
-        *(track_event(b, "SLICE_BEGIN", track_uuid=1, name=str(n)) for n, (b, _) in enumerate(slices)),
+        *(
+            track_event(b, "SLICE_BEGIN", track_uuid=1, name=str(n))
+            for n, (b, _) in enumerate(slices)
+        ),
         *(track_event(e, "SLICE_END", track_uuid=1) for _, e in slices),
     )
     assert trace.events.select("name", "start_ns", "dur_ns").rows() == [
@@ -290,7 +337,9 @@ def test_damage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     path.write_bytes(whole + b"\xff\xff")
     assert "no packet begins at byte" in profframe.load(path).quality["detail"][0]
     path.write_bytes(whole + b"\x0a\x03\x5a\x7f\x08")  # an event that is longer than its packet
-    assert profframe.load(path).quality.select("check", "events").rows() == [("unreadable_event", 1)]
+    assert profframe.load(path).quality.select("check", "events").rows() == [
+        ("unreadable_event", 1)
+    ]
     path.write_bytes(b"\n\x05\x08")
     with pytest.raises(NotATraceError, match="not a trace"):
         profframe.load(path)

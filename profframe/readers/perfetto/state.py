@@ -50,7 +50,7 @@ class Clock:
 
 @dataclass(slots=True)
 class State:
-    """All of it; ``interned`` is by epoch: a sequence from one clearing of its state to the next."""
+    """All of it. An epoch is a sequence from one clearing of its state to the next."""
 
     interned: dict[int, dict[str, dict[int, Any]]] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
