@@ -55,8 +55,8 @@ def flow_ends(tables: Tables) -> Output:
         ops = np.flatnonzero(on_stack & present(events, "sequence_nr"))
         bound[forward] = starting_at(events, ops, flows.select(_MARKS).take(forward))
     between_nodes = np.flatnonzero(timed & is_text(flows["category"], GRAPH_DEPENDENCIES))
+    nodes = np.flatnonzero(on_stack & present(events, "graph_node_id"))
     if between_nodes.size:
-        nodes = np.flatnonzero(on_stack & present(events, "graph_node_id"))
         bound[between_nodes] = _nodes(events, nodes, flows, between_nodes)
     others = np.flatnonzero(timed & (bound < 0))
     bound[others] = _of_correlation(events, slices, flows, others)

@@ -30,7 +30,8 @@ SAME: Final = (
     "input_dims", "input_types", "input_strides", "concrete_inputs", "graph_id", "graph_node_id",
     "grid", "block", "registers", "bytes", "collective", "process_group", "group_size",
     "group_ranks", "collective_seq", "element_type", "in_elements", "out_elements",
-    "wait_on_stream", "wait_on_correlation", "sync_kind", "external_id", "self_ns", "device_ns", "depth", "flops",
+    "wait_on_stream", "wait_on_correlation", "sync_kind", "external_id", "self_ns",
+    "device_ns", "depth", "flops",
 )  # fmt: skip
 """Columns that both exporters of torch can say. Only JSON has spans of the profiler, labels and
 sort indices, flows of the CPU and of calls that launch nothing, `copy kind` and its like, static

@@ -10,12 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import pyarrow as pa
-
 from profframe.errors import NotATraceError
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble
-from profframe.readers.build.rows import Batch, Header, Quality, RawTrace, Table, gather
+from profframe.readers.build.rows import Batch, Header, Quality, RawTrace, gather
 from profframe.readers.bytes import ByteSource
 from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.session import Session
@@ -27,8 +25,6 @@ from profframe.readers.perfetto.tracks import Lines
 from profframe.system.disk_tables import Spool
 
 __all__ = ["knows", "read"]
-
-_BASE_NS: Final = 0
 
 
 def knows(head: bytes) -> bool:

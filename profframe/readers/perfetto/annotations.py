@@ -1,4 +1,4 @@
-"""Debug annotations of events as the JSON text of an object, as other traces have their arguments."""
+"""Debug annotations of events as JSON text of an object, as other traces have their arguments."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _names(buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints) 
     return pa.array(quoted_names, pa.string()).take(pa.array(code))
 
 
-def _values(
+def _values(  # noqa: PLR0917
     buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints, depth: int
 ) -> tuple[pa.Array, int]:
     rows: list[Ints] = []

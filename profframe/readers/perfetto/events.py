@@ -127,7 +127,7 @@ class Events:
         }
         mask = pa.array(~is_counter)
         yield event_rows({n: pc.filter(v, mask) for n, v in members.items()}, self.session)
-        self._arrows(packets.buffer, parts, members, epoch)
+        self._arrows(packets.buffer, parts, members)
 
     def _tracks(self, parts: Fields, count: int, epoch: Ints) -> Ints:
         """Track of each event: its own, else that of its sequence, else 0."""
@@ -143,7 +143,7 @@ class Events:
         own = zip(unsigned, pairs[:, 1].tolist(), strict=True)
         return pa.array(place), [self.lines.line(uuid, of) for uuid, of in own]
 
-    def _texts(
+    def _texts(  # noqa: PLR0917
         self, packets: Packets, parts: Fields, epoch: Ints, kind: str, plain: int, iid: int
     ) -> pa.Array:
         """Texts that stand in the events, or that they name by number; the first of several."""
@@ -180,7 +180,7 @@ class Events:
             values[rows] = own
         return values
 
-    def _counters(
+    def _counters(  # noqa: PLR0917
         self,
         common: dict[str, pa.Array],
         time: pa.Array,
@@ -191,9 +191,9 @@ class Events:
         values: Any,
     ) -> Batch:
         distinct, place = np.unique(tracks, return_inverse=True)
-        known = [self.state.tracks.get(uuid & (1 << 64) - 1) for uuid in distinct.tolist()]
-        of_track = pa.array([track.name if track else None for track in known], pa.string())
-        units = pa.array([track.unit if track else None for track in known], pa.string())
+        described = [self.state.tracks.get(uuid & (1 << 64) - 1) for uuid in distinct.tolist()]
+        of_track = pa.array([track.name if track else None for track in described], pa.string())
+        units = pa.array([track.unit if track else None for track in described], pa.string())
         columns = common | {
             "time_ns": time,
             "name": pc.coalesce(names, of_track.take(pa.array(place))),
@@ -208,9 +208,7 @@ class Events:
             )
         }
 
-    def _arrows(
-        self, buffer: Bytes, parts: Fields, members: dict[str, pa.Array], epoch: Ints
-    ) -> None:
+    def _arrows(self, buffer: Bytes, parts: Fields, members: dict[str, pa.Array]) -> None:
         """Remember what launches what, and the arrows that events name."""
         launched = parts.of(_LAUNCHED, LENGTH)
         if launched.owner.size:

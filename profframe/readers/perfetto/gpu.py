@@ -131,18 +131,18 @@ class Stages:
         """Names and categories of stages or queues; of old traces only the number."""
         count = epoch.size
         numbers = parts.numbers(iid, count)
-        known = self.state.values("gpu_specifications", epoch, numbers)
+        described = self.state.values("gpu_specifications", epoch, numbers)
         old = parts.numbers(number, count, missing=-1).tolist()
         is_named = parts.has(iid, count)
         self.lost_texts += sum(
-            entry is None for entry, own in zip(known, is_named, strict=True) if own
+            entry is None for entry, own in zip(described, is_named, strict=True) if own
         )
         return [
             entry or (str(own) if own >= 0 else None, 0)
-            for entry, own in zip(known, old, strict=True)
+            for entry, own in zip(described, old, strict=True)
         ]
 
-    def _names(
+    def _names(  # noqa: PLR0917
         self,
         buffer: Bytes,
         parts: Fields,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -93,7 +93,7 @@ class Framing:
         if used < len(pending) and self.damage is None:
             self.damage = f"the packet at byte {self.position:,} is cut"
 
-    def _cut(self, data: bytes) -> Iterator[tuple[Bytes, Ints, Ints]]:
+    def _cut(self, data: bytes) -> Generator[tuple[Bytes, Ints, Ints], None, int]:
         starts: list[int] = []
         ends: list[int] = []
         at, total = 0, len(data)
