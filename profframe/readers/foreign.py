@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_READS: Final = "profframe reads Chrome trace JSON and databases of nvprof and Nsight Systems"
+_READS: Final = (
+    "profframe reads Chrome trace JSON, Perfetto's protobuf, and databases of nvprof and Nsight "
+    "Systems"
+)
 
 
 @dataclass(frozen=True, slots=True)
