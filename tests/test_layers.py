@@ -56,7 +56,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/torch/kineto.py": "live objects have the words of their export",
     "readers/torch/function_events.py": "the same",
     "readers/torch/flows.py": "the same",
-    "readers/perfetto/annotations.py": "what torch writes into Perfetto's messages are Kineto's words",
+    "readers/perfetto/annotations.py": "what torch writes there are Kineto's words",
     "readers/perfetto/events.py": "the same",
     "readers/perfetto/gpu.py": "the same",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",

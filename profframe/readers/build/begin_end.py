@@ -258,20 +258,20 @@ def match_runs(
     # A run of one is a pair of a stack, too; so are those whose ends are all in the order of time.
     chosen = is_whole[of_run]
     step_back = (np.diff(time[last]) < 0) & (np.diff(of_run) == 0)
-    between = time[bounds_last(first, of_run)] > time[bounds_first(last, of_run)]
+    between = time[_bounds_last(first, of_run)] > time[_bounds_first(last, of_run)]
     if not ((step_back & chosen[1:]).any() or (between & chosen).any()):
         return nothing, nothing
     return first[chosen], last[chosen]
 
 
-def bounds_last(values: Ints, group: Ints) -> Ints:
+def _bounds_last(values: Ints, group: Ints) -> Ints:
     """The last value of the group of each."""
     ends = np.append(np.flatnonzero(np.diff(group)), group.size - 1)
     result: Ints = values[ends[group - group[:1]]] if values.size else values
     return result
 
 
-def bounds_first(values: Ints, group: Ints) -> Ints:
+def _bounds_first(values: Ints, group: Ints) -> Ints:
     """The first value of the group of each."""
     starts = np.flatnonzero(np.diff(group, prepend=-1))
     result: Ints = values[starts[group - group[:1]]] if values.size else values
