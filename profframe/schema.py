@@ -28,13 +28,19 @@ BOOL: Final = pa.bool_()
 
 KINDS: Final = (
     "host_op", "annotation", "python", "runtime", "driver", "kernel", "memcpy", "memset", "sync",
-    "device_annotation", "overhead", "profiler", "other",
+    "graph_node", "device_annotation", "overhead", "profiler", "other",
 )  # fmt: skip
-"""What a slice is, whatever word its source has for it."""
+"""What a slice is, whatever word its source has for it.
+
+A `graph_node` is what a graph does that keeps no device busy: it records an event, or calls a
+function of the host.
+"""
 HOST_KINDS: Final = ("host_op", "annotation", "python", "runtime", "driver", "overhead", "other")
 """Kinds that nest on a host thread and have a self time there."""
 DEVICE_KINDS: Final = ("kernel", "memcpy", "memset")
 """Kinds that keep a device busy; their self time is their duration."""
+ON_DEVICE_KINDS: Final = (*DEVICE_KINDS, "sync", "graph_node", "device_annotation")
+"""Kinds on the lines of a device, busy or not."""
 LAUNCH_KINDS: Final = ("runtime", "driver")
 """Kinds that put work on a device."""
 KERNEL_CATEGORIES: Final[Mapping[str, str]] = MappingProxyType(
@@ -134,7 +140,7 @@ EVENTS = Table(
         Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
         Column("thread", INT32, "Number of the (pid, tid) within the rank; `threads` has its names."),
         Column("device", INT32, "Index of the device that the slice ran on.", null="a host slice, or " + _UNKNOWN),
-        Column("stream", INT32, "Stream or queue of the device.", null="a host slice, or no stream"),
+        Column("stream", INT32, "Stream or queue of the device that it ran on, also where the source shows it on another line.", null="a host slice, or no stream"),
         Column("correlation", INT64, "Number that a launch and what it launched share.", null=_UNKNOWN),
         Column("external_id", INT64, "The profiler's own number of the op; unreliable across launches.", null=_UNKNOWN),
         Column("sequence_nr", INT64, "Autograd sequence number, shared by a forward op and its backward.", null=_UNKNOWN),
@@ -248,7 +254,7 @@ FLOWS = Table(
     (
         *_KEY,
         Column("flow_id", TEXT, "Number or text that the ends of an arrow share.", null=_UNKNOWN),
-        Column("category", NAME, "The source's word.", null="the source has none"),
+        Column("category", NAME, "The source's word, but for graph_dependency: from work in a graph to what had to wait for it.", null="the source has none"),
         Column("name", NAME, "Name as the source has it.", null="the source has none"),
         Column("phase", NAME, "s start, t step, f end."),
         Column("time_ns", INT64, "When.", "ns", "the source has no usable time"),
@@ -271,6 +277,8 @@ COUNTERS = Table(
         Column("name", NAME, "Name of the counter.", null="the source has none"),
         Column("series", NAME, "Which of the counter's values.", null="the event has no value"),
         Column("value", DOUBLE, "The value, in the source's unit.", null="not a number"),
+        Column("unit", NAME, "Unit of the value: W, C, MHz, %, cycles, or the source's word.", null=_UNKNOWN),
+        Column("device", INT32, "Index of the device that it was measured on.", null="of no device, or " + _UNKNOWN),
         Column("time_ns", INT64, "When.", "ns", "the source has no usable time"),
         Column("pid", NAME, "The source's process id, as text.", null=_UNKNOWN),
         Column("tid", NAME, "The source's thread id, as text.", null=_UNKNOWN),
@@ -695,6 +703,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("odd_comma", "commas missing or too many", "one was put there"),
             Check("missing_colon", "keys without a colon", "taken as keys of what follows"),
             Check("missing_bracket", "objects and arrays that are not opened or not closed", "opened or closed where the next thing begins"),
+            Check("lost_packets", "places where the recorder dropped packets, as its buffer was full", "what was in them is missing"),
+            Check("lost_text", "names, categories or stages that a packet before was to hold, which is not there", "became NULL, or a number"),
             Check("dropped_junk", "text that is part of no value", "dropped"),
             Check("not_an_event", "elements among the events that are no objects", "dropped"),
             Check("unreadable_event", "events that could not be mended", "dropped"),

@@ -19,7 +19,7 @@ from profframe.facts.columns import (
 )
 from profframe.facts.fact import Output, Tables, columns, fact
 from profframe.facts.flow_links import ARROW_COLUMNS, starting_at
-from profframe.facts.kinds import FORWARD_ARROWS
+from profframe.facts.kinds import FORWARD_ARROWS, GRAPH_DEPENDENCIES
 from profframe.intervals import Ints, Mask, stab
 
 _MARKS: Final = ["thread", "time_ns"]
@@ -28,7 +28,9 @@ _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E
 
 @fact(
     inputs=ARROW_COLUMNS
-    | columns(flows="event_id binding_point", events="is_async correlation sequence_nr"),
+    | columns(
+        flows="event_id binding_point", events="is_async correlation sequence_nr graph_node_id"
+    ),
     outputs=columns(flows="event_id"),
 )
 def flow_ends(tables: Tables) -> Output:
@@ -37,7 +39,8 @@ def flow_ends(tables: Tables) -> Output:
     The format binds a start and a step to the innermost slice around it, both ends included, and
     an end to the next slice of its thread, or to the one around it where it says so. In whole
     microseconds several slices start at once: there one whose id is the correlation of a slice is
-    bound to that, and one to a backward op to the outermost op with a sequence number.
+    bound to that, and one to a backward op to the outermost op with a sequence number. An arrow
+    between nodes of a graph starts where the one ends, and ends where the other starts.
     """
     flows, events = tables["flows"], tables["events"]
     bound = numbers(flows, "event_id", missing=-1).copy()
@@ -51,6 +54,10 @@ def flow_ends(tables: Tables) -> Output:
     if forward.size:
         ops = np.flatnonzero(on_stack & present(events, "sequence_nr"))
         bound[forward] = starting_at(events, ops, flows.select(_MARKS).take(forward))
+    between_nodes = np.flatnonzero(timed & is_text(flows["category"], GRAPH_DEPENDENCIES))
+    nodes = np.flatnonzero(on_stack & present(events, "graph_node_id"))
+    if between_nodes.size:
+        bound[between_nodes] = _nodes(events, nodes, flows, between_nodes)
     others = np.flatnonzero(timed & (bound < 0))
     bound[others] = _of_correlation(events, slices, flows, others)
 
@@ -62,6 +69,29 @@ def flow_ends(tables: Tables) -> Output:
             thread, at = (numbers(flows, name)[chosen] for name in _MARKS)
             bound[chosen] = bind(events, slices, thread, at)
     return Output({"flows.event_id": ids(bound)})
+
+
+def _nodes(events: pa.Table, nodes: Ints, flows: pa.Table, rows: Ints) -> Ints:
+    """The node of a graph that ends where an arrow between nodes starts, or starts where it ends.
+
+    Times in microseconds are rounded each by itself, so that the end of a node may be a nanosecond
+    beside that of its arrow.
+    """
+    bound = np.full(rows.size, -1, np.int64)
+    thread, at = (numbers(flows, name)[rows] for name in _MARKS)
+    line, start = numbers(events, "thread")[nodes], numbers(events, "start_ns")[nodes]
+    leaves = is_text(flows["phase"], "s")[rows]
+    for is_end, moments in ((leaves, start + numbers(events, "dur_ns")[nodes]), (~leaves, start)):
+        distinct = np.unique(moments)
+        keys = line * distinct.size + np.searchsorted(distinct, moments)
+        for beside in (0, 1, -1):
+            pending = np.flatnonzero(is_end & (bound < 0))
+            moment = at[pending] + beside
+            place = np.searchsorted(distinct, moment)
+            is_there = np.append(distinct, -1)[place] == moment
+            searched = np.where(is_there, thread[pending] * distinct.size + place, -1)
+            bound[pending] = last_equal(keys, nodes, searched)
+    return bound
 
 
 def _around(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:

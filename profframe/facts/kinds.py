@@ -72,6 +72,7 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("memset", category=r"gpu_memset|Memset"),
     Rule("sync", category=rf"{_ACCELERATORS}_sync"),
     Rule("device_annotation", category=r"gpu_user_annotation|mtia_insight"),
+    Rule("graph_node", category=r"graph_(event|host)_node"),
     # MTIA has one category for all work of its queues.
     Rule("sync", category=r"mtia_ccp_events", name=r"event_(record|wait)"),
     Rule("memcpy", category=r"mtia_ccp_events", name=r"dma_request"),
@@ -120,6 +121,8 @@ COLLECTIVE_RECORD: Final = "record_param_comms"
 """Name of the op that describes a collective."""
 FORWARD_ARROWS: Final = "fwdbwd"
 """Category of the arrows from forward to backward ops."""
+GRAPH_DEPENDENCIES: Final = "graph_dependency"
+"""Category of the arrows between work in a graph."""
 LAUNCH_ARROWS: Final = "async_npu"
 """Category of the arrows from ops to what they launch, in a source without correlations."""
 LIST_ARROWS: Final = "cpu_to_"

@@ -16,7 +16,7 @@ from profframe.facts.kinds import LAUNCH_ARROWS
 from profframe.facts.list_arrows import LIST_ARROW_COLUMNS, list_arrows
 from profframe.intervals import Ints, Mask, stab
 
-_ON_DEVICE = (*schema.DEVICE_KINDS, "sync", "device_annotation")
+_ON_DEVICE = schema.ON_DEVICE_KINDS
 
 
 @fact(

@@ -231,7 +231,7 @@ def _on_host(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
     owner = np.append(owner, -1)[around]
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
     cause = np.where(launch >= 0, launch, op)
-    on_device = is_kind(events, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
+    on_device = is_kind(events, schema.ON_DEVICE_KINDS)
     return np.where(on_device, np.append(owner, -1)[cause], owner)
 
 
@@ -262,7 +262,9 @@ def _on_devices(events: pa.Table, phase: Ints, worth: Ints) -> Ints:
     owner[openings] = _over_streams(openings, codes, start, last)
     owner[marks] = owner[owner[marks]]
 
-    is_work = is_kind(events, (*schema.DEVICE_KINDS, "sync")) & present(events, "start_ns")
+    is_work = is_kind(events, (*schema.DEVICE_KINDS, "sync", "graph_node")) & present(
+        events, "start_ns"
+    )
     rows = np.flatnonzero(is_work)
     inside = stab(line[marks], start[marks], last[marks], line[rows], start[rows])
     owner[rows] = owner[np.append(marks, -1)[inside]]

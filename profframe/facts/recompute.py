@@ -58,7 +58,7 @@ def recompute(tables: Tables) -> Output:
     launch = np.where(launch < 0, op, launch)
     if "replays" in events.column_names:
         launch = np.where(np.append(present(events, "replays"), False)[op], op, launch)
-    of_device = is_kind(events, (*schema.DEVICE_KINDS, "sync", "device_annotation")) & (launch >= 0)
+    of_device = is_kind(events, schema.ON_DEVICE_KINDS) & (launch >= 0)
     again = np.where(of_device, again[launch], again)
     return of_events(is_recompute=pa.array(again, mask=~(nests | of_device)))
 

@@ -25,7 +25,7 @@ def surroundings(tables: Tables) -> Output:
     nests = present(events, "preorder")
     parent = np.where(nests, numbers(events, "parent_id", missing=-1), -1)
     launch, op = (numbers(events, name, missing=-1) for name in ("launch_id", "op_id"))
-    of_device = is_kind(events, (*schema.DEVICE_KINDS, "sync"))
+    of_device = is_kind(events, (*schema.DEVICE_KINDS, "sync", "graph_node"))
     cause = np.where(of_device, np.where(launch >= 0, launch, op), -1)
     kinds = {"annotation_id": "annotation", "frame_id": "python"}
     return of_events(

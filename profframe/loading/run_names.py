@@ -14,7 +14,9 @@ from profframe import schema
 from profframe.readers import RawTrace
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
-_SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db))+\Z")
+_SUFFIX: Final = re.compile(
+    r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db|pftrace|perfetto-trace))+\Z"
+)
 
 _STREAM: Final = re.compile(r"/dev/(stdin|fd/\d+)\Z")
 

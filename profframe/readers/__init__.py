@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
+<<<<<<< HEAD
 from profframe.readers import chrome, execution_trace, memory_snapshot
+=======
+from profframe.readers import chrome, perfetto
+>>>>>>> main
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
@@ -65,10 +69,15 @@ def read(
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
+<<<<<<< HEAD
         text = head.plain.removeprefix(b"\xef\xbb\xbf")
         for beginning, reader in FORMATS:
             if beginning.search(text):
                 return reader(source, spool, threads)
+=======
+        if perfetto.knows(head.plain):
+            return perfetto.read(source, spool, threads)
+>>>>>>> main
         if reason := refusal(path, head.plain):
             raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)

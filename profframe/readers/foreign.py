@@ -12,8 +12,13 @@ from pathlib import Path
 from typing import Final
 
 _READS: Final = (
+<<<<<<< HEAD
     "profframe reads Chrome trace JSON, execution traces of torch, and databases of nvprof and "
     "Nsight Systems"
+=======
+    "profframe reads Chrome trace JSON, Perfetto's protobuf, and databases of nvprof and Nsight "
+    "Systems"
+>>>>>>> main
 )
 
 

@@ -440,7 +440,7 @@ def memory_peak(self: "Trace") -> pl.DataFrame:
 
 
 def memory_stacks(self: "Trace", top: int = 100) -> pl.DataFrame:
-    """What a memory snapshot's allocations held at the peak and at the end, by the stack that made them.
+    """What a memory snapshot holds at the peak and at the end, by stack.
 
     Parameters
     ----------
@@ -551,7 +551,7 @@ def optimizable_events(self: "Trace", n: int = 1) -> pl.DataFrame:
 
 
 def out_of_memory(self: "Trace") -> pl.DataFrame:
-    """Each time that memory ran out in a memory snapshot: what was asked for, by whom, and what held the rest.
+    """Each time that memory ran out: what was asked for, and what held the rest.
 
     Returns
     -------

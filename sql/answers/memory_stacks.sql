@@ -1,4 +1,4 @@
--- memory_stacks: what a memory snapshot's allocations held at the peak and at the end, by the stack that made them.
+-- memory_stacks: what a memory snapshot holds at the peak and at the end, by stack.
 -- One row per stack of (run, rank, device), by device, what held the most at the peak first, then at the end, then by stack_id.
 -- The peak is the first moment when the most was allocated, by a replay of all records. What is held at the end was never freed.
 -- What was there before the first record has the stack that the segments know of it.

@@ -1,4 +1,4 @@
--- out_of_memory: each time that memory ran out in a memory snapshot: what was asked for, by whom, and what held the rest.
+-- out_of_memory: each time that memory ran out: what was asked for, and what held the rest.
 -- One row per record `oom` of (run, rank), in their order.
 -- What was held is by a replay of all records until then.
 -- In a bare shell read from `sql/lib` first: snapshots.

@@ -13,7 +13,7 @@ CREATE OR REPLACE TEMP MACRO is_internal(name) AS name IN (
 -- parameter kind VARCHAR  kind of a slice
 -- returns BOOLEAN  whether it is
 -- example: SELECT is_on_device('kernel')
-CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'sync');
+CREATE OR REPLACE TEMP MACRO is_on_device(kind) AS kind IN ('kernel', 'memcpy', 'memset', 'device_annotation', 'graph_node', 'sync');
 
 -- is_frame: torch's key_averages has been without these slices since 2.14. A run of the garbage collector is none.
 -- parameter kind VARCHAR  kind of a slice

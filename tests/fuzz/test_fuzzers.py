@@ -14,6 +14,7 @@ FUZZERS: Final = (
     ("interrupts", 2, 60, 180),
     ("kills", 2, 160, 300),
     ("manifests", 30, 1500, LIMIT_S),
+    ("packets", 40, 2000, LIMIT_S),
     ("questions", 100, 5000, LIMIT_S),
     ("stores", 15, 1500, LIMIT_S),
     ("trace_bytes", 40, 5000, LIMIT_S),

@@ -261,6 +261,9 @@ def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
         plain.accounted["flows"] += 1
         binding = text_of(event.get("bp"))
         ids = {"flow_id": _id(event), "phase": phase, "binding_point": binding}
+        number = _id(event) or ""
+        if row["category"] == "ac2g" and number.isdecimal() and int(number) >= 1 << 40:
+            row["category"] = "graph_dependency"
         plain.flows.append(row | ids)
     elif phase == "C":
         plain.accounted["counters"] += 1

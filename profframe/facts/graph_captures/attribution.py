@@ -102,8 +102,8 @@ def _candidate(source: CaptureSource, capture: Capture, rank: int | None) -> Can
     key_of = dict(_keys(events, np.unique(capture.ops[capture.ops >= 0])))
     nodes = None
     if "graph_node_id" in events.column_names:
-        node = numbers(events, "graph_node_id")[capture.calls]
-        nodes = node & NODE_BITS if node.all() else None
+        node = numbers(events, "graph_node_id", missing=-1)[capture.calls]
+        nodes = node & NODE_BITS if (node >= 0).all() else None
     parent = numbers(events, "parent_id", missing=-1)
     labels = _names_around(events, parent, capture.calls, is_kind(events, ("annotation",)))
     ops = [key_of.get(op) for op in capture.ops.tolist()]

@@ -142,13 +142,13 @@ def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
     """Number of the node of each row, in launches where all have one of their own; else -1."""
     if not has_nodes(events):
         return np.full(rows.size, -1, np.int64)
-    node = numbers(events, "graph_node_id", missing=0)[rows]
+    node = numbers(events, "graph_node_id", missing=-1)[rows]
     number = node & NODE_BITS
     order = np.lexsort((number, group))
     repeats = (np.diff(number[order]) == 0) & (np.diff(group[order]) == 0)
     doubtful = np.zeros(int(group.max()) + 1, np.bool_)
     doubtful[group[order][1:][repeats]] = True
-    doubtful[group[node == 0]] = True
+    doubtful[group[node < 0]] = True
     return np.where(doubtful[group], -1, number)
 
 

@@ -70,7 +70,7 @@ def torch_device_time(tables: Tables, release: Release = NEWEST) -> Output:
     if not has_numbers(events):
         return device_time.compute(tables)
     own = _times(tables, release)
-    return time_columns(events, own, own, (*schema.DEVICE_KINDS, "sync", "device_annotation"))
+    return time_columns(events, own, own, schema.ON_DEVICE_KINDS)
 
 
 def _times(tables: Tables, release: Release) -> Ints:

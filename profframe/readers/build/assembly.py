@@ -66,7 +66,7 @@ _OF_OTHER_TABLES: Final = ("arrow_id", "arrow_phase", "counts")
 _OF_ENDS: Final = (
     "arrow_id", "arrow_phase", "category", "name", "start_ns", "pid", "tid", "thread",
 )  # fmt: skip
-_OF_COUNTS: Final = ("category", "name", "start_ns", "pid", "tid", "thread")
+_OF_COUNTS: Final = ("category", "name", "start_ns", "pid", "tid", "thread", "device")
 _DEVICES_OF_TORCH: Final = (None, "CUDA", "HIP", "XPU", "MTIA", "HPU")
 """Types of devices that torch knows, or NULL."""
 
@@ -81,6 +81,7 @@ def assemble(
     connection: duckdb.DuckDBPyConnection,
     *,
     unread: Mapping[str, int] = MappingProxyType({}),
+    in_order: bool = False,
 ) -> RawTrace:
     """The tables of the trace.
 
@@ -98,6 +99,9 @@ def assemble(
         For SQL on the rows.
     unread
         Other source events that are in no row, by their names in the account.
+    in_order
+        Whether some writers of the source write many begin events and then the ends of all of
+        them, in the same order.
     """
     rows = dict(source)
     accounted = {table.name.lower(): part.num_rows for table, part in rows.items()}
@@ -106,7 +110,7 @@ def assemble(
     for table, part in rows.items():
         rows[table] = _on_clock(part, table, header.base_ns or 0, quality)
     rows, numbers = _number_threads(rows)
-    slices, lone_ends = pair(rows[Table.EVENTS], quality, connection)
+    slices, lone_ends = pair(rows[Table.EVENTS], quality, connection, in_order=in_order)
     accounted |= {
         "events": accounted["events"] - lone_ends.num_rows,
         "instants": accounted["instants"] + lone_ends.num_rows,

@@ -49,18 +49,23 @@ _JOINED_ARGS: Final = r"""
 
 
 def pair(
-    rows: pa.Table, quality: Quality, connection: duckdb.DuckDBPyConnection
+    rows: pa.Table,
+    quality: Quality,
+    connection: duckdb.DuckDBPyConnection,
+    *,
+    in_order: bool = False,
 ) -> tuple[pa.Table, pa.Table]:
     """Slices, and the end events without a begin event.
 
     A begin event gets the duration up to its end event, and that event's arguments after its own.
     One without an end stays, without a duration. An end of an asynchronous operation closes the
-    last open begin of its operation that has its name; one without a name closes any.
+    last open begin of its operation that has its name; one without a name closes any. Ends that
+    may be in the order of their begins close those, where such runs of both are in the rows.
     """
     phase = rows["phase"]
     if not _PAIRED & set(phase.chunk(0).dictionary.to_pylist()):
         return rows, rows.schema.empty_table()
-    on_stack = _pairs_of_stacks(rows)
+    on_stack = _pairs_of_stacks(rows, in_order=in_order)
     apart = _pairs_of_operations(rows)
     begins, ends = on_stack.is_begin | apart.is_begin, on_stack.is_end | apart.is_end
     event_id = np.cumsum(~ends) - 1
@@ -94,14 +99,18 @@ class _Pairs:
     end: Ints
 
 
-def _pairs_of_stacks(rows: pa.Table) -> _Pairs:
+def _pairs_of_stacks(rows: pa.Table, *, in_order: bool = False) -> _Pairs:
     """Events of threads: an end closes the last open begin of its thread."""
     is_begin, is_end = _is_phase(rows, "B"), _is_phase(rows, "E")
     has_time = pc.is_valid(rows["start_ns"]).to_numpy()
-    begin, end = match_begin_end(
-        rows["thread"].to_numpy(), _ints(rows["start_ns"]), is_begin & has_time, is_end & has_time
-    )
-    return _Pairs(is_begin, is_end, begin, end)
+    thread, time = rows["thread"].to_numpy(), _ints(rows["start_ns"])
+    first = last = np.empty(0, np.int64)
+    begins, ends = is_begin & has_time, is_end & has_time
+    if in_order:
+        first, last = match_runs(thread, time, begins, ends)
+        begins[first] = ends[last] = False
+    begin, end = match_begin_end(thread, time, begins, ends)
+    return _Pairs(is_begin, is_end, np.concatenate([first, begin]), np.concatenate([last, end]))
 
 
 def _pairs_of_operations(rows: pa.Table) -> _Pairs:
@@ -212,6 +221,61 @@ def match_begin_end(
     begin, end = first[matches], second[matches]
     by_end = np.argsort(end)
     return order[begin[by_end]], order[end[by_end]]
+
+
+def match_runs(
+    thread: npt.NDArray[np.integer], time: Ints, is_begin: Flags, is_end: Flags
+) -> tuple[Ints, Ints]:
+    """Row numbers of begin and end events of runs in which the ends have the order of the begins.
+
+    A run of begins has the run of as many ends behind it, if their threads are the same one by one
+    and no end is before its begin. As long as all rows are in the order of time, they may as well
+    be of a stack, and none are matched.
+
+    Examples
+    --------
+    >>> begins = np.array([True, True, False, False])
+    >>> match_runs(np.zeros(4, np.int32), np.array([0, 5, 9, 8]), begins, ~begins)
+    (array([0, 1]), array([2, 3]))
+    """
+    rows = np.flatnonzero(is_begin | is_end)
+    nothing = np.empty(0, np.int64)
+    if (np.diff(time[rows]) >= 0).all():
+        return nothing, nothing
+    kind = is_begin[rows]
+    bounds = np.append(np.flatnonzero(np.diff(kind, prepend=~kind[:1])), rows.size)
+    size = np.diff(bounds)
+    opening = np.flatnonzero(kind[bounds[:-1]])
+    opening = opening[opening + 1 < size.size]
+    opening = opening[size[opening] == size[opening + 1]]
+    length = size[opening]
+    of_run = np.repeat(np.arange(opening.size), length)
+    within = np.arange(of_run.size) - np.repeat(np.cumsum(length) - length, length)
+    first = rows[bounds[opening][of_run] + within]
+    last = rows[bounds[opening + 1][of_run] + within]
+    agrees = (thread[first] == thread[last]) & (time[first] <= time[last])
+    is_whole = np.bincount(of_run, agrees, opening.size) == length
+    # A run of one is a pair of a stack, too; so are those whose ends are all in the order of time.
+    chosen = is_whole[of_run]
+    step_back = (np.diff(time[last]) < 0) & (np.diff(of_run) == 0)
+    between = time[_bounds_last(first, of_run)] > time[_bounds_first(last, of_run)]
+    if not ((step_back & chosen[1:]).any() or (between & chosen).any()):
+        return nothing, nothing
+    return first[chosen], last[chosen]
+
+
+def _bounds_last(values: Ints, group: Ints) -> Ints:
+    """The last value of the group of each."""
+    ends = np.append(np.flatnonzero(np.diff(group)), group.size - 1)
+    result: Ints = values[ends[group - group[:1]]] if values.size else values
+    return result
+
+
+def _bounds_first(values: Ints, group: Ints) -> Ints:
+    """The first value of the group of each."""
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    result: Ints = values[starts[group - group[:1]]] if values.size else values
+    return result
 
 
 def _is_first(group: Ints) -> Flags:

@@ -18,7 +18,8 @@ from profframe.readers.build.rows import Batch, Table, conform, has_values, null
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
-    "gpu_user_annotation", "cuda_sync", "cuda_event", "mtia_ccp_events", "hpu_op",
+    "gpu_user_annotation", "cuda_sync", "cuda_event", "graph_event_node", "graph_host_node",
+    "mtia_ccp_events", "hpu_op",
 )  # fmt: skip
 ALLOCATOR_DEVICES: Final = (
     "CPU", "CUDA", "MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "VULKAN",
@@ -31,6 +32,18 @@ _TABLES: Final = {"C": Table.COUNTERS} | (
     dict.fromkeys(("X", "B", "E", *ASYNC_PHASES), Table.EVENTS) | dict.fromkeys("stf", Table.FLOWS)
 )
 """Table of each phase; any other phase is an instant."""
+LAUNCH_ARROWS: Final = "ac2g"
+"""Category of arrows from calls to what they launch."""
+GRAPH_DEPENDENCY: Final = "graph_dependency"
+"""Category of arrows between nodes of a graph, which torch writes as those of launches."""
+FIRST_DEPENDENCY: Final = 1 << 40
+"""Ids of such arrows begin here; others are correlations, of 32 bits."""
+_COUNTERS_OF: Final = re.compile(r"GPU (\d{1,9}) Counters")
+"""Process of the counters of a device."""
+_UNIT: Final = re.compile(r" \((W|mW|C|Hz|kHz|MHz|GHz|%|B/s|GB/s|bytes)\)\Z")
+_SHARE: Final = re.compile(r"\.pct(_of_peak\w*)?\Z")
+"""End of the name of a metric that is a share of what is possible."""
+_CYCLES: Final = "Cycles (Current Kernel)"
 _COUNTING: Final = ("cuda_profiler_range",)
 """Categories of slices whose arguments are what was counted while they ran."""
 LAUNCH_MEMBERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -138,6 +151,10 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
             columns |= _event_columns(rows, columns["external_id"])
         elif table is Table.MEMORY:
             columns |= _device_of_memory(rows)
+        elif table is Table.FLOWS:
+            columns["category"] = _flow_category(columns["category"], columns["flow_id"])
+        elif table is Table.COUNTERS:
+            columns |= _counted(columns["name"], columns["pid"])
         batch[table] = conform(table, columns)
     return batch
 
@@ -267,7 +284,7 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     line = _numbers(rows["tid"])
     by_process = pc.if_else(pa.array(is_device), _numbers(rows["pid"]), None)
     device = pc.coalesce(rows["device"], by_process)
-    stream = pc.coalesce(rows["stream"], rows["Stream Id"], line)
+    stream = pc.coalesce(rows["original_stream"], rows["stream"], rows["Stream Id"], line)
     mask = pa.array(on_device)
     return {
         "device": pc.if_else(mask, device, pc.if_else(pa.array(in_list), line, None)),
@@ -290,6 +307,8 @@ def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str
 def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
     """How kernels were launched, and how they fill a device, by `LAUNCH_MEMBERS` in their order."""
     grid, block, registers, shared, blocks, occupancy, graph, node = members
+    # The low 32 bits alone number the first node 0, as what is in no graph has, too.
+    is_first_node = pc.and_(pc.equal(node, 0), pc.fill_null(pc.greater(graph, 0), fill_value=False))
     fits = pc.and_(pc.greater_equal(registers, 0), pc.less_equal(registers, _MOST_REGISTERS))
     columns = {
         "grid": (pc.replace_substring(grid, " ", ""), pc.starts_with(grid, "[")),
@@ -299,7 +318,7 @@ def launch_columns(members: Sequence[pa.Array]) -> dict[str, pa.Array]:
         "blocks_per_sm": (blocks, _is_rate(blocks)),
         "occupancy": (pc.divide(occupancy, 100.0), _is_rate(occupancy)),
         "graph_id": (graph, pc.greater(graph, 0)),
-        "graph_node_id": (node, pc.greater(node, 0)),
+        "graph_node_id": (node, pc.or_kleene(pc.greater(node, 0), is_first_node)),
     }
     return {
         name: pc.if_else(is_sound, values, None)
@@ -374,6 +393,46 @@ def _without_spaces(texts: pa.Array) -> pa.Array:
     """JSON lists without spaces; other text stays as it is."""
     is_list = pc.starts_with(texts, "[")
     return pc.if_else(is_list, pc.replace_substring(texts, " ", ""), texts)
+
+
+def _flow_category(category: pa.DictionaryArray, flow_id: pa.Array) -> pa.Array:
+    """Categories of arrows, with one of its own for those between nodes of a graph."""
+    if LAUNCH_ARROWS not in category.dictionary.to_pylist():
+        return category
+    is_long = pc.match_substring_regex(flow_id, r"^[0-9]{13,18}$")
+    number = pc.if_else(is_long, flow_id, "0").cast(pa.int64())
+    between_nodes = pc.and_(
+        pa.array(_is(category, (LAUNCH_ARROWS,))), pc.greater_equal(number, FIRST_DEPENDENCY)
+    )
+    if not pc.any(between_nodes).as_py():
+        return category
+    return pc.if_else(between_nodes, GRAPH_DEPENDENCY, category.cast(pa.string()))
+
+
+def _counted(name: pa.DictionaryArray, pid: pa.DictionaryArray) -> dict[str, pa.Array]:
+    """Unit and device of counters, where name and process say them."""
+    units = [unit_of(text) for text in name.dictionary.to_pylist()]
+    matches = [_COUNTERS_OF.fullmatch(text) for text in pid.dictionary.to_pylist()]
+    devices = pa.array([int(match[1]) if match else None for match in matches], pa.int64())
+    return {
+        "unit": pa.array(units, pa.string()).take(name.indices),
+        "device": devices.take(pid.indices),
+    }
+
+
+def unit_of(name: str) -> str | None:
+    """Unit of a counter that has it in its name.
+
+    Examples
+    --------
+    >>> [unit_of(name) for name in ("Power (W)", "Cycles (Current Kernel)", "NVLink RX")]
+    ['W', 'cycles', None]
+    """
+    if match := _UNIT.search(name):
+        return match[1]
+    if _SHARE.search(name):
+        return "%"
+    return "cycles" if name == _CYCLES else None
 
 
 def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:

@@ -31,9 +31,10 @@ from profframe.readers.json.strict import has_doubled
 _KEYS: Final = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "id", "s", "bp", "args")
 """Keys of an event that have a column; others go to its arguments."""
 _INTEGER_ARGS: Final = (
-    "External id", "correlation", "device", "stream", "Stream Id", "Sequence number",
-    "Fwd thread id", "Ev Idx", "Python id", "Python parent id", "Python module id", "Addr",
-    "Bytes", "Device Type", "Device Id", "Total Allocated", "Total Reserved",
+    "External id", "correlation", "device", "stream", "Stream Id", "original_stream",
+    "Sequence number", "Fwd thread id", "Ev Idx", "Python id", "Python parent id",
+    "Python module id", "Addr", "Bytes", "Device Type", "Device Id", "Total Allocated",
+    "Total Reserved",
 )  # fmt: skip
 _TEXT_ARGS: Final = (
     "Module Hierarchy", "Input Dims", "Input type", "Input Strides", "Concrete Inputs",

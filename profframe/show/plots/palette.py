@@ -64,6 +64,7 @@ CLASSES: Final[Mapping[str, Colour]] = MappingProxyType(
         "kernel": _BLUE,
         "memcpy": _PURPLE,
         "memset": _SKY,
+        "graph_node": _GOLD,
         "device_annotation": _PINK,
         "overhead": _RED,
         "profiler": _GREY,

@@ -1,0 +1,185 @@
+"""Read Perfetto's protobuf (``.pftrace``), as torch, rocprofv3 and Perfetto itself write it.
+
+Packets are cut from the stream a few megabytes at a time. What sets something for those behind it
+is decoded by the classes of Perfetto's own package; events, of which there are many, as arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from profframe.errors import NotATraceError
+from profframe.readers import parsing_database
+from profframe.readers.build.assembly import assemble
+from profframe.readers.build.rows import Batch, Header, Quality, RawTrace, gather
+from profframe.readers.bytes import ByteSource
+from profframe.readers.chrome import device_type_of
+from profframe.readers.chrome.session import Session
+from profframe.readers.perfetto.arrows import Arrows
+from profframe.readers.perfetto.events import Events
+from profframe.readers.perfetto.gpu import Counters, Stages
+from profframe.readers.perfetto.packets import Reading, messages
+from profframe.readers.perfetto.tracks import Lines
+from profframe.system.disk_tables import Spool
+
+__all__ = ["knows", "read"]
+
+
+def knows(head: bytes) -> bool:
+    """Whether a file begins as a trace of Perfetto does: with a packet that has fields of one."""
+    if not head.startswith(b"\n"):
+        return False
+    size = shift = 0
+    for at, byte in enumerate(head[1:6], 2):
+        size |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            inside = head[at : at + size]
+            return size >= 2 and inside[:1] != b"" and _is_tag_of_packet(inside)
+    return False
+
+
+def _is_tag_of_packet(inside: bytes) -> bool:
+    """Whether a message begins with a field that packets have, and other protobufs at 1 have not.
+
+    Names of planes and such begin with text in fields 1 to 3, of which packets have few.
+    """
+    tag = inside[0] | (inside[1] & 127) << 7 if inside[0] >= 128 else inside[0]
+    number = (tag & 127) >> 3 if inside[0] < 128 else ((inside[0] & 127) | inside[1] << 7) >> 3
+    return number in _FIRST_FIELDS
+
+
+_FIRST_FIELDS: Final = frozenset(
+    {
+        3,
+        6,
+        8,
+        10,
+        11,
+        12,
+        13,
+        33,
+        34,
+        35,
+        36,
+        41,
+        42,
+        45,
+        50,
+        52,
+        53,
+        58,
+        59,
+        60,
+        69,
+        72,
+        79,
+        87,
+        89,
+    }
+    | {124, 126, 133}
+)
+"""Fields that the first packet of a trace begins with."""
+
+
+def read(source: ByteSource, spool: Spool | None = None, threads: int | None = None) -> RawTrace:
+    """Read one trace of Perfetto.
+
+    Parameters
+    ----------
+    source
+        Its bytes, compressed or not.
+    spool
+        Where its tables go; None for memory.
+    threads
+        Not used: packets depend on those before them.
+
+    Raises
+    ------
+    MissingExtraError
+        The package with Perfetto's messages is not installed.
+    NotATraceError
+        There is no packet in it.
+    SourceError
+        The file cannot be read.
+    """
+    del threads
+    messages()
+    reading = Reading()
+    lines = Lines(reading.state)
+    trace = _Trace(reading, lines)
+    rows = gather(trace.batches(source), spool)
+    if not reading.framing.packets:
+        reason = reading.framing.damage or "it has no packets"
+        damage = f"; {source.damage}" if source.damage else ""
+        raise NotATraceError(
+            f"{source.path}: not a trace: {reason}{damage} (expected packets of Perfetto)"
+        )
+    header = Header(
+        format="perfetto",
+        clock="utc" if reading.state.base else "relative",
+        base_ns=reading.state.base[1] if reading.state.base else None,
+        device_type=device_type_of([rows]),
+    )
+    quality = _quality(trace, source)
+    with parsing_database.connect() as connection:
+        return assemble(
+            rows,
+            header,
+            quality,
+            trace.events.dropped,
+            connection,
+            unread={"packets": sum(reading.passed.values())},
+            in_order=True,
+        )
+
+
+@dataclass(slots=True)
+class _Trace:
+    """The rows of a trace, as its packets come."""
+
+    reading: Reading
+    lines: Lines
+    events: Events = field(init=False)
+    stages: Stages = field(init=False)
+    counters: Counters = field(init=False)
+
+    def __post_init__(self) -> None:
+        session, arrows = Session(), Arrows()
+        state = self.reading.state
+        self.events = Events(state, self.lines, arrows, session)
+        self.stages = Stages(state, self.lines, arrows, session)
+        self.counters = Counters(state)
+
+    def batches(self, source: ByteSource) -> Iterator[Batch]:
+        for packets in self.reading.packets(source.blocks()):
+            yield from self.events.batches(packets)
+            yield from self.stages.batches(packets)
+            yield from self.counters.batches(packets)
+            self.reading.state.forget()
+        yield from self.events.arrows.batches()
+        yield self.lines.batch()
+
+
+def _quality(trace: _Trace, source: ByteSource) -> Quality:
+    quality = Quality()
+    reading, events = trace.reading, trace.events
+    damage = [text for text in (reading.framing.damage, source.damage) if text]
+    if damage:
+        quality.note("truncated", 1, "; ".join(damage))
+    unreadable = reading.damaged + events.damaged + trace.stages.damaged + trace.counters.damaged
+    if unreadable:
+        quality.note("unreadable_event", unreadable, "packets, or messages in them")
+    if events.unread:
+        quality.note("unreadable_arguments", events.unread)
+    if lost := events.lost_texts + trace.stages.lost_texts:
+        quality.note("lost_text", lost)
+    if reading.lost:
+        quality.note("lost_packets", reading.lost)
+    if reading.passed or events.legacy:
+        names = reading.passed + type(reading.passed)({"legacy_event": events.legacy})
+        detail = ", ".join(f"{count:,} {name}" for name, count in names.most_common(8) if count)
+        quality.note("rows_not_loaded", sum(names.values()), detail)
+    return quality

@@ -1,0 +1,129 @@
+"""Arrows: from calls to what they launched, between nodes of graphs, and those that events name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe.intervals import Ints
+from profframe.readers.build.rows import Batch, Table, conform
+from profframe.readers.chrome.columns import FIRST_DEPENDENCY, GRAPH_DEPENDENCY, LAUNCH_ARROWS
+
+_MARK: Final = ("pid", "tid", "time_ns")
+
+
+@dataclass(slots=True)
+class Arrows:
+    """Ends of arrows; those to work on devices are known when all of it is read."""
+
+    ends: list[pl.DataFrame] = field(default_factory=list)
+    calls: list[pl.DataFrame] = field(default_factory=list)
+    stages: list[pl.DataFrame] = field(default_factory=list)
+    waits: list[pl.DataFrame] = field(default_factory=list)
+    open: set[int] = field(default_factory=set)
+
+    def launches(self, members: dict[str, pa.Array], rows: Ints, targets: Ints) -> None:
+        """Events that launched work on a device, and the ids of that."""
+        chosen = pa.array(rows)
+        frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "args")})
+        correlation = pl.col("args").str.extract(r'"correlation":(\d{1,18})')
+        self.calls.append(
+            frame.select(*_MARK, correlation.alias("flow_id")).with_columns(
+                pl.Series("target", targets)
+            )
+        )
+
+    def work(self, members: dict[str, pa.Array], ids: Ints, durations: Ints) -> None:
+        """Work on devices, by the ids of its events."""
+        frame = pl.DataFrame({name: members[name] for name in _MARK})
+        self.stages.append(
+            frame.with_columns(pl.Series("event", ids), pl.Series("dur_ns", durations))
+        )
+
+    def dependencies(self, ids: Ints, waits_for: Ints) -> None:
+        """Work that had to wait for other work."""
+        self.waits.append(pl.DataFrame({"event": ids, "target": waits_for}))
+
+    def steps(self, members: dict[str, pa.Array], rows: Ints, ids: Ints, *, ends: bool) -> None:
+        """Events on arrows with ids of their own; the first of each is where it starts."""
+        chosen = pa.array(rows)
+        frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "cat")})
+        numbers = ids.astype(np.uint64).tolist()
+        phases = []
+        for number in numbers:
+            phases.append("f" if ends else "t" if number in self.open else "s")
+            self.open.add(number)
+        self.ends.append(
+            frame.rename({"cat": "category"}).with_columns(
+                pl.Series("flow_id", [str(number) for number in numbers], pl.String),
+                pl.Series("phase", phases, pl.String),
+                pl.lit(None, pl.String).alias("name"),
+                pl.Series("binding_point", [None if p == "s" else "e" for p in phases], pl.String),
+            )
+        )
+
+    def batches(self) -> Iterator[Batch]:
+        """Rows of all arrows."""
+        frames = [*self.ends]
+        if self.stages:
+            stages = pl.concat(self.stages).unique("event", keep="first", maintain_order=True)
+            if self.calls:
+                frames += _launches(pl.concat(self.calls), stages)
+            if self.waits:
+                frames += _dependencies(pl.concat(self.waits), stages)
+        for frame in frames:
+            columns = {name: frame[name].to_arrow() for name in frame.columns}
+            for name in ("flow_id", "category", "name", "phase", "binding_point", "pid", "tid"):
+                columns[name] = columns[name].cast(pa.string())
+            if frame.height:
+                yield {Table.FLOWS: conform(Table.FLOWS, columns)}
+
+
+def _launches(calls: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:
+    both = calls.join(
+        stages, left_on="target", right_on="event", how="inner", maintain_order="left", suffix="_to"
+    )
+    both = both.with_columns(pl.coalesce("flow_id", pl.col("target").cast(pl.String)))
+    starts = both.select(*_MARK, "flow_id").unique(maintain_order=True)
+    ends = both.select(*(pl.col(f"{name}_to").alias(name) for name in _MARK), "flow_id")
+    return [_named(starts, "s", LAUNCH_ARROWS), _named(ends, "f", LAUNCH_ARROWS)]
+
+
+def _dependencies(waits: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:
+    both = (
+        waits.join(stages, on="event", how="inner", maintain_order="left")
+        .join(
+            stages,
+            left_on="target",
+            right_on="event",
+            how="inner",
+            maintain_order="left",
+            suffix="_of",
+        )
+        .with_row_index("number")
+        .with_columns(
+            (pl.col("number").cast(pl.Int64) + FIRST_DEPENDENCY).cast(pl.String).alias("flow_id")
+        )
+    )
+    starts = both.select(
+        pl.col("pid_of").alias("pid"),
+        pl.col("tid_of").alias("tid"),
+        (pl.col("time_ns_of") + pl.col("dur_ns_of")).alias("time_ns"),
+        "flow_id",
+    )
+    ends = both.select(*_MARK, "flow_id")
+    return [_named(starts, "s", GRAPH_DEPENDENCY), _named(ends, "f", GRAPH_DEPENDENCY)]
+
+
+def _named(ends: pl.DataFrame, phase: str, category: str) -> pl.DataFrame:
+    return ends.with_columns(
+        pl.lit(category).alias("category"),
+        pl.lit(LAUNCH_ARROWS).alias("name"),
+        pl.lit(phase).alias("phase"),
+        pl.lit("e" if phase == "f" else None, pl.String).alias("binding_point"),
+    )

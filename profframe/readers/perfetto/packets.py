@@ -1,0 +1,286 @@
+"""Packets of a Perfetto trace: what they hold, when, and what the ones before them have set."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe.errors import MissingExtraError, SourceError
+from profframe.intervals import Ints, Mask
+from profframe.readers.perfetto.state import State
+from profframe.readers.perfetto.wire import (
+    LENGTH,
+    Bytes,
+    Fields,
+    Framing,
+    distinct_rows,
+    fields,
+)
+
+TRACK_EVENT: Final = 11
+GPU_COUNTERS: Final = 52
+RENDER_STAGE: Final = 53
+_TIMESTAMP: Final = 8
+_CLOCK: Final = 58
+_SEQUENCE: Final = 10
+_FLAGS: Final = 13
+_CLEARED: Final = 41
+_LOST: Final = 42
+_SNAPSHOT: Final = 6
+_INTERNED: Final = 12
+_DEFAULTS: Final = 59
+_DESCRIPTOR: Final = 60
+_COMPRESSED: Final = 50
+_COMPRESSED_ZSTD: Final = 133
+_SETTING: Final = (_INTERNED, _DEFAULTS, _DESCRIPTOR, _CLEARED)
+_OF_ALL: Final = (
+    "timestamp", "timestamp_clock_id", "trusted_packet_sequence_id", "sequence_flags",
+    "incremental_state_cleared", "previous_packet_dropped", "clock_snapshot", "interned_data",
+    "trace_packet_defaults", "track_descriptor", "compressed_packets", "zstd_compressed_packets",
+    "first_packet_on_sequence", "trusted_uid", "trusted_pid", "machine_id", "trusted_uid",
+    "track_event", "gpu_counter_event", "gpu_render_stage_event",
+    # What says how the trace was made, and no more.
+    "trace_config", "trace_stats", "trace_uuid", "service_event", "synchronization_marker",
+    "system_info", "trigger", "process_descriptor", "thread_descriptor", "extension_descriptor",
+    "trace_provenance", "trace_attributes", "gpu_info", "cpu_info",
+)  # fmt: skip
+_CHUNK: Final = 8 << 20
+_MOST_DECOMPRESSED: Final = 256 << 20
+"""Bytes that one packet of compressed packets may become."""
+_KERNELS_MARK: Final = b"\xc2\x3e"
+_ARGUMENTS_MARK: Final = b"\xca\x3e"
+"""Tags of what the library does not know of interned data: kernels, and names of arguments."""
+_EXTENSIONS: Final = {1000: "compute_kernels", 1001: "compute_arguments"}
+
+
+def messages() -> ModuleType:
+    """The classes of the messages.
+
+    Raises
+    ------
+    MissingExtraError
+        They are not installed.
+    """
+    try:
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+    except ImportError as error:
+        raise MissingExtraError(
+            "Perfetto's traces need its messages: pip install 'profframe[perfetto]'"
+        ) from error
+    module: ModuleType = perfetto_trace_pb2
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class Packets:
+    """Some consecutive packets, and for each its time, sequence and epoch."""
+
+    buffer: Bytes
+    fields: Fields
+    count: int
+    time: Ints
+    bad_time: Mask
+    sequence: Ints
+    epoch: Ints
+
+    def of(self, number: int) -> Fields:
+        """What the packets hold in a field; ``owner`` is the packet."""
+        return self.fields.of(number, LENGTH)
+
+
+@dataclass(slots=True)
+class Reading:
+    """Reads the packets of a stream, in order."""
+
+    state: State = field(default_factory=State)
+    framing: Framing = field(default_factory=Framing)
+    damaged: int = 0
+    """Packets, or parts of them, that are none."""
+    lost: int = 0
+    """Times that the recorder says it has dropped packets."""
+    passed: Counter[str] = field(default_factory=Counter)
+    """What packets hold that is not read, by name."""
+    _seen: set[int] = field(default_factory=set)
+
+    def packets(self, blocks: Iterator[bytes]) -> Iterator[Packets]:
+        """All packets.
+
+        Raises
+        ------
+        SourceError
+            Compressed packets become too large.
+        """
+        protos = messages()
+        for buffer, starts, ends in self.framing.chunks(blocks, _CHUNK):
+            yield from self._decoded(protos, buffer, starts, ends)
+
+    def _decoded(
+        self, protos: ModuleType, buffer: Bytes, starts: Ints, ends: Ints
+    ) -> Iterator[Packets]:
+        parts, damaged = fields(buffer, starts, ends)
+        self.damaged += int(damaged.sum())
+        cuts = np.zeros(starts.size, np.bool_)
+        compressed = parts.where(np.isin(parts.number, (_COMPRESSED, _COMPRESSED_ZSTD)))
+        cuts[compressed.owner] = True
+        cuts[parts.owner[parts.number == _SNAPSHOT]] = True
+        bounds = np.unique([0, *np.flatnonzero(cuts).tolist(), starts.size])
+        inside = dict(zip(compressed.owner.tolist(), range(compressed.owner.size), strict=True))
+        for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            if (row := inside.get(first)) is not None:
+                at, size = int(compressed.value[row]), int(compressed.size[row])
+                packed = buffer[at : at + size].tobytes()
+                plain = self._plain(packed, int(compressed.number[row]))
+                framing = Framing()
+                for chunk in framing.chunks(iter((plain,)), _CHUNK):
+                    yield from self._decoded(protos, *chunk)
+                self.damaged += framing.damage is not None
+            low, high = np.searchsorted(parts.owner, (first, end))
+            shifted = Fields(
+                parts.owner[low:high] - first,
+                *(a[low:high] for a in (parts.number, parts.wire, parts.value, parts.size)),
+            )
+            yield self._timed(protos, buffer, shifted, end - first)
+
+    def _plain(self, packed: bytes, number: int) -> bytes:
+        try:
+            if number == _COMPRESSED:
+                stream = zlib.decompressobj()
+                plain = stream.decompress(packed, _MOST_DECOMPRESSED)
+                too_long = bool(stream.unconsumed_tail)
+            else:
+                reader = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
+                plain = reader.read(_MOST_DECOMPRESSED + 1)
+                too_long = len(plain) > _MOST_DECOMPRESSED
+        except (zlib.error, OSError):
+            self.damaged += 1
+            return b""
+        if too_long:
+            raise SourceError(
+                f"a packet of compressed packets becomes more than {_MOST_DECOMPRESSED >> 20} MB"
+            )
+        return plain
+
+    def _timed(self, protos: ModuleType, buffer: Bytes, parts: Fields, count: int) -> Packets:
+        sequence = parts.numbers(_SEQUENCE, count) & 0xFFFFFFFF
+        epoch = self._set(protos, buffer, parts, sequence, count)
+        self._note(protos, parts, sequence)
+        time, bad_time = self._times(parts, sequence, epoch, count)
+        return Packets(buffer, parts, count, time, bad_time, sequence, epoch)
+
+    def _set(
+        self, protos: ModuleType, buffer: Bytes, parts: Fields, sequence: Ints, count: int
+    ) -> Ints:
+        """Take over what packets set, one by one; the epoch of each packet."""
+        from google.protobuf.message import DecodeError
+
+        state = self.state
+        flags = parts.numbers(_FLAGS, count)
+        cleared = (flags & 1 != 0) | (parts.numbers(_CLEARED, count) != 0)
+        changes = [(number, -1, state.epoch(number)) for number in np.unique(sequence).tolist()]
+        is_setting = np.isin(parts.number, (*_SETTING, _SNAPSHOT)) & (parts.wire == LENGTH)
+        settings = parts.where(is_setting)
+        by_packet: dict[int, list[int]] = {row: [] for row in np.flatnonzero(cleared).tolist()}
+        for place, row in enumerate(settings.owner.tolist()):
+            by_packet.setdefault(row, []).append(place)
+        for row in sorted(by_packet):
+            of = int(sequence[row])
+            if cleared[row]:
+                state.begin(of)
+                changes.append((of, row, state.epochs[of]))
+            for place in by_packet[row]:
+                at, size = int(settings.value[place]), int(settings.size[place])
+                text = buffer[at : at + size].tobytes()
+                try:
+                    self._take(protos, int(settings.number[place]), text, of)
+                except (DecodeError, UnicodeDecodeError):
+                    self.damaged += 1
+        keys = np.array([(of << 32) + row + 1 for of, row, _ in changes], np.int64)
+        order = np.argsort(keys)
+        epochs = np.array([epoch for *_, epoch in changes], np.int64)[order]
+        at_packet = (sequence << 32) + np.arange(count) + 1
+        return epochs[np.searchsorted(keys[order], at_packet, side="right") - 1]
+
+    def _take(self, protos: ModuleType, number: int, text: bytes, sequence: int) -> None:
+        state = self.state
+        epoch = state.epoch(sequence)
+        if number == _INTERNED:
+            state.intern(epoch, protos.InternedData.FromString(text))
+            self._take_extensions(epoch, text)
+        elif number == _DESCRIPTOR:
+            state.describe(protos.TrackDescriptor.FromString(text))
+        elif number == _SNAPSHOT:
+            state.snapshot(sequence, protos.ClockSnapshot.FromString(text))
+        elif number == _DEFAULTS:
+            defaults = protos.TracePacketDefaults.FromString(text)
+            state.default_clocks[epoch] = defaults.timestamp_clock_id
+            state.default_tracks[epoch] = defaults.track_event_defaults.track_uuid
+
+    def _take_extensions(self, epoch: int, text: bytes) -> None:
+        if _KERNELS_MARK not in text and _ARGUMENTS_MARK not in text:
+            return
+        buffer = np.frombuffer(text + bytes(16), np.uint8)
+        parts, _ = fields(buffer, np.array([0]), np.array([len(text)]))
+        own = self.state.interned.setdefault(epoch, {})
+        for number, kind in _EXTENSIONS.items():
+            entries = parts.of(number, LENGTH)
+            inside, _ = fields(buffer, entries.value, entries.value + entries.size)
+            iids = inside.numbers(1, entries.owner.size).tolist()
+            for name in (2, 3):  # the demangled name is the second, and counts
+                names = inside.of(name, LENGTH)
+                places = zip(
+                    *(a.tolist() for a in (names.owner, names.value, names.size)), strict=True
+                )
+                own.setdefault(kind, {}).update(
+                    (iids[row], text[at : at + size].decode("utf-8", "replace"))
+                    for row, at, size in places
+                )
+
+    def _note(self, protos: ModuleType, parts: Fields, sequence: Ints) -> None:
+        """Count what is lost, and what is not read."""
+        lost = sequence[parts.owner[(parts.number == _LOST) & (parts.value != 0)]]
+        self.lost += int(np.isin(lost, list(self._seen)).sum())
+        self._seen.update(np.unique(sequence).tolist())
+        numbers, counts = np.unique(parts.number, return_counts=True)
+        names = protos.TracePacket.DESCRIPTOR.fields_by_number
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            name = names[number].name if number in names else f"field {number}"
+            if name not in _OF_ALL:
+                self.passed[name] += count
+
+    def _times(self, parts: Fields, sequence: Ints, epoch: Ints, count: int) -> tuple[Ints, Mask]:
+        """Times on the clock of the trace, and those whose clock is not known."""
+        state = self.state
+        stamp = parts.numbers(_TIMESTAMP, count)
+        clock = parts.numbers(_CLOCK, count)
+        default = np.zeros(count, np.int64)
+        for own in np.unique(epoch).tolist():
+            default[epoch == own] = state.default_clocks.get(own, 0)
+        clock = np.where(clock == 0, default, clock)
+        has_stamp = parts.has(_TIMESTAMP, count)
+        time, is_bad = stamp.copy(), ~has_stamp
+        is_other = (clock != 0) & (clock != state.primary) & has_stamp
+        rows = np.flatnonzero(is_other)
+        if not rows.size:
+            return time, is_bad
+        pairs, _ = distinct_rows(sequence[rows], clock[rows])
+        for of, number in pairs.tolist():
+            own_rows = rows[(sequence[rows] == of) & (clock[rows] == number)]
+            if (own_clock := state.own_clocks.get((of, number))) is not None:
+                passed = stamp[own_rows] * own_clock.unit_ns
+                if own_clock.is_incremental:
+                    time[own_rows] = own_clock.last + np.cumsum(passed)
+                    own_clock.last = int(time[own_rows[-1]])
+                else:
+                    time[own_rows] = own_clock.last + passed
+            elif number in state.offsets:
+                time[own_rows] = stamp[own_rows] + state.offsets[number]
+            else:
+                is_bad[own_rows] = True
+        return time, is_bad

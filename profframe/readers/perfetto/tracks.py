@@ -1,0 +1,93 @@
+"""Lines of events: process and thread of each track."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+
+from profframe.readers.build.rows import Batch, Table
+from profframe.readers.perfetto.state import State, Track
+from profframe.schema import NAME, TEXT
+
+_DEEPEST: Final = 32
+
+Line = tuple[str | None, str | None]
+"""Process and thread, as texts."""
+
+
+@dataclass(slots=True)
+class Lines:
+    """The line of each track, and the names of lines."""
+
+    state: State
+    lines: dict[tuple[int, int], Line] = field(default_factory=dict)
+    """By track and, of events on no track, sequence."""
+    owners: dict[Line, int] = field(default_factory=dict)
+    processes: dict[str, dict[str, str]] = field(default_factory=dict)
+    threads: dict[Line, str] = field(default_factory=dict)
+
+    def line(self, uuid: int, sequence: int) -> Line:
+        """Process and thread of a track; of none, a line of the sequence."""
+        key = (uuid, 0 if uuid else sequence)
+        if key not in self.lines:
+            track = self.state.tracks.get(uuid)
+            if track is None:
+                name = f"track {uuid & (1 << 64) - 1}" if uuid else f"sequence {sequence}"
+                return (None, name)
+            self.lines[key] = self._line(uuid, track)
+        return self.lines[key]
+
+    def _line(self, uuid: int, track: Track) -> Line:
+        around = list(self._around(track))
+        pid = next((str(t.pid) for t in around if t.pid is not None), None)
+        if track.tid is not None:
+            line: Line = (pid, str(track.tid))
+        elif track.is_process:
+            line = (pid, None)
+        else:
+            line = (pid, track.name or f"track {uuid & (1 << 64) - 1}")
+            if self.owners.setdefault(line, uuid) != uuid:
+                line = (pid, f"{track.name} ({uuid & (1 << 64) - 1})")
+        name = track.thread_name if track.tid is not None else None
+        if name:
+            self.threads[line] = name
+        process = next((t.process_name for t in around if t.process_name), None)
+        if process and pid is not None:
+            self.processes.setdefault(pid, {})["name"] = process
+        return line
+
+    def _around(self, track: Track) -> list[Track]:
+        around = [track]
+        while (above := self.state.tracks.get(around[-1].parent)) and len(around) < _DEEPEST:
+            around.append(above)
+        # A process is described by a track of its own, which is not always the parent.
+        if track.pid is not None:
+            around += [t for t in self.state.tracks.values() if t.is_process and t.pid == track.pid]
+        return around
+
+    def batch(self) -> Batch:
+        """Names of all lines, as labels."""
+        rows: list[tuple[str, str | None, str | None, str]] = []
+        for pid, labels in self.processes.items():
+            for label, key in (("process_name", "name"), ("process_labels", "labels")):
+                if key in labels:
+                    rows.append((label, pid, None, json.dumps({key: labels[key]})))
+        rows += [
+            ("thread_name", pid, tid, json.dumps({"name": name}))
+            for (pid, tid), name in self.threads.items()
+        ]
+        if not rows:
+            return {}
+        columns = zip(*rows, strict=True)
+        names = ("name", "pid", "tid", "args")
+        types = (NAME, NAME, NAME, TEXT)
+        arrays = {
+            name: pa.array(values, TEXT).dictionary_encode()
+            if type_ == NAME
+            else pa.array(values, TEXT)
+            for name, values, type_ in zip(names, columns, types, strict=True)
+        }
+        return {Table.THREADS: pa.table(arrays)}

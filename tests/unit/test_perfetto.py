@@ -1,0 +1,363 @@
+"""Perfetto's protobuf: the same windows as Chrome JSON are the oracle, and packets made by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe.errors import MissingExtraError, NotATraceError
+from profframe.readers import perfetto
+from profframe.trace.trace import Trace
+from tests.conftest import TRACES
+
+pb: Any = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+DATA: Final = Path(__file__).parent.parent / "data" / "cuspy"
+SAMPLES: Final = TRACES / "torch215_cuspy"
+HOST: Final = ["annotation", "host_op", "runtime", "driver", "sync", "overhead"]
+SEQUENCE: Final = 7
+
+BY_TIME: Final = ("start_ns", "category", "name", "thread_of", "dur_ns")
+SAME: Final = (
+    "kind", "category", "name", "dur_ns", "device", "stream", "sequence_nr", "fwd_thread", "step",
+    "input_dims", "input_types", "input_strides", "concrete_inputs", "graph_id", "graph_node_id",
+    "grid", "block", "registers", "bytes", "collective", "process_group", "group_size",
+    "group_ranks", "collective_seq", "element_type", "in_elements", "out_elements",
+    "wait_on_stream", "wait_on_correlation", "sync_kind", "external_id", "self_ns",
+    "device_ns", "depth", "flops",
+)  # fmt: skip
+"""Columns that both exporters of torch can say. Only JSON has spans of the profiler, labels and
+sort indices, flows of the CPU and of calls that launch nothing, `copy kind` and its like, static
+shared memory (so `shared_memory_bytes`), correlations and bytes of 0, which op a device annotation
+is of, and the header (rank, devices, flags); only the protobuf has the name of the process in
+work on devices. A process below 0 and a stream of -1 have other ids in the protobuf."""
+
+
+def both(folder: Path, name: str) -> tuple[Trace, Trace]:
+    return tuple(profframe.load(folder / f"{name}.{end}") for end in ("json", "pftrace"))  # type: ignore[return-value]
+
+
+def aligned(trace: Trace, columns: tuple[str, ...]) -> pl.DataFrame:
+    """Rows of the events that both have, in an order of their own, with their causes by name."""
+    events = trace.events.filter(pl.col("kind") != "profiler")
+    named = events.select("event_id", cause="name", at=pl.col("start_ns") // 1000)
+    for link in ("launch_id", "op_id", "parent_id"):
+        own = named.rename({"cause": f"{link}_name", "at": f"{link}_at"})
+        events = events.join(own, left_on=link, right_on="event_id", how="left")
+    links = [c for c in events.columns if c.endswith("_name") and c != "overload_name"]
+    chosen = events.select(
+        *columns, *[c for c in links if c[:-5] in ("launch_id", "op_id", "parent_id")], "start_ns"
+    )
+    return chosen.sort("start_ns", "category", "name", "dur_ns", "stream", nulls_last=True)
+
+
+@pytest.mark.parametrize("name", ["rich", "rich_deps"])
+def test_both_exporters_of_torch_give_equal_tables(name: str) -> None:
+    left, right = both(DATA, name)
+    one, other = aligned(left, SAME), aligned(right, SAME)
+    assert one.height == other.height == 31
+    is_shown = pl.col("kind") == "device_annotation"  # its External id is in JSON only
+    for column in one.columns:
+        frames = (one, other)
+        if column in {"external_id", "op_id_name"}:
+            frames = tuple(f.filter(~is_shown) for f in frames)  # type: ignore[assignment]
+        assert frames[0][column].to_list() == frames[1][column].to_list(), column
+    columns = ("name", "series", "value", "unit", "device", "time_ns", "pid")
+    assert (
+        left.counters.select(columns)
+        .sort(columns)
+        .equals(right.counters.select(columns).sort(columns))
+    )
+
+
+@pytest.mark.parametrize("name", ["rich", "rich_deps"])
+def test_arrows_of_both_exporters_lead_from_and_to_the_same(name: str) -> None:
+    query = """
+        SELECT flows.category, phase, flows.time_ns, flows.name, events.name AS at
+        FROM flows JOIN events USING (run, rank, event_id)
+        WHERE flow_id IN (SELECT flow_id FROM flows WHERE phase = 'f')
+        ORDER BY ALL"""
+    left, right = (trace.sql(query) for trace in both(DATA, name))
+    # Four launches, one of five pieces of work; with dependencies, of their root alone.
+    assert left.height == (4 + 3 + 1 + 4 if name == "rich" else 4 + 4 + 2 * 5)
+    assert left.rows() == right.rows()
+
+
+def test_arguments_of_both_exporters_are_the_same() -> None:
+    left, right = both(DATA, "rich_deps")
+    args = [
+        {
+            (row["category"], row["name"], row["start_ns"]): json.loads(row["args"])
+            for row in trace.events.filter(pl.col("args").is_not_null()).iter_rows(named=True)
+        }
+        for trace in (left, right)
+    ]
+    only_left = {
+        "copy kind",
+        "src kind",
+        "dst kind",
+        "flags",
+        "shared memory",
+        "cuda event",
+        "host process",
+        "host thread",
+    }
+    for key, other in args[1].items():
+        if key[0] in {"gpu_user_annotation", "overhead"}:
+            continue
+        own = args[0][key]
+        zeros = {name for name, value in own.items() if value == 0 and name not in other}
+        assert own.keys() - other.keys() <= only_left | zeros
+        assert other.keys() - own.keys() <= {
+            "process_id",
+            "process_name",
+            "arch",
+            "shared_mem_dynamic",
+            "thread_count",
+        }
+        for name in own.keys() & other.keys():
+            same = own[name] == other[name]
+            assert same or str(own[name]) == other[name], (key, name)
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="no sample of torch 2.15 here")
+@pytest.mark.parametrize("name", ["plain", "deps"])
+def test_samples_of_torch_find_the_op_of_every_launch(name: str) -> None:
+    truth = json.loads((SAMPLES / "truth.json").read_text())
+    left, right = both(SAMPLES, name)
+    for trace in (left, right):
+        rows = trace.sql("""
+            SELECT work.correlation, op.external_id
+            FROM events AS work LEFT JOIN events AS op ON work.op_id = op.event_id
+            WHERE work.kind = 'kernel'""").rows()
+        assert len(rows) == truth["kernels"]
+        assert {str(c): op for c, op in rows} == truth["launches"]
+    kernels = [
+        trace.events.filter(pl.col("kind") == "kernel")
+        .select("name", "start_ns", "dur_ns", "stream", "graph_node_id", "correlation")
+        .sort("start_ns", "stream")
+        for trace in (left, right)
+    ]
+    times = [frame["start_ns"] for frame in kernels]
+    # Microseconds of months ago are rounded to half a nanosecond by the exporter of JSON.
+    assert (times[0] - times[1]).abs().max() <= 1  # type: ignore[operator]
+    assert kernels[0].drop("start_ns", "dur_ns").equals(kernels[1].drop("start_ns", "dur_ns"))
+
+
+def packet(**members: Any) -> Any:
+    return pb.TracePacket(trusted_packet_sequence_id=SEQUENCE, **members)
+
+
+def track_event(time: int, kind: str, **members: Any) -> Any:
+    event = pb.TrackEvent(type=getattr(pb.TrackEvent, f"TYPE_{kind}"), **members)
+    return packet(timestamp=time, track_event=event)
+
+
+def thread(uuid: int, pid: int, tid: int, name: str) -> Any:
+    own = pb.ThreadDescriptor(pid=pid, tid=tid, thread_name=name)
+    return packet(track_descriptor=pb.TrackDescriptor(uuid=uuid, thread=own))
+
+
+def written(path: Path, *packets: Any) -> Trace:
+    path.write_bytes(pb.Trace(packet=packets).SerializeToString())
+    return profframe.load(path)
+
+
+def test_slices_of_a_stack_with_names_and_arguments(tmp_path: Path) -> None:
+    note = pb.DebugAnnotation
+    annotations = [
+        note(name="text", string_value='a "b"\n'),
+        note(name="number", int_value=-3),
+        note(name="large", uint_value=2**64 - 1),
+        note(name="half", double_value=0.5),
+        note(name="none", double_value=float("nan")),
+        note(name="yes", bool_value=True),
+        note(name="list", array_values=[note(int_value=1), note(string_value="x")]),
+        note(name="object", dict_entries=[note(name="k", int_value=2)]),
+    ]
+    trace = written(
+        tmp_path / "a.pftrace",
+        thread(1, 10, 11, "main"),
+        track_event(
+            100,
+            "SLICE_BEGIN",
+            track_uuid=1,
+            name="outer",
+            categories=["cat"],
+            debug_annotations=annotations,
+        ),
+        track_event(120, "SLICE_BEGIN", track_uuid=1, name="inner"),
+        track_event(150, "SLICE_END", track_uuid=1),
+        track_event(160, "INSTANT", track_uuid=1, name="mark"),
+        track_event(200, "SLICE_END", track_uuid=1),
+        track_event(210, "SLICE_BEGIN", track_uuid=1, name="open"),
+    )
+    columns = ("name", "category", "start_ns", "dur_ns", "pid", "tid", "depth")
+    assert trace.events.select(columns).rows() == [
+        ("outer", "cat", 100, 100, "10", "11", 0),
+        ("inner", None, 120, 30, "10", "11", 1),
+        ("open", None, 210, None, "10", "11", None),
+    ]
+    assert json.loads(trace.events["args"][0]) == {
+        "text": 'a "b"\n', "number": -3, "large": 2**64 - 1, "half": 0.5, "none": None,
+        "yes": True, "list": [1, "x"], "object": {"k": 2},
+    }  # fmt: skip
+    assert trace.instants.select("name", "time_ns").rows() == [("mark", 160)]
+    assert trace.threads["thread_name"].to_list() == ["main"]
+    assert trace.quality["check"].to_list() == ["unmatched_begin"]
+    assert trace.traces.select("format", "clock").row(0) == ("perfetto", "relative")
+
+
+def test_texts_and_clocks_that_packets_before_set(tmp_path: Path) -> None:
+    clocks = pb.ClockSnapshot
+    snapshot = clocks(
+        clocks=[
+            clocks.Clock(clock_id=6, timestamp=1_000),
+            clocks.Clock(clock_id=1, timestamp=5_000_000),
+            clocks.Clock(clock_id=64, timestamp=0, is_incremental=True, unit_multiplier_ns=1000),
+        ]
+    )
+    interned = pb.InternedData(
+        event_names=[pb.EventName(iid=1, name="first")],
+        event_categories=[pb.EventCategory(iid=4, name="op")],
+        debug_annotation_names=[pb.DebugAnnotationName(iid=2, name="External id")],
+    )
+    again = pb.InternedData(event_names=[pb.EventName(iid=1, name="second")])
+    defaults = pb.TracePacketDefaults(
+        timestamp_clock_id=64, track_event_defaults=pb.TrackEventDefaults(track_uuid=1)
+    )
+    begin, end = "SLICE_BEGIN", "SLICE_END"
+    trace = written(
+        tmp_path / "a.pftrace",
+        packet(
+            sequence_flags=1,
+            clock_snapshot=snapshot,
+            trace_packet_defaults=defaults,
+            interned_data=interned,
+        ),
+        thread(1, 10, 11, "main"),
+        track_event(
+            2,
+            begin,
+            name_iid=1,
+            category_iids=[4],
+            debug_annotations=[pb.DebugAnnotation(name_iid=2, int_value=9)],
+        ),
+        track_event(3, end),
+        packet(sequence_flags=1, interned_data=again, trace_packet_defaults=defaults),
+        track_event(5, begin, name_iid=1),
+        track_event(1, end),
+        track_event(1, begin, name_iid=77),
+        track_event(1, end),
+    )
+    columns = ("name", "category", "external_id", "start_ns", "dur_ns")
+    assert trace.events.select(columns).rows() == [
+        ("first", "op", 9, 5_002_000, 3_000),
+        ("second", None, None, 5_010_000, 1_000),
+        (None, None, None, 5_012_000, 1_000),
+    ]
+    assert trace.quality.select("check", "events").rows() == [("lost_text", 1)]
+    assert trace.traces["clock"][0] == "utc"
+
+
+def test_counters_and_arrows_of_tracks(tmp_path: Path) -> None:
+    counter = pb.CounterDescriptor(unit_name="MB", unit_multiplier=2)
+    described = pb.TrackDescriptor(uuid=5, name="memory", counter=counter)
+    begin, end = "SLICE_BEGIN", "SLICE_END"
+    trace = written(
+        tmp_path / "a.pftrace",
+        thread(1, 10, 11, "main"),
+        thread(2, 10, 12, "other"),
+        packet(track_descriptor=described),
+        track_event(1, "COUNTER", track_uuid=5, counter_value=3),
+        track_event(2, "COUNTER", track_uuid=5, double_counter_value=1.5),
+        track_event(10, begin, track_uuid=1, name="a", flow_ids=[2**63 + 1]),
+        track_event(11, end, track_uuid=1),
+        track_event(20, begin, track_uuid=2, name="b", terminating_flow_ids=[2**63 + 1]),
+        track_event(21, end, track_uuid=2),
+    )
+    columns = ("name", "value", "unit", "time_ns")
+    assert trace.counters.select(columns).rows() == [
+        ("memory", 6.0, "MB", 1),
+        ("memory", 3.0, "MB", 2),
+    ]
+    assert trace.flows.select("flow_id", "phase", "event_id").rows() == [
+        (str(2**63 + 1), "s", 0),
+        (str(2**63 + 1), "f", 1),
+    ]
+
+
+def test_ends_in_the_order_of_their_begins(tmp_path: Path) -> None:
+    """Torch writes all begins of a group before all of its ends; touching neighbours stay two."""
+    slices = [(0, 100), (10, 30), (30, 50), (50, 50)]
+    trace = written(
+        tmp_path / "a.pftrace",
+        thread(1, 10, 11, "main"),
+        *(
+            track_event(b, "SLICE_BEGIN", track_uuid=1, name=str(n))
+            for n, (b, _) in enumerate(slices)
+        ),
+        *(track_event(e, "SLICE_END", track_uuid=1) for _, e in slices),
+    )
+    assert trace.events.select("name", "start_ns", "dur_ns").rows() == [
+        ("0", 0, 100), ("1", 10, 20), ("2", 30, 20), ("3", 50, 0),
+    ]  # fmt: skip
+
+
+def test_compressed_packets_and_files(tmp_path: Path) -> None:
+    inside = pb.Trace(packet=[
+        thread(1, 10, 11, "main"),
+        track_event(1, "SLICE_BEGIN", track_uuid=1, name="a"),
+        track_event(4, "SLICE_END", track_uuid=1),
+    ]).SerializeToString()  # fmt: skip
+    outer = pb.Trace(packet=[pb.TracePacket(compressed_packets=zlib.compress(inside))])
+    path = tmp_path / "a.pftrace.gz"
+    path.write_bytes(gzip.compress(outer.SerializeToString()))
+    trace = profframe.load(path)
+    assert trace.events.select("run", "name", "dur_ns").rows() == [("a", "a", 3)]
+
+
+def test_damage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
+    whole = pb.Trace(packet=[
+        thread(1, 10, 11, "main"),
+        track_event(1, "SLICE_BEGIN", track_uuid=1, name="a"),
+        track_event(4, "SLICE_END", track_uuid=1),
+    ]).SerializeToString()  # fmt: skip
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(whole[:-3])
+    trace = profframe.load(path)
+    assert trace.events.select("name", "dur_ns").rows() == [("a", None)]
+    assert trace.quality["check"].to_list() == ["truncated", "unmatched_begin"]
+    path.write_bytes(whole + b"\xff\xff")
+    assert "no packet begins at byte" in profframe.load(path).quality["detail"][0]
+    path.write_bytes(whole + b"\x0a\x03\x5a\x7f\x08")  # an event that is longer than its packet
+    assert profframe.load(path).quality.select("check", "events").rows() == [
+        ("unreadable_event", 1)
+    ]
+    path.write_bytes(b"\n\x05\x08")
+    with pytest.raises(NotATraceError, match="not a trace"):
+        profframe.load(path)
+
+
+def test_without_the_package_one_error_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(pb.Trace(packet=[thread(1, 10, 11, "main")]).SerializeToString())
+    monkeypatch.setitem(sys.modules, "perfetto.protos.perfetto.trace", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'profframe\[perfetto\]'"):
+        profframe.load(path)
+
+
+def test_beginnings_of_other_protobufs_are_not_taken_for_a_trace() -> None:
+    assert perfetto.knows(pb.Trace(packet=[packet(timestamp=5)]).SerializeToString())
+    assert not perfetto.knows(b"\n\x20\x08\x01\x12\x1a/host:CPU and the name of a plane")
+    assert not perfetto.knows(b'\n{"traceEvents": []}')
+    assert not perfetto.knows(b"")
