@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import chrome
+from profframe.readers import chrome, flight_recorder
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
@@ -56,6 +56,8 @@ def read(
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
+        if flight_recorder.knows(head.plain):
+            return flight_recorder.read(source)
         if reason := refusal(path, head.plain):
             raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)
