@@ -135,6 +135,8 @@ def _header(
         if isinstance(name := entry.get("profiling_name"), str) and ":" in name
     )
     others = {str(name): value for name, value in dump.items() if name not in _MEMBERS}
+    if groups.unnamed:
+        others["pg_config"] = dict(groups.unnamed)
     return Header(
         format=FORMAT,
         clock="utc",

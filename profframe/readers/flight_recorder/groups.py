@@ -44,18 +44,22 @@ class Groups:
     """The process groups of a dump, by name, in the order in which the dump names them."""
 
     by_name: Mapping[str | None, Group]
+    unnamed: Mapping[str, Any]
+    """What is configured for the empty name."""
 
     @staticmethod
     def of(dump: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Groups:
-        """The groups that are configured, have an entry or a status."""
+        """The groups that are configured, have an entry or a status.
+
+        gloo gives all of them the empty name: which one it is that is configured cannot be told.
+        """
         config, status = _object(dump.get("pg_config")), _object(dump.get("pg_status"))
         groups: dict[str | None, Group] = {}
         for key, value in config.items():
             member = _object(value)
             name = text(member.get("name")) or text(key)
-            ranks = _ranks(member.get("ranks"))
-            if name or ranks:
-                groups[name] = Group(name, text(member.get("desc")), ranks)
+            if name:
+                groups[name] = Group(name, text(member.get("desc")), _ranks(member.get("ranks")))
         names: dict[str, str | None] = {}
         for entry in entries:
             name, description = names_of(entry)
@@ -70,7 +74,8 @@ class Groups:
             member = _object(value)
             last = tuple(_sequence(member.get(f"last_{word}_collective")) for word in _STATUS)
             groups[name] = Group(name, group.description, group.ranks, (last[0], last[1], last[2]))
-        return Groups(MappingProxyType(groups))
+        unnamed = {str(key): value for key, value in config.items() if not text(key)}
+        return Groups(MappingProxyType(groups), MappingProxyType(unnamed))
 
     @property
     def world_size(self) -> int | None:
