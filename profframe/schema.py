@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -463,6 +464,29 @@ TABLES: Final[Mapping[str, Table]] = MappingProxyType(
         for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS)
     }
 )
+OPTIONAL_TABLES: Final[frozenset[str]] = frozenset(t.name for t in TABLES.values() if t.is_optional)
+"""Tables that most traces have no rows of."""
+
+
+@cache
+def empty(name: str) -> pa.Table:
+    """A table without rows."""
+    return TABLES[name].arrow.empty_table()
+
+
+def complete(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Every table in the schema's order; an optional one that is missing is empty.
+
+    Examples
+    --------
+    >>> tables = {name: empty(name) for name in TABLES if name not in OPTIONAL_TABLES}
+    >>> complete(tables).keys() == TABLES.keys()
+    True
+    """
+    return {
+        name: empty(name) if name in OPTIONAL_TABLES and name not in tables else tables[name]
+        for name in TABLES
+    }
 
 
 FACT_COLUMNS: Final = frozenset(

@@ -27,7 +27,10 @@ def combine(traces: Sequence[NamedTrace], skipped: Sequence[SourceError]) -> dic
             parts[name] += rows
     notes = schema.quality_rows(*map(skipped_file, skipped))
     parts["quality"].append(schema.conform("quality", notes, traces[0].run, traces[0].rank))
-    return {name: pa.concat_tables(tables).unify_dictionaries() for name, tables in parts.items()}
+    present = {name: tables for name, tables in parts.items() if tables}
+    return schema.complete(
+        {name: pa.concat_tables(rows).unify_dictionaries() for name, rows in present.items()}
+    )
 
 
 def skipped_file(error: SourceError) -> tuple[str, int, str, None]:
@@ -47,7 +50,8 @@ def table_parts(trace: NamedTrace) -> dict[str, Iterator[pa.Table]]:
     for column, value in source.items():
         traces = traces.append_column(column, pa.array([value]))
     tables = {**trace.raw.tables, "traces": traces}
-    return {name: _conform(trace, name, tables[name]) for name in schema.TABLES}
+    names = (n for n in schema.TABLES if n in tables or n not in schema.OPTIONAL_TABLES)
+    return {name: _conform(trace, name, tables[name]) for name in names}
 
 
 def _conform(trace: NamedTrace, name: str, rows: pa.Table | SpooledTable) -> Iterator[pa.Table]:

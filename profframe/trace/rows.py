@@ -41,7 +41,7 @@ def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
     Trace
         A trace on the very tables; nothing is copied.
     """
-    return cls(Session.of(InMemory({name: tables[name] for name in schema.TABLES})))
+    return cls(Session.of(InMemory(schema.complete(tables))))
 
 
 def from_store(
