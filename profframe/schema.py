@@ -657,6 +657,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("odd_record", "records of the flight recorder with values of another type than theirs", "kept, those values are NULL"),
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
+            Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables beside this trace"),
             Check("another_version", "a trace in a store that another version of profframe has read, whose facts may differ", "kept as it is; `profframe convert` of its source writes it anew"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),
             Check("unreadable_file", "a file of the directory or pattern cannot be read", "not loaded"),

@@ -158,11 +158,49 @@ def has_trace_suffix(path: Path) -> bool:
     return _SUFFIX.search(path.name.lower()) is not None
 
 
-def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
-    """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ..."""
-    names = {(t.run, t.rank) for t in traces}
+def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
+    """Traces, with the tables of files without events beside the one that has some.
+
+    Only where a run and rank has one trace with events, and no table twice.
+    """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
+        groups.setdefault((trace.run, trace.rank), []).append(trace)
+    return [trace for group in groups.values() for trace in _joined(group)]
+
+
+def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
+    """Traces of one run and rank."""
+    beside = [t for t in group if not t.raw.tables["events"].num_rows and _own_tables(t)]
+    with_events = [t for t in group if t not in beside]
+    names = [name for trace in group for name in _own_tables(trace)]
+    if not beside or len(with_events) != 1 or len(set(names)) < len(names):
+        return group
+    tables = dict(with_events[0].raw.tables)
+    for trace in beside:
+        own = {name: trace.raw.tables[name] for name in _own_tables(trace)}
+        detail = f"{readable(str(trace.path))}: {', '.join(own)}"
+        rows = sum(table.num_rows for table in own.values())
+        note = schema.quality_rows(("joined_file", rows, detail, None))
+        quality = [tables["quality"], trace.raw.tables["quality"], note]
+        tables |= own | {"quality": pa.concat_tables(quality)}
+    return [replace(with_events[0], raw=replace(with_events[0].raw, tables=tables))]
+
+
+def _own_tables(trace: NamedTrace) -> list[str]:
+    """Optional tables that a trace has rows of."""
+    tables = trace.raw.tables
+    return [name for name in tables if name in schema.OPTIONAL_TABLES and tables[name].num_rows]
+
+
+def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
+    """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ...
+
+    A dump beside the one trace of its run and rank is joined with it.
+    """
+    names = {(t.run, t.rank) for t in traces}
+    groups: dict[tuple[str, int], list[NamedTrace]] = {}
+    for trace in joined(traces):
         groups.setdefault((trace.run, trace.rank), []).append(trace)
     numbered: list[NamedTrace] = []
     for (run, rank), group in groups.items():

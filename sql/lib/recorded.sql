@@ -7,6 +7,8 @@
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter groups TABLE  `process_groups` of the same runs
 -- column run, rank, record_id, process_group, process_group_description, group_ranks, kind  as in recorded_collectives
+-- column group_size, backend, peer_rank, input_sizes, input_dtypes, output_sizes, output_dtypes  as in recorded_collectives
+-- column state, is_retired, created_ns, timeout_ns, stack_id  as in recorded_collectives
 -- column is_p2p BOOLEAN  one to one; false where not known
 -- column seq BIGINT  collective_seq, or p2p_seq of what is one to one
 -- column turn BIGINT  place among the rank's records of that number
@@ -14,6 +16,7 @@
 -- column signature VARCHAR  kind, sizes and types that have to be the same on all ranks
 -- column sizes VARCHAR  sizes that have to be
 -- column dtypes VARCHAR  types that have to be
+-- column is_all_to_all BOOLEAN  all that is given has to be as much as all that is got
 -- column in_elements BIGINT  number of elements that it gives
 -- column out_elements BIGINT  number of elements that it gets
 -- example: FROM recorded_calls(recorded_collectives, process_groups)
@@ -212,8 +215,9 @@ GROUP BY run, rank, stack_id;
 -- parameter recorded TABLE  `recorded_collectives`
 -- parameter groups TABLE  `process_groups` of the same runs
 -- parameter traces TABLE  `traces` of the same runs
--- column run, process_group, process_group_description, group_ranks, rank, record_id  as in recorded_collectives
+-- column run, process_group, process_group_description, group_ranks, rank, record_id, created_ns  as in recorded_collectives
 -- column seq, turn, is_p2p, is_open  as in recorded_calls
+-- column kind VARCHAR  what the rank called; of one to one: send and recv
 -- column line VARCHAR  `0>1` of a send and receive; empty for others
 -- column role VARCHAR  late, waits, other (it does not fit the most), arrived, not_loaded or overwritten
 -- column finding VARCHAR  missing_rank kind order size dtype not_ended, by blanks
@@ -370,3 +374,25 @@ JOIN words
     AND firsts.seq IS NOT DISTINCT FROM words.seq
     AND firsts.turn = words.turn
     AND firsts.line = words.line;
+
+-- recorded_slices: one row per record of a collective and slice of the same run, rank, group and number: the op that recorded it,
+-- and its kernels. A group is known by its name, or by what it is for.
+-- parameter recorded TABLE  `recorded_collectives`, or a part of it
+-- parameter events TABLE  `events` of the same runs, or a part of it
+-- column run, rank, record_id, process_group, collective_seq  as in recorded_collectives
+-- column event_id, step, parent_id  as in events
+-- column event_kind VARCHAR  kind of the slice
+-- column op_id BIGINT  op of the slice: itself, where it is a host op
+-- example: FROM recorded_slices(recorded_collectives, events)
+CREATE OR REPLACE TEMP MACRO recorded_slices(recorded, events) AS TABLE
+SELECT
+    records.run, records.rank, records.record_id, records.process_group, records.collective_seq, slices.event_id,
+    slices.kind AS event_kind,
+    CASE WHEN is_op(slices.kind) THEN slices.event_id ELSE slices.op_id END AS op_id,
+    slices.step, slices.parent_id
+FROM query_table(recorded) AS records
+JOIN query_table(events) AS slices
+    ON records.run = slices.run AND records.rank = slices.rank AND records.collective_seq = slices.collective_seq
+WHERE
+    NOT coalesce(records.is_p2p, false)
+    AND slices.process_group IN (records.process_group, records.process_group_description);
