@@ -416,6 +416,66 @@ DEVICES = Table(
     ),
 )  # fmt: skip
 
+NODES = Table(
+    "nodes",
+    "one row per node of an execution trace: an op, an annotation, a thread",
+    "What ran, as torch's ExecutionTraceObserver saw it, without times; `event_id` leads to those.",
+    (
+        *_KEY,
+        Column("node_id", INT64, "Number of the node in its source.", null="the source has none"),
+        Column("name", NAME, "Name as the source has it.", null="the source has none"),
+        Column("parent_id", INT64, "`node_id` of the node that it ran in: its control parent.", null="the outermost"),
+        Column("event_id", INT64, "`event_id` of the slice that it is.", null="no trace beside it, or no slice with its id and name"),
+        Column("linked_by", NAME, "How `event_id` is known: record_function by `Record function id`, external_id by `External id`, order by the names of all calls of its thread in their order.", null="`event_id` is not known"),
+        Column("record_function_id", INT64, "The profiler's number of the call, which events have as `Record function id`.", null="none, or " + _UNKNOWN),
+        Column("fwd_parent_id", INT64, "The source's number of the forward node of a backward op.", null="none, or " + _UNKNOWN),
+        Column("sequence_nr", INT64, "Autograd sequence number, shared by a forward op and its backward.", null="none, or " + _UNKNOWN),
+        Column("scope", INT32, "RecordScope: 0 function, 1 backward function, 7 user scope.", null=_UNKNOWN),
+        Column("tid", INT64, "The source's own number of the thread.", null=_UNKNOWN),
+        Column("fwd_tid", INT64, "The source's own number of the thread of the forward op.", null="none, or " + _UNKNOWN),
+        Column("op_schema", NAME, "Signature of the operator: what it reads, and what it writes to.", null="not an operator, or " + _UNKNOWN),
+        Column("kernel_backend", NAME, "What made the kernel that the node ran, as triton.", null="none, or " + _UNKNOWN),
+        Column("kernel_file", TEXT, "File of that kernel.", null="none, or " + _UNKNOWN),
+        Column("collective", NAME, "Collective operation that the node records.", null=_NO_COLLECTIVE),
+        Column("process_group", NAME, "Process group of the collective.", null=_NO_COLLECTIVE),
+        Column("process_group_description", NAME, "What the process group is for.", null=_NO_COLLECTIVE),
+        Column("group_size", INT32, "Number of ranks in the process group.", null=_NO_COLLECTIVE),
+        Column("group_ranks", NAME, "Ranks in the process group: JSON list without spaces.", null=_NO_COLLECTIVE),
+        Column("element_type", NAME, "Data type of what is sent.", null=_NO_COLLECTIVE),
+        Column("in_elements", INT64, "Number of elements that this rank puts in.", null=_NO_COLLECTIVE),
+        Column("out_elements", INT64, "Number of elements that this rank gets out.", null=_NO_COLLECTIVE),
+        Column("inputs", TEXT, "Values of all inputs as JSON text; a tensor is a list of its ids and sizes.", null=_UNKNOWN),
+        Column("outputs", TEXT, "Values of all outputs as JSON text.", null=_UNKNOWN),
+        Column("attributes", TEXT, "Whatever else the source has of the node, as JSON text.", null="nothing"),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
+TENSORS = Table(
+    "tensors",
+    "one row per tensor that a node of an execution trace takes or gives",
+    "Inputs and outputs of ops: which tensor, and which part of which storage.",
+    (
+        *_KEY,
+        Column("node_id", INT64, "`node_id` of the node in `nodes`.", null="the source has none"),
+        Column("event_id", INT64, "`event_id` of the slice that the node is.", null="not known"),
+        Column("direction", NAME, "in or out."),
+        Column("position", INT32, "Place among the inputs or outputs: 0-based."),
+        Column("list_position", INT32, "Place in the list of tensors that the input or output is: 0-based.", null="not in a list"),
+        Column("tensor_id", INT64, "The source's number of the tensor.", null=_UNKNOWN),
+        Column("storage_id", INT64, "The source's number of its storage, which views share.", null="without a storage, or " + _UNKNOWN),
+        Column("offset_elements", INT64, "Elements of the storage before its first.", null=_UNKNOWN),
+        Column("elements", INT64, "Number of its elements.", null=_UNKNOWN),
+        Column("element_bytes", INT64, "Size of an element.", "bytes", _UNKNOWN),
+        Column("device", NAME, "Device as the source names it: cpu, cuda:0.", null=_UNKNOWN),
+        Column("dtype", NAME, "Data type as the source names it: float, c10::Half.", null=_UNKNOWN),
+        Column("shape", NAME, "Size in each dimension: JSON list without spaces.", null=_UNKNOWN),
+        Column("strides", NAME, "Stride in each dimension, in elements: JSON list without spaces.", null=_UNKNOWN),
+        Column("is_written", BOOL, "The node makes or changes it: a new output, or what its signature says that it writes to."),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
 TRACES = Table(
     "traces",
     "one row per (run, rank)",
@@ -458,11 +518,12 @@ QUALITY = Table(
     ),
 )  # fmt: skip
 
+_IN_EACH_TRACE: Final = (
+    EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY,
+)  # fmt: skip
+_OF_SOME_SOURCES: Final = (NODES, TENSORS, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS)
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
-    {
-        t.name: t
-        for t in (EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS)
-    }
+    {t.name: t for t in (*_IN_EACH_TRACE, *_OF_SOME_SOURCES)}
 )
 OPTIONAL_TABLES: Final[frozenset[str]] = frozenset(t.name for t in TABLES.values() if t.is_optional)
 """Tables that most traces have no rows of."""
@@ -537,9 +598,12 @@ FACT_COLUMNS: Final = frozenset(
 )
 """Columns that a fact adds, not a reader."""
 READER_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {t.name: tuple(n for n in t.names[2:] if n not in FACT_COLUMNS) for t in TABLES.values()}
+    {
+        t.name: tuple(n for n in t.names[2:] if t.is_optional or n not in FACT_COLUMNS)
+        for t in TABLES.values()
+    }
 )
-"""Columns of each table that a reader fills: all but run, rank and the facts."""
+"""Columns of each table that a reader fills: all but run, rank and the facts; of optional tables all."""
 
 
 def conform(name: str, rows: pa.Table, run: str, rank: int) -> pa.Table:
@@ -605,6 +669,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("second_array", "events in a second array of events", "dropped"),
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
+            Check("repeated_node_id", "nodes of an execution trace with the number of another one", "kept; links and dependencies are of the first"),
+            Check("unread_tensor", "values of nodes that say to be tensors and are not of the format's form", "not in `tensors`; `nodes` has the values"),
             Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a run of its own; rank, metadata and flags of the later ones are unknown, and times are taken to have the base of the first"),
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of one may be those of another"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
@@ -658,6 +724,9 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
             Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables beside this trace"),
+            Check("node_without_event", "nodes of an execution trace that are no slice of the trace: with none of its host ops and annotations they share id and name", "kept, event_id is NULL"),
+            Check("nodes_linked_by_order", "nodes of an execution trace whose ids the slices do not have, as of another recording of the same program", "linked by the order of names on each thread, where that fits first"),
+            Check("dependency_without_event", "data dependencies of nodes that are no slice of the trace", "not in `flows`"),
             Check("another_version", "a trace in a store that another version of profframe has read, whose facts may differ", "kept as it is; `profframe convert` of its source writes it anew"),
             Check("skipped_file", "a file of the directory or pattern is no trace", "not loaded"),
             Check("unreadable_file", "a file of the directory or pattern cannot be read", "not loaded"),

@@ -191,4 +191,6 @@ def _typed(columns: pa.Schema, rows: Sequence[Row]) -> pa.Table:
 def _missing(field: pa.Field) -> object:
     if field.nullable:
         return None
+    if pa.types.is_boolean(field.type):
+        return False
     return 0 if pa.types.is_integer(field.type) else ""

@@ -55,6 +55,13 @@ _FACTS: Final = (
         metavar="TRACE",
         help="A trace, glob or folder in which the graphs were captured that are replayed.",
     ),
+    click.option(
+        "--execution-trace",
+        "execution_traces",
+        multiple=True,
+        metavar="FILE",
+        help="What torch's ExecutionTraceObserver wrote of the same process; can be repeated.",
+    ),
     one_option(
         "--kernel-categories",
         type=Path,
@@ -139,9 +146,10 @@ def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options that change facts, as one argument ``facts`` for `profframe.load`."""
 
     @functools.wraps(verb)
-    def wrapper(captures: tuple[str, ...], **others: Any) -> Any:
+    def wrapper(captures: tuple[str, ...], execution_traces: tuple[str, ...], **others: Any) -> Any:
         facts = {name: others.pop(name) for name in ("compat", "kernel_categories")}
-        return verb(**others, facts={**facts, "captures": [*captures] or None})
+        facts["captures"] = [*captures] or None
+        return verb(**others, facts={**facts, "execution_trace": [*execution_traces] or None})
 
     for option in reversed(_FACTS):
         wrapper = option(wrapper)

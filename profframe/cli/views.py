@@ -247,7 +247,11 @@ def _rank_rankings(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _row_counts(trace: Trace) -> pl.DataFrame:
-    from profframe.schema import TABLES
+    """Rows of each table, without those of optional tables that are empty."""
+    import polars as pl
+
+    from profframe.schema import OPTIONAL_TABLES, TABLES
 
     counts = [f"SELECT '{t}' AS table_name, count(*) AS rows FROM {t}" for t in TABLES]  # noqa: S608
-    return trace.sql(" UNION ALL ".join(counts))
+    rows = trace.sql(" UNION ALL ".join(counts))
+    return rows.filter((pl.col("rows") > 0) | ~pl.col("table_name").is_in([*OPTIONAL_TABLES]))

@@ -103,8 +103,10 @@ class Bucket(Destination):
                     return False
                 files.rm_file(f"{root}/{target}/traces.parquet")
             files.makedirs(f"{root}/{target}", exist_ok=True)
-            names = files.ls(f"{root}/{staged.folder}", detail=False)
-            for name in _in_order(file.rpartition("/")[2] for file in names):
+            names = _names(files, f"{root}/{staged.folder}")
+            for name in set(_names(files, f"{root}/{target}")) - set(names):
+                files.rm_file(f"{root}/{target}/{name}")  # of a table without rows now
+            for name in _in_order(names):
                 files.cp_file(f"{root}/{staged.folder}/{name}", f"{root}/{target}/{name}")
         self.discard(staged)
         return True
@@ -132,6 +134,14 @@ class Bucket(Destination):
         except Exception as error:
             message = str(error) or type(error).__name__
             raise StoreError(f"{self.url}: {message}") from error
+
+
+def _names(files: Any, folder: str) -> list[str]:
+    """Names of the files in a folder of an object store; none if it does not exist."""
+    try:
+        return [file.rpartition("/")[2] for file in files.ls(folder, detail=False)]
+    except FileNotFoundError:
+        return []
 
 
 def _in_order(names: Iterable[str]) -> list[str]:

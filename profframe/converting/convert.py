@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from profframe.converting.staging import FactChoice, Folder
 from profframe.errors import ParameterError
 from profframe.facts.kernel_categories import Categories, Entry, entries_of
 from profframe.loading.captures import capture_files
+from profframe.loading.execution_traces import execution_trace_files
 from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
@@ -55,6 +56,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     compat: str | None = None,
     captures: Source | Iterable[Source] | None = None,
     kernel_categories: Categories | None = None,
+    execution_trace: Source | Iterable[Source] | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, each on a worker of its own.
 
@@ -87,8 +89,8 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes of this machine, in place of as many as it has cores.
-    compat, captures, kernel_categories
-        As for `load`. Workers need to see the files of captures, too.
+    compat, captures, kernel_categories, execution_trace
+        As for `load`. Workers need to see the files of captures and execution traces, too.
 
     Returns
     -------
@@ -126,10 +128,10 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         raise ParameterError("workers are of this machine; an executor has its own")
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
-        if (run, rank, pattern, compat, captures, categories) != (None,) * 6:
+        if (run, rank, pattern, compat, captures, categories, execution_trace) != (None,) * 7:
             raise ParameterError(
                 "a store has its names already, and facts: run, rank, pattern, compat, captures, "
-                "kernel_categories"
+                "kernel_categories, execution_trace"
             )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
@@ -138,6 +140,14 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     target.prepare()
     with _engine(executor, files, workers, threads) as engine:
         facts = _fact_choice(compat, captures, categories)
+        if execution_trace is not None:
+            nodes = execution_trace_files(as_list(execution_trace))
+            facts = replace(
+                facts,
+                execution_traces=tuple(map(str, nodes.paths)),
+                execution_traces_content=nodes.content,
+                is_alone=len(files) == 1,
+            )
         batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)
         return Frame([asdict(outcome) for outcome in batch.run()], _SCHEMA)
 

@@ -30,7 +30,7 @@ from profframe.errors import StoreError
 from profframe.facts.kernel_categories import Entry
 from profframe.facts.torch_compat.releases import installed
 from profframe.loading.run_names import later_cycle_note
-from profframe.store import layout, lock
+from profframe.store import layout, lock, manifest
 from profframe.store.facts_version import facts_version
 from profframe.store.parquet import VERSION_KEY, check_is_file, column_problems, reading, traces_of
 
@@ -86,6 +86,12 @@ class FactChoice:
         Those of them that may have none.
     captures_content : str, optional
         Text that differs for other contents of these.
+    execution_traces : tuple of str
+        Files of execution traces.
+    execution_traces_content : str, optional
+        Text that differs for other contents of these.
+    is_alone : bool
+        Whether there is one file to convert: an execution trace is its then.
     """
 
     compat: str | None = None
@@ -93,6 +99,9 @@ class FactChoice:
     captures: tuple[str, ...] = ()
     optional_captures: tuple[str, ...] = ()
     captures_content: str | None = None
+    execution_traces: tuple[str, ...] = ()
+    execution_traces_content: str | None = None
+    is_alone: bool = True
 
 
 def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
@@ -110,6 +119,7 @@ def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
         "release": installed() if facts.compat == "torch" else None,
         "kernel_categories": None if facts.categories is None else _digest(repr(facts.categories)),
         "captures": facts.captures_content,
+        "execution_traces": facts.execution_traces_content,
     }
     present = {name: value for name, value in options.items() if value is not None}
     return json.dumps(present, separators=(",", ":"))
@@ -209,7 +219,11 @@ class Destination(ABC):
         """Write a copy of a staged folder, as a later cycle of its run with its own name."""
         events = self.events(staged) or 0
         note = later_cycle_note(staged.source or "", staged.run, staged.rank, events)
-        tables = {name: self._parts(staged, name, run) for name in schema.TABLES}
+        tables = {
+            name: self._parts(staged, name, run)
+            for name in schema.TABLES
+            if name not in schema.OPTIONAL_TABLES or self.has(f"{staged.folder}/{name}.parquet")
+        }
         tables["quality"] = chain(
             tables["quality"], [schema.conform("quality", note, run, staged.rank)]
         )
@@ -239,9 +253,7 @@ class Destination(ABC):
                 version = (file.metadata.metadata or {}).get(VERSION_KEY)
         except StoreError:
             return
-        is_sound = version == str(schema.SCHEMA_VERSION).encode() and all(
-            self.has(f"{folder}/{name}.parquet") for name in schema.TABLES
-        )
+        is_sound = version == str(schema.SCHEMA_VERSION).encode() and self._is_complete(folder)
         for row in rows:
             is_current = is_sound and row.get("facts_version") == facts_version()
             yield Record(
@@ -253,6 +265,18 @@ class Destination(ABC):
                 row.get("start_ns") or 0,
                 folder,
             )
+
+    def _is_complete(self, folder: str) -> bool:
+        """Whether a folder has a file of each table, and of each optional one that is listed."""
+        try:
+            with self.open(f"{folder}/{manifest.NAME}") as stream:
+                listed = manifest.optional_tables(stream.read())
+        except FileNotFoundError:
+            listed = frozenset()
+        except (OSError, StoreError, ValueError, RecursionError):
+            return False
+        tables = (n for n in schema.TABLES if n in listed or n not in schema.OPTIONAL_TABLES)
+        return all(self.has(f"{folder}/{name}.parquet") for name in tables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,6 +153,7 @@ def _write(
         task.rank,
         _fact_options(task.facts),
         progress,
+        is_alone=task.facts.is_alone,
         spool_folder=draft.parent,
         threads=task.threads,
     )
@@ -168,13 +169,16 @@ def _write(
 def _fact_options(facts: FactChoice) -> FactOptions:
     """The options of facts; captures are read once in a process."""
     from profframe.loading.captures import Captures
+    from profframe.loading.execution_traces import ExecutionTraces
     from profframe.loading.options import fact_options
 
     paths, optional = (tuple(map(Path, part)) for part in (facts.captures, facts.optional_captures))
+    nodes = tuple(map(Path, facts.execution_traces))
     return replace(
         fact_options(compat=facts.compat),
         captures=Captures(paths, frozenset(optional)) if paths else None,
         kernel_categories=facts.categories,
+        execution_traces=ExecutionTraces(nodes) if nodes else None,
     )
 
 

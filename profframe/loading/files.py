@@ -65,6 +65,7 @@ def read_trace(
     *,
     spool_folder: Source | None = None,
     threads: int | None = None,
+    is_alone: bool = True,
 ) -> NamedTrace:
     """Read one file as `load` does, with its facts and its name, for `write_trace`.
 
@@ -77,6 +78,8 @@ def read_trace(
         parts of the trace are in memory, 1.2 GB for one of 2 GB. None to keep all in memory.
     threads
         Threads that parse; None for as many as there are processors, up to 8.
+    is_alone
+        Whether an execution trace of another process and rank is of this file, too.
 
     Returns
     -------
@@ -95,9 +98,9 @@ def read_trace(
     spool = None if spool_folder is None else Spool(spool_folder)
     with within(path):
         raw = read(path, progress, spool, threads)
-        return name_trace(
-            path, (facts or FactOptions()).add(raw, known_rank(path, raw, rank)), run, rank
-        )
+        source_rank = known_rank(path, raw, rank)
+        with_facts = (facts or FactOptions()).add(raw, source_rank, is_alone=is_alone)
+        return name_trace(path, with_facts, run, rank)
 
 
 @system_memory()
@@ -127,7 +130,9 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
             with within(path):
                 progress = _shifted(options.progress, before, sum(sizes))
                 parts = [
-                    options.facts.add(raw, known_rank(path, raw, options.rank))
+                    options.facts.add(
+                        raw, known_rank(path, raw, options.rank), is_alone=len(files.paths) == 1
+                    )
                     for raw in read_parts(path, progress)
                 ]
                 traces += name_parts(path, parts, options.run, options.rank)
@@ -140,6 +145,12 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     if not traces:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
+    nodes = options.facts.execution_traces
+    if nodes is not None and not any("nodes" in trace.raw.tables for trace in traces):
+        shown = ", ".join(map(str, nodes.paths))
+        raise ParameterError(
+            f"execution_trace: {shown}: of none of the processes and ranks of the traces"
+        )
     return combine(cycles(traces), skipped)
 
 

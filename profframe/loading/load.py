@@ -38,6 +38,7 @@ def load(
     devices: Devices | None = None,
     kernel_categories: Categories | None = None,
     captures: Source | Sequence[Source] | None = None,
+    execution_trace: Source | Sequence[Source] | None = None,
     runs: Text | None = None,
     ranks: Numbers | None = None,
     steps: Numbers | None = None,
@@ -49,8 +50,8 @@ def load(
     Parameters
     ----------
     source
-        A trace file (Chrome trace JSON, plain, gzip or zstd, or a database of nvprof or Nsight
-        Systems: known by content), a glob, a directory of traces (not recursive; a glob with
+        A trace file (Chrome trace JSON or an execution trace, plain, gzip or zstd, or a database of
+        nvprof or Nsight Systems: known by content), a glob, a directory of traces (not recursive; a glob with
         ``**`` is), a list of these, or a Parquet store. A file of several traces, as torch's
         ``combine_with`` writes it, is a run for each. Or a finished profile: a
         `profframe.profile`, a ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``,
@@ -85,6 +86,10 @@ def load(
         A trace, glob or folder of traces, or a list of these, in which the graphs were captured
         that this trace replays: the work of each replay gets the op, module and Python stack of
         the call that was captured. Captures in the trace itself are used without this.
+    execution_trace
+        A file that torch's ``ExecutionTraceObserver`` wrote of the same process, or a list or glob
+        of them for several ranks: the tables `nodes` and `tensors` have the tensors of each op, and
+        `flows` of the category ``data`` lead from the op that wrote one to those that read it.
     runs, ranks, steps
         What to keep, as for `Trace.filter`. Of a store, no other files are opened, and questions
         read the columns that they need.
@@ -115,7 +120,16 @@ def load(
     >>> trace.self_times().columns[:4]
     ['run', 'rank', 'name', 'kind']
     """
-    facts = fact_options(kinds, compat, fx_metadata, formulas, devices, kernel_categories, captures)
+    facts = fact_options(
+        kinds,
+        compat,
+        fx_metadata,
+        formulas,
+        devices,
+        kernel_categories,
+        captures,
+        execution_trace,
+    )
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
     match discover(source):
         case Profile(profile):

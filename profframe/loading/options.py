@@ -19,6 +19,12 @@ from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
 from profframe.facts.torch_compat.releases import Release, installed
 from profframe.loading.captures import Captures, capture_files
+from profframe.loading.execution_traces import (
+    ExecutionTraces,
+    execution_trace_files,
+    with_execution_trace,
+    with_own_nodes,
+)
 from profframe.loading.tables import skipped_file
 from profframe.query.selection import Numbers, Text, check_compat
 
@@ -46,9 +52,13 @@ class FactOptions:
     kernel_categories: tuple[Entry, ...] | None = None
     """The user's own, as `profframe.facts.kernel_categories.entries_of` gives them."""
     captures: Captures | None = None
+    execution_traces: ExecutionTraces | None = None
 
-    def add(self, raw: RawTrace, rank: int | None = None) -> RawTrace:
-        """The trace with its facts; its rank, if that is known, chooses among captures."""
+    def add(self, raw: RawTrace, rank: int | None = None, *, is_alone: bool = True) -> RawTrace:
+        """The trace with its facts; its rank, if that is known, chooses among captures.
+
+        A trace that is not alone gets the execution trace of its process or rank only.
+        """
         devices = None if self.devices is None else models(self.devices)
         own = self.kernel_categories
         options = Options(
@@ -66,6 +76,11 @@ class FactOptions:
         if self.captures is not None and self.captures.skipped:
             notes = schema.quality_rows(*map(skipped_file, self.captures.skipped))
             tables["quality"] = pa.concat_tables([tables["quality"], notes])
+        if "nodes" in tables:
+            tables = dict(with_own_nodes(tables))
+        elif self.execution_traces is not None:
+            other = self.execution_traces.of(tables, rank, is_alone=is_alone)
+            tables = tables if other is None else dict(with_execution_trace(tables, other))
         return replace(raw, tables=tables)
 
     def key(self) -> str:
@@ -73,8 +88,9 @@ class FactOptions:
         registry = self.fx_metadata
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
         captures = None if self.captures is None else self.captures.content
+        nodes = None if self.execution_traces is None else self.execution_traces.content
         own = (self.kinds, self.devices, self.kernel_categories)
-        options = (*own, self.compat, self._release, captures)
+        options = (*own, self.compat, self._release, captures, nodes)
         return f"{options!r}{json.dumps(files, sort_keys=True)}"
 
     @property
@@ -136,6 +152,7 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     devices: Devices | None = None,
     kernel_categories: Categories | None = None,
     captures: Source | Sequence[Source] | None = None,
+    execution_trace: Source | Sequence[Source] | None = None,
 ) -> FactOptions:
     """Check the options of facts.
 
@@ -144,7 +161,7 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     ParameterError
         A value cannot be used.
     NoTraceFoundError
-        There is no file of captures.
+        There is no file of captures, or no execution trace.
     """
     check_compat(compat)
     check_registry(fx_metadata)
@@ -152,7 +169,8 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     models_by_name = None if devices is None else entries(devices)
     own = None if kernel_categories is None else entries_of(kernel_categories)
     files = None if captures is None else capture_files(captures)
-    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, own, files)
+    nodes = None if execution_trace is None else execution_trace_files(execution_trace)
+    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, own, files, nodes)
 
 
 def check_names(run: str | None, rank: int | None) -> None:

@@ -14,6 +14,7 @@ _DECIDED: Final = {
     "fx_metadata": "names the nodes of graphs when a trace is loaded; a store has them already",
     "devices": "are matched when a trace is loaded; of a store, use .roofline(devices=)",
     "kernel_categories": "are given to kernels when a trace is loaded; a store has them already",
+    "execution_traces": "are joined when a trace is loaded; a store has their tables already",
     "formulas": "count work when a trace is loaded; a store has the numbers already",
     "compat": "changes what is found when a trace is loaded; a store has that already",
 }

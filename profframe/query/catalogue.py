@@ -19,6 +19,7 @@ from profframe.query import macros
 from profframe.query.header import Answer, parse, read_sql, sql_directory
 from profframe.query.rules import ANSWER, SHARED_NAMES, Advice, Paths, assemble
 from profframe.query.rules import rules as all_rules
+from profframe.query.sources import tables_for
 
 
 def catalogue() -> tuple[Answer, ...]:
@@ -116,7 +117,9 @@ def reads(answer: Answer) -> Mapping[str, frozenset[str] | None]:
     if is_shipped(answer):
         return _columns_read(answer.name)
     tables = [table for table in schema.TABLES if table in answer.needs]
-    return dict.fromkeys(tables or schema.TABLES)
+    if tables:
+        return dict.fromkeys(tables)
+    return tables_for("".join([answer.sql, *macros.definitions(answer.sql).values()]))
 
 
 def is_shipped(answer: Answer) -> bool:

@@ -44,7 +44,7 @@ from profframe.query.selection import (
     numbers,
     texts,
 )
-from profframe.query.sources import ALL_TABLES, Columns, Overlay, Part, Source
+from profframe.query.sources import IN_EACH_TRACE, Columns, Overlay, Part, Source, tables_for
 from profframe.system.interrupts import stopping
 
 Value = TypeVar("Value")
@@ -353,11 +353,12 @@ class Session:
 
     def sql(self, text: str) -> pl.DataFrame:
         """The rows of one SELECT; errors are those of `profframe.query.run.query`."""
-        return self._ask(lambda c: frame(query(c, text, terms=self.terms)), ALL_TABLES)
+        views = tables_for("".join([text, *macros.definitions(text).values()]))
+        return self._ask(lambda c: frame(query(c, text, terms=self.terms)), views)
 
     @contextmanager
     def connection(
-        self, views: Mapping[str, Columns] = ALL_TABLES
+        self, views: Mapping[str, Columns] = IN_EACH_TRACE
     ) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor with a view per table, for a block of profframe's own SQL."""
         with self._guarded(self.database.new_cursor) as cursor, cursor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -18,7 +19,28 @@ from profframe.query.selection import Integers
 Columns: TypeAlias = frozenset[str] | None
 """Names of columns that are needed; None for all."""
 ALL_TABLES: Final[Mapping[str, Columns]] = MappingProxyType(dict.fromkeys(schema.TABLES))
-"""All columns of all tables: what any SQL may read."""
+"""All columns of all tables."""
+IN_EACH_TRACE: Final[Mapping[str, Columns]] = MappingProxyType(
+    {name: None for name in schema.TABLES if name not in schema.OPTIONAL_TABLES}
+)
+"""All columns of the tables that are not optional."""
+_WORD: Final = re.compile(r"\w+")
+
+
+def tables_for(sql: str) -> Mapping[str, Columns]:
+    """All columns of the tables that SQL may read: of optional ones, those that it names.
+
+    A view of each table takes time, and few questions are about the optional ones.
+
+    Examples
+    --------
+    >>> tables_for("FROM Tensors").keys() - IN_EACH_TRACE.keys()
+    {'tensors'}
+    """
+    words = {word.lower() for word in _WORD.findall(sql)}
+    if words.isdisjoint(schema.OPTIONAL_TABLES):
+        return IN_EACH_TRACE
+    return {name: None for name in ALL_TABLES if name in IN_EACH_TRACE or name in words}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import chrome, flight_recorder
+from profframe.readers import chrome, execution_trace, flight_recorder
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
@@ -17,6 +19,13 @@ from profframe.system.disk_tables import Spool
 
 __all__ = ["Header", "RawTrace", "is_pipe", "read", "read_parts"]
 
+Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
+"""Reads a file into tables, which go to the spool, on so many threads."""
+FORMATS: Final[tuple[tuple[re.Pattern[bytes], Reader], ...]] = (
+    (execution_trace.BEGINNING, execution_trace.read),
+    (flight_recorder.BEGINNING, flight_recorder.read),
+)
+"""How a file begins, decompressed, and its reader; the first that fits counts, else Chrome's."""
 _MOST_TABLES: Final = 6
 
 
@@ -56,8 +65,10 @@ def read(
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
-        if flight_recorder.knows(head.plain):
-            return flight_recorder.read(source)
+        text = head.plain.removeprefix(b"\xef\xbb\xbf")
+        for beginning, reader in FORMATS:
+            if beginning.search(text):
+                return reader(source, spool, threads)
         if reason := refusal(path, head.plain):
             raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_READS: Final = "profframe reads Chrome trace JSON and databases of nvprof and Nsight Systems"
+_READS: Final = "profframe reads Chrome trace JSON, execution traces, and databases of nvprof and Nsight Systems"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,25 +34,10 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 _PICKLE: Final = rb"\A\x80[\x02-\x05]"
 _FORMATS: Final = (
     _Format(
-        _pattern(
-            rb'\A\s*\{(?=.*"schema"\s*:\s*"\d+\.\d+\.\d+[^"]*")(?=.*"(?:nodes|start_ts)"\s*:)'
-            rb'(?!.*"(?:traceEvents|schemaVersion)")'
-        ),
-        (),
-        "an execution trace, of torch's ExecutionTraceObserver, which has no times of ops",
-        "load the trace that torch's profiler wrote of the same steps (export_chrome_trace)",
-    ),
-    _Format(
         _pattern(_PICKLE + rb".*(?:device_traces|segments)"),
         (),
         "a memory snapshot, of torch's torch.cuda.memory._dump_snapshot",
         "record a profile with profile_memory=True for memory over time, and load its trace",
-    ),
-    _Format(
-        _pattern(_PICKLE + rb".*(?:pg_config|collective_seq_id|comm_lib_version|nccl_version)"),
-        (),
-        "a dump of the flight recorder, of torch's torch.distributed, which has no times of ops",
-        "load the traces that torch's profiler wrote of the ranks",
     ),
     _Format(
         _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),
@@ -119,8 +104,8 @@ def refusal(path: Path, head: bytes) -> str | None:
 
     Examples
     --------
-    >>> refusal(Path("step.json"), b'{"schema": "1.1.1", "nodes": [').partition(",")[0]
-    'an execution trace'
+    >>> refusal(Path("kernels.ncu-rep"), b"NVR\\x00").partition(",")[0]
+    'a report of Nsight Compute'
     >>> refusal(Path("step.json"), b'{"traceEvents": [') is None
     True
     """

@@ -13,6 +13,15 @@ from profframe.store.layout import Place, checksum, identity
 from profframe.store.parquet import reading, row_groups
 
 
+def no_rows(table: str) -> str:
+    """SQL: a table of the schema without rows."""
+    columns = ", ".join(
+        f'CAST(NULL AS {schema.type_word(column.type)}) AS "{column.name}"'
+        for column in schema.TABLES[table]
+    )
+    return f"(SELECT {columns} WHERE FALSE)"
+
+
 def relation(files: Iterable[str]) -> str:
     """SQL: the rows of some files."""
     return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
@@ -33,7 +42,7 @@ def check_place(place: Place, *, thorough: bool) -> None:
     StoreError
         The message names the first such file.
     """
-    for table in schema.TABLES:
+    for table in filter(place.has, schema.TABLES):
         file = place.file(table)
         try:
             next(row_groups(file, table), None)
@@ -46,6 +55,10 @@ def check_place(place: Place, *, thorough: bool) -> None:
                 ) from error
             if identity(place.folder) == place.identity:
                 raise
+            if table in schema.OPTIONAL_TABLES and not file.exists():
+                raise StoreError(
+                    f"{file}: written again since the store was opened; load it again"
+                ) from error
             break
     if thorough and identity(place.folder) != place.identity:
         raise StoreError(f"{place.folder}: written again since the store was opened; load it again")

@@ -39,6 +39,7 @@ _LISTINGS: Final = 10
 _RANK: Final = re.compile("rank=(0|[1-9][0-9]{0,9})", re.ASCII)
 _CUT: Final = re.compile("[^~]{160}~[0-9a-f]{32}", re.ASCII)
 _TABLE_FILES: Final = frozenset(f"{name}.parquet" for name in schema.TABLES)
+_OPTIONAL_FILES: Final = {f"{name}.parquet": name for name in schema.OPTIONAL_TABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,12 @@ class Place:
     visible: frozenset[Key] = frozenset()
     identity: str = ""
     """The `identity` of the folder when it was listed."""
+    optional: frozenset[str] = frozenset()
+    """Optional tables of which it had a file when it was listed."""
+
+    def has(self, table: str) -> bool:
+        """Whether it has to have a file of a table: without one, an optional table is empty."""
+        return table not in schema.OPTIONAL_TABLES or table in self.optional
 
     def file(self, table: str) -> Path:
         """Path of a table's file."""
@@ -201,6 +208,8 @@ def write_manifest(folder: Path, more: Mapping[str, object] | None = None) -> No
     files = {}
     for table in schema.TABLES:
         file = folder / f"{table}.parquet"
+        if table in schema.OPTIONAL_TABLES and not file.exists():
+            continue
         files[file.name] = {"bytes": file.stat().st_size, "sha256": checksum(file)}
     content = {"schema_version": schema.SCHEMA_VERSION, "files": files, **(more or {})}
     (folder / manifest.NAME).write_text(json.dumps(content))
@@ -261,11 +270,16 @@ def store_errors(root: Path, verb: str = "write") -> Iterator[None]:
         raise StoreError(f"{file}: cannot {verb} the store: {why}") from error
 
 
-def _folders(root: Path) -> Iterator[Path]:
-    """Folders with table files, except hidden ones; a set-aside one replaces a missing one."""
+def optional_tables(names: Iterable[str]) -> frozenset[str]:
+    """Optional tables among names of files."""
+    return frozenset(_OPTIONAL_FILES[name] for name in _OPTIONAL_FILES.keys() & names)
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, frozenset[str]]]:
+    """Folders with table files, and which optional ones; a set-aside one replaces a missing one."""
     for where, names, files in os.walk(root):
         if not _TABLE_FILES.isdisjoint(files):
-            yield Path(where)
+            yield Path(where), optional_tables(files)
         present = set(names)
         names[:] = [
             name
@@ -275,8 +289,11 @@ def _folders(root: Path) -> Iterator[Path]:
         ]
 
 
-def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Place, ...]:
-    ordered = sorted(folders, key=_by_run_and_rank)
+def _visible(
+    root: Path, folders: Iterable[tuple[Path, frozenset[str]]], *, tolerant: bool
+) -> tuple[Place, ...]:
+    optional = dict(folders)
+    ordered = sorted(optional, key=_by_run_and_rank)
     tolerance = suppress(StoreError) if tolerant else nullcontext()
     replaced: dict[str, str] = {}
     for folder in ordered:
@@ -289,7 +306,7 @@ def _visible(root: Path, folders: Iterable[Path], *, tolerant: bool) -> tuple[Pl
         name, now = name_in(root, folder) if replaced and folder != root else "", identity(folder)
         if name in replaced and replaced[name] in {"", now}:
             continue
-        place = Place(folder, _name_of(folder), identity=now)
+        place = Place(folder, _name_of(folder), identity=now, optional=optional[folder])
         (others if place.name is None else singles).append(place)
     names = {place.name for place in singles}
     shared: list[Place] = []

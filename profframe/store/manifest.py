@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn, TypeVar
 
+from profframe import schema
 from profframe.errors import StoreError
 
 Key = tuple[str, int]
@@ -23,6 +24,7 @@ Key = tuple[str, int]
 Item = TypeVar("Item")
 
 NAME: Final = "manifest.json"
+_OPTIONAL: Final = {f"{name}.parquet".encode(): name for name in schema.OPTIONAL_TABLES}
 PACK: Final = "pack-"
 MOST_RANK: Final = 2**31 - 1
 _MOST: Final = 2**63 - 1
@@ -93,6 +95,47 @@ def read(folder: Path) -> Manifest:
         )
     except (TypeError, ValueError) as error:
         raise StoreError(f"{file}: not a manifest of profframe: {error}") from error
+
+
+def optional_tables(content: bytes) -> frozenset[str]:
+    """Optional tables that the text of a manifest lists.
+
+    Most manifests list none, which is seen without parsing.
+
+    Raises
+    ------
+    ValueError, RecursionError
+        It is no manifest.
+
+    Examples
+    --------
+    >>> optional_tables(b'{"files": {"events.parquet": {}, "nodes.parquet": {}}}')
+    frozenset({'nodes'})
+    """
+    if not any(name in content for name in _OPTIONAL):
+        return frozenset()
+    value = json.loads(content, parse_constant=_no_number)
+    listed = value.get("files") if isinstance(value, dict) else None
+    if not isinstance(listed, dict):
+        raise ValueError("no files in it")
+    return frozenset(table for name, table in _OPTIONAL.items() if name.decode() in listed)
+
+
+def optional_in(folder: Path) -> frozenset[str]:
+    """Optional tables that the manifest of a folder lists; none without a manifest.
+
+    Raises
+    ------
+    StoreError
+        It cannot be read.
+    """
+    file = folder / NAME
+    try:
+        return optional_tables(file.read_bytes()) if file.is_file() else frozenset()
+    except FileNotFoundError:
+        return frozenset()
+    except (OSError, ValueError, RecursionError) as error:
+        raise StoreError(f"{file}: cannot be read: {error}") from error
 
 
 def is_name(name: str) -> bool:

@@ -282,6 +282,15 @@ def write_file(file: Path, name: str, parts: Iterable[pa.Table]) -> None:
                 writer.write_table(_with_own_texts(part.slice(start, size)), size)
 
 
+def rows_to_write(name: str, parts: Iterable[pa.Table]) -> Iterable[pa.Table] | None:
+    """The parts of a table; None for an optional table without rows, which has no file."""
+    if name not in schema.OPTIONAL_TABLES:
+        return parts
+    rest = iter(parts)
+    first = next((part for part in rest if part.num_rows), None)
+    return None if first is None else chain((first,), rest)
+
+
 def _with_own_texts(rows: pa.Table) -> pa.Table:
     """The same rows with only their own distinct texts: Arrow writes whole dictionaries."""
     for place, field in enumerate(rows.schema):

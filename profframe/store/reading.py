@@ -15,9 +15,9 @@ from profframe import schema
 from profframe.errors import StoreError, StoreVersionError
 from profframe.query.selection import Integers, check_numbers, check_texts
 from profframe.query.sources import Part
-from profframe.store import versions
-from profframe.store.checking import check_place, relation
-from profframe.store.layout import Place, component, places
+from profframe.store import manifest, versions
+from profframe.store.checking import check_place, no_rows, relation
+from profframe.store.layout import Place, component, optional_tables, places
 from profframe.store.parquet import VERSION_KEY, parquet_file, reading
 from profframe.store.rows import lazy, row_groups
 
@@ -59,9 +59,9 @@ class Store:
         Returns
         -------
         list of str
-            One path per folder of the store.
+            One path per folder of the store; of an optional table, of those that have rows of it.
         """
-        return [str(place.file(table)) for place in self.places]
+        return [str(place.file(table)) for place in self.places if place.has(table)]
 
     def view(self, connection: duckdb.DuckDBPyConnection, table: str, part: Part) -> None:
         """Let one connection read a part of a table by the table's name.
@@ -126,14 +126,15 @@ class Store:
             f"FROM {relation(files)} WHERE {condition or 'TRUE'}"
             for condition, files in self._by_condition(table)
         ]
-        return f"({' UNION ALL BY NAME '.join(parts)})"
+        return f"({' UNION ALL BY NAME '.join(parts)})" if parts else no_rows(table)
 
     def _by_condition(self, table: str) -> Iterator[tuple[str | None, list[str]]]:
         """Files of a table by the condition of their rows; those without one are together."""
-        files = [str(place.file(table)) for place in self.places if place.condition is None]
+        present = [place for place in self.places if place.has(table)]
+        files = [str(place.file(table)) for place in present if place.condition is None]
         if files:
             yield None, files
-        for place in self.places:
+        for place in present:
             if place.condition is not None:
                 yield place.condition, [str(place.file(table))]
 
@@ -290,7 +291,7 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
             check_texts("run", runs or (), (run for run, _ in keys))
             check_numbers("rank", ranks or (), (rank for _, rank in keys))
             files = files.only(runs, ranks)
-        are_current = [check_folder(root, place.folder) for place in files.places]
+        are_current = [check_folder(root, place) for place in files.places]
     except StoreError:  # also of folders that were removed or packed after they were listed
         if attempts:
             return _scan(root, runs, ranks, attempts - 1)
@@ -298,20 +299,30 @@ def _scan(root: Path, runs: Iterable[str] | None, ranks: Integers | None, attemp
     return replace(files, is_current=all(are_current))
 
 
-def check_folder(root: Path, folder: Path) -> bool:
+def check_folder(root: Path, place: Place) -> bool:
     """Raise an error if a folder lacks a table, or is of another schema version.
+
+    An optional table is lacking where the manifest lists it.
 
     Returns
     -------
     bool
         Whether this version of profframe is known to have written it.
     """
+    folder = place.folder
     names: set[str] = set()
     with suppress(OSError), os.scandir(folder) as entries:
         names.update(entry.name for entry in entries if entry.is_file())
-    missing = [name for name in schema.TABLES if f"{name}.parquet" not in names]
+    listed = manifest.optional_in(folder)
+    missing = [
+        name
+        for name in schema.TABLES
+        if f"{name}.parquet" not in names and (name in listed or name not in schema.OPTIONAL_TABLES)
+    ]
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
+    if optional_tables(names) != place.optional:
+        raise StoreError(f"{folder}: written again while the store was opened; load it again")
     file = folder / "traces.parquet"
     with parquet_file(file) as traces:
         metadata = traces.metadata

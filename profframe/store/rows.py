@@ -61,7 +61,7 @@ def lazy(places: Sequence[Place], table: str) -> pl.LazyFrame:
     Parameters
     ----------
     places
-        Folders with a file of the table.
+        Folders, with a file of the table or, of an optional one, without.
     table
         Name of a table of the schema.
 
@@ -113,6 +113,8 @@ def _columns(table: str) -> pl.Schema:
 
 def _groups(place: Place, table: str) -> Iterator[files.RowGroup]:
     """Row groups of a table of one folder that may have visible rows."""
+    if not place.has(table):
+        return
     runs = None if place.condition is None else [run for run, _ in place.visible]
     for group in files.row_groups(place.file(table), table):
         if runs is None or _may_have(group, runs):

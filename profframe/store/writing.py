@@ -26,7 +26,7 @@ from profframe.store.layout import (
     temporary,
     write_manifest,
 )
-from profframe.store.parquet import write_file
+from profframe.store.parquet import rows_to_write, write_file
 from profframe.store.rows import by_trace
 
 _UNFINISHED: Final = ".part"
@@ -90,7 +90,8 @@ def write(tables: Mapping[str, pa.Table], path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     tables
-        All tables of the schema, with ``run`` and ``rank``; ``traces`` has one row per (run, rank).
+        All tables of the schema but for optional ones without rows, with ``run`` and ``rank``;
+        ``traces`` has one row per (run, rank).
     path
         The store; made if it does not exist.
 
@@ -171,7 +172,8 @@ def _write_one(
         fresh = folder / f"rank={rank}"
         fresh.mkdir()
         for name, parts in tables.items():
-            write_file(fresh / f"{name}{_UNFINISHED}", name, parts)
+            if (rows := rows_to_write(name, parts)) is not None:
+                write_file(fresh / f"{name}{_UNFINISHED}", name, rows)
         for part in fresh.iterdir():
             part.rename(part.with_suffix(".parquet"))
         write_manifest(fresh)

@@ -34,7 +34,8 @@ def from_tables(cls: type[Trace], tables: Mapping[str, pa.Table]) -> Trace:
     Parameters
     ----------
     tables
-        Every table of `profframe.schema.TABLES`, in the schema's columns and types.
+        Every table of `profframe.schema.TABLES`, in the schema's columns and types; optional ones
+        may be missing.
 
     Returns
     -------

@@ -94,6 +94,16 @@ class Trace:
         return rows.table(self, "devices")
 
     @property
+    def nodes(self) -> pl.DataFrame:
+        """One row per node of an execution trace."""
+        return rows.table(self, "nodes")
+
+    @property
+    def tensors(self) -> pl.DataFrame:
+        """One row per tensor that a node of an execution trace takes or gives."""
+        return rows.table(self, "tensors")
+
+    @property
     def traces(self) -> pl.DataFrame:
         """One row per (run, rank): what was loaded, and what its header says."""
         return rows.table(self, "traces")

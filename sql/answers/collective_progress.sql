@@ -1,12 +1,12 @@
 -- collective_progress: how far each rank came in each process group, by dumps of flight recorders: who is ahead, who behind.
--- One row per rank of each process group, by run, group and rank.
+-- One row per (run, rank, process_group, group_ranks), by run, group and rank.
 -- In a bare shell read from `sql/lib` first: collectives, recorded.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
+-- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group
 -- process_group_description VARCHAR       what the group is for: default_pg, or as it was given to new_group
 -- group_ranks               VARCHAR       ranks in the group, as a JSON list; NULL where the dumps do not say
--- rank                      INTEGER       rank within the run
 -- is_loaded                 BOOLEAN       its dump is there
 -- first_seq                 BIGINT        lowest number of a collective that its recorder still had; NULL for none
 -- last_seq                  BIGINT        highest number of a collective that it called; 0 for none; NULL where not known
@@ -24,15 +24,16 @@ texts AS (
 )
 SELECT
     members.run,
+    members.rank,
     members.process_group,
     members.process_group_description,
     members.group_ranks,
-    members.rank,
     members.is_loaded,
     members.first_seq,
     members.last_seq,
     members.completed_seq,
-    max(members.last_seq) OVER (PARTITION BY members.run, members.process_group, members.group_ranks) - members.last_seq AS behind,
+    max(members.last_seq) OVER (PARTITION BY members.run, members.process_group, members.group_ranks)
+    - members.last_seq AS behind,
     calls.kind,
     calls.state,
     calls.created_ns,

@@ -1,17 +1,17 @@
 -- hang_sides: each rank's side of what hangs: what it called, of which size and type, when and where in the code.
--- One row per rank of each collective of `hangs`, or of a send and receive, by run, group, number and rank.
+-- One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group, number and rank.
 -- role: late: did not arrive, and the row tells of its last call; waits: called it, and waits; other: called something that does
 -- not fit what most ranks called; arrived: called it; not_loaded: no dump is there; overwritten: its recorder was full, and has no
 -- record of that time.
 -- In a bare shell read from `sql/lib` first: collectives, recorded.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
+-- rank                      INTEGER       rank within the run
 -- process_group             VARCHAR       name of the process group
 -- process_group_description VARCHAR       what the group is for
 -- collective_seq            BIGINT        number of the collective in its group; NULL where it is one to one
 -- line                      VARCHAR       sender and receiver: 0>1; NULL where it is a collective
 -- finding                   VARCHAR       words as in `hangs`
--- rank                      INTEGER       rank within the run
 -- role                      VARCHAR       see above
 -- record_id                 BIGINT        its record in recorded_collectives; NULL for none
 -- kind                      VARCHAR       what it called
@@ -40,12 +40,12 @@ lasts AS (
 )
 SELECT
     roles.run,
+    roles.rank,
     roles.process_group,
     roles.process_group_description,
     roles.seq AS collective_seq,
     nullif(roles.line, '') AS line,
     roles.finding,
-    roles.rank,
     roles.role,
     calls.record_id,
     calls.kind,
@@ -63,6 +63,5 @@ LEFT JOIN lasts ON roles.run = lasts.run AND roles.rank = lasts.rank AND roles.r
 LEFT JOIN calls
     ON roles.run = calls.run AND roles.rank = calls.rank AND coalesce(roles.record_id, lasts.record_id) = calls.record_id
 LEFT JOIN texts ON calls.run = texts.run AND calls.rank = texts.rank AND calls.stack_id = texts.stack_id
-ORDER BY
-    roles.run, roles.process_group NULLS LAST, roles.group_ranks NULLS LAST, collective_seq NULLS LAST, roles.line, roles.turn,
-    roles.rank
+ORDER BY roles.run, roles.process_group NULLS LAST, roles.group_ranks NULLS LAST, collective_seq NULLS LAST, line NULLS FIRST,
+    roles.turn, roles.rank

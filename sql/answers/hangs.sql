@@ -1,5 +1,5 @@
 -- hangs: collectives that a rank did not arrive at, that ranks disagree about or that did not end, by dumps of flight recorders.
--- One row per such collective, or send and receive, of a process group; the causes first, then by time.
+-- One row per (run, process_group, group_ranks, collective_seq, line) that hangs; the causes first, then by time.
 -- A rank is late at the first collective of its group that others called and it did not. The records are what ranks called: with
 -- gloo, which says nothing of starts and ends, a rank waits where it called what another did not. What lies before the first record
 -- of a full recorder, and ranks without a dump, are never late.
@@ -8,6 +8,7 @@
 -- In a bare shell read from `sql/lib` first: collectives, recorded.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
+-- ranks                     BIGINT        number of ranks that called it
 -- process_group             VARCHAR       name of the process group
 -- process_group_description VARCHAR       what the group is for: default_pg, or as it was given to new_group
 -- group_ranks               VARCHAR       ranks in the group, as a JSON list; NULL where the dumps do not say
@@ -72,6 +73,7 @@ sides AS (
 )
 SELECT
     run,
+    count(*) FILTER (role IN ('waits', 'other', 'arrived')) AS ranks,
     process_group,
     any_value(process_group_description) AS process_group_description,
     group_ranks,
@@ -93,6 +95,5 @@ SELECT
     ) FILTER (role IN ('late', 'other')) AS late_stack
 FROM sides
 GROUP BY run, process_group, group_ranks, is_p2p, seq, turn, line
-ORDER BY
-    run, bool_and(finding = 'not_ended'), is_cause DESC, since_ns NULLS LAST, process_group NULLS LAST, group_ranks NULLS LAST,
+ORDER BY run, bool_and(finding = 'not_ended'), is_cause DESC, since_ns NULLS LAST, process_group NULLS LAST, group_ranks NULLS LAST,
     collective_seq NULLS LAST, line NULLS FIRST, turn

@@ -28,6 +28,7 @@ from profframe.readers.build.rows import (
     Rows,
     Table,
     codes,
+    gather,
     nulls,
     replaced,
     time_column,
@@ -130,6 +131,39 @@ def assemble(
         quality.note("no_events", 0)
     tables |= {"traces": _traces(tables, header, accounted), "quality": quality.table()}
     return RawTrace(tables, header)
+
+
+def assemble_without_events(
+    tables: Mapping[str, pa.Table],
+    header: Header,
+    quality: Quality,
+    accounted: Mapping[str, int],
+    connection: duckdb.DuckDBPyConnection,
+    span_ns: tuple[int | None, int | None] = (None, None),
+) -> RawTrace:
+    """A trace of a source that has no events, with the tables that it has.
+
+    Parameters
+    ----------
+    tables
+        Optional tables, and ``threads`` if it knows any, in the schema's types, without run and
+        rank.
+    header
+        What the source says about itself.
+    quality
+        Notes of the reader.
+    accounted
+        Rows of the source by where they went: a table, ``metadata``, ``dropped``.
+    connection
+        For SQL on the rows.
+    span_ns
+        Earliest and latest time in the tables.
+    """
+    empty = assemble(gather(()), header, quality, 0, connection, unread=accounted).tables
+    traces = empty["traces"]
+    for name, value in zip(("start_ns", "end_ns"), span_ns, strict=True):
+        traces = replaced(traces, name, pa.array([value], INT64))
+    return RawTrace({**empty, **tables, "traces": traces}, header)
 
 
 def _memory(rows: pa.Table, device_type: str | None) -> pa.Table:

@@ -25,36 +25,34 @@ from profframe.readers.flight_recorder.groups import Groups, own_rank, rank_in_n
 from profframe.readers.flight_recorder.records import Records
 from profframe.readers.json import exact
 from profframe.readers.pickle import plain_values
+from profframe.system.disk_tables import Spool
 
-__all__ = ["knows", "read"]
+__all__ = ["BEGINNING", "FORMAT", "read"]
 
 FORMAT: Final = "flight_recorder"
 _WORDS: Final = (
     rb"(?:pg_config|pg_status|collective_seq_id|comm_lib_version|nccl_version|nccl_comm_state"
     rb"|profiling_name)"
 )
-_PICKLE: Final = re.compile(rb"\A\x80[\x02-\x05].*" + _WORDS, re.DOTALL)
-_JSON: Final = re.compile(
-    rb'\A\s*\{\s*"(?:version|entries|pg_config|pg_status|comm_lib_version|nccl_version'
-    rb'|nccl_comm_state)"(?=.*"' + _WORDS + rb'")(?!.*"traceEvents"\s*:)',
+BEGINNING: Final = re.compile(
+    rb"\A(?:\x80[\x02-\x05].*"
+    + _WORDS
+    + rb'|\s*\{\s*"(?:version|entries|pg_config|pg_status|comm_lib_version|nccl_version'
+    rb'|nccl_comm_state)"(?=.*"'
+    + _WORDS
+    + rb'")(?!.*"traceEvents"\s*:))',
     re.DOTALL,
 )
+"""How a dump begins, as a pickle and as JSON."""
 _MEMBERS: Final = frozenset(("entries", "pg_config", "pg_status"))
 """Members of a dump that become rows; the others are its metadata."""
 
 
-def knows(head: bytes) -> bool:
-    """Whether a file that begins like this is a dump.
-
-    Examples
-    --------
-    >>> knows(b'{"comm_lib_version":"2.27","entries":[{"collective_seq_id":1'), knows(b"{}")
-    (True, False)
-    """
-    return _PICKLE.search(head) is not None or _JSON.search(head) is not None
-
-
-def read(source: ByteSource) -> RawTrace:
+def read(
+    source: ByteSource,
+    spool: Spool | None = None,  # noqa: ARG001 - a recorder holds some thousand records
+    threads: int | None = None,  # noqa: ARG001 - the same
+) -> RawTrace:
     """Read a dump into the tables of a trace without events.
 
     Raises

@@ -33,7 +33,7 @@ from profframe.store.layout import (
 from profframe.store.lock import locked
 from profframe.store.maintenance.listing import root_of, size
 from profframe.store.manifest import Key
-from profframe.store.parquet import in_groups, keys_in, write_file
+from profframe.store.parquet import in_groups, keys_in, rows_to_write, write_file
 
 Progress = Callable[[int, int], None]
 
@@ -182,7 +182,7 @@ def _pack(
 ) -> None:
     """Publish a pack of the visible rows of some places, then remove others."""
     for place in packed:
-        store.check_folder(root, place.folder)
+        store.check_folder(root, place)
     identities = {place.folder: place.identity for place in replaced}
     for folder in identities:
         if not manifest.is_name(name_in(root, folder)):
@@ -193,9 +193,11 @@ def _pack(
         events: Counter[Key] = Counter({key: 0 for place in packed for key in place.keys})
         total, done = sum(map(size, packed)), 0
         for table in schema.TABLES:
-            for place in packed:
-                done += place.file(table).stat().st_size
-            write_file(fresh / f"{table}.parquet", table, _rows(packed, table, events))
+            present = [place for place in packed if place.has(table)]
+            done += sum(place.file(table).stat().st_size for place in present)
+            rows = rows_to_write(table, _rows(present, table, events))
+            if rows is not None:
+                write_file(fresh / f"{table}.parquet", table, rows)
             if progress is not None:
                 progress(done, total)
         content = {

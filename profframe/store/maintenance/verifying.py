@@ -107,9 +107,13 @@ def _problems(place: Place) -> Iterator[tuple[str, str]]:
             yield name, "missing"
     for table in schema.TABLES:
         file = place.file(table)
+        is_optional = table in schema.OPTIONAL_TABLES
         if not file.exists():
-            yield file.name, "missing"
+            if not is_optional or file.name in files:
+                yield file.name, "missing"
             continue
+        if is_optional and files and file.name not in files:
+            yield file.name, "not in the manifest, which lists what was written"
         try:
             yield from ((file.name, why) for why in _problems_of(place, table, files))
         except StoreError as error:

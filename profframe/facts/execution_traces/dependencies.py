@@ -1,0 +1,117 @@
+"""Which node reads what which other one wrote: the last that had written to the same bytes.
+
+A node reads when it begins and writes when it ends, after all that ran in it. So what it reads is
+of nodes that had ended by then, and dependencies have no cycles. Of nodes inside one another that
+wrote the same, the outermost counts, as it ended last.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from profframe.intervals import Ints
+from profframe.readers import parsing_database
+
+_MOST: Final = 1 << 48
+_EXTENTS: Final = f"""
+    WITH sized AS (
+        SELECT *, TRY_CAST(from_json(shape, '["BIGINT"]') AS DOUBLE[]) AS sizes,
+               TRY_CAST(from_json(strides, '["BIGINT"]') AS DOUBLE[]) AS steps
+        FROM tensors WHERE storage_id IS NOT NULL AND node_id IS NOT NULL AND elements > 0),
+    spanned AS (
+        SELECT *, CASE WHEN len(sizes) = len(steps)
+                       THEN greatest(elements, 1 + coalesce(list_sum(list_transform(
+                           list_zip(sizes, steps), lambda p: (p[1] - 1) * p[2])), 0))
+                       ELSE elements END AS span
+        FROM sized)
+    SELECT node_id, storage_id, is_written, direction,
+           offset_elements * element_bytes AS low,
+           (offset_elements + span::BIGINT) * element_bytes AS high
+    FROM (FROM spanned WHERE span BETWEEN 1 AND {_MOST} AND element_bytes BETWEEN 1 AND 4096
+                         AND offset_elements BETWEEN 0 AND {_MOST})"""
+_PARTS: Final = """
+    CREATE OR REPLACE TEMP TABLE reads AS
+        SELECT DISTINCT o.node, o.started AS written_before, e.storage_id, e.low, e.high
+        FROM extents e JOIN ordered o USING (node_id) WHERE direction = 'in';
+    CREATE OR REPLACE TEMP TABLE writes AS
+        SELECT DISTINCT o.node, o.written AS written_as, e.storage_id, e.low, e.high
+        FROM extents e JOIN ordered o USING (node_id) WHERE is_written"""
+_DEPENDENCIES: Final = """
+    WITH pairs AS (
+        SELECT r.*, w.low AS from_low, w.high AS from_high
+        FROM (SELECT DISTINCT storage_id, low, high FROM reads) r
+        JOIN (SELECT DISTINCT storage_id, low, high FROM writes) w
+          ON w.storage_id = r.storage_id AND w.low < r.high AND r.low < w.high),
+    wanted AS (
+        SELECT r.*, from_low, from_high FROM reads r JOIN pairs p USING (storage_id, low, high)),
+    last AS (
+        SELECT wanted.*, w.node AS source, w.written_as
+        FROM wanted ASOF JOIN writes w
+          ON wanted.storage_id = w.storage_id AND wanted.from_low = w.low
+         AND wanted.from_high = w.high AND wanted.written_before > w.written_as)
+    SELECT source, node AS target, min(storage_id) AS storage_id
+    FROM last a
+    WHERE NOT EXISTS (
+        FROM last b
+        WHERE b.node = a.node AND b.storage_id = a.storage_id AND b.low = a.low AND b.high = a.high
+          AND b.written_as > a.written_as
+          AND b.from_low <= greatest(a.from_low, a.low)
+          AND b.from_high >= least(a.from_high, a.high))
+    GROUP BY source, target ORDER BY target, source"""
+
+
+def dependencies(nodes: pa.Table, tensors: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Rows of nodes that wrote and that read it, and the storage; ordered by reader.
+
+    Parameters
+    ----------
+    nodes, tensors
+        As a reader gives them; of several nodes with one id the first counts.
+    """
+    ids = nodes["node_id"].fill_null(-1).to_numpy()
+    distinct, first = np.unique(ids, return_index=True)
+    depth, end = _ends(distinct, nodes["parent_id"].fill_null(-1).to_numpy()[first])
+    order = np.lexsort((-depth, end))
+    written = np.empty(order.size, np.int64)
+    written[order] = np.arange(order.size)
+    started = np.searchsorted(end[order], distinct)
+    ordered = pa.table({"node_id": distinct, "node": first, "started": started, "written": written})
+    with parsing_database.connect() as connection:
+        connection.register("tensors", tensors)
+        connection.register("extents", connection.sql(_EXTENTS).to_arrow_table())
+        connection.register("ordered", ordered)
+        connection.execute(_PARTS)
+        rows = connection.sql(_DEPENDENCIES).to_arrow_table()
+    source, target, storage = (
+        rows[name].to_numpy().astype(np.int64) for name in ("source", "target", "storage_id")
+    )
+    return source, target, storage
+
+
+def _ends(ids: Ints, parents: Ints) -> tuple[Ints, Ints]:
+    """Depth of each node, and the greatest id inside it; ids are sorted and distinct.
+
+    A node in a cycle of parents is a root.
+    """
+    place = np.searchsorted(ids, parents).clip(max=max(0, ids.size - 1))
+    has_parent = (ids[place] == parents) & (parents != ids) if ids.size else parents == ids
+    parent = np.where(has_parent, place, -1)
+    depth = np.zeros(ids.size, np.int64)
+    children = np.argsort(parent, kind="stable")
+    begins = np.searchsorted(parent[children], np.arange(ids.size))
+    counts = np.bincount(parent[parent >= 0], minlength=ids.size)
+    levels = [np.flatnonzero(parent < 0)]
+    while levels[-1].size:
+        level = levels[-1][counts[levels[-1]] > 0]
+        sizes = counts[level]
+        steps = np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        below = children[np.repeat(begins[level], sizes) + steps]
+        depth[below] = len(levels)
+        levels.append(below)
+    end = ids.copy()
+    for level in reversed(levels[1:]):
+        np.maximum.at(end, parent[level], end[level])
+    return depth, end

@@ -1,0 +1,189 @@
+"""The tables of a trace with those of an execution trace of the same process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.facts.columns import numbers, words
+from profframe.facts.execution_traces.dependencies import dependencies
+from profframe.facts.execution_traces.linking import Links, Nodes, Slices, link
+from profframe.facts.fact import Note, Tables
+from profframe.intervals import Ints
+from profframe.schema import INT32, INT64, NAME, TEXT
+from profframe.system.disk_tables import SpooledTable
+
+DATA: Final = "data"
+"""Category of flows that are data dependencies."""
+_ROOTS: Final = "[pytorch|profiler|"
+"""Beginning of the names of nodes that stand for a process or a thread."""
+_LINKED: Final = ("host_op", "annotation")
+
+
+def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_function: Ints) -> Tables:
+    """Tables with nodes and tensors, the slices that they are, and data dependencies in `flows`.
+
+    Parameters
+    ----------
+    tables
+        A trace with its facts; without events for an execution trace alone.
+    nodes, tensors
+        As a reader gives them.
+    record_function
+        ``Record function id`` of each event, -1 where it has none.
+    """
+    events = tables["events"]
+    links, rows = _links(nodes, events, record_function)
+    event_id = np.full(nodes.num_rows, -1, np.int64)
+    is_linked = links.slices >= 0
+    event_id[rows[is_linked]] = links.slices[is_linked]
+    values = _nullable(event_id)
+    how = _methods(event_id, links.how)
+    ids = nodes["node_id"].fill_null(-1).to_numpy()
+    distinct, first = np.unique(ids, return_index=True)
+    of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
+    tensor_events = event_id[first[of_tensor]] if tensors.num_rows else np.empty(0, np.int64)
+    source, target, storage = dependencies(nodes, tensors)
+    alone = not events.num_rows
+    known = (
+        np.ones(source.size, np.bool_)
+        if alone
+        else (event_id[source] >= 0) & (event_id[target] >= 0)
+    )
+    flows = _flows(tables, nodes, event_id, source[known], target[known], storage[known])
+    notes = list(_notes(links, rows.size, alone=alone, lost=int(np.count_nonzero(~known))))
+    quality = pa.concat_tables([tables["quality"], schema.quality_rows(*notes)])
+    return {
+        **tables,
+        "nodes": nodes.append_column("event_id", values).append_column("linked_by", how),
+        "tensors": tensors.append_column("event_id", _nullable(tensor_events)),
+        "flows": _joined(tables["flows"], flows),
+        "quality": quality,
+    }
+
+
+def _methods(event_id: Ints, how: str) -> pa.Array:
+    indices = pa.array(np.zeros(event_id.size, np.int32), mask=event_id < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array([how], TEXT))
+
+
+def _nullable(values: Ints) -> pa.Array:
+    return pa.array(values, INT64, mask=values < 0)
+
+
+def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Links, Ints]:
+    """Links of nodes that may be a slice, to `event_id`, and the rows of these nodes."""
+    name, texts = words(nodes, "name")
+    thread = nodes["tid"].fill_null(-1).to_numpy()
+    ids = nodes["node_id"].fill_null(-1).to_numpy()
+    is_root = np.array([text is not None and text.startswith(_ROOTS) for text in [*texts, None]])
+    rows = np.flatnonzero(~is_root[name])
+    rows = rows[np.lexsort((ids[rows], thread[rows]))]
+    kind, kinds = words(events, "kind")
+    preorder = numbers(events, "preorder", -1)
+    start = numbers(events, "start_ns")
+    event_name, event_texts = words(events, "name")
+    is_host = np.isin(kind, [code for code, text in enumerate(kinds) if text in _LINKED])
+    chosen = np.flatnonzero(is_host)
+    event_thread = numbers(events, "thread")
+    chosen = chosen[np.lexsort((preorder[chosen], event_thread[chosen]))]
+    code = {text: number for number, text in enumerate(event_texts)}
+    codes = np.array([code.get(text, -2 - n) for n, text in enumerate(texts)] + [-1], np.int64)
+    record = nodes["record_function_id"].fill_null(-1).to_numpy()
+    wanted = Nodes(rows, ids[rows], codes[name[rows]], thread[rows], record[rows])
+    slices = Slices(
+        chosen,
+        event_name[chosen],
+        event_thread[chosen],
+        start[chosen],
+        record_function[chosen],
+        numbers(events, "external_id", -1)[chosen],
+    )
+    links = link(wanted, slices)
+    is_linked = links.slices >= 0
+    event = np.where(is_linked, chosen[links.slices] if chosen.size else -1, -1)
+    return Links(event, links.how, links.places), rows
+
+
+def _flows(
+    tables: Tables, nodes: pa.Table, event_id: Ints, source: Ints, target: Ints, storage: Ints
+) -> pa.Table:
+    """A start and an end for each dependency, next to each other."""
+    events, count = tables["events"], source.size
+    ends = np.stack([source, target], axis=1).reshape(-1)
+    event = event_id[ends]
+    if events.num_rows:
+        time = pc.take(events["start_ns"], pa.array(event))
+        pid, tid = (pc.take(_text(events[name]), pa.array(event)) for name in ("pid", "tid"))
+        thread = pc.take(events["thread"], pa.array(event))
+    else:
+        threads = tables["threads"]
+        texts = threads["tid"].cast(TEXT).to_pylist()
+        numbers_of = {text: number for number, text in enumerate(texts)}
+        tids = nodes["tid"].to_pylist()
+        number = np.array(
+            [numbers_of.get(None if t is None else str(t), 0) for t in tids], np.int32
+        )
+        thread = pa.array(number[ends], INT32)
+        time = pa.nulls(2 * count, INT64)
+        pid, tid = (pc.take(_text(threads[name]), thread) for name in ("pid", "tid"))
+    ids = nodes["node_id"].to_numpy(zero_copy_only=False)
+    args = [
+        json.dumps({"source_node": int(a), "target_node": int(b), "storage": int(c)})
+        for a, b, c in zip(ids[source], ids[target], storage, strict=True)
+    ]
+    numbers_text = pa.array(np.repeat(np.arange(count), 2)).cast(TEXT)
+    repeated = np.repeat(np.arange(count), 2)
+    columns = {
+        "flow_id": pc.binary_join_element_wise("data", numbers_text, ":"),
+        "category": pa.array([DATA] * (2 * count), TEXT),
+        "name": pa.array([DATA] * (2 * count), TEXT),
+        "phase": pa.array(["s", "f"] * count, TEXT),
+        "time_ns": time,
+        "pid": pid,
+        "tid": tid,
+        "thread": thread,
+        "binding_point": pa.array([None, "e"] * count, TEXT),
+        "event_id": _nullable(event),
+        "args": pa.array(args, TEXT).take(pa.array(repeated)),
+    }
+    arrow = schema.FLOWS.arrow
+    return pa.table(
+        {name: _typed(values, arrow.field(name).type) for name, values in columns.items()}
+    )
+
+
+def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    return column.cast(TEXT)
+
+
+def _typed(values: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    plain = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    return plain.dictionary_encode() if type_ == NAME else plain.cast(type_)
+
+
+def _joined(rows: pa.Table, others: pa.Table) -> pa.Table:
+    if not others.num_rows:
+        return rows
+    if isinstance(rows, SpooledTable):
+        return rows.spool.table(itertools.chain(rows.parts(), [others]))
+    return pa.concat_tables([rows, others], promote_options="default").unify_dictionaries()
+
+
+def _notes(links: Links, nodes: int, *, alone: bool, lost: int) -> list[Note]:
+    notes: list[Note] = []
+    unlinked = int(np.count_nonzero(links.slices < 0))
+    if not alone and unlinked:
+        notes.append(("node_without_event", unlinked, f"{unlinked} of {nodes}", None))
+    if not alone and links.how == "order" and unlinked < nodes:
+        detail = f"{links.places} places fit as well" if links.places > 1 else None
+        notes.append(("nodes_linked_by_order", nodes - unlinked, detail, None))
+    if lost:
+        notes.append(("dependency_without_event", lost, None, None))
+    return notes

@@ -1,0 +1,100 @@
+"""Execution traces that are given beside the traces of the same processes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from profframe.errors import NotATraceError
+from profframe.facts.execution_traces import join_nodes
+from profframe.facts.fact import Tables
+from profframe.loading.discovery import Source, paths_of, trace_files
+from profframe.loading.run_names import known_rank
+from profframe.readers import RawTrace, execution_trace, read
+from profframe.readers.chrome.record_functions import record_function_ids
+
+
+@dataclass(frozen=True)
+class ExecutionTraces:
+    """Files of execution traces, which are read once.
+
+    Attributes
+    ----------
+    paths : tuple of pathlib.Path
+        The files.
+    """
+
+    paths: tuple[Path, ...]
+
+    @cached_property
+    def sources(self) -> Sequence[tuple[Path, RawTrace]]:
+        """Each file with its tables.
+
+        Raises
+        ------
+        SourceError
+            A file cannot be read, or is no execution trace.
+        """
+        sources = [(path, read(path)) for path in self.paths]
+        for path, raw in sources:
+            if raw.header.format != execution_trace.FORMAT:
+                raise NotATraceError(
+                    f"{path}: a trace of format {raw.header.format!r}, not an execution trace, as "
+                    "torch's ExecutionTraceObserver writes it"
+                )
+        return sources
+
+    @cached_property
+    def content(self) -> str:
+        """Text that differs for other contents."""
+        digest = hashlib.sha256()
+        for path in self.paths:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+    def of(self, tables: Tables, rank: int | None, *, is_alone: bool) -> RawTrace | None:
+        """The one of the same process, else of the same rank; the only one for a trace alone."""
+        pids = set(tables["threads"]["pid"].cast(pa.string()).to_pylist())
+        of_process = [raw for _, raw in self.sources if execution_trace.process_of(raw) in pids]
+        if len(of_process) == 1:
+            return of_process[0]
+        of_rank = [
+            raw for path, raw in self.sources if rank is not None and known_rank(path, raw) == rank
+        ]
+        if len(of_rank) == 1:
+            return of_rank[0]
+        return self.sources[0][1] if is_alone and len(self.sources) == 1 else None
+
+
+def execution_trace_files(source: Source | Sequence[Source]) -> ExecutionTraces:
+    """The files that a path or a glob, or a list of these, leads to.
+
+    Raises
+    ------
+    NoTraceFoundError
+        It leads to no file.
+    ParameterError
+        It is no path, or a store.
+    """
+    return ExecutionTraces(trace_files(paths_of(source)).paths)
+
+
+def with_execution_trace(tables: Tables, raw: RawTrace) -> Tables:
+    """Tables of a trace with those of an execution trace."""
+    quality = pa.concat_tables([tables["quality"], raw.tables["quality"]])
+    ids = record_function_ids(tables["events"])
+    return join_nodes(
+        {**tables, "quality": quality}, raw.tables["nodes"], raw.tables["tensors"], ids
+    )
+
+
+def with_own_nodes(tables: Tables) -> Tables:
+    """Tables of an execution trace alone, with its dependencies."""
+    ids = record_function_ids(tables["events"])
+    return join_nodes(tables, tables["nodes"], tables["tensors"], ids)

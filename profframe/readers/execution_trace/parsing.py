@@ -1,0 +1,216 @@
+"""Parse text of nodes into columns, by DuckDB; no node becomes a Python object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+import duckdb
+import pyarrow as pa
+
+from profframe import schema
+from profframe.readers.chrome.session import Session
+from profframe.readers.json.pieces import parsed, pieces_of
+from profframe.readers.json.stream import Parsed, Wave
+
+_JSON_KEYS: Final = (
+    "id", "parent", "ctrl_deps", "rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid",
+    "op_schema", "name", "inputs", "input_shapes", "input_types", "input_strides", "outputs",
+    "output_shapes", "output_types", "output_strides", "attrs",
+)  # fmt: skip
+_NODE_TYPE: Final = json.dumps([dict.fromkeys(_JSON_KEYS, "JSON")])
+_ATTRS_TYPE: Final = json.dumps([{"name": "VARCHAR", "value": "JSON"}])
+_LIST: Final = json.dumps(["JSON"])
+_TEXTS: Final = json.dumps(["VARCHAR"])
+_TENSOR: Final = r"Tensor\(((?:[^()]|\([^()]*\))*)\)"
+_NUMBERS: Final = {
+    "record_function_id": ("rf_id", "BIGINT"),
+    "fwd_parent_id": ("fw_parent", "BIGINT"),
+    "sequence_nr": ("seq_id", "BIGINT"),
+    "scope": ("scope", "INTEGER"),
+    "tid": ("tid", "BIGINT"),
+    "fwd_tid": ("fw_tid", "BIGINT"),
+    "group_size": ("pg_size", "INTEGER"),
+    "in_elements": ("in_msg_nelems", "BIGINT"),
+    "out_elements": ("out_msg_nelems", "BIGINT"),
+    "group_start": ("global_rank_start", "INTEGER"),
+    "group_stride": ("global_rank_stride", "INTEGER"),
+}
+"""Columns of numbers: the attribute, and its type."""
+_TEXT_ATTRS: Final = {
+    "op_schema": "op_schema",
+    "kernel_backend": "kernel_backend",
+    "kernel_file": "kernel_file",
+    "collective": "collective_name",
+    "process_group": "pg_name",
+    "process_group_description": "pg_desc",
+    "element_type": "dtype",
+}
+_FLAT: Final = ("rf_id", "fw_parent", "seq_id", "scope", "tid", "fw_tid", "op_schema")
+"""Attributes that the first versions of the format have as members of the node."""
+_NONE: Final[Mapping[str, int]] = {
+    "sequence_nr": -1,
+    "fwd_parent_id": 0,
+    "fwd_tid": 0,
+    "record_function_id": 0,
+}
+"""The source's numbers for nothing."""
+
+
+def _value(attribute: str) -> str:
+    """SQL: the text of an attribute."""
+    listed = f"attrs[list_position(names, '{attribute}')].value->>'$'"
+    return f"coalesce(node.{attribute}->>'$', {listed})" if attribute in _FLAT else listed
+
+
+def _number(column: str) -> str:
+    attribute, type_ = _NUMBERS[column]
+    cast = f"TRY_CAST({_value(attribute)} AS {type_})"
+    return f"nullif({cast}, {_NONE[column]})" if column in _NONE else cast
+
+
+_OWN: Final = (*(name for name, _ in _NUMBERS.values()), *_TEXT_ATTRS.values())
+_NODES: Final = f"""
+    WITH parsed AS (
+        SELECT unnest(from_json(t, '{_NODE_TYPE}')) AS node FROM pieces),
+    listed AS (
+        SELECT node, from_json(node.attrs, '{_ATTRS_TYPE}') AS attrs,
+               list_transform(attrs, lambda a: a.name) AS names,
+               json_type(node.inputs) = 'OBJECT' AS has_inputs,
+               json_type(node.outputs) = 'OBJECT' AS has_outputs
+        FROM parsed)
+    SELECT TRY_CAST((node.id->>'$') AS BIGINT) AS node_id, node.name->>'$' AS name,
+           TRY_CAST(coalesce(CASE WHEN json_type(node.ctrl_deps) = 'ARRAY'
+                                  THEN node.ctrl_deps->>'$[0]' ELSE node.ctrl_deps->>'$' END,
+                             node.parent->>'$') AS BIGINT) AS parent_id,
+           {", ".join(f"{_number(column)} AS {column}" for column in _NUMBERS)},
+           {", ".join(f"nullif({_value(name)}, '') AS {column}" for column, name in _TEXT_ATTRS.items())},
+           CASE WHEN has_inputs THEN node.inputs->'$.values' ELSE node.inputs END AS inputs,
+           CASE WHEN has_inputs THEN node.inputs->'$.types' ELSE node.input_types END AS input_types,
+           CASE WHEN has_inputs THEN node.inputs->'$.shapes' ELSE node.input_shapes END AS input_shapes,
+           CASE WHEN has_inputs THEN node.inputs->'$.strides' ELSE node.input_strides END AS input_strides,
+           CASE WHEN has_outputs THEN node.outputs->'$.values' ELSE node.outputs END AS outputs,
+           CASE WHEN has_outputs THEN node.outputs->'$.types' ELSE node.output_types END AS output_types,
+           CASE WHEN has_outputs THEN node.outputs->'$.shapes' ELSE node.output_shapes END AS output_shapes,
+           CASE WHEN has_outputs THEN node.outputs->'$.strides' ELSE node.output_strides END AS output_strides,
+           nullif('{{' || array_to_string(list_transform(
+               list_filter(attrs, lambda a: a.name NOT IN {_OWN!r} AND (a.value->>'$') <> ''),
+               lambda a: to_json(a.name)::VARCHAR || ':' || coalesce(a.value, 'null')), ',')
+               || '}}', '{{}}') AS attributes,
+           node IS NULL AS is_no_object, row_number() OVER () AS row
+    FROM listed"""
+_PARTS: Final = (("in", "input"), ("out", "output"))
+_VALUES: Final = " UNION ALL ".join(
+    f"""SELECT row, node_id, '{direction}' AS direction,
+               unnest(from_json({word}s, '{_LIST}')) AS value,
+               unnest(range(json_array_length({word}s)::BIGINT)) AS position,
+               unnest(from_json({word}_types, '{_TEXTS}')) AS type,
+               unnest(from_json({word}_shapes, '{_LIST}')) AS shape,
+               unnest(from_json({word}_strides, '{_LIST}')) AS stride
+        FROM nodes WHERE contains({word}_types::VARCHAR, 'Tensor(')
+          AND json_type({word}s) = 'ARRAY'"""
+    for direction, word in _PARTS
+)
+_TENSORS: Final = f"""
+    WITH given AS ({_VALUES}),
+    lists AS (
+        SELECT row, node_id, direction, position,
+               from_json(value, '{_LIST}') AS items,
+               list_filter(range(len(items)), lambda i: json_type(items[i + 1]) = 'ARRAY') AS tensors,
+               regexp_extract_all(type, '{_TENSOR}', 1) AS types,
+               from_json(shape, '{_LIST}') AS shapes,
+               from_json(stride, '{_LIST}') AS strides
+        FROM given
+        WHERE NOT starts_with(type, 'Tensor(') AND contains(type, 'Tensor(')
+          AND json_type(value) = 'ARRAY'),
+    numbered AS (
+        SELECT *, unnest(tensors) AS item, unnest(range(len(tensors))) AS place FROM lists),
+    all_tensors AS (
+        SELECT row, node_id, direction, position, NULL AS list_position, value,
+               regexp_extract(type, '{_TENSOR}', 1) AS dtype, shape, stride
+        FROM given WHERE starts_with(type, 'Tensor(')
+        UNION ALL
+        SELECT row, node_id, direction, position, item, items[item + 1], types[place + 1],
+               shapes[item + 1], strides[item + 1]
+        FROM numbered)
+    SELECT node_id, direction, position::INTEGER AS position,
+           list_position::INTEGER AS list_position,
+           TRY_CAST(value->>'$[0]' AS BIGINT) AS tensor_id,
+           nullif(TRY_CAST(value->>'$[1]' AS BIGINT), 0) AS storage_id,
+           TRY_CAST(value->>'$[2]' AS BIGINT) AS offset_elements,
+           TRY_CAST(value->>'$[3]' AS BIGINT) AS elements,
+           TRY_CAST(value->>'$[4]' AS BIGINT) AS element_bytes,
+           nullif(value->>'$[5]', '') AS device, nullif(dtype, '') AS dtype,
+           CASE WHEN json_type(shape) = 'ARRAY' THEN shape::VARCHAR END AS shape,
+           CASE WHEN json_type(stride) = 'ARRAY' THEN stride::VARCHAR END AS strides,
+           NOT coalesce(json_type(value) = 'ARRAY' AND json_array_length(value) >= 5
+                        AND json_type(value, '$[0]') <> 'ARRAY', false) AS is_odd
+    FROM all_tensors ORDER BY row, direction, position, all_tensors.list_position"""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some nodes, and their tensors; ``unread`` are those of no known form."""
+
+    nodes: pa.Table
+    tensors: pa.Table
+    unread: int
+
+
+class Parser:
+    """Turns text into rows; calls may run in parallel."""
+
+    COLUMNS: ClassVar[Mapping[str, frozenset[str]]] = {
+        "nodes": frozenset(schema.NODES.names)
+        - {"run", "rank", "event_id", "linked_by", "group_ranks"},
+        "tensors": frozenset(schema.TENSORS.names) - {"run", "rank", "event_id", "is_written"},
+    }
+
+    def __init__(self) -> None:
+        self._session = Session()
+
+    def wave(self, wave: Wave) -> Parsed[Part]:
+        """Rows of each run of sound pieces; None for a run that needs repair."""
+        return parsed(wave, lambda pieces: self._rows(pieces, strict=True))
+
+    def array(self, text: bytes) -> Part | None:
+        """Rows of one array of repaired nodes, or None if it does not parse."""
+        return self._rows(pieces_of(text, [0, len(text)]), strict=False)
+
+    def _rows(self, pieces: pa.LargeStringArray, *, strict: bool) -> Part | None:
+        session = self._session
+        try:
+            pieces.validate(full=True)
+            with session.registered("pieces", pa.table({"t": pieces})):
+                nodes = session.rows_of(_NODES)
+            flags = nodes["is_no_object"].to_numpy()
+            if flags.any():
+                if strict:
+                    return None
+                nodes = nodes.filter(pa.array(~flags))
+            with session.registered("nodes", nodes):
+                tensors = session.rows_of(_TENSORS)
+        except duckdb.OutOfMemoryException:
+            raise
+        except (duckdb.Error, pa.ArrowInvalid, UnicodeDecodeError):
+            return None
+        odd = tensors["is_odd"].to_numpy()
+        sound = tensors.filter(pa.array(~odd)) if odd.any() else tensors
+        extra = ("group_start", "group_stride")
+        return Part(_typed("nodes", nodes, extra), _typed("tensors", sound), int(odd.sum()))
+
+
+def _typed(table: str, rows: pa.Table, extra: tuple[str, ...] = ()) -> pa.Table:
+    """Rows in the types of the schema, and columns that only the reader needs."""
+    fields = [f for f in schema.TABLES[table].arrow if f.name in Parser.COLUMNS[table]]
+    columns = {field.name: _cast(rows[field.name].combine_chunks(), field.type) for field in fields}
+    return pa.table(columns | {name: rows[name] for name in extra})
+
+
+def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    values = values.storage if isinstance(values, pa.ExtensionArray) else values
+    return (
+        values.cast(pa.string()).dictionary_encode() if type_ == schema.NAME else values.cast(type_)
+    )
