@@ -48,9 +48,9 @@ def collective_progress(self: "Trace") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per rank of each process group, by run, group and rank. Columns: ``run process_group
-        process_group_description group_ranks rank is_loaded first_seq last_seq completed_seq behind
-        kind state created_ns stack``.
+        One row per (run, rank, process_group, group_ranks), by run, group and rank. Columns: ``run
+        rank process_group process_group_description group_ranks is_loaded first_seq last_seq
+        completed_seq behind kind state created_ns stack``.
     """
     return self.answer("collective_progress")
 
@@ -242,9 +242,9 @@ def hang_sides(self: "Trace") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per rank of each collective of `hangs`, or of a send and receive, by run, group,
-        number and rank. Columns: ``run process_group process_group_description collective_seq line
-        finding rank role record_id kind called_group called_seq input_sizes input_dtypes
+        One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group,
+        number and rank. Columns: ``run rank process_group process_group_description collective_seq
+        line finding role record_id kind called_group called_seq input_sizes input_dtypes
         output_sizes output_dtypes state created_ns stack``.
     """
     return self.answer("hang_sides")
@@ -256,10 +256,10 @@ def hangs(self: "Trace") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per such collective, or send and receive, of a process group; the causes first, then
-        by time. Columns: ``run process_group process_group_description group_ranks kind
-        collective_seq line finding late_ranks waiting_ranks other_ranks not_loaded_ranks since_ns
-        all_waiting_ns is_cause late_at waiting_stack late_stack``.
+        One row per (run, process_group, group_ranks, collective_seq, line) that hangs; the causes
+        first, then by time. Columns: ``run ranks process_group process_group_description
+        group_ranks kind collective_seq line finding late_ranks waiting_ranks other_ranks
+        not_loaded_ranks since_ns all_waiting_ns is_cause late_at waiting_stack late_stack``.
     """
     return self.answer("hangs")
 

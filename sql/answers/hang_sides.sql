@@ -1,8 +1,8 @@
 -- hang_sides: each rank's side of what hangs: what it called, of which size and type, when and where in the code.
 -- One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group, number and rank.
 -- role: late: did not arrive, and the row tells of its last call; waits: called it, and waits; other: called something that does
--- not fit what most ranks called; arrived: called it; not_loaded: no dump is there; overwritten: its recorder was full, and has no
--- record of that time.
+-- not fit what most ranks called; arrived: called it; not_loaded: no dump is there; overwritten: its recorder was full, and has
+-- lost the records of that time.
 -- In a bare shell read from `sql/lib` first: collectives, recorded.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to

@@ -1,9 +1,9 @@
 -- hangs: collectives that a rank did not arrive at, that ranks disagree about or that did not end, by dumps of flight recorders.
 -- One row per (run, process_group, group_ranks, collective_seq, line) that hangs; the causes first, then by time.
--- A rank is late at the first collective of its group that others called and it did not. The records are what ranks called: with
--- gloo, which says nothing of starts and ends, a rank waits where it called what another did not. What lies before the first record
--- of a full recorder, and ranks without a dump, are never late.
--- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: the calls are on all ranks, in
+-- A rank is late at the first collective of its group that others called and it did not. With gloo, which says nothing of starts
+-- and ends, a rank waits where it called what another did not. Ranks without a dump are never late, and none is where its recorder
+-- was full and has lost the records of that time.
+-- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: all ranks made these calls, in
 -- another order; not_ended: all arrived that are loaded, and it has not ended.
 -- In a bare shell read from `sql/lib` first: collectives, recorded.
 -- needs: recorded_collectives, process_groups, stacks, traces
@@ -95,5 +95,5 @@ SELECT
     ) FILTER (role IN ('late', 'other')) AS late_stack
 FROM sides
 GROUP BY run, process_group, group_ranks, is_p2p, seq, turn, line
-ORDER BY run, bool_and(finding = 'not_ended'), is_cause DESC, since_ns NULLS LAST, process_group NULLS LAST, group_ranks NULLS LAST,
-    collective_seq NULLS LAST, line NULLS FIRST, turn
+ORDER BY run, bool_and(finding = 'not_ended'), is_cause DESC, since_ns NULLS LAST, process_group NULLS LAST,
+    group_ranks NULLS LAST, collective_seq NULLS LAST, line NULLS FIRST, turn

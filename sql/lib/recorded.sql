@@ -50,10 +50,12 @@ placed AS (
 )
 SELECT
     run, rank, record_id, process_group, process_group_description, group_ranks, group_size, is_p2p, seq, turn, kind, backend,
-    peer_rank, input_sizes, input_dtypes, output_sizes, output_dtypes, state, is_retired, created_ns, timeout_ns, stack_id, is_open,
+    peer_rank, input_sizes, input_dtypes, output_sizes, output_dtypes, state, is_retired, created_ns, timeout_ns, stack_id,
+    is_open,
     concat_ws(' ', compared_inputs, '->', compared_outputs) AS sizes,
     concat_ws(' ', compared_input_dtypes, '->', compared_output_dtypes) AS dtypes,
-    concat_ws(' ', kind, compared_inputs, '->', compared_outputs, compared_input_dtypes, '->', compared_output_dtypes) AS signature,
+    concat_ws(' ', kind, compared_inputs, '->', compared_outputs, compared_input_dtypes, '->',
+    compared_output_dtypes) AS signature,
     is_all_to_all,
     shape_elements(input_sizes) AS in_elements,
     shape_elements(output_sizes) AS out_elements
@@ -79,7 +81,8 @@ CREATE OR REPLACE TEMP MACRO shape_elements(sizes) AS try_cast(list_sum(list_tra
 )) AS BIGINT);
 
 -- recorded_members: one row per process group and rank that is in it, with how far the rank came. Where the ranks of a group are
--- not known, all that have a dump are in the group of all, and in others those that have a record or a status of it. `last_seq` is
+-- not known, all that have a dump are in the group of all, and in others those that have a record or a status of it.
+-- `last_seq` is
 -- that of the last record, or, where all were overwritten and the group has no sends, that of the status.
 -- parameter recorded TABLE  `recorded_collectives`
 -- parameter groups TABLE  `process_groups` of the same runs
@@ -357,7 +360,8 @@ words AS (
     HAVING finding <> ''
 )
 SELECT
-    firsts.run, firsts.process_group, firsts.process_group_description, firsts.group_ranks, firsts.is_p2p, firsts.seq, firsts.turn,
+    firsts.run, firsts.process_group, firsts.process_group_description, firsts.group_ranks, firsts.is_p2p, firsts.seq,
+    firsts.turn,
     firsts.line, firsts.rank, firsts.record_id, firsts.is_open, firsts.kind, firsts.created_ns, words.finding,
     CASE
         WHEN presence <> 'arrived' THEN presence

@@ -71,11 +71,6 @@ FILES: dict[str, tuple[bytes, str, str]] = {
         "profile",
     ),
     "an old memory snapshot": (pickle.dumps(OLD_SNAPSHOT), "a memory snapshot", "profile_memory"),
-    "a flight recorder": (
-        pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}),
-        "flight recorder",
-        "ranks",
-    ),
     "a tree of Proton": (
         json.dumps(TREE).encode(),
         "a tree of Proton, of Triton's",
