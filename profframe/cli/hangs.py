@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from profframe.cli.loading import load
@@ -9,6 +11,9 @@ from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_
 from profframe.cli.verbs import one_option, verbs
 from profframe.errors import ParameterError
 from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 @verbs.command()
@@ -41,8 +46,10 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
         output.emit(rows, as_rows(rows, trace))
         return
     progress = trace.collective_progress()
-    lines = [visible(line) for line in words.headline(rows, trace.hang_sides(), progress).split("\n")]
-    parts: list[object] = [Text("\n".join(lines))]
+    lines = [
+        visible(line) for line in words.headline(rows, trace.hang_sides(), progress).split("\n")
+    ]
+    parts: list[RenderableType] = [Text("\n".join(lines))]
     if rows.height:
         first = rows.row(0, named=True)
         for name, side in (("late_stack", "late"), ("waiting_stack", "waiting")):

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.readers import RawTrace
+from profframe.readers import RawTrace, flight_recorder
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
 _SUFFIX: Final = re.compile(r"(?:\.(?:gz|zst|json|trace|pt|sqlite|sql|nvvp|nvprof|db))+\Z")
@@ -159,9 +159,9 @@ def has_trace_suffix(path: Path) -> bool:
 
 
 def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
-    """Traces, with the tables of files without events beside the one that has some.
+    """Traces, with the tables of a dump beside the trace of its run and rank.
 
-    Only where a run and rank has one trace with events, and no table twice.
+    Only where that has one trace, and no table twice.
     """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
@@ -171,12 +171,12 @@ def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
 
 def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     """Traces of one run and rank."""
-    beside = [t for t in group if not t.raw.tables["events"].num_rows and _own_tables(t)]
-    with_events = [t for t in group if t not in beside]
+    beside = [t for t in group if t.raw.header.format == flight_recorder.FORMAT]
+    traces = [t for t in group if t.raw.header.format != flight_recorder.FORMAT]
     names = [name for trace in group for name in _own_tables(trace)]
-    if not beside or len(with_events) != 1 or len(set(names)) < len(names):
+    if not beside or len(traces) != 1 or len(set(names)) < len(names):
         return group
-    tables = dict(with_events[0].raw.tables)
+    tables = dict(traces[0].raw.tables)
     for trace in beside:
         own = {name: trace.raw.tables[name] for name in _own_tables(trace)}
         detail = f"{readable(str(trace.path))}: {', '.join(own)}"
@@ -184,7 +184,7 @@ def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
         note = schema.quality_rows(("joined_file", rows, detail, None))
         quality = [tables["quality"], trace.raw.tables["quality"], note]
         tables |= own | {"quality": pa.concat_tables(quality)}
-    return [replace(with_events[0], raw=replace(with_events[0].raw, tables=tables))]
+    return [replace(traces[0], raw=replace(traces[0].raw, tables=tables))]
 
 
 def _own_tables(trace: NamedTrace) -> list[str]:

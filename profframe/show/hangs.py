@@ -24,8 +24,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "dtype": "has another data type",
 }
 _SHOWN: Final = (
-    "run", "process_group_description", "process_group", "kind", "collective_seq", "line", "finding",
-    "late_ranks", "waiting_ranks", "other_ranks", "not_loaded_ranks", "late_at",
+    "run", "process_group_description", "process_group", "kind", "collective_seq", "line",
+    "finding", "late_ranks", "waiting_ranks", "other_ranks", "not_loaded_ranks", "late_at",
 )  # fmt: skip
 _OPTIONAL: Final = (
     "run", "process_group_description", "collective_seq", "line", "late_ranks", "waiting_ranks",

@@ -43,7 +43,7 @@ def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
 
 
 def collective_progress(self: "Trace") -> pl.DataFrame:
-    """How far each rank came in each process group, by dumps of flight recorders: who is ahead, who behind.
+    """How far each rank came in each process group: who is ahead, who behind.
 
     Returns
     -------
@@ -237,7 +237,7 @@ def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
 
 
 def hang_sides(self: "Trace") -> pl.DataFrame:
-    """Each rank's side of what hangs: what it called, of which size and type, when and where in the code.
+    """Each rank's side of what hangs: its call, sizes, types, time and stack.
 
     Returns
     -------
@@ -251,7 +251,7 @@ def hang_sides(self: "Trace") -> pl.DataFrame:
 
 
 def hangs(self: "Trace") -> pl.DataFrame:
-    """Collectives that a rank did not arrive at, that ranks disagree about or that did not end, by dumps of flight recorders.
+    """Collectives that a rank did not arrive at, that ranks disagree about or that did not end.
 
     Returns
     -------

@@ -1,4 +1,4 @@
--- hang_sides: each rank's side of what hangs: what it called, of which size and type, when and where in the code.
+-- hang_sides: each rank's side of what hangs: its call, sizes, types, time and stack.
 -- One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group, number and rank.
 -- role: late: did not arrive, and the row tells of its last call; waits: called it, and waits; other: called something that does
 -- not fit what most ranks called; arrived: called it; not_loaded: no dump is there; overwritten: its recorder was full, and has

@@ -1,10 +1,10 @@
--- hangs: collectives that a rank did not arrive at, that ranks disagree about or that did not end, by dumps of flight recorders.
+-- hangs: collectives that a rank did not arrive at, that ranks disagree about or that did not end.
 -- One row per (run, process_group, group_ranks, collective_seq, line) that hangs; the causes first, then by time.
--- A rank is late at the first collective of its group that others called and it did not. With gloo, which says nothing of starts
--- and ends, a rank waits where it called what another did not. Ranks without a dump are never late, and none is where its recorder
--- was full and has lost the records of that time.
--- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: all ranks made these calls, in
--- another order; not_ended: all arrived that are loaded, and it has not ended.
+-- By dumps of the flight recorder. A rank is late at the first collective of its group that others called and it did not. With
+-- gloo, which says nothing of starts and ends, a rank waits where it called what another did not. Ranks without a dump are
+-- never late, and none is where its recorder was full and has lost the records of that time.
+-- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: the same calls in another
+-- order; not_ended: all arrived that are loaded, and it has not ended.
 -- In a bare shell read from `sql/lib` first: collectives, recorded.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to

@@ -1,7 +1,7 @@
 """A rank of a job of gloo that goes wrong in several ways; run as a process by the tests of dumps.
 
-Each case has a group of its own, so that all are in one dump of each rank. Calls are not waited for:
-what they are called with is recorded all the same, and nothing has to time out. The ranks go wrong
+Each case has a group of its own, so that all are in one dump of each rank. Calls are not waited
+for: what they are called with is recorded all the same, and nothing has to time out. The ranks go wrong
 one after the other, each when the one before has ended: gloo aborts where it gets another size.
 """
 
@@ -12,6 +12,7 @@ import sys
 import time
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 RANKS = 3
 CASES = ("skips", "sizes", "kinds", "orders", "types", "fits")
@@ -59,7 +60,7 @@ def main(rank: int, folder: Path) -> None:
         broadcast("orders")
     reduce("fits", torch.ones(4))
 
-    from torch._C import _distributed_c10d as recorder
+    recorder: Any = torch._C._distributed_c10d
 
     (folder / f"nccl_trace_rank_{rank}").write_bytes(recorder._dump_fr_trace())
     text = recorder._dump_fr_trace_json()

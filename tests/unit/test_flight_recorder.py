@@ -1,4 +1,4 @@
-"""Dumps of the flight recorder: of real process groups of gloo, and typed by hand as NCCL has them."""
+"""Dumps of the flight recorder: of real groups of gloo, and typed by hand as NCCL has them."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class TestGloo:
         rows = trace.recorded_collectives
         for rank in range(RANKS):
             own = rows.filter(rank=rank).to_dicts()
-            entries = pickle.loads((gloo / f"nccl_trace_rank_{rank}").read_bytes())["entries"]
+            entries = pickle.loads((gloo / f"nccl_trace_rank_{rank}").read_bytes())["entries"]  # noqa: S301 - our own
             assert len(own) == len(entries)
             for row, there in zip(own, entries, strict=True):
                 assert row["record_id"] == there["record_id"]
@@ -168,7 +168,7 @@ class TestGloo:
         for number, case in enumerate(CASES, 1):
             details = {}
             for rank in range(RANKS):
-                there = pickle.loads((gloo / f"nccl_trace_rank_{rank}").read_bytes())
+                there = pickle.loads((gloo / f"nccl_trace_rank_{rank}").read_bytes())  # noqa: S301 - our own
                 own = [e for e in there["entries"] if e["process_group"][1] == case]
                 name = own[0]["process_group"][0]
                 assert name == str(number)
@@ -183,11 +183,7 @@ class TestGloo:
                 mismatch_cap=10,
             )  # fmt: skip
             database = builder.build_db(copy.deepcopy(details), arguments, "2.10")
-            bad = [
-                c
-                for c in database.collectives
-                if not c.pass_check or c.missing_ranks
-            ]
+            bad = [c for c in database.collectives if not c.pass_check or c.missing_ranks]
             ours = rows.filter(process_group_description=case).sort("collective_seq").to_dicts()
             if case == "fits":
                 assert not bad
@@ -211,16 +207,28 @@ class TestGloo:
             expected = {other} if other else {1, 2}
             assert set(culprits) == expected
 
-    def test_verb_prints_the_finding_first(self, gloo: Path) -> None:
-        out = CliRunner().invoke(verbs, ["hang", str(gloo)]).output
-        first = out.splitlines()[0]
-        assert "ank" in first
-        assert (
-            "Rank 1 did not arrive at all_reduce 2 of group skips: it is after all_reduce" in out
+    def test_verb_prints_the_finding_first(self, gloo: Path, tmp_path: Path) -> None:
+        for rank in range(RANKS):
+            there = pickle.loads((gloo / f"nccl_trace_rank_{rank}").read_bytes())  # noqa: S301 - our own
+            groups = {"default_pg", "skips"}
+            own = [e for e in there["entries"] if e["process_group"][1] in groups]
+            written(tmp_path / f"nccl_trace_rank_{rank}", there | {"entries": own})
+        out = CliRunner().invoke(verbs, ["hang", str(tmp_path)]).output
+        assert out.startswith(
+            "Rank 1 did not arrive at all_reduce 2 of group skips: it is after barrier 2 of "
         )
-        assert "ranks 0, 2 wait since " in out
-        assert "Rank 2 has another size at all_reduce 2 of group sizes: [[8]], where" in out
-        assert "Rank 0 calls another collective at all_reduce 2 of group kinds: broadcast" in out
+        assert "; ranks 0, 2 wait since 20" in out.splitlines()[0]
+        assert "gloo_ranks.py" in out
+
+    def test_verb_prints_each_cause(self, gloo: Path) -> None:
+        out = CliRunner().invoke(verbs, ["hang", str(gloo / "nccl_trace_rank_*")]).output
+        for line in (
+            "Rank 2 has another size at all_reduce 2 of group sizes: [[8]], where the others",
+            "Rank 0 calls another collective at all_reduce 2 of group kinds: broadcast, where",
+            "Rank 2 calls in another order at all_reduce 2 of group orders: broadcast, where",
+            "Rank 0 has another data type at all_reduce 2 of group types",
+        ):
+            assert line in out
 
     def test_verb_gives_rows(self, gloo: Path) -> None:
         result = CliRunner().invoke(
@@ -230,9 +238,7 @@ class TestGloo:
         rows = pl.read_csv(gloo / "rows.csv")
         assert set(rows["process_group_description"]) >= {"skips", "sizes", "kinds"}
 
-    def test_store_has_what_was_loaded(
-        self, trace: profframe.Trace, tmp_path: Path
-    ) -> None:
+    def test_store_has_what_was_loaded(self, trace: profframe.Trace, tmp_path: Path) -> None:
         trace.to_parquet(tmp_path / "store")
         stored = profframe.load(tmp_path / "store")
         assert stored.hangs().equals(trace.hangs())
@@ -304,9 +310,9 @@ class TestByHand:
         assert (row["rank"], row["rank_source"]) == (2, "groups")
         assert profframe.load(path, rank=1).traces["rank"].item() == 1
         sends = dump(entry(0, "nccl:recv 3<-1", is_p2p=True), ranks="[4, 5, 6, 7]")
-        row = profframe.load(written(tmp_path / "other", sends))
-        assert row.traces["rank"].item() == 7
-        assert row.recorded_collectives["peer_rank"].item() == 5
+        trace = profframe.load(written(tmp_path / "other", sends))
+        assert trace.traces["rank"].item() == 7
+        assert trace.recorded_collectives["peer_rank"].item() == 5
 
     @pytest.mark.parametrize(
         "change",
@@ -318,7 +324,9 @@ class TestByHand:
         ],
     )
     def test_versions(self, tmp_path: Path, change: dict[str, Any]) -> None:
-        old = {k: v for k, v in entry(0).items() if k not in {"is_p2p", "timeout_ms", "duration_ms"}}
+        old = {
+            k: v for k, v in entry(0).items() if k not in {"is_p2p", "timeout_ms", "duration_ms"}
+        }
         value = dump(old) | change
         trace = profframe.load(written(tmp_path / "d_0", value))
         assert trace.recorded_collectives["is_p2p"].to_list() == [False]
@@ -391,11 +399,26 @@ class TestByHand:
         )
         assert rows.rows() == [(0, 2, "record_param_comms", 1)]
 
+    def test_store_of_converted_dumps(self, tmp_path: Path) -> None:
+        (tmp_path / "job").mkdir()
+        written(tmp_path / "job" / "nccl_trace_rank_1", dump(entry(0)))
+        open_one = entry(1, state="started", retired=False)
+        written(tmp_path / "job" / "nccl_trace_rank_0", dump(entry(0), open_one))
+        profframe.convert(tmp_path / "job", tmp_path / "store")
+        stored = profframe.load(tmp_path / "store")
+        assert stored.hangs()["late_ranks"].to_list() == ["1"]
+        assert stored.hangs().equals(profframe.load(tmp_path / "job").hangs())
+        assert stored.filter(ranks=0).recorded_collectives.height == 2
+        names = {f.name for f in (tmp_path / "store").rglob("*.parquet")}
+        assert {"recorded_collectives.parquet", "stacks.parquet"} <= names
+
     def test_nothing_hangs(self, tmp_path: Path) -> None:
         for rank in (0, 1):
             written(tmp_path / f"nccl_trace_rank_{rank}", dump(entry(0)))
         result = CliRunner().invoke(verbs, ["hang", str(tmp_path)])
-        assert result.output.startswith("Nothing hangs by these dumps: 2 ranks came equally far in 1")
+        assert result.output.startswith(
+            "Nothing hangs by these dumps: 2 ranks came equally far in 1"
+        )
 
     def test_dump_is_shown_with_what_hangs(self, tmp_path: Path) -> None:
         written(tmp_path / "nccl_trace_rank_1", dump(entry(0)))
@@ -408,7 +431,8 @@ class TestByHand:
 
 def test_sentence() -> None:
     row = {
-        "late_ranks": "2", "late_at": "2: in all_gather 4 of tp", "kind": "all_reduce", "line": None,
+        "late_ranks": "2", "late_at": "2: in all_gather 4 of tp", "kind": "all_reduce",
+        "line": None,
         "collective_seq": 17, "process_group": "0", "process_group_description": "default_pg",
         "finding": "missing_rank", "waiting_ranks": "0,1,3", "other_ranks": None,
         "not_loaded_ranks": "4", "since_ns": 1_700_000_000_123_000_000,

@@ -38,9 +38,7 @@ BEGINNING: Final = re.compile(
     rb"\A(?:\x80[\x02-\x05].*"
     + _WORDS
     + rb'|\s*\{\s*"(?:version|entries|pg_config|pg_status|comm_lib_version|nccl_version'
-    rb'|nccl_comm_state)"(?=.*"'
-    + _WORDS
-    + rb'")(?!.*"traceEvents"\s*:))',
+    rb'|nccl_comm_state)"(?=.*"' + _WORDS + rb'")(?!.*"traceEvents"\s*:))',
     re.DOTALL,
 )
 """How a dump begins, as a pickle and as JSON."""
@@ -174,5 +172,3 @@ def _span(rows: pa.Table) -> tuple[int | None, int | None]:
     firsts = [t for t in (pc.min(column).as_py() for column in columns) if t is not None]
     lasts = [t for t in (pc.max(column).as_py() for column in columns) if t is not None]
     return min(firsts, default=None), max(lasts, default=None)
-
-

@@ -24,6 +24,7 @@ from profframe.readers.flight_recorder.groups import (
 _NS_PER_MS: Final = 1_000_000
 _LONGEST: Final = 1 << 62
 Entry = Mapping[str, Any]
+_Frame = tuple[str | None, str | None, int | None]
 
 
 class Records:
@@ -36,7 +37,7 @@ class Records:
         """Names of members with a value of another type than theirs."""
         self.odd_rows = 0
         """Number of such values."""
-        self._numbers: dict[tuple[object, ...], int] = {}
+        self._numbers: dict[tuple[_Frame, ...], int] = {}
         """Number of each stack, by its frames."""
 
     def table(self) -> pa.Table:
@@ -81,7 +82,7 @@ class Records:
         rows = [
             {"stack_id": number, "depth": depth, "name": name, "file": file, "line": line}
             for frames, number in self._numbers.items()
-            for depth, (name, file, line) in enumerate(frames)  # type: ignore[misc]
+            for depth, (name, file, line) in enumerate(frames)
         ]
         return pa.Table.from_pylist(rows, pa.schema([*schema.STACKS.arrow][2:]))
 
