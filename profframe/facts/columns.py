@@ -34,6 +34,13 @@ def present(table: pa.Table, *names: str) -> Mask:
     return mask
 
 
+def has_values(table: pa.Table, *names: str) -> bool:
+    """Whether the table has the columns, with something in each of them."""
+    return all(
+        name in table.column_names and table[name].null_count < table.num_rows for name in names
+    )
+
+
 def flags(table: pa.Table, name: str) -> Mask:
     """Column of booleans; NULL is false."""
     mask: Mask = table[name].fill_null(False).to_numpy()
@@ -63,10 +70,11 @@ def combined(*columns: Ints) -> Ints:
     >>> combined(np.array([7, 7, 7, 3]), np.array([0, 1, 0, 0])).tolist()
     [0, 1, 0, 2]
     """
-    varying = (distinct(values) for values in columns if (values != values[:1]).any())
-    _, code = next(varying, (None, np.zeros(columns[0].size, np.int64)))
-    for values, place in varying:
-        _, code = distinct(code * values.size + place)
+    varying = [values for values in columns if (values != values[:1]).any()]
+    _, code = distinct(varying[0]) if varying else (None, np.zeros(columns[0].size, np.int64))
+    for values in varying[1:]:
+        different, place = distinct(values)
+        _, code = distinct(code * different.size + place)
     return code
 
 

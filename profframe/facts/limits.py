@@ -15,12 +15,12 @@ from profframe.facts.fact import Note, Output, Tables, columns, fact
 from profframe.intervals import Ints, Mask
 
 _Floats = npt.NDArray[np.float64]
-_Peaks = tuple[float, float, int]
+_Peaks = tuple[float, float, float]
 """FLOP and bytes per nanosecond, and the size of the cache; NaN is unknown."""
 
 FASTER: Final = 1.05
 """Share of a peak above which a kernel counts as faster."""
-_NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0)
+_NO_PEAKS: Final[_Peaks] = (np.nan, np.nan, 0.0)
 
 
 @fact(
@@ -41,18 +41,22 @@ def limits(tables: Tables) -> Output:
     rows = np.flatnonzero(is_kind(events, ("kernel",)) & present(events, "dur_ns") & has_work)
     if not rows.size:
         return Output()
+    peaks, place = _peaks(tables, rows)
+    has_peak = np.asarray(~np.isnan(peaks[:2]).all(axis=0))
+    if not has_peak.any():
+        return Output(notes=tuple(_unknown(tables["devices"], rows)))
     dur, flops, size = (numbers(events, name)[rows] for name in ("dur_ns", "flops", "bytes"))
-    flop_peak, byte_peak, cache = _peaks(tables, rows)
+    flop_peak, byte_peak, cache = peaks[:, place]
     notes = (
-        *_unknown(tables["devices"], rows[np.isnan(flop_peak) & np.isnan(byte_peak)]),
+        *_unknown(tables["devices"], rows[~has_peak[place]]),
         *_faster("faster_than_peak", rows, flops, flop_peak * dur),
         *_faster("faster_than_memory", rows, size, byte_peak * dur, size <= cache),
     )
     return Output(notes=notes)
 
 
-def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, _Floats, Ints]:
-    """Peaks of each row's device in the row's data type."""
+def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, Ints]:
+    """Peaks of each device and data type, a line for each peak, and which of them each row has."""
     events = tables["events"]
     dtype, names = words(events, "work_dtype")
     device = numbers(events, "device", missing=-1)[rows]
@@ -62,8 +66,7 @@ def _peaks(tables: Tables, rows: Ints) -> tuple[_Floats, _Floats, Ints]:
         _device_peaks(devices.get(number), names[code - 1] if code else None)
         for number, code in (divmod(pair, len(names) + 1) for pair in pairs.tolist())
     ]
-    flop, byte, cache = (np.array(values)[place] for values in zip(*peaks, strict=True))
-    return flop, byte, cache
+    return np.array(peaks, np.float64).T, place
 
 
 def _device_peaks(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks:
@@ -71,7 +74,7 @@ def _device_peaks(device: Mapping[str, Any] | None, dtype: str | None) -> _Peaks
         return _NO_PEAKS
     rate = max(device.get(f"{dtype}{units}_flop_per_s") or 0 for units in ("", "_tensor"))
     bandwidth = device["bandwidth_bytes_per_s"]
-    return (rate or np.nan) / 1e9, (bandwidth or np.nan) / 1e9, device["cache_bytes"] or 0
+    return (rate or np.nan) / 1e9, (bandwidth or np.nan) / 1e9, device["cache_bytes"] or 0.0
 
 
 def _unknown(devices: pa.Table, rows: Ints) -> Iterator[Note]:

@@ -377,7 +377,11 @@ def _call_numbers(events: pa.Table, kernels: Ints, owner: Ints) -> Ints:
     launch = numbers(events, "launch_id", missing=_UNKNOWN)[kernels]
     of_replay = np.append(present(events, "replays"), False)[call] & (launch >= 0)
     key = launch[of_replay] * owner.size + call[of_replay]
-    call[of_replay] = owner.size + np.unique(key, return_inverse=True)[1]
+    if (key[1:] >= key[:-1]).all():  # as where launches do not overlap
+        number = np.cumsum(np.append(True, key[1:] != key[:-1])[: key.size])
+    else:
+        number = np.unique(key, return_inverse=True)[1]
+    call[of_replay] = owner.size + number
     return call
 
 
@@ -447,12 +451,14 @@ def _dtypes(
     unowned = np.flatnonzero(code < 0)
     dtype_codes = np.array([*(place[dtype.word] for _, dtype in _DTYPE_NAMES), _UNKNOWN], np.int64)
     code[unowned] = dtype_codes[text_codes(events, "name", kernels[unowned], _named_dtype)]
-    names, distinct = words(events, "name")
-    is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
-    named_tf32 = (code == place["fp32"]) & is_tf32[names[kernels]]
-    in_tf32 = np.zeros(owner.size + 1, np.bool_)
-    in_tf32[owner[kernels[named_tf32]]] = True
-    in_tf32[-1] = False
-    code[named_tf32 | ((code == place["fp32"]) & in_tf32[owner[kernels]])] = place["tf32"]
+    is_fp32 = code == place["fp32"]
+    if is_fp32.any():
+        names, distinct = words(events, "name")
+        is_tf32 = np.array([*(bool(_TF32.search(text)) for text in distinct), False], np.bool_)
+        named_tf32 = is_fp32 & is_tf32[names[kernels]]
+        in_tf32 = np.zeros(owner.size + 1, np.bool_)
+        in_tf32[owner[kernels[named_tf32]]] = True
+        in_tf32[-1] = False
+        code[named_tf32 | (is_fp32 & in_tf32[owner[kernels]])] = place["tf32"]
     codes[kernels] = code
     return encoded(codes, texts)

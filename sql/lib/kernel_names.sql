@@ -14,6 +14,70 @@ CREATE OR REPLACE TEMP MACRO without_brackets(name) AS regexp_replace(
     ''
 );
 
+-- mangled_words: the words of a name that a linker knows, as far as they go: the parts of a nested name, joined by `::`.
+-- parameter name VARCHAR  name of a kernel, as `_ZN5aiter4normE`
+-- returns VARCHAR  the words; the name where it has none, or is cut within one
+-- example: SELECT mangled_words('_ZN5aiter4normE')
+CREATE OR REPLACE TEMP MACRO mangled_words(name) AS coalesce(
+    nullif(
+        regexp_replace(
+            regexp_extract(
+                list_reduce(
+                    list_prepend('|' || regexp_replace(name, '^_ZN?L?', ''), list_transform(range(32), lambda _: '')),
+                    -- What is read, a bar, what is left: the length of the next word, and the word.
+                    lambda text, _: CASE
+                        WHEN regexp_matches(text, '\|L?[0-9]{1,4}')
+                        THEN regexp_extract(text, '^(.*)\|', 1) || '::'
+                            || substr(
+                                regexp_extract(text, '\|L?[0-9]{1,4}(.*)', 1),
+                                1,
+                                try_cast(regexp_extract(text, '\|L?([0-9]{1,4})', 1) AS INTEGER)
+                            )
+                            || CASE
+                                WHEN length(regexp_extract(text, '\|L?[0-9]{1,4}(.*)', 1))
+                                    >= try_cast(regexp_extract(text, '\|L?([0-9]{1,4})', 1) AS INTEGER)
+                                THEN '|' || substr(
+                                    regexp_extract(text, '\|L?[0-9]{1,4}(.*)', 1),
+                                    try_cast(regexp_extract(text, '\|L?([0-9]{1,4})', 1) AS INTEGER) + 1
+                                )
+                                ELSE ''
+                            END
+                        ELSE text
+                    END
+                ),
+                '^(.*)\|',
+                1
+            ),
+            '^::|::_GLOBAL__N_[^:]*',
+            '',
+            'g'
+        ),
+        ''
+    ),
+    name
+);
+
+-- generated_name: a name without what follows the kernel's own: the settings in one of Tensile, the addresses in one of CuTe; of
+-- Composable Kernel's entry which kernel it is, of a mangled name its words.
+-- parameter name VARCHAR  name of a kernel, without brackets
+-- returns VARCHAR  the short name
+-- example: SELECT generated_name('Cijk_Alik_Bljk_BBS_BH_MT128x256x32_MI16x16x1_SN_LDSB1_AFC1')
+CREATE OR REPLACE TEMP MACRO generated_name(name) AS CASE
+    WHEN regexp_full_match(name, '\w*Cijk_\w+?_MT\d+x\d+x\d+(_MI\d+x\d+x\d+)?_\w+')
+    THEN regexp_extract(name, '^(\w*Cijk_\w+?_MT\d+x\d+x\d+(_MI\d+x\d+x\d+)?)_', 1)
+    WHEN regexp_full_match(name, '\w*kernel_cutlass_\w+?_object_at_\w*')
+    THEN regexp_extract(name, '^(\w*kernel_cutlass_\w+?)_object_at_', 1)
+    WHEN regexp_matches(name, '^_ZN7ck_tile6kentryI(L\w\d+E)*NS_\d')
+    THEN 'ck_tile::kentry<'
+        || substr(
+            regexp_extract(name, '^_ZN7ck_tile6kentryI(?:L\w\d+E)*NS_\d{1,4}(.*)', 1),
+            1,
+            try_cast(regexp_extract(name, '^_ZN7ck_tile6kentryI(?:L\w\d+E)*NS_(\d{1,4})', 1) AS INTEGER)
+        ) || '>'
+    WHEN regexp_matches(name, '^_ZN?L?\d') AND regexp_full_match(name, '[ -~]*') THEN mangled_words(name)
+    ELSE name
+END;
+
 -- short_name: of a kernel its function, without return type, template arguments, parameters and unnamed namespaces; of a copy
 -- or fill all that is in no brackets. Where that leaves nothing, the name.
 -- parameter kind VARCHAR  kind of a slice
@@ -23,6 +87,7 @@ CREATE OR REPLACE TEMP MACRO without_brackets(name) AS regexp_replace(
 CREATE OR REPLACE TEMP MACRO short_name(kind, name) AS coalesce(
     nullif(
         CASE
+            WHEN kind = 'kernel' AND NOT regexp_matches(name, '[<(]') THEN generated_name(name)
             WHEN kind = 'kernel'
             THEN ltrim(regexp_replace(regexp_extract(without_brackets(name), '(\S+)\s*$', 1), '::(::)+', '::', 'g'), ':')
             ELSE trim(without_brackets(name))

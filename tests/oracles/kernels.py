@@ -39,6 +39,8 @@ def short_name(row: Row) -> str | None:
     name = row["name"]
     if name is None:
         return None
+    if row["kind"] == "kernel" and not {"<", "("} & set(name):
+        return generated_name(name)
     outside, open_ = "", 0
     for character in name.replace("->", ""):
         open_ += character in "<("
@@ -49,6 +51,32 @@ def short_name(row: Row) -> str | None:
         return outside or name
     last = (outside.split() or [""])[-1]
     return "::".join(part for part in last.split("::") if part) or name
+
+
+def generated_name(name: str) -> str:
+    """A name of Tensile up to its tile, of CuTe up to its address, of a linker as its words."""
+    words = name.split("_")
+    tiles = [n for n, word in enumerate(words) if re.fullmatch(r"MT\d+x\d+x\d+", word)]
+    if any(word.endswith("Cijk") for word in words) and tiles:
+        end = tiles[0] + 1
+        end += bool(re.fullmatch(r"MI\d+x\d+x\d+", words[end] if end < len(words) else ""))
+        return "_".join(words[:end]) if end < len(words) else name
+    if "kernel_cutlass_" in name and "_object_at_" in name:
+        return name[: name.index("_object_at_")]
+    if not name.startswith("_Z") or not name.isascii():
+        return name
+    rest, parts = name[2:].removeprefix("N").removeprefix("L"), []
+    while size := re.match(r"L?(\d+)", rest):
+        rest = rest[size.end() :]
+        parts.append(rest[: int(size[1])])
+        if len(parts[-1]) < int(size[1]):
+            return name
+        rest = rest[int(size[1]) :]
+    if parts[:2] == ["ck_tile", "kentry"]:
+        size_of = re.search(r"NS_(\d+)", rest)
+        assert size_of, name
+        return f"ck_tile::kentry<{rest[size_of.end() :][: int(size_of[1])]}>"
+    return "::".join(part for part in parts if not part.startswith("_GLOBAL__N_")) or name
 
 
 def fused(name: str | None) -> str | None:

@@ -505,7 +505,7 @@ def test_rates_of_own_devices_may_have_names_of_torch() -> None:
 
 
 def test_own_devices_at_load_and_at_the_question(source: Path, tmp_path: Path) -> None:
-    known = [(500e6, 0.5, None)]
+    known = [(500e6, 0.5, "bytes_only")]
     trace = load(source)
     assert shares(load(source, devices=MINE)) == known
     assert load(source, devices=MINE).quality.height == 0
@@ -527,7 +527,7 @@ def test_own_devices_at_load_and_at_the_question(source: Path, tmp_path: Path) -
 def test_a_cache_tells_devices_apart(source: Path, tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     assert shares(load(source, cache=cache)) == [(500e6, None, "unknown_device")]
-    assert shares(load(source, cache=cache, devices=MINE)) == [(500e6, 0.5, None)]
+    assert shares(load(source, cache=cache, devices=MINE)) == [(500e6, 0.5, "bytes_only")]
 
 
 def test_a_new_match_forgets_what_the_old_model_said() -> None:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from profframe import schema
-from profframe.facts.columns import combined, distinct, is_kind, numbers, present, words
+from profframe.facts.columns import combined, distinct, has_values, is_kind, numbers, present, words
 from profframe.facts.graph_captures.calls import REPLAY, is_call
 from profframe.facts.graph_captures.captures import COPIES, FILLS, without_space
 from profframe.intervals import Ints
@@ -96,18 +96,21 @@ def replays(events: pa.Table) -> Replays | None:
     if not rows.size:
         return None
     start = numbers(events, "start_ns")
-    launches, group = np.unique(launch[rows], return_inverse=True)
-    by_start = np.argsort(start[launches], kind="stable")
-    place = np.empty_like(by_start)
-    place[by_start] = np.arange(by_start.size)
-    launches, group = launches[by_start], place[group]
+    is_launch = np.zeros(events.num_rows, np.bool_)
+    is_launch[launch[rows]] = True
+    launches = np.flatnonzero(is_launch)
+    launches = launches[np.argsort(start[launches], kind="stable")]
+    place = np.empty(events.num_rows, np.int64)
+    place[launches] = np.arange(launches.size)
+    group = place[launch[rows]]
 
     order = np.lexsort((rows, start[rows], group))
     rows, group = rows[order], group[order]
     node = _nodes(events, rows, group)
     stream = np.where(node >= 0, 0, _streams(events, rows, group))
-    order = np.lexsort((node, stream, group))
-    rows, group, node, stream = rows[order], group[order], node[order], stream[order]
+    if (node >= 0).any() or stream.any():
+        order = np.lexsort((node, stream, group))
+        rows, group, node, stream = rows[order], group[order], node[order], stream[order]
     bounds = np.searchsorted(group, np.arange(launches.size + 1))
     names, texts = work_names(events, rows)
     graph = numbers(events, "graph_id")[rows] if "graph_id" in events.column_names else 0 * node
@@ -132,8 +135,7 @@ def replays(events: pa.Table) -> Replays | None:
 
 def has_nodes(events: pa.Table) -> bool:
     """Whether work has the numbers of its nodes."""
-    name = "graph_node_id"
-    return name in events.column_names and events[name].null_count < events.num_rows
+    return has_values(events, "graph_node_id")
 
 
 def _nodes(events: pa.Table, rows: Ints, group: Ints) -> Ints:
@@ -192,7 +194,7 @@ def work_names(events: pa.Table, rows: Ints) -> tuple[Ints, list[str]]:
 
 def work_grids(events: pa.Table, rows: Ints) -> tuple[Ints, list[str | None]]:
     """Code of the blocks and threads of each piece of work, and the texts of the codes."""
-    if not {"grid", "block"} <= set(events.column_names):
+    if not has_values(events, "grid", "block"):
         return np.zeros(rows.size, np.int64), [None]
     grid, grids = words(events, "grid")
     block, blocks = words(events, "block")
