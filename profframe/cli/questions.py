@@ -109,8 +109,8 @@ def sql(
 ) -> None:
     """Run one SELECT over the tables.
 
-    They are: events, memory, flows, counters, instants, threads, devices, traces, quality. It
-    reads nothing else but what --files names.
+    They are: events, memory, flows, counters, instants, threads, devices, traces, quality; of
+    execution traces, nodes and tensors. It reads nothing else but what --files names.
     """
     trace = terms.apply(load((source,), facts=facts))
     rows = trace.sql(query)

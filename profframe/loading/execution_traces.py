@@ -49,6 +49,16 @@ class ExecutionTraces:
                 )
         return sources
 
+    def check(self) -> None:
+        """Read all of them.
+
+        Raises
+        ------
+        SourceError
+            A file cannot be read, or is no execution trace.
+        """
+        _ = self.sources
+
     @cached_property
     def content(self) -> str:
         """Text that differs for other contents."""

@@ -122,6 +122,7 @@ def write_trace(trace: NamedTrace, path: Source, *, replace: bool = True) -> boo
 
 def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     """Read the files, add facts and names, and concatenate."""
+    files = _without_execution_traces(files, options.facts)
     sizes = [_size(path) for path in files.paths]
     traces: list[NamedTrace] = []
     skipped: list[SourceError] = []
@@ -152,6 +153,15 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
             f"execution_trace: {shown}: of none of the processes and ranks of the traces"
         )
     return combine(cycles(traces), skipped)
+
+
+def _without_execution_traces(files: Files, facts: FactOptions) -> Files:
+    """Files of a folder or a pattern without the execution traces that belong to others of them."""
+    if facts.execution_traces is None:
+        return files
+    given = {path.resolve() for path in facts.execution_traces.paths}
+    paths = [p for p in files.paths if p not in files.optional or p.resolve() not in given]
+    return Files(tuple(paths), files.optional & frozenset(paths)) if paths else files
 
 
 def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:

@@ -51,9 +51,9 @@ def load(
     ----------
     source
         A trace file (Chrome trace JSON or an execution trace, plain, gzip or zstd, or a database of
-        nvprof or Nsight Systems: known by content), a glob, a directory of traces (not recursive; a glob with
-        ``**`` is), a list of these, or a Parquet store. A file of several traces, as torch's
-        ``combine_with`` writes it, is a run for each. Or a finished profile: a
+        nvprof or Nsight Systems: known by content), a glob, a directory of traces (not recursive; a
+        glob with ``**`` is), a list of these, or a Parquet store. A file of several traces, as
+        torch's ``combine_with`` writes it, is a run for each. Or a finished profile: a
         `profframe.profile`, a ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``,
         its ``kineto_results``, an ``EventList`` or a list of ``FunctionEvent``; it stays as it is.
     run, rank

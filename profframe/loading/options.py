@@ -76,6 +76,8 @@ class FactOptions:
         if self.captures is not None and self.captures.skipped:
             notes = schema.quality_rows(*map(skipped_file, self.captures.skipped))
             tables["quality"] = pa.concat_tables([tables["quality"], notes])
+        if self.execution_traces is not None:
+            self.execution_traces.check()
         if "nodes" in tables:
             tables = dict(with_own_nodes(tables))
         elif self.execution_traces is not None:

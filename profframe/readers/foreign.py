@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-_READS: Final = "profframe reads Chrome trace JSON, execution traces, and databases of nvprof and Nsight Systems"
+_READS: Final = (
+    "profframe reads Chrome trace JSON, execution traces of torch, and databases of nvprof and "
+    "Nsight Systems"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +103,11 @@ def database_refusal(tables: Sequence[str]) -> str | None:
 
 
 def refusal(path: Path, head: bytes) -> str | None:
-    """What a file is and what to do in its place; None if it may be a trace.
+    r"""What a file is and what to do in its place; None if it may be a trace.
 
     Examples
     --------
-    >>> refusal(Path("kernels.ncu-rep"), b"NVR\\x00").partition(",")[0]
+    >>> refusal(Path("kernels.ncu-rep"), b"NVR\x00").partition(",")[0]
     'a report of Nsight Compute'
     >>> refusal(Path("step.json"), b'{"traceEvents": [') is None
     True

@@ -117,21 +117,22 @@ def optional_tables(content: bytes) -> frozenset[str]:
     value = json.loads(content, parse_constant=_no_number)
     listed = value.get("files") if isinstance(value, dict) else None
     if not isinstance(listed, dict):
-        raise ValueError("no files in it")
+        raise ValueError("no files in it")  # noqa: TRY004 - the text is wrong, not an argument
     return frozenset(table for name, table in _OPTIONAL.items() if name.decode() in listed)
 
 
 def optional_in(folder: Path) -> frozenset[str]:
-    """Optional tables that the manifest of a folder lists; none without a manifest.
+    """Optional tables that the manifest of a folder lists, which is a file; none without it.
 
     Raises
     ------
     StoreError
         It cannot be read.
     """
-    file = folder / NAME
+    file = f"{folder}/{NAME}"
     try:
-        return optional_tables(file.read_bytes()) if file.is_file() else frozenset()
+        with open(file, "rb", buffering=0) as stream:  # noqa: PTH123 - each folder pays for it
+            return optional_tables(stream.read())
     except FileNotFoundError:
         return frozenset()
     except (OSError, ValueError, RecursionError) as error:

@@ -313,7 +313,7 @@ def check_folder(root: Path, place: Place) -> bool:
     names: set[str] = set()
     with suppress(OSError), os.scandir(folder) as entries:
         names.update(entry.name for entry in entries if entry.is_file())
-    listed = manifest.optional_in(folder)
+    listed = manifest.optional_in(folder) if manifest.NAME in names else frozenset()
     missing = [
         name
         for name in schema.TABLES

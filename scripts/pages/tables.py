@@ -24,6 +24,11 @@ def page() -> str:
     ]
     for table in TABLES.values():
         lines += ["", f"## {table.name}", "", f"{table.doc} Grain: {table.grain}.", ""]
+        if table.is_optional:
+            lines += [
+                "Most traces have no rows of it; a store has a file of it where there are some.",
+                "",
+            ]
         lines += ["| column | type | unit | NULL means | what it is |", "|---|---|---|---|---|"]
         lines += [
             f"| `{c.name}` | {type_word(c.type)} | {c.unit or ''} | {c.null or '*never NULL*'} "

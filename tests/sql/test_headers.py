@@ -145,12 +145,12 @@ def test_columns_are_fixed() -> None:
         ),
         "hangs": (
             "process_group process_group_description group_ranks kind collective_seq line finding "
-            "late_ranks waiting_ranks other_ranks not_loaded_ranks since_ns all_waiting_ns is_cause "
-            "late_at waiting_stack late_stack"
+            "late_ranks waiting_ranks other_ranks not_loaded_ranks since_ns all_waiting_ns "
+            "is_cause late_at waiting_stack late_stack"
         ),
         "hang_sides": (
-            "process_group process_group_description collective_seq line finding role record_id kind "
-            "called_group called_seq input_sizes input_dtypes output_sizes output_dtypes state "
+            "process_group process_group_description collective_seq line finding role record_id "
+            "kind called_group called_seq input_sizes input_dtypes output_sizes output_dtypes state "
             "created_ns stack"
         ),
         "collective_traffic": "peer_rank process_group calls bytes",

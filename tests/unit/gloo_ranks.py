@@ -1,8 +1,9 @@
 """A rank of a job of gloo that goes wrong in several ways; run as a process by the tests of dumps.
 
 Each case has a group of its own, so that all are in one dump of each rank. Calls are not waited
-for: what they are called with is recorded all the same, and nothing has to time out. The ranks go wrong
-one after the other, each when the one before has ended: gloo aborts where it gets another size.
+for: what they are called with is recorded all the same, and nothing has to time out. The ranks go
+wrong one after the other, each when the one before has ended: gloo aborts where it gets another
+size.
 """
 
 from __future__ import annotations

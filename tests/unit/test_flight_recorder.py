@@ -394,7 +394,8 @@ class TestByHand:
             JOIN hang_ranks(recorded_collectives, process_groups, traces) AS late
                 ON late.run = waiting.run AND late.process_group = waiting.process_group
                 AND late.seq = waiting.seq AND late.role = 'late'
-            JOIN events AS op ON op.run = hung.run AND op.rank = hung.rank AND op.event_id = hung.op_id
+            JOIN events AS op
+                ON op.run = hung.run AND op.rank = hung.rank AND op.event_id = hung.op_id
             """
         )
         assert rows.rows() == [(0, 2, "record_param_comms", 1)]

@@ -23,7 +23,6 @@ TREE: list[Any] = [
 ]  # fmt: skip
 SNAPSHOT = {"segments": [{"device": 0, "total_size": 2}], "device_traces": [[{"action": "alloc"}]]}
 OLD_SNAPSHOT = {"device_traces": [[{"action": "alloc", "addr": 1}]], "segments": []}
-NODE = {"id": 2, "name": "[pytorch|profiler|execution_trace|thread]", "ctrl_deps": 1}
 
 
 def plane(name: bytes, size: int = 0, identity: bytes = b"") -> bytes:
@@ -34,32 +33,12 @@ def plane(name: bytes, size: int = 0, identity: bytes = b"") -> bytes:
     return b"\n" + varint + body
 
 
-def execution_trace(schema: str, **dump: Any) -> bytes:
-    document = {"schema": schema, "pid": 1, "time": "", "start_ts": 5, "nodes": [NODE]}
-    return json.dumps(document, **dump).encode()
-
-
 def of_tensorboard() -> bytes:
     event = b"\x09" + struct.pack("<d", 1.0) + b"\x1a\x0dbrain.Event:2"
     return struct.pack("<Q", len(event)) + b"sums" + event + b"sums"
 
 
 FILES: dict[str, tuple[bytes, str, str]] = {
-    "an execution trace": (
-        execution_trace("1.1.1-chakra.0.0.4"),
-        "an execution trace, of torch's",
-        "export_chrome_trace",
-    ),
-    "an old execution trace": (
-        execution_trace("1.0.1"),
-        "an execution trace, of torch's",
-        "profiler wrote",
-    ),
-    "an indented execution trace": (
-        execution_trace("1.0.1", indent=4),
-        "an execution trace",
-        "profiler",
-    ),
     "a memory snapshot, protocol 2": (
         pickle.dumps(SNAPSHOT, protocol=2),
         "a memory snapshot, of torch's",
@@ -183,30 +162,12 @@ def test_the_command_line_and_convert_say_the_same(
 def test_among_traces_it_is_skipped_by_name(tmp_path: Path) -> None:
     event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     (tmp_path / "a.json").write_text(json.dumps([event]))
-    (tmp_path / "et.json").write_bytes(execution_trace("1.0.1"))
+    (tmp_path / "snapshot.pickle").write_bytes(FILES["a memory snapshot, protocol 4"][0])
     (row,) = profframe.load(tmp_path).quality.to_dicts()
     assert row["check"] == "skipped_file"
-    assert "an execution trace" in row["detail"]
+    assert "a memory snapshot" in row["detail"]
 
 
-def test_real_ones(traces: Path) -> None:
-    for name, kind in (
-        ("facebookresearch__mosaic/output.pickle", "a memory snapshot"),
-        ("facebookresearch__param/linear_et.json.gz", "an execution trace"),
-        ("facebookresearch__param/resnet_2gpu_et_1.1.0.json.gz", "an execution trace"),
-    ):
-        with pytest.raises(NotATraceError, match=kind):
-            profframe.load(traces / name)
-
-
-def test_what_torch_writes_now(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
-    path = tmp_path / "et.json"
-    observer = torch.profiler.ExecutionTraceObserver()
-    observer.register_callback(str(path))
-    observer.start()
-    torch.ones(2) + 1
-    observer.stop()
-    observer.unregister_callback()
-    with pytest.raises(NotATraceError, match="an execution trace, of torch's"):
-        profframe.load(path)
+def test_a_real_one(traces: Path) -> None:
+    with pytest.raises(NotATraceError, match="a memory snapshot"):
+        profframe.load(traces / "facebookresearch__mosaic/output.pickle")

@@ -150,15 +150,15 @@ def test_a_batch_knows_an_incomplete_folder(tmp_path: Path) -> None:
     profframe.convert("examples/cpu_training.json.gz", tmp_path)
     target = Folder(tmp_path)
     folder = "run=cpu_training/rank=0"
-    assert target._is_complete(folder)  # noqa: SLF001 - decides whether a batch converts again
+    assert target._is_complete(folder)
     path = tmp_path / folder / "manifest.json"
     content = json.loads(path.read_bytes())
     content["files"]["nodes.parquet"] = content["files"]["events.parquet"]
     path.write_text(json.dumps(content))
-    assert not target._is_complete(folder)  # noqa: SLF001
+    assert not target._is_complete(folder)
     again = profframe.convert("examples/cpu_training.json.gz", tmp_path)
     assert again["status"].to_list() == ["written"]
-    assert target._is_complete(folder)  # noqa: SLF001
+    assert target._is_complete(folder)
 
 
 def test_a_macro_and_a_quoted_or_shouted_name_reach_the_table(tmp_path: Path) -> None:

@@ -27,40 +27,34 @@ _EXTENTS: Final = f"""
                            list_zip(sizes, steps), lambda p: (p[1] - 1) * p[2])), 0))
                        ELSE elements END AS span
         FROM sized)
-    SELECT node_id, storage_id, is_written, direction,
+    SELECT node_id, storage_id, is_read, is_written,
            offset_elements * element_bytes AS low,
            (offset_elements + span::BIGINT) * element_bytes AS high
     FROM (FROM spanned WHERE span BETWEEN 1 AND {_MOST} AND element_bytes BETWEEN 1 AND 4096
-                         AND offset_elements BETWEEN 0 AND {_MOST})"""
-_PARTS: Final = """
-    CREATE OR REPLACE TEMP TABLE reads AS
-        SELECT DISTINCT o.node, o.started AS written_before, e.storage_id, e.low, e.high
-        FROM extents e JOIN ordered o USING (node_id) WHERE direction = 'in';
-    CREATE OR REPLACE TEMP TABLE writes AS
-        SELECT DISTINCT o.node, o.written AS written_as, e.storage_id, e.low, e.high
-        FROM extents e JOIN ordered o USING (node_id) WHERE is_written"""
+                         AND offset_elements BETWEEN 0 AND {_MOST})"""  # noqa: S608 - of constants
 _DEPENDENCIES: Final = """
-    WITH pairs AS (
-        SELECT r.*, w.low AS from_low, w.high AS from_high
-        FROM (SELECT DISTINCT storage_id, low, high FROM reads) r
-        JOIN (SELECT DISTINCT storage_id, low, high FROM writes) w
-          ON w.storage_id = r.storage_id AND w.low < r.high AND r.low < w.high),
-    wanted AS (
-        SELECT r.*, from_low, from_high FROM reads r JOIN pairs p USING (storage_id, low, high)),
-    last AS (
-        SELECT wanted.*, w.node AS source, w.written_as
-        FROM wanted ASOF JOIN writes w
-          ON wanted.storage_id = w.storage_id AND wanted.from_low = w.low
-         AND wanted.from_high = w.high AND wanted.written_before > w.written_as)
-    SELECT source, node AS target, min(storage_id) AS storage_id
-    FROM last a
-    WHERE NOT EXISTS (
-        FROM last b
-        WHERE b.node = a.node AND b.storage_id = a.storage_id AND b.low = a.low AND b.high = a.high
-          AND b.written_as > a.written_as
-          AND b.from_low <= greatest(a.from_low, a.low)
-          AND b.from_high >= least(a.from_high, a.high))
+    WITH places AS (
+        SELECT storage_id, place,
+               row_number() OVER (PARTITION BY storage_id ORDER BY place) AS number
+        FROM (SELECT DISTINCT storage_id, unnest([low, high]) AS place FROM extents)),
+    parts AS (
+        SELECT DISTINCT e.node_id, e.storage_id, e.is_read, e.is_written,
+               unnest(range(first.number, last.number)) AS part
+        FROM extents e
+        JOIN places first ON first.storage_id = e.storage_id AND first.place = e.low
+        JOIN places last ON last.storage_id = e.storage_id AND last.place = e.high),
+    reads AS (
+        SELECT node, started, storage_id, part FROM parts JOIN ordered USING (node_id)
+        WHERE is_read),
+    writes AS (
+        SELECT node AS source, written, storage_id, part FROM parts JOIN ordered USING (node_id)
+        WHERE is_written)
+    SELECT source, node AS target, min(reads.storage_id) AS storage_id
+    FROM reads ASOF JOIN writes
+      ON reads.storage_id = writes.storage_id AND reads.part = writes.part
+     AND reads.started > writes.written
     GROUP BY source, target ORDER BY target, source"""
+"""Extents are cut at all of their ends, so that each part was written as one."""
 
 
 def dependencies(nodes: pa.Table, tensors: pa.Table) -> tuple[Ints, Ints, Ints]:
@@ -83,7 +77,6 @@ def dependencies(nodes: pa.Table, tensors: pa.Table) -> tuple[Ints, Ints, Ints]:
         connection.register("tensors", tensors)
         connection.register("extents", connection.sql(_EXTENTS).to_arrow_table())
         connection.register("ordered", ordered)
-        connection.execute(_PARTS)
         rows = connection.sql(_DEPENDENCIES).to_arrow_table()
     source, target, storage = (
         rows[name].to_numpy().astype(np.int64) for name in ("source", "target", "storage_id")

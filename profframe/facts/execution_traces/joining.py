@@ -49,15 +49,17 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
     distinct, first = np.unique(ids, return_index=True)
     of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
     tensor_events = event_id[first[of_tensor]] if tensors.num_rows else np.empty(0, np.int64)
-    source, target, storage = dependencies(nodes, tensors)
+    pairs = dependencies(nodes, tensors)
+    source, target, _ = pairs
     alone = not events.num_rows
-    known = (
+    is_drawn = (
         np.ones(source.size, np.bool_)
         if alone
         else (event_id[source] >= 0) & (event_id[target] >= 0)
     )
-    flows = _flows(tables, nodes, event_id, source[known], target[known], storage[known])
-    notes = list(_notes(links, rows.size, alone=alone, lost=int(np.count_nonzero(~known))))
+    source, target, storage = (part[is_drawn] for part in pairs)
+    flows = _flows(tables, nodes, event_id, (source, target, storage))
+    notes = list(_notes(links, rows.size, alone=alone, lost=int(np.count_nonzero(~is_drawn))))
     quality = pa.concat_tables([tables["quality"], schema.quality_rows(*notes)])
     return {
         **tables,
@@ -112,9 +114,10 @@ def _links(nodes: pa.Table, events: pa.Table, record_function: Ints) -> tuple[Li
 
 
 def _flows(
-    tables: Tables, nodes: pa.Table, event_id: Ints, source: Ints, target: Ints, storage: Ints
+    tables: Tables, nodes: pa.Table, event_id: Ints, pairs: tuple[Ints, Ints, Ints]
 ) -> pa.Table:
     """A start and an end for each dependency, next to each other."""
+    source, target, storage = pairs
     events, count = tables["events"], source.size
     ends = np.stack([source, target], axis=1).reshape(-1)
     event = event_id[ends]

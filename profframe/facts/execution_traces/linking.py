@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from profframe.intervals import Ints, Mask
 
@@ -35,7 +36,7 @@ class Slices:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """Nodes that are ops or annotations, by thread and, within it, in the order in which they began."""
+    """Nodes of ops and annotations, by thread and, within it, in the order of their beginnings."""
 
     row: Ints
     node: Ints
@@ -75,12 +76,12 @@ def link(nodes: Nodes, slices: Slices) -> Links:
 
 def _by_id(left: Ints, right: Ints, left_name: Ints, right_name: Ints) -> tuple[Ints, int]:
     """For each node the first slice of its id and name, or -1; and how many share an id."""
-    known = np.flatnonzero(right >= 0)
+    given = np.flatnonzero(right >= 0)
     chosen = np.full(left.size, -1, np.int64)
-    if not known.size or not left.size:
+    if not given.size or not left.size:
         return chosen, 0
-    shared = np.isin(left, right[known]) & (left >= 0)
-    order = known[np.lexsort((known, right_name[known], right[known]))]
+    shared = np.isin(left, right[given]) & (left >= 0)
+    order = given[np.lexsort((given, right_name[given], right[given]))]
     keys = np.stack([right[order], right_name[order]], axis=1)
     distinct, first = np.unique(keys, axis=0, return_index=True)
     place = _places(distinct, np.stack([left, left_name], axis=1))
@@ -167,10 +168,10 @@ def _shifts(names: Ints, slices: Slices) -> tuple[Ints, Ints]:
     return shifts[top], np.array(scores, np.int64)
 
 
-def _keys(names: Ints, length: int) -> Ints:
+def _keys(names: Ints, length: int) -> npt.NDArray[np.uint64]:
     """A hash of each run of names of a length."""
     codes = names.astype(np.uint64) + np.uint64(1)
-    keys = np.zeros(names.size - length + 1, np.uint64)
+    keys: npt.NDArray[np.uint64] = np.zeros(names.size - length + 1, np.uint64)
     for offset in range(length):
         keys = keys * _BASE + codes[offset : offset + keys.size]
     return keys

@@ -139,6 +139,7 @@ def assemble_without_events(
     quality: Quality,
     accounted: Mapping[str, int],
     connection: duckdb.DuckDBPyConnection,
+    *,
     span_ns: tuple[int | None, int | None] = (None, None),
 ) -> RawTrace:
     """A trace of a source that has no events, with the tables that it has.

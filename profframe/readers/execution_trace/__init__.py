@@ -19,7 +19,7 @@ from profframe.readers.build.assembly import assemble_without_events
 from profframe.readers.build.rows import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.readers.execution_trace.groups import with_groups
-from profframe.readers.execution_trace.parsing import Part, Parser
+from profframe.readers.execution_trace.parsing import Parser, Part
 from profframe.readers.execution_trace.writes import with_writes
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError

@@ -32,7 +32,7 @@ def with_groups(nodes: pa.Table) -> pa.Table:
         ranks = pa.nulls(nodes.num_rows, NAME)
     else:  # few nodes have a group
         has_group = pc.is_valid(rows["group_size"])
-        values = [None] * nodes.num_rows
+        values: list[str | None] = [None] * nodes.num_rows
         for place in pc.indices_nonzero(has_group).to_pylist():
             values[place] = texts[tuple(rows[key][place].as_py() for key in keys)]
         ranks = pa.array(values, pa.string()).cast(NAME)

@@ -72,35 +72,37 @@ def _number(column: str) -> str:
 
 
 _OWN: Final = (*(name for name, _ in _NUMBERS.values()), *_TEXT_ATTRS.values())
+_NUMBER_COLUMNS: Final = ", ".join(f"{_number(column)} AS {column}" for column in _NUMBERS)
+_TEXT_COLUMNS: Final = ", ".join(
+    f"nullif({_value(name)}, '') AS {column}" for column, name in _TEXT_ATTRS.items()
+)
+_SIDES: Final = ", ".join(
+    f"CASE WHEN json_type(node.{side}s) = 'OBJECT' THEN node.{side}s->'$.{part}'"
+    f" ELSE node.{flat} END AS {flat}"
+    for side in ("input", "output")
+    for part in ("values", "types", "shapes", "strides")
+    for flat in (f"{side}s" if part == "values" else f"{side}_{part}",)
+)
 _NODES: Final = f"""
     WITH parsed AS (
         SELECT unnest(from_json(t, '{_NODE_TYPE}')) AS node FROM pieces),
     listed AS (
         SELECT node, from_json(node.attrs, '{_ATTRS_TYPE}') AS attrs,
-               list_transform(attrs, lambda a: a.name) AS names,
-               json_type(node.inputs) = 'OBJECT' AS has_inputs,
-               json_type(node.outputs) = 'OBJECT' AS has_outputs
+               list_transform(attrs, lambda a: a.name) AS names
         FROM parsed)
     SELECT TRY_CAST((node.id->>'$') AS BIGINT) AS node_id, node.name->>'$' AS name,
            TRY_CAST(coalesce(CASE WHEN json_type(node.ctrl_deps) = 'ARRAY'
                                   THEN node.ctrl_deps->>'$[0]' ELSE node.ctrl_deps->>'$' END,
                              node.parent->>'$') AS BIGINT) AS parent_id,
-           {", ".join(f"{_number(column)} AS {column}" for column in _NUMBERS)},
-           {", ".join(f"nullif({_value(name)}, '') AS {column}" for column, name in _TEXT_ATTRS.items())},
-           CASE WHEN has_inputs THEN node.inputs->'$.values' ELSE node.inputs END AS inputs,
-           CASE WHEN has_inputs THEN node.inputs->'$.types' ELSE node.input_types END AS input_types,
-           CASE WHEN has_inputs THEN node.inputs->'$.shapes' ELSE node.input_shapes END AS input_shapes,
-           CASE WHEN has_inputs THEN node.inputs->'$.strides' ELSE node.input_strides END AS input_strides,
-           CASE WHEN has_outputs THEN node.outputs->'$.values' ELSE node.outputs END AS outputs,
-           CASE WHEN has_outputs THEN node.outputs->'$.types' ELSE node.output_types END AS output_types,
-           CASE WHEN has_outputs THEN node.outputs->'$.shapes' ELSE node.output_shapes END AS output_shapes,
-           CASE WHEN has_outputs THEN node.outputs->'$.strides' ELSE node.output_strides END AS output_strides,
+           {_NUMBER_COLUMNS},
+           {_TEXT_COLUMNS},
+           {_SIDES},
            nullif('{{' || array_to_string(list_transform(
                list_filter(attrs, lambda a: a.name NOT IN {_OWN!r} AND (a.value->>'$') <> ''),
                lambda a: to_json(a.name)::VARCHAR || ':' || coalesce(a.value, 'null')), ',')
                || '}}', '{{}}') AS attributes,
            node IS NULL AS is_no_object, row_number() OVER () AS row
-    FROM listed"""
+    FROM listed"""  # noqa: S608 - of constants
 _PARTS: Final = (("in", "input"), ("out", "output"))
 _VALUES: Final = " UNION ALL ".join(
     f"""SELECT row, node_id, '{direction}' AS direction,
@@ -110,7 +112,7 @@ _VALUES: Final = " UNION ALL ".join(
                unnest(from_json({word}_shapes, '{_LIST}')) AS shape,
                unnest(from_json({word}_strides, '{_LIST}')) AS stride
         FROM nodes WHERE contains({word}_types::VARCHAR, 'Tensor(')
-          AND json_type({word}s) = 'ARRAY'"""
+          AND json_type({word}s) = 'ARRAY'"""  # noqa: S608 - of constants
     for direction, word in _PARTS
 )
 _TENSORS: Final = f"""
@@ -118,7 +120,8 @@ _TENSORS: Final = f"""
     lists AS (
         SELECT row, node_id, direction, position,
                from_json(value, '{_LIST}') AS items,
-               list_filter(range(len(items)), lambda i: json_type(items[i + 1]) = 'ARRAY') AS tensors,
+               list_filter(range(len(items)),
+                           lambda i: json_type(items[i + 1]) = 'ARRAY') AS tensors,
                regexp_extract_all(type, '{_TENSOR}', 1) AS types,
                from_json(shape, '{_LIST}') AS shapes,
                from_json(stride, '{_LIST}') AS strides
@@ -147,7 +150,12 @@ _TENSORS: Final = f"""
            CASE WHEN json_type(stride) = 'ARRAY' THEN stride::VARCHAR END AS strides,
            NOT coalesce(json_type(value) = 'ARRAY' AND json_array_length(value) >= 5
                         AND json_type(value, '$[0]') <> 'ARRAY', false) AS is_odd
-    FROM all_tensors ORDER BY row, direction, position, all_tensors.list_position"""
+    FROM all_tensors ORDER BY row, direction, position, all_tensors.list_position"""  # noqa: S608 - of constants
+
+
+def _columns(table: str, *others: str) -> frozenset[str]:
+    """Columns that are in the text of a node, without those that are found later."""
+    return frozenset(schema.TABLES[table].names) - {"run", "rank", *others}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +171,8 @@ class Parser:
     """Turns text into rows; calls may run in parallel."""
 
     COLUMNS: ClassVar[Mapping[str, frozenset[str]]] = {
-        "nodes": frozenset(schema.NODES.names)
-        - {"run", "rank", "event_id", "linked_by", "group_ranks"},
-        "tensors": frozenset(schema.TENSORS.names) - {"run", "rank", "event_id", "is_written"},
+        "nodes": _columns("nodes", "event_id", "linked_by", "group_ranks"),
+        "tensors": _columns("tensors", "event_id", "is_read", "is_written"),
     }
 
     def __init__(self) -> None:

@@ -22,12 +22,13 @@ _WRITES: Final = """
         SELECT s.*,
                CASE WHEN direction = 'out' THEN false
                     WHEN s.op_schema IS NOT NULL THEN w.position IS NOT NULL
-                    ELSE ends_with(s.node_name, '_') AND s.position = 0 END AS is_changed
+                    ELSE ends_with(s.node_name, '_') AND s.position = 0 END AS is_changed,
+               direction = 'in' AND NOT coalesce(w.is_out, false) AS is_read
         FROM signed s LEFT JOIN written w ON w.op_schema = s.op_schema AND w.position = s.position),
     storages AS (
         SELECT node_id, storage_id, bool_or(is_changed) AS is_changed
         FROM marked WHERE direction = 'in' GROUP BY ALL)
-    SELECT m.number,
+    SELECT m.number, m.is_read,
            CASE WHEN direction = 'in' THEN m.is_changed
                 WHEN m.storage_id IS NULL THEN true
                 WHEN s.storage_id IS NULL THEN true
@@ -38,18 +39,22 @@ _WRITES: Final = """
     ORDER BY m.number"""
 
 
-def written_arguments(signature: str) -> list[int]:
-    """Places of the arguments that an operator writes to, by its signature.
+def written_arguments(signature: str) -> dict[int, bool]:
+    """Places of the arguments that an operator writes to, and whether it does not read them.
 
     Examples
     --------
     >>> written_arguments("aten::add_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)")
-    [0]
+    {0: False}
     >>> written_arguments("aten::mm.out(Tensor self, Tensor m, *, Tensor(a!) out) -> Tensor(a!)")
-    [2]
+    {2: True}
     """
     arguments = _arguments(signature)
-    return [place for place, text in enumerate(arguments) if _MUTABLE.search(text)]
+    return {
+        place: text.rpartition(" ")[2].startswith("out")
+        for place, text in enumerate(arguments)
+        if _MUTABLE.search(text)
+    }
 
 
 def _arguments(signature: str) -> list[str]:
@@ -72,18 +77,25 @@ def _arguments(signature: str) -> list[str]:
 def with_writes(
     nodes: pa.Table, tensors: pa.Table, connection: duckdb.DuckDBPyConnection
 ) -> pa.Table:
-    """Tensors with ``is_written``."""
+    """Tensors with ``is_read`` and ``is_written``."""
     signatures = [text for text in nodes["op_schema"].unique().to_pylist() if text]
-    pairs = [(text, place) for text in signatures for place in written_arguments(text)]
+    pairs = [
+        (text, place, is_out)
+        for text in signatures
+        for place, is_out in written_arguments(text).items()
+    ]
     written = pa.table(
         {
-            "op_schema": pa.array([text for text, _ in pairs], pa.string()),
-            "position": pa.array([place for _, place in pairs], pa.int32()),
+            "op_schema": pa.array([text for text, _, _ in pairs], pa.string()),
+            "position": pa.array([place for _, place, _ in pairs], pa.int32()),
+            "is_out": pa.array([is_out for _, _, is_out in pairs], pa.bool_()),
         }
     )
     for name, rows in (("nodes", nodes), ("tensors", tensors), ("written", written)):
         connection.register(name, rows)
-    values = connection.sql(_WRITES).to_arrow_table()["is_written"]
+    values = connection.sql(_WRITES).to_arrow_table()
     for name in ("nodes", "tensors", "written"):
         connection.unregister(name)
-    return tensors.append_column("is_written", values)
+    for name in ("is_read", "is_written"):
+        tensors = tensors.append_column(name, values[name])
+    return tensors
