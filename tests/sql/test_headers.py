@@ -150,8 +150,8 @@ def test_columns_are_fixed() -> None:
         ),
         "hang_sides": (
             "process_group process_group_description collective_seq line finding role record_id "
-            "kind called_group called_seq input_sizes input_dtypes output_sizes output_dtypes state "
-            "created_ns stack"
+            "kind called_group called_seq input_sizes input_dtypes output_sizes output_dtypes "
+            "state created_ns stack"
         ),
         "collective_traffic": "peer_rank process_group calls bytes",
         "collectives": (
