@@ -326,6 +326,61 @@ THREADS = Table(
     ),
 )  # fmt: skip
 
+_NO_GROUP = "the dump does not say, as that of gloo"
+
+RECORDED_COLLECTIVES = Table(
+    "recorded_collectives",
+    "one row per record of a flight recorder: a collective, or a send or receive, that the rank has called",
+    "What torch's flight recorder had when it was dumped: the last calls of each rank, and how far they came.",
+    (
+        *_KEY,
+        Column("record_id", INT64, "Number of the record in its process: 0-based; earlier ones were overwritten.", null=_UNKNOWN),
+        Column("process_group", NAME, "Name of the process group, as events have it.", null=_UNKNOWN),
+        Column("process_group_description", NAME, "What the process group is for: default_pg, or as it was given to `new_group`.", null=_UNKNOWN),
+        Column("group_ranks", NAME, "Ranks in the process group: JSON list without spaces.", null=_NO_GROUP),
+        Column("group_size", INT32, "Number of ranks in the process group.", null=_NO_GROUP),
+        Column("collective_seq", INT64, "Number of the collective in its process group, the same on all its ranks; of a send or receive that of the collective before.", null=_UNKNOWN),
+        Column("p2p_seq", INT64, "Number of the send or receive in its process group, on this rank.", null=_UNKNOWN),
+        Column("call_number", INT64, "Number of the call in its process group; calls that are coalesced have one each.", null=_UNKNOWN),
+        Column("is_p2p", BOOL, "A send or a receive, or some of them coalesced.", null=_UNKNOWN),
+        Column("kind", NAME, "What was called, in the source's word: all_reduce, _all_gather_base, send, ...", null=_UNKNOWN),
+        Column("backend", NAME, "Library that does it: nccl, gloo, ...", null=_UNKNOWN),
+        Column("peer_rank", INT32, "Rank that it sends to or receives from.", null="not one to one, or the ranks of its group are not known"),
+        Column("input_sizes", NAME, "Shapes of the inputs: JSON list without spaces.", null=_UNKNOWN),
+        Column("input_dtypes", NAME, "Data types of the inputs: JSON list without spaces.", null=_UNKNOWN),
+        Column("output_sizes", NAME, "Shapes of the outputs: JSON list without spaces.", null=_UNKNOWN),
+        Column("output_dtypes", NAME, "Data types of the outputs: JSON list without spaces.", null=_UNKNOWN),
+        Column("state", NAME, "How far it came: scheduled, started or completed; gloo leaves it at scheduled.", null=_UNKNOWN),
+        Column("is_retired", BOOL, "No one looks after it any more: it has ended, well or not.", null=_UNKNOWN),
+        Column("created_ns", INT64, "When it was called.", "ns", _UNKNOWN),
+        Column("started_ns", INT64, "When it was seen to have started: late by up to a period of the watchdog.", "ns", "it was not seen"),
+        Column("completed_ns", INT64, "When it was seen to have ended: late by up to a period of the watchdog.", "ns", "it was not seen"),
+        Column("dur_ns", INT64, "Duration on the device.", "ns", "not measured"),
+        Column("timeout_ns", INT64, "After which time it is given up.", "ns", _UNKNOWN),
+        Column("thread_id", TEXT, "The source's id of the thread that called it.", null=_UNKNOWN),
+        Column("thread_name", NAME, "Name of that thread.", null=_UNKNOWN),
+        Column("stack_id", INT64, "Where it was called: `stacks` has the frames.", null="not recorded, as in JSON"),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
+PROCESS_GROUPS = Table(
+    "process_groups",
+    "one row per process group that a rank is in",
+    "Process groups of dumps of the flight recorder, and how far the rank came in each.",
+    (
+        *_KEY,
+        Column("process_group", NAME, "Name of the process group.", null=_UNKNOWN),
+        Column("process_group_description", NAME, "What the process group is for.", null=_UNKNOWN),
+        Column("group_ranks", NAME, "Ranks in the process group: JSON list without spaces.", null=_NO_GROUP),
+        Column("group_size", INT32, "Number of ranks in the process group.", null=_NO_GROUP),
+        Column("last_enqueued_seq", INT64, "Number of the last collective that the rank has called.", null="none, or " + _UNKNOWN),
+        Column("last_started_seq", INT64, "Number of the last one that was seen to have started.", null="none, or " + _UNKNOWN),
+        Column("last_completed_seq", INT64, "Number of the last one that was seen to have ended.", null="none, or " + _UNKNOWN),
+    ),
+    is_optional=True,
+)  # fmt: skip
+
 DTYPES: Final = (
     "fp64", "fp64_tensor", "fp32", "fp32_tensor", "tf32", "fp16", "bf16", "fp8", "fp6", "fp4", "int8",
 )  # fmt: skip
@@ -534,7 +589,7 @@ TRACES = Table(
         Column("end_ns", INT64, "Latest time in the trace.", "ns", "no event has a time"),
         Column("schema_version", INT32, "Version of these tables."),
         Column("facts_version", TEXT, "What the numbers were computed by: a hash of profframe's readers, facts and data of devices.", null="tables that profframe did not load"),
-        Column("rank_source", NAME, "Where the rank is from: argument, distributedInfo, path, assumed."),
+        Column("rank_source", NAME, "Where the rank is from: argument, distributedInfo, path, groups (the one rank that is in all its process groups), assumed."),
         Column("world_size", INT32, "Number of ranks of the job.", null=_UNKNOWN),
         Column("backend", TEXT, "Communication backend.", null=_UNKNOWN),
         Column("device_type", NAME, "Type of the devices in it: CUDA (also ROCm), MTIA, XPU, ...", null="no device slices"),
@@ -564,7 +619,8 @@ _IN_EACH_TRACE: Final = (
     EVENTS, MEMORY, FLOWS, COUNTERS, INSTANTS, THREADS, DEVICES, TRACES, QUALITY,
 )  # fmt: skip
 _OF_SOME_SOURCES: Final = (
-    SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, STACKS, NODES, TENSORS,
+    SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS,
+    NODES, TENSORS,
 )  # fmt: skip
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
     {t.name: t for t in (*_IN_EACH_TRACE, *_OF_SOME_SOURCES)}
@@ -764,8 +820,12 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("other_capture", "launches of graphs that are not of the captures that are there", "their work keeps the op around the launch"),
             Check("ambiguous_capture", "work in graphs that may be of several captured calls", "it keeps the op around the launch"),
             Check("lost_replay_work", "work of graphs that was captured and not recorded when it ran", "missing here, too"),
+            # Dumps of the flight recorder.
+            Check("overwritten_records", "records of the flight recorder that later ones had replaced when it was dumped", "missing here, too; a longer buffer (TORCH_FR_BUFFER_SIZE) keeps more"),
+            Check("odd_record", "records of the flight recorder with values of another type than theirs", "kept, those values are NULL"),
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
+            Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables beside this trace"),
             Check("node_without_event", "nodes of an execution trace that are no slice of the trace: with none of its host ops and annotations they share id and name", "kept, event_id is NULL"),
             Check("nodes_linked_by_order", "nodes of an execution trace whose ids the slices do not have, as of another recording of the same program", "linked by the order of names on each thread, where that fits first"),
             Check("dependency_without_event", "data dependencies of nodes that are no slice of the trace", "not in `flows`"),

@@ -56,13 +56,10 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/torch/kineto.py": "live objects have the words of their export",
     "readers/torch/function_events.py": "the same",
     "readers/torch/flows.py": "the same",
-<<<<<<< HEAD
     "readers/memory_snapshot/__init__.py": "its annotations are those of the profiler",
-=======
     "readers/perfetto/annotations.py": "what torch writes there are Kineto's words",
     "readers/perfetto/events.py": "the same",
     "readers/perfetto/gpu.py": "the same",
->>>>>>> main
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -159,7 +160,7 @@ class TestPagesOfAnswers:
         if not shell.exists():
             pytest.skip("no DuckDB shell: pip install duckdb-cli")
         trace = ROOT / "examples" / "gpu_training.json.gz"
-        profframe.load(trace).to_parquet(tmp_path / "store")
+        with_a_row_of_each(profframe.load(trace)).to_parquet(tmp_path / "store")
         (tmp_path / "sql").symlink_to(ROOT / "sql")
         assert cli.run(["answer", "advice", "--sql"]) == 0
         (tmp_path / "advice.sql").write_text(capsys.readouterr().out)
@@ -177,6 +178,29 @@ class TestPagesOfAnswers:
                 tmp_path / f"{answer.name}.csv", infer_schema=False, raise_if_empty=False
             )
             assert rows.columns in ([column.name for column in answer.columns], []), answer.name
+
+
+def with_a_row_of_each(trace: profframe.Trace) -> profframe.Trace:
+    """The trace with a row in each optional table, of which a store has no file without rows."""
+    defaults = {"int64": 0, "int32": 0, "bool": False, "double": 0.0}
+    rows = {
+        name: [
+            {
+                field.name: defaults.get(str(field.type), "")
+                for field in schema.TABLES[name].arrow
+                if not field.nullable
+            }
+        ]
+        for name in schema.OPTIONAL_TABLES
+    }
+    run = trace.traces["run"].item()
+    own = {
+        name: pa.Table.from_pylist(
+            [row | {"run": run} for row in lacking], schema.TABLES[name].arrow
+        )
+        for name, lacking in rows.items()
+    }
+    return profframe.Trace.from_tables({**trace.tables, **own})
 
 
 def in_a_session(answer: Answer) -> list[str]:

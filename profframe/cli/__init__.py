@@ -18,6 +18,7 @@ from profframe.cli import (  # noqa: F401 - their verbs
     comparisons,
     devices,
     exports,
+    hangs,
     questions,
     reports,
     stores,

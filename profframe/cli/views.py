@@ -83,6 +83,7 @@ def _parts(
         terminal.summary(summary, title),
         terminal.ranking(summary.overview, top, width, "Overview"),
     ]
+    parts += _hangs(trace)
     advice = trace.advice()
     if advice.height:
         parts.append(headlines(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
@@ -103,6 +104,19 @@ def _parts(
     if summary.quality.height:
         parts.append(terminal.notes(summary.quality, width))
     return parts
+
+
+def _hangs(trace: Trace) -> Iterator[RenderableType]:
+    """What hangs, in a sentence, by dumps of the flight recorder."""
+    if not trace.sql("SELECT count(*) FROM recorded_collectives").item():
+        return
+    from rich.text import Text
+
+    from profframe.show import hangs
+
+    progress = trace.collective_progress()
+    lines = hangs.headline(trace.hangs(), trace.hang_sides(), progress).split("\n")
+    yield Text("\n".join(map(visible, (*lines, "profframe hang shows the stacks of each side"))))
 
 
 @verbs.command()

@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.readers import RawTrace
+from profframe.readers import RawTrace, flight_recorder
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
 _SUFFIX: Final = re.compile(
@@ -160,11 +160,49 @@ def has_trace_suffix(path: Path) -> bool:
     return _SUFFIX.search(path.name.lower()) is not None
 
 
-def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
-    """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ..."""
-    names = {(t.run, t.rank) for t in traces}
+def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
+    """Traces, with the tables of a dump beside the trace of its run and rank.
+
+    Only where that has one trace, and no table twice.
+    """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
+        groups.setdefault((trace.run, trace.rank), []).append(trace)
+    return [trace for group in groups.values() for trace in _joined(group)]
+
+
+def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
+    """Traces of one run and rank."""
+    beside = [t for t in group if t.raw.header.format == flight_recorder.FORMAT]
+    traces = [t for t in group if t.raw.header.format != flight_recorder.FORMAT]
+    names = [name for trace in group for name in _own_tables(trace)]
+    if not beside or len(traces) != 1 or len(set(names)) < len(names):
+        return group
+    tables = dict(traces[0].raw.tables)
+    for trace in beside:
+        own = {name: trace.raw.tables[name] for name in _own_tables(trace)}
+        detail = f"{readable(str(trace.path))}: {', '.join(own)}"
+        rows = sum(table.num_rows for table in own.values())
+        note = schema.quality_rows(("joined_file", rows, detail, None))
+        quality = [tables["quality"], trace.raw.tables["quality"], note]
+        tables |= own | {"quality": pa.concat_tables(quality)}
+    return [replace(traces[0], raw=replace(traces[0].raw, tables=tables))]
+
+
+def _own_tables(trace: NamedTrace) -> list[str]:
+    """Optional tables that a trace has rows of."""
+    tables = trace.raw.tables
+    return [name for name in tables if name in schema.OPTIONAL_TABLES and tables[name].num_rows]
+
+
+def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
+    """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ...
+
+    A dump beside the one trace of its run and rank is joined with it.
+    """
+    names = {(t.run, t.rank) for t in traces}
+    groups: dict[tuple[str, int], list[NamedTrace]] = {}
+    for trace in joined(traces):
         groups.setdefault((trace.run, trace.rank), []).append(trace)
     numbered: list[NamedTrace] = []
     for (run, rank), group in groups.items():

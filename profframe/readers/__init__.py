@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-<<<<<<< HEAD
-from profframe.readers import chrome, execution_trace, memory_snapshot
-=======
-from profframe.readers import chrome, perfetto
->>>>>>> main
+from profframe.readers import chrome, execution_trace, flight_recorder, memory_snapshot, perfetto
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
@@ -25,11 +20,14 @@ __all__ = ["Header", "RawTrace", "is_pipe", "read", "read_parts"]
 
 Reader = Callable[[ByteSource, "Spool | None", "int | None"], RawTrace]
 """Reads a file into tables, which go to the spool, on so many threads."""
-FORMATS: Final[tuple[tuple[re.Pattern[bytes], Reader], ...]] = (
-    (execution_trace.BEGINNING, execution_trace.read),
-    (memory_snapshot.BEGINNING, memory_snapshot.read),
+FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Reader], ...]] = (
+    (execution_trace.knows, execution_trace.read),
+    (flight_recorder.knows, flight_recorder.read),
+    (memory_snapshot.knows, memory_snapshot.read),
+    (perfetto.knows, perfetto.read),
 )
-"""How a file begins, decompressed, and its reader; the first that fits counts, else Chrome's."""
+"""Whether a file begins, decompressed, as one of a format does, and its reader; the first that
+fits counts, else Chrome's."""
 _MOST_TABLES: Final = 6
 
 
@@ -69,15 +67,10 @@ def read(
                 )
             with source.file() as file:
                 return _read_database(file, progress, spool)
-<<<<<<< HEAD
         text = head.plain.removeprefix(b"\xef\xbb\xbf")
-        for beginning, reader in FORMATS:
-            if beginning.search(text):
+        for knows, reader in FORMATS:
+            if knows(text):
                 return reader(source, spool, threads)
-=======
-        if perfetto.knows(head.plain):
-            return perfetto.read(source, spool, threads)
->>>>>>> main
         if reason := refusal(path, head.plain):
             raise NotATraceError(f"{path}: not a trace: {reason}")
         return chrome.read(source, spool, threads)

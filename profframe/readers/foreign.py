@@ -12,13 +12,8 @@ from pathlib import Path
 from typing import Final
 
 _READS: Final = (
-<<<<<<< HEAD
-    "profframe reads Chrome trace JSON, execution traces of torch, and databases of nvprof and "
-    "Nsight Systems"
-=======
-    "profframe reads Chrome trace JSON, Perfetto's protobuf, and databases of nvprof and Nsight "
-    "Systems"
->>>>>>> main
+    "profframe reads Chrome trace JSON, Perfetto's protobuf, databases of nvprof and Nsight "
+    "Systems, and torch's memory snapshots, flight recorders and execution traces"
 )
 
 
@@ -39,14 +34,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
     return re.compile(text, re.DOTALL)
 
 
-_PICKLE: Final = rb"\A\x80[\x02-\x05]"
 _FORMATS: Final = (
-    _Format(
-        _pattern(_PICKLE + rb".*(?:pg_config|collective_seq_id|comm_lib_version|nccl_version)"),
-        (),
-        "a dump of the flight recorder, of torch's torch.distributed, which has no times of ops",
-        "load the traces that torch's profiler wrote of the ranks",
-    ),
     _Format(
         _pattern(rb'\A\s*\[\s*\{\s*"(?:children|frame|metrics)"\s*:(?!.*"ph"\s*:)'),
         (".hatchet",),

@@ -19,6 +19,7 @@ HASHED: Final = (
     "facts",
     "intervals",
     "loading/captures",
+    "loading/execution_traces",
     "loading/files",
     "loading/options",
     "loading/profiles",

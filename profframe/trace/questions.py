@@ -42,6 +42,19 @@ def clock_skew(self: "Trace", skewed_ns: int = 50_000) -> pl.DataFrame:
     return self.answer("clock_skew", skewed_ns=skewed_ns)
 
 
+def collective_progress(self: "Trace") -> pl.DataFrame:
+    """How far each rank came in each process group: who is ahead, who behind.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, process_group, group_ranks), by run, group and rank. Columns: ``run
+        rank process_group process_group_description group_ranks is_loaded first_seq last_seq
+        completed_seq behind kind state created_ns stack``.
+    """
+    return self.answer("collective_progress")
+
+
 def collective_summary(self: "Trace", corrected: bool = False) -> pl.DataFrame:
     """How fast collectives are, by group, what they do, data type and size.
 
@@ -234,6 +247,34 @@ def graph_layers(self: "Trace", per: str = "graph") -> pl.DataFrame:
         slowest_layer slowest_ns slowest_ratio sequence first_launch_id first_id``.
     """
     return self.answer("graph_layers", per=per)
+
+
+def hang_sides(self: "Trace") -> pl.DataFrame:
+    """Each rank's side of what hangs: its call, sizes, types, time and stack.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, process_group, collective_seq, line) of `hangs`, by run, group,
+        number and rank. Columns: ``run rank process_group process_group_description collective_seq
+        line finding role record_id kind called_group called_seq input_sizes input_dtypes
+        output_sizes output_dtypes state created_ns stack``.
+    """
+    return self.answer("hang_sides")
+
+
+def hangs(self: "Trace") -> pl.DataFrame:
+    """Collectives that a rank did not arrive at, that ranks disagree about or that did not end.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, process_group, group_ranks, collective_seq, line) that hangs; the causes
+        first, then by time. Columns: ``run ranks process_group process_group_description
+        group_ranks kind collective_seq line finding late_ranks waiting_ranks other_ranks
+        not_loaded_ranks since_ns all_waiting_ns is_cause late_at waiting_stack late_stack``.
+    """
+    return self.answer("hangs")
 
 
 def idle(self: "Trace", per: str = "stream", kernel_wait_ns: int = 30_000) -> pl.DataFrame:

@@ -114,8 +114,18 @@ class Trace:
         return rows.table(self, "allocator_events")
 
     @property
+    def recorded_collectives(self) -> pl.DataFrame:
+        """One row per record of a flight recorder: a collective, a send or a receive."""
+        return rows.table(self, "recorded_collectives")
+
+    @property
+    def process_groups(self) -> pl.DataFrame:
+        """One row per process group that a rank is in, by dumps of the flight recorder."""
+        return rows.table(self, "process_groups")
+
+    @property
     def stacks(self) -> pl.DataFrame:
-        """One row per frame of a stack that an allocation was recorded in."""
+        """One row per frame of a stack that an allocation or a collective was recorded in."""
         return rows.table(self, "stacks")
 
     @property
@@ -158,6 +168,7 @@ class Trace:
     advice = query.advice
     annotations = questions.annotations
     clock_skew = questions.clock_skew
+    collective_progress = questions.collective_progress
     collective_summary = questions.collective_summary
     collective_traffic = questions.collective_traffic
     collectives = questions.collectives
@@ -168,6 +179,8 @@ class Trace:
     flame = questions.flame
     gaps = questions.gaps
     graph_layers = questions.graph_layers
+    hang_sides = questions.hang_sides
+    hangs = questions.hangs
     idle = questions.idle
     idle_owners = questions.idle_owners
     kernel_overlap = questions.kernel_overlap

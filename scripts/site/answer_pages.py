@@ -69,6 +69,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "rank_balance",
             "clock_skew",
         ),
+        "Dumps of the flight recorder": ("hangs", "hang_sides", "collective_progress"),
         "Many runs": ("runs", "samples"),
         "Counters": ("counter_series", "counter_summary", "op_counters"),
     }

@@ -10,7 +10,9 @@ from profframe import schema
 from profframe.query.catalogue import catalogue, find
 from tests.cases import Case, read_case, result
 
-ACROSS_RANKS = frozenset({"clock_skew", "collective_traffic", "stragglers"})
+ACROSS_RANKS = frozenset(
+    {"clock_skew", "collective_progress", "collective_traffic", "hang_sides", "hangs", "stragglers"}
+)
 """Answers with a row per rank that depends on the other ranks of its run."""
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))
 

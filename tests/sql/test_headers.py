@@ -139,6 +139,20 @@ def test_columns_are_fixed() -> None:
             "process_group collective dtype bytes calls mismatches total_ns mean_ns min_ns p50_ns "
             "max_ns skew_ns max_skew_ns algorithm_gb_per_s bus_gb_per_s is_corrected"
         ),
+        "collective_progress": (
+            "process_group process_group_description group_ranks is_loaded first_seq last_seq "
+            "completed_seq behind kind state created_ns stack"
+        ),
+        "hangs": (
+            "process_group process_group_description group_ranks kind collective_seq line finding "
+            "late_ranks waiting_ranks other_ranks not_loaded_ranks since_ns all_waiting_ns "
+            "is_cause late_at waiting_stack late_stack"
+        ),
+        "hang_sides": (
+            "process_group process_group_description collective_seq line finding role record_id "
+            "kind called_group called_seq input_sizes input_dtypes output_sizes output_dtypes "
+            "state created_ns stack"
+        ),
         "collective_traffic": "peer_rank process_group calls bytes",
         "collectives": (
             "number rank process_group collective collective_seq matched_by expected_ranks "

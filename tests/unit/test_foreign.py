@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import pickle
 import sqlite3
 import struct
 from pathlib import Path
@@ -37,11 +36,6 @@ def of_tensorboard() -> bytes:
 
 
 FILES: dict[str, tuple[bytes, str, str]] = {
-    "a flight recorder": (
-        pickle.dumps({"version": "2.10", "pg_config": {}, "entries": []}),
-        "flight recorder",
-        "ranks",
-    ),
     "a tree of Proton": (
         json.dumps(TREE).encode(),
         "a tree of Proton, of Triton's",
@@ -145,16 +139,16 @@ def test_the_command_line_and_convert_say_the_same(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "t.bin"
-    path.write_bytes(FILES["a flight recorder"][0])
+    path.write_bytes(FILES["a report of Nsight Compute"][0])
     for words in (["show", str(path)], ["convert", str(path), "-o", str(tmp_path / "s")]):
         assert command_line(words) != 0
-        assert f"{path}: not a trace: a dump of the flight recorder" in capsys.readouterr().err
+        assert f"{path}: not a trace: a report of Nsight Compute" in capsys.readouterr().err
 
 
 def test_among_traces_it_is_skipped_by_name(tmp_path: Path) -> None:
     event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}
     (tmp_path / "a.json").write_text(json.dumps([event]))
-    (tmp_path / "dump.pickle").write_bytes(FILES["a flight recorder"][0])
+    (tmp_path / "kernels.bin").write_bytes(FILES["a report of Nsight Compute"][0])
     (row,) = profframe.load(tmp_path).quality.to_dicts()
     assert row["check"] == "skipped_file"
-    assert "a dump of the flight recorder" in row["detail"]
+    assert "a report of Nsight Compute" in row["detail"]

@@ -29,10 +29,10 @@ from profframe.schema import INT32, INT64, NAME, TEXT
 from profframe.system import memory_limit
 from profframe.system.disk_tables import Spool
 
-__all__ = ["BEGINNING", "FORMAT", "process_of", "read"]
+__all__ = ["FORMAT", "knows", "process_of", "read"]
 
 FORMAT: Final = "execution_trace"
-BEGINNING: Final = re.compile(
+_BEGINNING: Final = re.compile(
     rb'\A\s*\{(?!.*"(?:traceEvents|schemaVersion)")'
     rb'(?:(?=.*"schema"\s*:\s*"\d+\.\d+\.\d+[^"]*")(?=.*"(?:nodes|start_ts)"\s*:)'
     rb'|(?=.*"nodes"\s*:\s*\[\s*\{)(?=.*"(?:ctrl_deps|rf_id)"\s*:))',
@@ -41,6 +41,11 @@ BEGINNING: Final = re.compile(
 _NODES_KEY: Final = "nodes"
 _MARK: Final = b'"id"'
 _FIRST_THREADS: Final = 8
+
+
+def knows(head: bytes) -> bool:
+    """Whether a file begins as an execution trace does."""
+    return _BEGINNING.search(head) is not None
 
 
 def read(

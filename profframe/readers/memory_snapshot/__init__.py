@@ -29,9 +29,9 @@ from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
 from profframe.system import collector
 from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 
-__all__ = ["BEGINNING", "read"]
+__all__ = ["knows", "read"]
 
-BEGINNING: Final = re.compile(
+_BEGINNING: Final = re.compile(
     rb"\A\x80[\x02-\x05].*(?:device_traces|segments|total_size)", re.DOTALL
 )
 """How a snapshot begins; `torch.cuda.memory_snapshot()` alone is a list of segments."""
@@ -55,6 +55,11 @@ _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 _ACTIVE: Final = "active"
+
+
+def knows(head: bytes) -> bool:
+    """Whether a file begins as a memory snapshot does."""
+    return _BEGINNING.search(head) is not None
 
 
 def read(

@@ -1,0 +1,181 @@
+"""What hangs, in words: rows of the answer `hangs` and their sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from profframe.show.units import plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+_ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kind": ("kind",),
+    "order": ("kind",),
+    "size": ("input_sizes", "output_sizes"),
+    "dtype": ("input_dtypes", "output_dtypes"),
+}
+_WORDS: Final[Mapping[str, str]] = {
+    "order": "calls in another order",
+    "kind": "calls another collective",
+    "size": "has another size",
+    "dtype": "has another data type",
+}
+_SHOWN: Final = (
+    "run", "process_group_description", "process_group", "kind", "collective_seq", "line",
+    "finding", "late_ranks", "waiting_ranks", "other_ranks", "not_loaded_ranks", "late_at",
+)  # fmt: skip
+_OPTIONAL: Final = (
+    "run", "process_group_description", "collective_seq", "line", "late_ranks", "waiting_ranks",
+    "other_ranks", "not_loaded_ranks", "late_at",
+)  # fmt: skip
+
+
+def finding(row: Mapping[str, Any], sides: pl.DataFrame) -> str:
+    """One row of `hangs` as a sentence.
+
+    Parameters
+    ----------
+    row
+        The row.
+    sides
+        Rows of `hang_sides`, also those of other hangs.
+    """
+    text = "; ".join(part for part in (_late(row), _other(row, sides), _waiting(row)) if part)
+    unloaded = row["not_loaded_ranks"]
+    return text + (f" (no dump of {ranks(unloaded)})" if unloaded else "")
+
+
+def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -> str:
+    """What matters most, in a sentence; of several causes each has a line."""
+    causes = hangs.filter(hangs["is_cause"]) if hangs.height else hangs
+    rows = (causes if causes.height else hangs.head(1)).to_dicts()
+    rows = [row for row in rows if row["finding"] != "not_ended"] or rows
+    if rows:
+        lines = [finding(row, sides) for row in _first_of_each_group(rows)]
+        return "\n".join(line[0].upper() + line[1:] for line in lines)
+    loaded = progress.filter(progress["is_loaded"])
+    number = loaded.select("run", "rank").n_unique()
+    groups = loaded.select("run", "process_group", "group_ranks").n_unique()
+    return (
+        f"Nothing hangs by these dumps: {plural(number, 'rank')} came equally far in "
+        f"{plural(groups, 'process group')}, and what they called fits together"
+    )
+
+
+def table(hangs: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `hangs` with the columns that people look at first."""
+    one_run = hangs["run"].n_unique() < 2
+    empty = {name for name in _OPTIONAL if hangs[name].is_null().all()}
+    return hangs.select(_SHOWN).drop(*empty, *(["run"] if one_run and "run" not in empty else []))
+
+
+def behind(progress: pl.DataFrame) -> pl.DataFrame:
+    """Rows of `collective_progress`, without stacks."""
+    return progress.drop("stack", "group_ranks", "created_ns")
+
+
+def ranks(text: str) -> str:
+    """Ranks as words.
+
+    Examples
+    --------
+    >>> ranks("2"), ranks("0,1,3")
+    ('rank 2', 'ranks 0, 1, 3')
+    """
+    return f"rank{'s' if ',' in text else ''} {text.replace(',', ', ')}"
+
+
+def call(row: Mapping[str, Any]) -> str:
+    """The collective of a row.
+
+    Examples
+    --------
+    >>> row = {"kind": "all_reduce", "collective_seq": 17, "line": None}
+    >>> call(row | {"process_group": "0", "process_group_description": "default_pg"})
+    'all_reduce 17 of group default_pg'
+    """
+    description = row["process_group_description"]
+    group = description if description not in {None, "", "undefined"} else row["process_group"]
+    number = row["collective_seq"] if row["line"] is None else row["line"].replace(">", " to ")
+    return f"{row['kind'] or 'collective'} {number} of group {group}"
+
+
+def _late(row: Mapping[str, Any]) -> str | None:
+    if row["late_ranks"] is None:
+        return None
+    places = row["late_at"] or ""
+    one = "," not in row["late_ranks"]
+    at = f"it is {places.partition(': ')[2]}" if one else f"they are at: {places}"
+    return f"{ranks(row['late_ranks'])} did not arrive at {call(row)}: {at}"
+
+
+def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
+    words = [word for word in row["finding"].split() if word in _WORDS]
+    if not words:
+        return None
+    if row["other_ranks"] is None:  # sizes of all_to_all have no rank that is wrong
+        return f"ranks do not fit together at {call(row)}: {', '.join(words)}"
+    word = "order" if "order" in words else words[0]
+    columns = [c for w in words for c in _ASPECTS[w]]
+    own = [
+        side
+        for side in sides.to_dicts()
+        if all(
+            side[name] == row[name]
+            for name in ("run", "process_group", "collective_seq", "line", "finding")
+        )
+    ]
+    what = {
+        is_other: _values([s for s in own if (s["role"] == "other") is is_other], columns)
+        for is_other in (True, False)
+    }
+    verb = _WORDS[word] if "," not in row["other_ranks"] else _WORDS[word].replace("has", "have")
+    verb = verb.replace("calls", "call") if "," in row["other_ranks"] else verb
+    return (
+        f"{ranks(row['other_ranks'])} {verb} at {call(row)}: {what[True]}, "
+        f"where the others have {what[False]}"
+    )
+
+
+def _values(sides: list[dict[str, Any]], columns: list[str]) -> str:
+    """What sides have, each once."""
+    texts = (
+        " -> ".join(dict.fromkeys(str(side[c]) for c in columns if side[c] is not None))
+        for side in sides
+        if side["record_id"] is not None and side["role"] != "late"
+    )
+    return " or ".join(dict.fromkeys(texts)) or "nothing"
+
+
+def _waiting(row: Mapping[str, Any]) -> str | None:
+    if row["waiting_ranks"] is None:
+        return None
+    several = "," in row["waiting_ranks"]
+    since = f" since {moment(row['since_ns'])}" if row["since_ns"] is not None else ""
+    where = f" in {call(row)}" if row["finding"] == "not_ended" else ""
+    tail = ", which has not ended" if row["finding"] == "not_ended" else ""
+    return f"{ranks(row['waiting_ranks'])} wait{'' if several else 's'}{where}{since}{tail}"
+
+
+def moment(time_ns: int) -> str:
+    """A time to the millisecond.
+
+    Examples
+    --------
+    >>> moment(1_795_472_476_808_848_404)
+    '2026-11-23 22:21:16.808 UTC'
+    """
+    seconds, rest = divmod(time_ns, 1_000_000_000)
+    whole = datetime.fromtimestamp(seconds, UTC)
+    return f"{whole:%Y-%m-%d %H:%M:%S}.{rest // 1_000_000:03d} UTC"
+
+
+def _first_of_each_group(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The first hang of each group, as what follows it may follow from it."""
+    firsts: dict[tuple[object, ...], dict[str, Any]] = {}
+    for row in rows:
+        firsts.setdefault((row["run"], row["process_group"], row["group_ranks"]), row)
+    return list(firsts.values())
