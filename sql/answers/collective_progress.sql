@@ -1,7 +1,7 @@
 -- collective_progress: how far each rank came in each process group: who is ahead, who behind.
 -- One row per (run, rank, process_group, group_ranks), by run, group and rank.
 -- By dumps of the flight recorder.
--- In a bare shell read from `sql/lib` first: collectives, recorded.
+-- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run

@@ -3,7 +3,7 @@
 -- role: late: did not arrive, and the row tells of its last call; waits: called it, and waits; other: called something that does
 -- not fit what most ranks called; arrived: called it; not_loaded: no dump is there; overwritten: its recorder was full, and has
 -- lost the records of that time.
--- In a bare shell read from `sql/lib` first: collectives, recorded.
+-- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
 -- rank                      INTEGER       rank within the run

@@ -5,7 +5,7 @@
 -- never late, and none is where its recorder was full and has lost the records of that time.
 -- finding: missing_rank: ranks did not arrive; kind, size, dtype: not the same on all ranks; order: the same calls in another
 -- order; not_ended: all arrived that are loaded, and it has not ended.
--- In a bare shell read from `sql/lib` first: collectives, recorded.
+-- In a bare shell read from `sql/lib` first: collectives, recorded, stacks.
 -- needs: recorded_collectives, process_groups, stacks, traces
 -- run                       VARCHAR       run that the dumps belong to
 -- ranks                     BIGINT        number of ranks that called it

@@ -2,7 +2,7 @@
 -- One row per stack of (run, rank, device), by device, what held the most at the peak first, then at the end, then by stack_id.
 -- The peak is the first moment when the most was allocated, by a replay of all records. What is held at the end was never freed.
 -- What was there before the first record has the stack that the segments know of it.
--- In a bare shell read from `sql/lib` first: snapshots.
+-- In a bare shell read from `sql/lib` first: snapshots, stacks.
 -- needs: allocations, stacks
 -- parameter top  BIGINT = 100  most rows of each (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to

@@ -1,7 +1,7 @@
 -- out_of_memory: each time that memory ran out: what was asked for, and what held the rest.
 -- One row per record `oom` of (run, rank), in their order.
 -- What was held is by a replay of all records until then.
--- In a bare shell read from `sql/lib` first: snapshots.
+-- In a bare shell read from `sql/lib` first: snapshots, stacks.
 -- needs: allocations, allocator_events, stacks
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run

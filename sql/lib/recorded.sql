@@ -190,28 +190,6 @@ LEFT JOIN statuses
     AND wide.process_group IS NOT DISTINCT FROM statuses.process_group
     AND wide.group_ranks IS NOT DISTINCT FROM statuses.group_ranks;
 
--- stack_texts: one row per stack, as one text: `name (file:line)`, innermost first, joined by `;`. Frames of torch's own wrappers
--- are left out, where there are others.
--- parameter stacks TABLE  `stacks`, or a part of it
--- column run, rank, stack_id  as in stacks
--- column stack VARCHAR  the text
--- example: FROM stack_texts(stacks)
-CREATE OR REPLACE TEMP MACRO stack_texts(stacks) AS TABLE
-SELECT
-    run, rank, stack_id,
-    coalesce(
-        string_agg(frame, ';' ORDER BY depth) FILTER (NOT is_wrapper),
-        string_agg(frame, ';' ORDER BY depth)
-    ) AS stack
-FROM (
-    SELECT
-        run, rank, stack_id, depth,
-        coalesce(name, '?') || coalesce(' (' || file || coalesce(':' || line, '') || ')', '') AS frame,
-        regexp_matches(coalesce(file, ''), 'torch[/\\]distributed[/\\](distributed_c10d|c10d_logger)\.py$') AS is_wrapper
-    FROM query_table(stacks)
-)
-GROUP BY run, rank, stack_id;
-
 -- hang_ranks: one row per collective that a rank did not arrive at, whose ranks do not fit together or which did not end, and per
 -- rank that is in its group. For each rank and group the first collective that it did not arrive at counts. Sends and receives
 -- that have not ended are matched in their order.

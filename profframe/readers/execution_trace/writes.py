@@ -6,13 +6,13 @@ import re
 from typing import Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 _MUTABLE: Final = re.compile(r"\([a-z0-9|> -]*!")
 _WRITES: Final = """
     WITH signed AS (
-        SELECT t.*, row_number() OVER () AS number,
-               n.op_schema, n.kernel_backend, n.collective, n.name AS node_name
+        SELECT t.*, n.op_schema, n.kernel_backend, n.collective, n.name AS node_name
         FROM tensors t LEFT JOIN (
             SELECT node_id, any_value(op_schema::VARCHAR) AS op_schema,
                    any_value(kernel_backend::VARCHAR) AS kernel_backend,
@@ -91,7 +91,8 @@ def with_writes(
             "is_out": pa.array([is_out for _, _, is_out in pairs], pa.bool_()),
         }
     )
-    for name, rows in (("nodes", nodes), ("tensors", tensors), ("written", written)):
+    numbered = tensors.append_column("number", pa.array(np.arange(tensors.num_rows)))
+    for name, rows in (("nodes", nodes), ("tensors", numbered), ("written", written)):
         connection.register(name, rows)
     values = connection.sql(_WRITES).to_arrow_table()
     for name in ("nodes", "tensors", "written"):
