@@ -129,15 +129,21 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
         )
     ]
     what = {
-        is_other: _values([s for s in own if (s["role"] == "other") is is_other], columns)
+        is_other: [s for s in own if (s["role"] == "other") is is_other and _called(s)]
         for is_other in (True, False)
     }
+    fitting = ",".join(str(side["rank"]) for side in what[False])
+    have = "has" if "," not in fitting else "have"
     verb = _WORDS[word] if "," not in row["other_ranks"] else _WORDS[word].replace("has", "have")
     verb = verb.replace("calls", "call") if "," in row["other_ranks"] else verb
     return (
-        f"{ranks(row['other_ranks'])} {verb} at {call(row)}: {what[True]}, "
-        f"where the others have {what[False]}"
+        f"{ranks(row['other_ranks'])} {verb} at {call(row)}: {_values(what[True], columns)}, "
+        f"where {ranks(fitting)} {have} {_values(what[False], columns)}"
     )
+
+
+def _called(side: Mapping[str, Any]) -> bool:
+    return side["record_id"] is not None and side["role"] != "late"
 
 
 def _values(sides: list[dict[str, Any]], columns: list[str]) -> str:
@@ -145,9 +151,8 @@ def _values(sides: list[dict[str, Any]], columns: list[str]) -> str:
     texts = (
         " -> ".join(dict.fromkeys(str(side[c]) for c in columns if side[c] is not None))
         for side in sides
-        if side["record_id"] is not None and side["role"] != "late"
     )
-    return " or ".join(dict.fromkeys(texts)) or "nothing"
+    return " or ".join(dict.fromkeys(texts))
 
 
 def _waiting(row: Mapping[str, Any]) -> str | None:

@@ -12,15 +12,21 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profframe import load
+from profframe import load, schema
 from profframe.query.catalogue import find
 from profframe.query.run import script
 from profframe.trace.trace import Trace
+from tests.builders import table
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "examples" / "duckdb_shell.md").read_text()
 BLOCKS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
 VIEWS, SELF_TIMES, KEY_AVERAGES, OWN = BLOCKS
+OPTIONAL_VIEWS = "".join(
+    f"CREATE VIEW {name} AS FROM read_parquet('store/[rp]*/**/{name}.parquet', "
+    "hive_partitioning = false);\n"
+    for name in schema.OPTIONAL_TABLES
+)
 
 RUN_IN_MODULE = """
 import sys
@@ -39,7 +45,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``sql`` and ``store``, as the page has it."""
     path = tmp_path_factory.mktemp("shell")
     (path / "sql").symlink_to(ROOT / "sql")
-    load(ROOT / "examples" / "cpu_training.json.gz").to_parquet(path / "store")
+    loaded = load(ROOT / "examples" / "cpu_training.json.gz")
+    key = {"run": loaded.traces["run"][0], "rank": 0}
+    rows = {name: table(name, [key]) for name in schema.OPTIONAL_TABLES}
+    Trace.from_tables(loaded.tables | rows).to_parquet(path / "store")
     unfinished = path / "store" / ".tmp-1" / "rank=0"
     unfinished.mkdir(parents=True)
     (unfinished / "events.parquet").write_bytes(b"not yet Parquet")
@@ -137,7 +146,7 @@ def answers(folder: Path) -> Path:
         if file.stem == "advice":  # its file alone has no rules
             asked = script(find("advice"))
         shell += f".output answers/{file.stem}.csv\n{asked}.output\n"
-    assert printed(VIEWS + shell, folder) == ""
+    assert printed(VIEWS + OPTIONAL_VIEWS + shell, folder) == ""
     return path
 
 

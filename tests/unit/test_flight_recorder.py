@@ -223,7 +223,7 @@ class TestGloo:
     def test_verb_prints_each_cause(self, gloo: Path) -> None:
         out = CliRunner().invoke(verbs, ["hang", str(gloo / "nccl_trace_rank_*")]).output
         for line in (
-            "Rank 2 has another size at all_reduce 2 of group sizes: [[8]], where the others",
+            "Rank 2 has another size at all_reduce 2 of group sizes: [[8]], where ranks 0, 1 have",
             "Rank 0 calls another collective at all_reduce 2 of group kinds: broadcast, where",
             "Rank 2 calls in another order at all_reduce 2 of group orders: broadcast, where",
             "Rank 0 has another data type at all_reduce 2 of group types",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import resource
 import stat
 import subprocess
@@ -38,6 +39,7 @@ ARGUMENTS: Final[dict[str, list[str]]] = {
     "augment": ["augment", "TRACE"],
     "export": ["export", "TRACE"],
     "critical-path": ["critical-path", "TRACE"],
+    "hang": ["hang", "DUMP"],
     "report": ["report", "TRACE", "--section", "kernels"],
     "store ls": ["store", "ls", "STORE", "--ranks"],
     "store verify": ["store", "verify", "STORE"],
@@ -71,7 +73,10 @@ def sources(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, s
     store = tmp_path_factory.mktemp("outputs") / "store"
     for run_name in ("before", "before.1", "now"):
         profframe.load(trace, run=run_name).to_parquet(store)
-    return {"TRACE": str(trace), "STORE": str(store)}
+    dump = store.with_name("dump_0")
+    entry = {"process_group": ("0", "default_pg"), "collective_seq_id": 1, "record_id": 0}
+    dump.write_bytes(pickle.dumps({"version": "2.10", "pg_config": {}, "entries": [entry]}))
+    return {"TRACE": str(trace), "STORE": str(store), "DUMP": str(dump)}
 
 
 @contextmanager

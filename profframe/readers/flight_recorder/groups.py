@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +51,8 @@ class Groups:
     def of(dump: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> Groups:
         """The groups that are configured, have an entry or a status.
 
-        gloo gives all of them the empty name: which one it is that is configured cannot be told.
+        gloo gives all of them the empty name: what is configured there is the group of all, where
+        the dump knows no other.
         """
         config, status = _object(dump.get("pg_config")), _object(dump.get("pg_status"))
         groups: dict[str | None, Group] = {}
@@ -75,6 +76,11 @@ class Groups:
             last = tuple(_sequence(member.get(f"last_{word}_collective")) for word in _STATUS)
             groups[name] = Group(name, group.description, group.ranks, (last[0], last[1], last[2]))
         unnamed = {str(key): value for key, value in config.items() if not text(key)}
+        ranks = _ranks(_object(unnamed.get("")).get("ranks"))
+        if ranks is not None and [group.ranks for group in groups.values()] == [None]:
+            ((name, group),) = groups.items()
+            if group.description in {DEFAULT, None}:
+                groups[name] = replace(group, ranks=ranks)
         return Groups(MappingProxyType(groups), MappingProxyType(unnamed))
 
     @property
