@@ -6,6 +6,7 @@ is decoded by the classes of Perfetto's own package; events, of which there are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,7 +20,7 @@ from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import Events
-from profframe.readers.perfetto.gpu import Counters, Stages
+from profframe.readers.perfetto.gpu import GpuCounters, Stages
 from profframe.readers.perfetto.packets import Reading, messages
 from profframe.readers.perfetto.tracks import Lines
 from profframe.system.disk_tables import Spool
@@ -120,7 +121,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     header = Header(
         format="perfetto",
         clock="utc" if reading.state.base else "relative",
-        base_ns=reading.state.base[1] if reading.state.base else None,
+        base_ns=reading.state.base_ns(),
         device_type=device_type_of([rows]),
     )
     quality = _quality(trace, source)
@@ -129,7 +130,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
             rows,
             header,
             quality,
-            trace.events.dropped,
+            trace.events.damaged,
             connection,
             unread={"packets": sum(reading.passed.values())},
             in_order=True,
@@ -144,14 +145,14 @@ class _Trace:
     lines: Lines
     events: Events = field(init=False)
     stages: Stages = field(init=False)
-    counters: Counters = field(init=False)
+    counters: GpuCounters = field(init=False)
 
     def __post_init__(self) -> None:
         session, arrows = Session(), Arrows()
         state = self.reading.state
         self.events = Events(state, self.lines, arrows, session)
         self.stages = Stages(state, self.lines, arrows, session)
-        self.counters = Counters(state)
+        self.counters = GpuCounters(state)
 
     def batches(self, source: ByteSource) -> Iterator[Batch]:
         for packets in self.reading.packets(source.blocks()):
@@ -172,14 +173,16 @@ def _quality(trace: _Trace, source: ByteSource) -> Quality:
     unreadable = reading.damaged + events.damaged + trace.stages.damaged + trace.counters.damaged
     if unreadable:
         quality.note("unreadable_event", unreadable, "packets, or messages in them")
-    if events.unread:
-        quality.note("unreadable_arguments", events.unread)
-    if lost := events.lost_texts + trace.stages.lost_texts:
-        quality.note("lost_text", lost)
+    if unread := sum(events.unread.values()):
+        quality.note("unreadable_arguments", unread, _counted(events.unread))
+    if reading.state.lost_texts:
+        quality.note("lost_text", reading.state.lost_texts)
     if reading.lost:
         quality.note("lost_packets", reading.lost)
-    if reading.passed or events.legacy:
-        names = reading.passed + type(reading.passed)({"legacy_event": events.legacy})
-        detail = ", ".join(f"{count:,} {name}" for name, count in names.most_common(8) if count)
-        quality.note("rows_not_loaded", sum(names.values()), detail)
+    if passed := sum(reading.passed.values()):
+        quality.note("rows_not_loaded", passed, _counted(reading.passed))
     return quality
+
+
+def _counted(names: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in names.most_common(8) if count)

@@ -219,8 +219,11 @@ def _fixed(buffer: Bytes, at: Ints, chosen: Mask, width: int) -> Ints:
     return padded.view(np.int64).reshape(-1)
 
 
-def packed(buffer: Bytes, lists: Fields) -> Fields:
-    """Repeated numbers: those that stand alone, and those that are packed into one field."""
+def packed(buffer: Bytes, lists: Fields, width: int = 0) -> Fields:
+    """Repeated numbers: those that stand alone, and those that are packed into one field.
+
+    Packed numbers are varints, or have a width of 8 bytes.
+    """
     alone = lists.where(lists.wire != LENGTH)
     rows = lists.where(lists.wire == LENGTH)
     if not rows.owner.size:
@@ -231,7 +234,12 @@ def packed(buffer: Bytes, lists: Fields) -> Fields:
     for _ in range(_MOST_FIELDS):
         if not active.size:
             break
-        value, after, is_bad = _varints(buffer, cursor[active], ends[active])
+        at = cursor[active]
+        if width:
+            after, is_bad = at + width, at + width > ends[active]
+            value = _fixed(buffer, at, ~is_bad, width)
+        else:
+            value, after, is_bad = _varints(buffer, at, ends[active])
         parts.append((rows.owner[active[~is_bad]], value[~is_bad]))
         cursor[active] = after
         active = active[~is_bad & (after < ends[active])]
