@@ -347,7 +347,9 @@ class Events:
         """Remember what launches what, and the arrows that events name."""
         launched = parts.of(_LAUNCHED, LENGTH)
         if launched.owner.size:
-            inside, _ = fields(buffer, launched.value, launched.value + launched.size)
+            inside, damaged = fields(buffer, launched.value, launched.value + launched.size)
+            if damaged.any():
+                self.unread["launches"] += int(damaged.sum())
             targets = packed(buffer, inside.of(1, VARINT, LENGTH))
             self.arrows.launches(members, launched.owner[targets.owner], targets.value)
         for numbers, ends in ((_FLOWS, False), (_ENDING_FLOWS, True)):

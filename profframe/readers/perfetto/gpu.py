@@ -295,7 +295,8 @@ class Stages:
         self.damaged += int(damaged.sum())
         for key, number in (("grid", 1), ("block", 2)):
             sizes = inside.of(number, LENGTH)
-            axes, _ = fields(buffer, sizes.value, sizes.value + sizes.size)
+            axes, damaged = fields(buffer, sizes.value, sizes.value + sizes.size)
+            self.damaged += int(damaged.sum())
             x, y, z = (axes.numbers(axis, sizes.owner.size) for axis in (1, 2, 3))
             frame = pl.DataFrame({"owner": launches.owner[sizes.owner], "x": x, "y": y, "z": z})
             yield frame.select(
@@ -304,7 +305,8 @@ class Stages:
         arguments = inside.of(3, LENGTH)
         if not arguments.owner.size:
             return
-        values, _ = fields(buffer, arguments.value, arguments.value + arguments.size)
+        values, damaged = fields(buffer, arguments.value, arguments.value + arguments.size)
+        self.damaged += int(damaged.sum())
         count = arguments.owner.size
         owner = launches.owner[arguments.owner]
         looked_up = self.state.texts("compute_arguments", epoch[owner], values.numbers(1, count))

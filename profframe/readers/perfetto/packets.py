@@ -201,7 +201,10 @@ class Reading:
         flags = parts.numbers(_FLAGS, count)
         cleared = (flags & 1 != 0) | (parts.numbers(_CLEARED, count) != 0)
         lost = self._losses(parts, sequence, count)
-        changes = [(number, -1, state.epoch(number)) for number in np.unique(sequence).tolist()]
+        distinct, code = np.unique(sequence, return_inverse=True)
+        # Changes of a sequence are neighbours, in the order of packets.
+        stride = count + 1
+        changes = [(n * stride, state.epoch(of)) for n, of in enumerate(distinct.tolist())]
         is_setting = np.isin(parts.number, (*_SETTING, _SNAPSHOT)) & (parts.wire == LENGTH)
         settings = parts.where(is_setting)
         by_packet: dict[int, list[int]] = {
@@ -216,7 +219,7 @@ class Reading:
             if cleared[row]:
                 state.begin(of)
             if lost[row] or cleared[row]:
-                changes.append((of, row, state.epoch(of)))
+                changes.append((int(code[row]) * stride + row + 1, state.epoch(of)))
             for place in by_packet[row]:
                 at, size = int(settings.value[place]), int(settings.size[place])
                 text = buffer[at : at + size].tobytes()
@@ -224,11 +227,10 @@ class Reading:
                     self._take(protos, int(settings.number[place]), text, of)
                 except (DecodeError, UnicodeDecodeError):
                     self.damaged += 1
-        keys = np.array([(of << 32) + row + 1 for of, row, _ in changes], np.int64)
-        order = np.argsort(keys)
-        epochs = np.array([epoch for *_, epoch in changes], np.int64)[order]
-        at_packet = (sequence << 32) + np.arange(count) + 1
-        epoch = epochs[np.searchsorted(keys[order], at_packet, side="right") - 1]
+        changes.sort()
+        keys, epochs = np.array(changes, np.int64).T
+        at_packet = code * stride + np.arange(count) + 1
+        epoch = epochs[np.searchsorted(keys, at_packet, side="right") - 1]
         is_lacking = (flags & _NEEDS_STATE != 0) & ~np.isin(epoch, list(state.valid))
         return epoch, is_lacking
 
@@ -274,11 +276,13 @@ class Reading:
         if _KERNELS_MARK not in text and _ARGUMENTS_MARK not in text:
             return
         buffer = np.frombuffer(text + bytes(16), np.uint8)
-        parts, _ = fields(buffer, np.array([0]), np.array([len(text)]))
+        parts, damaged = fields(buffer, np.array([0]), np.array([len(text)]))
+        self.damaged += int(damaged.sum())
         own = self.state.interned.setdefault(epoch, {})
         for number, kind in _EXTENSIONS.items():
             entries = parts.of(number, LENGTH)
-            inside, _ = fields(buffer, entries.value, entries.value + entries.size)
+            inside, damaged = fields(buffer, entries.value, entries.value + entries.size)
+            self.damaged += int(damaged.sum())
             iids = inside.numbers(1, entries.owner.size).tolist()
             for name in (2, 3):  # the demangled name is the second, and counts
                 names = inside.of(name, LENGTH)
