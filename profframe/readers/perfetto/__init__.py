@@ -23,6 +23,7 @@ from profframe.readers.perfetto.events import Events
 from profframe.readers.perfetto.gpu import GpuCounters, Stages
 from profframe.readers.perfetto.packets import Reading, messages
 from profframe.readers.perfetto.tracks import Lines
+from profframe.readers.perfetto.wire import FIXED32, FIXED64, LENGTH, VARINT
 from profframe.system.disk_tables import Spool
 
 __all__ = ["knows", "read"]
@@ -32,26 +33,46 @@ def knows(head: bytes) -> bool:
     """Whether a file begins as a trace of Perfetto does: with a packet that has fields of one."""
     if not head.startswith(b"\n"):
         return False
-    size = shift = 0
-    for at, byte in enumerate(head[1:6], 2):
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            inside = head[at : at + size]
-            return size >= 2 and inside[:1] != b"" and _is_tag_of_packet(inside)
-    return False
+    size, at = _number(head, 1)
+    if size < 2:
+        return False
+    tag, _ = _number(head, at)
+    return tag >> 3 in _FIRST_FIELDS or _is_packet(head[at : at + size], size)
 
 
-def _is_tag_of_packet(inside: bytes) -> bool:
-    """Whether a message begins with a field that packets have, and other protobufs at 1 have not.
+def _is_packet(inside: bytes, size: int) -> bool:
+    """Whether a message that is there whole has what only packets have: a sequence or a time.
 
-    Names of planes and such begin with text in fields 1 to 3, of which packets have few.
+    Names of planes and such begin with text in fields 1 to 3, and so do few packets.
     """
-    tag = inside[0] | (inside[1] & 127) << 7 if inside[0] >= 128 else inside[0]
-    number = (tag & 127) >> 3 if inside[0] < 128 else ((inside[0] & 127) | inside[1] << 7) >> 3
-    return number in _FIRST_FIELDS
+    if len(inside) < size:
+        return False
+    at, numbers = 0, set()
+    while at < size:
+        tag, at = _number(inside, at)
+        length = 0
+        if tag & 7 == LENGTH:
+            length, at = _number(inside, at)
+        elif tag & 7 == VARINT:
+            at = _number(inside, at)[1]
+        else:
+            length = {FIXED64: 8, FIXED32: 4}.get(tag & 7, size)
+        at += length
+        numbers.add(tag >> 3)
+    return at == size and bool(numbers & _OF_PACKETS)
 
 
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number that begins at a place, and the place behind it; 0 where it does not end."""
+    value = 0
+    for nth, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 127) << 7 * nth
+        if byte < 128:
+            return value, at + nth + 1
+    return 0, len(data) + 1
+
+
+_OF_PACKETS: Final = frozenset({8, 10, 13, 58, 79})
 _FIRST_FIELDS: Final = frozenset(
     {
         3,

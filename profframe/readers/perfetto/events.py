@@ -119,8 +119,8 @@ class Events:
         epoch, sequence = packets.epoch[of], packets.sequence[of]
         tracks = self._tracks(parts, count, epoch)
         line, lines = self._lines(tracks, sequence, epoch)
-        times, bad_times = self._times(packets, parts, of, epoch)
-        time = pa.array(times - self.state.origin())
+        times, lacks_time = self._times(packets, parts, of, epoch)
+        time = pa.array(times - self.state.origin(), mask=lacks_time)
         names = self._texts(packets, parts, epoch, "event_names", _NAME, _NAME_IID)
         categories = self._texts(
             packets, parts, epoch, "event_categories", _CATEGORIES, _CATEGORY_IIDS
@@ -132,7 +132,6 @@ class Events:
         common = {
             "pid": pa.array([pid for pid, _ in lines], pa.string()).take(line),
             "tid": pa.array([tid for _, tid in lines], pa.string()).take(line),
-            "bad_time": pa.array(bad_times),
         }
         yield from self._extra_counters(packets.buffer, parts, common, time, tracks, epoch)
         is_counter = type_ == _COUNTER
@@ -175,21 +174,21 @@ class Events:
         self, packets: Packets, parts: Fields, of: Ints, epoch: Ints
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
         """Times of the packets, or of older writers those that stand in events themselves."""
-        times, bad_times = packets.time[of], packets.bad_time[of]
+        times, lacks_time = packets.time[of], packets.lacks_time[of]
         deltas, absolute = (parts.of(number, VARINT) for number in (_DELTA_US, _ABSOLUTE_US))
         if not deltas.owner.size and not absolute.owner.size:
-            return times, bad_times
+            return times, lacks_time
         monotonic = self.state.clocks.get(MONOTONIC)
         times[absolute.owner] = absolute.value * 1000 + (monotonic.last if monotonic else 0)
-        bad_times[absolute.owner] = False
+        lacks_time[absolute.owner] = False
         for part in np.unique(epoch[deltas.owner]).tolist():
             thread = self.state.threads.get(part)
             if thread is not None:
                 rows = deltas.where(epoch[deltas.owner] == part)
                 times[rows.owner] = thread.last_ns + np.cumsum(rows.value) * 1000
                 thread.last_ns = int(times[rows.owner[-1]])
-                bad_times[rows.owner] = False
-        return times, bad_times
+                lacks_time[rows.owner] = False
+        return times, lacks_time
 
     def _extra_counters(  # noqa: PLR0917
         self,

@@ -126,9 +126,8 @@ class Stages:
             "name": names,
             "pid": pa.array(pid, pa.string()),
             "tid": pa.array(tid, pa.string()),
-            "time_ns": pa.array(packets.time[of] - base),
+            "time_ns": pa.array(packets.time[of] - base, mask=packets.lacks_time[of]),
             "dur_ns": pa.array(duration),
-            "bad_time": pa.array(packets.bad_time[of]),
             "args": args,
         }
         yield event_rows(members, self.session)
@@ -388,8 +387,7 @@ class GpuCounters:
         base = self.state.origin()
         device = gpu[lists.owner]
         columns = {
-            "time_ns": pa.array(packets.time[of] - base),
-            "bad_time": pa.array(packets.bad_time[of]),
+            "time_ns": pa.array(packets.time[of] - base, mask=packets.lacks_time[of]),
             "name": pa.array([name for name, _ in named], pa.string()).take(at),
             "unit": pa.array([unit for _, unit in named], pa.string()).take(at),
             "device": pa.array(device),

@@ -90,7 +90,7 @@ class Packets:
     fields: Fields
     count: int
     time: Ints
-    bad_time: Mask
+    lacks_time: Mask
     sequence: Ints
     epoch: Ints
 
@@ -188,8 +188,8 @@ class Reading:
         sequence = parts.numbers(_SEQUENCE, count) & 0xFFFFFFFF
         epoch, is_lacking = self._set(protos, buffer, parts, sequence, count)
         self._note(protos, parts)
-        time, bad_time = self._times(parts, sequence, epoch, is_lacking)
-        return Packets(buffer, parts, count, time, bad_time, sequence, epoch)
+        time, lacks_time = self._times(parts, sequence, epoch, is_lacking)
+        return Packets(buffer, parts, count, time, lacks_time, sequence, epoch)
 
     def _set(
         self, protos: ModuleType, buffer: Bytes, parts: Fields, sequence: Ints, count: int
@@ -306,7 +306,7 @@ class Reading:
     def _times(
         self, parts: Fields, sequence: Ints, epoch: Ints, is_lacking: Mask
     ) -> tuple[Ints, Mask]:
-        """Times on the clock of the trace, and those whose clock is not known."""
+        """Times on the clock of the trace, and packets without one, or on an unknown clock."""
         state, count = self.state, sequence.size
         stamp = parts.numbers(_TIMESTAMP, count)
         clock = parts.numbers(_CLOCK, count)
