@@ -111,8 +111,10 @@ class Stages:
         gpu = parts.numbers(_GPU, count)
         stage = self._specifications(parts, epoch, sequence, _STAGE_IID)
         queue = self._specifications(parts, epoch, sequence, _QUEUE_IID)
-        categories = [_category(*entry) for entry in stage]
-        lanes = [_lane(name) for name, _ in queue]
+        category_of = {entry: _category(*entry) for entry in set(stage)}
+        categories = [category_of[entry] for entry in stage]
+        lane_of = {name: _lane(name) for name in {name for name, _ in queue}}
+        lanes = [lane_of[name] for name, _ in queue]
         args = self._args(packets.buffer, parts, count, epoch, lanes)
         names = self._names(packets.buffer, parts, count, epoch, stage, args)
         base = self.state.origin()

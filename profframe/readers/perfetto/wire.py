@@ -102,17 +102,15 @@ class Framing:
             if data[at] != _PACKET:
                 self.damage = f"no packet begins at byte {self.position + at:,}"
                 break
-            size = shift = 0
-            begin = at + 1
-            while begin < total:
-                byte = data[begin]
-                size |= (byte & 127) << shift
-                begin += 1
-                shift += 7
-                if byte < 128 or shift > 63:
-                    break
+            # Most are shorter than 16 kB, and there are millions.
+            if at + 2 < total and (byte := data[at + 1]) < 128:
+                size, begin = byte, at + 2
+            elif at + 2 < total and data[at + 2] < 128:
+                size, begin, byte = byte & 127 | data[at + 2] << 7, at + 3, 0
             else:
-                break
+                size, begin, byte = _length(data, at + 1)
+                if begin > total:
+                    break
             if byte >= 128:
                 self.damage = f"no length of a packet at byte {self.position + at:,}"
                 break
@@ -127,6 +125,16 @@ class Framing:
             buffer = np.frombuffer(data[:at] + bytes(PADDING), np.uint8)
             yield buffer, np.array(starts, np.int64), np.array(ends, np.int64)
         return at
+
+
+def _length(data: bytes, at: int) -> tuple[int, int, int]:
+    """The number at a place, the place behind it, and its last byte; beyond all if it is cut."""
+    size = 0
+    for nth, byte in enumerate(data[at : at + _LONGEST_VARINT]):
+        size |= (byte & 127) << (7 * nth)
+        if byte < 128 or nth == _LONGEST_VARINT - 1:
+            return size, at + nth + 1, byte
+    return 0, len(data) + 1, 0
 
 
 def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
