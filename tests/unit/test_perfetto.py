@@ -346,6 +346,25 @@ def test_compressed_packets_and_files(tmp_path: Path) -> None:
     assert trace.events.select("run", "name", "dur_ns").rows() == [("a", "a", 3)]
 
 
+def test_a_store_has_the_rows_of_the_file(tmp_path: Path) -> None:
+    """Whatever the file is: gzip of one member as torch writes it, of several, or plain."""
+    plain = gzip.decompress((DATA / "rich.pftrace").read_bytes())
+    half = len(plain) // 2
+    contents = {
+        "plain.pftrace": plain,
+        "members.pftrace.gz": gzip.compress(plain[:half]) + gzip.compress(plain[half:]),
+        "unnamed": plain,
+    }
+    loaded = profframe.load(DATA / "rich.pftrace")
+    for name, content in contents.items():
+        path = tmp_path / name
+        path.write_bytes(content)
+        profframe.convert(path, tmp_path / f"store of {name}", run="rich")
+        stored = profframe.load(tmp_path / f"store of {name}")
+        for table in ("events", "counters", "flows", "instants", "threads"):
+            assert getattr(stored, table).equals(getattr(loaded, table)), (name, table)
+
+
 def test_damage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     whole = pb.Trace(packet=[
         thread(1, 10, 11, "main"),
