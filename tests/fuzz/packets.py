@@ -172,7 +172,7 @@ _WRONG_FIELDS: Final = (
 
 def _varint(number: int, width: int) -> bytes:
     """A number as it is written, or in more bytes than it needs."""
-    octets = []
+    octets: list[int] = []
     while number > 127 or len(octets) < width - 1:
         octets.append(number & 127 | 128)
         number >>= 7

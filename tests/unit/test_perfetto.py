@@ -140,21 +140,23 @@ def test_samples_of_torch_find_the_op_of_every_launch(name: str) -> None:
         assert len(rows) == truth["kernels"]
         assert {str(c): op for c, op in rows} == truth["launches"]
     columns = ("kind", "category", "name", "stream", "correlation", "external_id", "dur_ns")
-    rows = [
+    tables = [
         trace.events.filter(pl.col("kind") != "profiler")
         .select(*columns, "graph_node_id", "start_ns")
         .sort(pl.col("start_ns") // 4, *columns)
         for trace in (left, right)
     ]
     moved = (
-        rows[0].with_columns(by=rows[1]["start_ns"] - rows[0]["start_ns"]).filter(pl.col("by") != 0)
+        tables[0]
+        .with_columns(by=tables[1]["start_ns"] - tables[0]["start_ns"])
+        .filter(pl.col("by") != 0)
     )
     # Times of ops go through a double there: 73 of 416 rows begin a nanosecond earlier or later.
-    assert rows[0].height == 416
+    assert tables[0].height == 416
     assert moved.group_by("category", "by").len().sort("category", "by").rows() == [
         ("cpu_op", -1, 39), ("cpu_op", 1, 33), ("user_annotation", -1, 1),
     ]  # fmt: skip
-    assert rows[0].drop("start_ns").equals(rows[1].drop("start_ns"))
+    assert tables[0].drop("start_ns").equals(tables[1].drop("start_ns"))
 
 
 def test_work_that_overlaps_on_a_lane_is_cut_by_the_exporter() -> None:

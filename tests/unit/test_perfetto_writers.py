@@ -51,13 +51,15 @@ def loaded(folder: Path, *packets: Any) -> Trace:
 
 
 def checks(trace: Trace) -> dict[str, int]:
-    return dict(trace.quality.select("check", "events").rows())  # type: ignore[arg-type]
+    return dict(trace.quality.select("check", "events").rows())
 
 
 def test_calls_of_rocprof_launch_what_is_on_queues(tmp_path: Path) -> None:
     process = pb.ProcessDescriptor(pid=99, process_name="app")
     thread = pb.ThreadDescriptor(pid=99, tid=100)
-    call, work, copy = ({"categories": [c]} for c in ("hip_api", "kernel_dispatch", "memory_copy"))
+    call: dict[str, Any] = {"categories": ["hip_api"]}
+    work: dict[str, Any] = {"categories": ["kernel_dispatch"]}
+    copy: dict[str, Any] = {"categories": ["memory_copy"]}
     trace = loaded(
         tmp_path,
         track(1, process=process),
@@ -103,8 +105,7 @@ def test_calls_of_rocprof_launch_what_is_on_queues(tmp_path: Path) -> None:
     assert trace.flows.sort("flow_id", "time_ns").select("flow_id", "phase", "time_ns").rows() == [
         ("7", "s", 10), ("7", "f", 30), ("8", "s", 25), ("8", "f", 60),
     ]  # fmt: skip
-    columns = ("name", "value", "unit", "device")
-    assert trace.counters.select(columns).rows() == [
+    assert trace.counters.select("name", "value", "unit", "device").rows() == [
         ("COPY BYTES to AGENT [4] (GPU)", 4096, "bytes", 4)
     ]
     assert trace.threads["process_name"].unique().to_list() == ["app"]

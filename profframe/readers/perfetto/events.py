@@ -57,7 +57,7 @@ _READ: Final = frozenset({
     2, 17, 8, 20,
 })  # fmt: skip
 """Fields of events that are read, or say nothing that tables have."""
-_KNOWN: Final = np.array(sorted(_READ))
+_READ_NUMBERS: Final = np.array(sorted(_READ))
 _COUNTER_VALUE: Final = 30
 _DOUBLE_COUNTER_VALUE: Final = 44
 _FLOWS: Final = (47, 36)
@@ -107,7 +107,7 @@ class Events:
     def _note(self, parts: Fields) -> None:
         """Count what is not read."""
         numbers, counts = np.unique(
-            parts.number[~np.isin(parts.number, _KNOWN)], return_counts=True
+            parts.number[~np.isin(parts.number, _READ_NUMBERS)], return_counts=True
         )
         names = messages().TrackEvent.DESCRIPTOR.fields_by_number
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
