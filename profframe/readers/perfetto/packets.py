@@ -55,7 +55,7 @@ _OF_ALL: Final = (
     "system_info", "trigger", "process_descriptor", "thread_descriptor", "extension_descriptor",
     "trace_provenance", "trace_attributes", "gpu_info", "cpu_info",
 )  # fmt: skip
-_CHUNK: Final = 8 << 20
+_CHUNK: Final = 4 << 20
 _MOST_DECOMPRESSED: Final = 256 << 20
 """Bytes that one packet of compressed packets may become."""
 _KERNELS_MARK: Final = b"\xc2\x3e"
