@@ -788,7 +788,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("unmatched_begin", "begin events without an end", "kept as slices without a duration"),
             Check("unmatched_end", "end events without a beginning", "kept in instants"),
             Check("end_of_another_name", "end events that have another name than the begin event which they close", "the slice has the name of its begin event"),
-            Check("unreadable_arguments", "arguments of live events that could not be mended", "kept as text"),
+            Check("unreadable_arguments", "arguments that could not be mended or have no form here; `detail` names those of Perfetto", "kept as text, or left out"),
             Check("earlier_cycles", "events of earlier cycles (`acc_events`), of which torch keeps no more than what its `events()` gives", "not loaded: `load(profile.events())` has them, and `profframe.profile(acc_events=True)` all of them"),
             Check("several_cycles", "events of later cycles in one list of torch's (`acc_events`), where the times of each cycle begin anew", "moved behind the cycle before"),
             Check("unmatched_live_events", "live events that are not in the order of the profiler's activities", "what only the live object knows is NULL"),

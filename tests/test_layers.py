@@ -60,6 +60,7 @@ MAY_NAME_FORMAT_WORDS = {
     "readers/perfetto/annotations.py": "what torch writes there are Kineto's words",
     "readers/perfetto/events.py": "the same",
     "readers/perfetto/gpu.py": "the same",
+    "readers/perfetto/legacy.py": "older writers use words of Chrome's JSON",
     "facts/kinds.py": "the classifier: a table from the source's words to ours",
 }
 

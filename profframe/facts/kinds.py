@@ -95,6 +95,15 @@ RULES: Final[tuple[Rule, ...]] = (
     Rule("memset", category=r"MEMSET"),
     Rule("sync", category=r"SYNCHRONIZATION"),
     Rule("overhead", category=r"OVERHEAD"),
+    # rocprofv3.
+    Rule("runtime", category=r"(hip|rccl|rocdecode|rocjpeg)_api|memory_allocation"),
+    Rule("driver", category=r"hsa_api"),
+    Rule("annotation", category=r"marker_api"),
+    Rule("memcpy", category=r"kernel_dispatch", name=_ROCM_COPY),
+    Rule("memset", category=r"kernel_dispatch", name=_ROCM_FILL),
+    Rule("kernel", category=r"kernel_dispatch"),
+    Rule("memcpy", category=r"memory_copy"),
+    Rule("overhead", category=r"scratch_memory"),
     # Ascend: host queue; slices without a category, told apart by their process.
     Rule("runtime", category=r"enqueue|dequeue"),
     Rule("sync", category=r"", name=r"(NOTIFY|EVENT)_(RECORD|WAIT).*", process=_ASCEND_DEVICE),

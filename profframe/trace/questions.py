@@ -123,8 +123,9 @@ def counter_series(self: "Trace", name: str = "") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per value, by run, rank, name, series, process, counter_id and time, then by value.
-        Columns: ``run rank name series pid thread counter_id time_ns value``.
+        One row per value, by run, rank, name, series, process, counter_id, device, unit and time,
+        then by value. Columns: ``run rank name series pid thread counter_id device unit time_ns
+        value``.
     """
     return self.answer("counter_series", name=name)
 
@@ -140,9 +141,9 @@ def counter_summary(self: "Trace", name: str = "") -> pl.DataFrame:
     Returns
     -------
     polars.DataFrame
-        One row per (run, rank, name, series, pid, counter_id), in this order. Columns: ``run rank
-        name series pid counter_id samples start_ns span_ns mean_value min_value max_value
-        last_value``.
+        One row per (run, rank, name, series, pid, counter_id, device, unit), in this order.
+        Columns: ``run rank name series pid counter_id device unit samples start_ns span_ns
+        mean_value min_value max_value last_value``.
     """
     return self.answer("counter_summary", name=name)
 

@@ -1,6 +1,6 @@
 -- counter_series: every counter of the trace over time.
--- One row per value, by run, rank, name, series, process, counter_id and time, then by value.
--- A value holds until the next one of the same name, series, pid and counter_id.
+-- One row per value, by run, rank, name, series, process, counter_id, device, unit and time, then by value.
+-- A value holds until the next one of the same name, series, pid, counter_id, device and unit.
 -- What slices counted while they ran is in `op_counters`.
 -- needs: counters
 -- parameter name  VARCHAR = ''  only counters with this text in their name, taken literally
@@ -11,10 +11,12 @@
 -- pid         VARCHAR      the source's process id, as text; NULL where it does not say
 -- thread      INTEGER      thread, as in threads
 -- counter_id  VARCHAR      id that tells counters of one name apart; NULL where the source has none
+-- device      INTEGER      device that it counts; NULL where the source names none
+-- unit        VARCHAR      unit of its values; NULL where the source does not say
 -- time_ns     BIGINT   ns  when, on the clock that traces.clock names; NULL where the source has no usable time
 -- value       DOUBLE       the value, in the source's unit; NULL where it is not a number
-SELECT run, rank, name, series, pid, thread, counter_id, time_ns, value
+SELECT run, rank, name, series, pid, thread, counter_id, device, unit, time_ns, value
 FROM counters
 WHERE event_id IS NULL AND (coalesce(getvariable('name'), '') = '' OR contains(name, coalesce(getvariable('name'), '')))
 ORDER BY run, rank, name NULLS LAST, series NULLS LAST, pid NULLS LAST, counter_id NULLS LAST,
-    time_ns NULLS LAST, value NULLS LAST, thread
+    device NULLS LAST, unit NULLS LAST, time_ns NULLS LAST, value NULLS LAST, thread

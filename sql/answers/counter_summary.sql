@@ -1,5 +1,5 @@
 -- counter_summary: range and time-weighted mean of every counter.
--- One row per (run, rank, name, series, pid, counter_id), in this order.
+-- One row per (run, rank, name, series, pid, counter_id, device, unit), in this order.
 -- A value holds until the next one, so the last holds for no time; what is not a number, or has no time, is in no mean.
 -- What slices counted while they ran is in `op_counters`.
 -- needs: counters
@@ -10,6 +10,8 @@
 -- series      VARCHAR      which of the counter's values; NULL where the source has no value
 -- pid         VARCHAR      the source's process id, as text; NULL where it does not say
 -- counter_id  VARCHAR      id that tells counters of one name apart; NULL where the source has none
+-- device      INTEGER      device that it counts; NULL where the source names none
+-- unit        VARCHAR      unit of its values; NULL where the source does not say
 -- samples     BIGINT       number of values
 -- start_ns    BIGINT   ns  time of the first value, on the clock that traces.clock names
 -- span_ns     BIGINT   ns  first value to last
@@ -19,9 +21,9 @@
 -- last_value  DOUBLE       value at the end; of one instant the largest
 WITH held AS (
     SELECT
-        run, rank, name, series, pid, counter_id, time_ns, value,
+        run, rank, name, series, pid, counter_id, device, unit, time_ns, value,
         lead(time_ns) OVER (
-            PARTITION BY run, rank, name, series, pid, counter_id
+            PARTITION BY run, rank, name, series, pid, counter_id, device, unit
             ORDER BY time_ns NULLS LAST, value NULLS FIRST
         ) - time_ns AS held_ns
     FROM counters
@@ -34,6 +36,8 @@ SELECT
     series,
     pid,
     counter_id,
+    device,
+    unit,
     count(*) AS samples,
     min(time_ns) AS start_ns,
     max(time_ns) - min(time_ns) AS span_ns,
@@ -42,5 +46,6 @@ SELECT
     max(value) AS max_value,
     max({time_ns: time_ns, value: value}) FILTER (time_ns IS NOT NULL AND value IS NOT NULL).value AS last_value
 FROM held
-GROUP BY run, rank, name, series, pid, counter_id
-ORDER BY run, rank, name NULLS LAST, series NULLS LAST, pid NULLS LAST, counter_id NULLS LAST
+GROUP BY run, rank, name, series, pid, counter_id, device, unit
+ORDER BY run, rank, name NULLS LAST, series NULLS LAST, pid NULLS LAST, counter_id NULLS LAST,
+    device NULLS LAST, unit NULLS LAST

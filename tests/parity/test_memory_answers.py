@@ -453,7 +453,7 @@ def check_real_memory(trace: Trace) -> None:
 
 
 def check_counters(trace: Trace, rows: Rows) -> None:
-    keys = ("rank", "name", "series", "pid", "counter_id")
+    keys = ("rank", "name", "series", "pid", "counter_id", "device", "unit")
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         groups[tuple(row[k] for k in keys)].append(row)
@@ -495,6 +495,8 @@ SAMPLES = st.fixed_dictionaries(
         "series": st.sampled_from(["a", None]),
         "pid": st.sampled_from(["1", None]),
         "counter_id": st.sampled_from(["x", None]),
+        "device": st.sampled_from([0, 1, None]),
+        "unit": st.sampled_from(["W", None]),
         "time_ns": st.none() | st.integers(0, 15),
         "value": st.none() | st.integers(-5, 5).map(float),
     }

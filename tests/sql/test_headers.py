@@ -180,9 +180,9 @@ def test_columns_are_fixed() -> None:
             "step start_ns dur_ns busy_ns compute_ns exposed_communication_ns exposed_copy_ns "
             "idle_ns busy_share"
         ),
-        "counter_series": "name series pid thread counter_id time_ns value",
+        "counter_series": "name series pid thread counter_id device unit time_ns value",
         "counter_summary": (
-            "name series pid counter_id samples start_ns span_ns "
+            "name series pid counter_id device unit samples start_ns span_ns "
             "mean_value min_value max_value last_value"
         ),
         "evaluation": (

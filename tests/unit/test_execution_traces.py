@@ -219,6 +219,29 @@ def test_ids_of_another_recording_are_not_taken(tmp_path: Path) -> None:
     assert set(trace.nodes["linked_by"][2:]) == {"order"}
 
 
+def test_processes_that_were_forked_write_into_the_same_file(tmp_path: Path) -> None:
+    """Workers of a DataLoader go on with the ids of their parent, which has the trace."""
+    forked = [
+        node(number, name, parent=2)
+        for number, name in (
+            (3, "aten::ones"),
+            (4, "aten::view"),
+            (5, "aten::to"),
+            (6, "aten::mul"),
+        )
+    ]
+    source = trace_file(tmp_path / "t.json", events(OPS, "Record function id", 10))
+    path = written(tmp_path / "et.json", [*ROOTS, *OPS, *forked, *forked])
+    trace = load(source, execution_trace=path)
+    # Which of three nodes the view is, nothing says.
+    linked = trace.nodes.filter(pl.col("event_id").is_not_null())
+    assert linked.select("name", "event_id").rows() == [
+        ("aten::mm", 0), ("aten::add_", 2), ("aten::cat", 3),
+    ]  # fmt: skip
+    noted = dict(trace.quality.select("check", "events").rows())
+    assert (noted["repeated_node_id"], noted["node_without_event"]) == (8, 9)
+
+
 def test_what_does_not_link_is_counted(tmp_path: Path) -> None:
     source = trace_file(tmp_path / "t.json", events(OPS[1:], "Record function id", 10))
     trace = load(source, execution_trace=written(tmp_path / "et.json", [*ROOTS, *OPS]))

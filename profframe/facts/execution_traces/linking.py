@@ -11,7 +11,7 @@ import numpy.typing as npt
 from profframe.intervals import Ints, Mask
 
 _AGREEING: Final = 0.9
-"""Share of nodes, of those whose id some slice has, that must have its name, too: ids of another
+"""Share of the ids that nodes share with slices that must have one name in both: ids of another
 recording of the same program agree by chance, from time to time."""
 _ALIKE: Final = 0.5
 """Share of a thread's nodes that must be in a place of the trace, in their order."""
@@ -68,14 +68,15 @@ def link(nodes: Nodes, slices: Slices) -> Links:
     count = 0
     for how, left, right in ways:
         chosen, shared = _by_id(left, right, nodes.name, slices.name)
-        agreeing = int(np.count_nonzero(chosen >= 0))
+        # Processes that were forked write into the same file, with ids that go on from the same.
+        agreeing = np.unique(left[chosen >= 0]).size
         if agreeing > count and agreeing >= _AGREEING * shared:
-            best, count = Links(chosen, how), agreeing
+            best, count = Links(_claimed_once(chosen), how), agreeing
     return best if count else _by_order(nodes, slices)
 
 
 def _by_id(left: Ints, right: Ints, left_name: Ints, right_name: Ints) -> tuple[Ints, int]:
-    """For each node the first slice of its id and name, or -1; and how many share an id."""
+    """For each node the first slice of its id and name, or -1; and how many ids are shared."""
     given = np.flatnonzero(right >= 0)
     chosen = np.full(left.size, -1, np.int64)
     if not given.size or not left.size:
@@ -88,7 +89,16 @@ def _by_id(left: Ints, right: Ints, left_name: Ints, right_name: Ints) -> tuple[
     is_same = place >= 0
     chosen[is_same] = order[first[place[is_same]]]
     chosen[~shared] = -1
-    return chosen, int(np.count_nonzero(shared))
+    return chosen, np.unique(left[shared]).size
+
+
+def _claimed_once(chosen: Ints) -> Ints:
+    """Links, but for slices that several nodes would be: which of these it is, nothing says."""
+    linked = np.flatnonzero(chosen >= 0)
+    _, place, counts = np.unique(chosen[linked], return_inverse=True, return_counts=True)
+    once = chosen.copy()
+    once[linked[counts[place] > 1]] = -1
+    return once
 
 
 def _places(sorted_pairs: Ints, wanted: Ints) -> Ints:

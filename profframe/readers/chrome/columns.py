@@ -19,7 +19,7 @@ from profframe.readers.build.rows import Batch, Table, conform, has_values, null
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
     "gpu_user_annotation", "cuda_sync", "cuda_event", "graph_event_node", "graph_host_node",
-    "mtia_ccp_events", "hpu_op",
+    "mtia_ccp_events", "hpu_op", "kernel_dispatch", "memory_copy",
 )  # fmt: skip
 ALLOCATOR_DEVICES: Final = (
     "CPU", "CUDA", "MKLDNN", "OPENGL", "OPENCL", "IDEEP", "HIP", "FPGA", "MAIA", "XLA", "VULKAN",

@@ -6,6 +6,7 @@ is decoded by the classes of Perfetto's own package; events, of which there are 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
@@ -19,9 +20,10 @@ from profframe.readers.chrome import device_type_of
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import Events
-from profframe.readers.perfetto.gpu import Counters, Stages
+from profframe.readers.perfetto.gpu import GpuCounters, Stages
 from profframe.readers.perfetto.packets import Reading, messages
 from profframe.readers.perfetto.tracks import Lines
+from profframe.readers.perfetto.wire import FIXED32, FIXED64, LENGTH, VARINT
 from profframe.system.disk_tables import Spool
 
 __all__ = ["knows", "read"]
@@ -31,26 +33,46 @@ def knows(head: bytes) -> bool:
     """Whether a file begins as a trace of Perfetto does: with a packet that has fields of one."""
     if not head.startswith(b"\n"):
         return False
-    size = shift = 0
-    for at, byte in enumerate(head[1:6], 2):
-        size |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            inside = head[at : at + size]
-            return size >= 2 and inside[:1] != b"" and _is_tag_of_packet(inside)
-    return False
+    size, at = _number(head, 1)
+    if size < 2:
+        return False
+    tag, _ = _number(head, at)
+    return tag >> 3 in _FIRST_FIELDS or _is_packet(head[at : at + size], size)
 
 
-def _is_tag_of_packet(inside: bytes) -> bool:
-    """Whether a message begins with a field that packets have, and other protobufs at 1 have not.
+def _is_packet(inside: bytes, size: int) -> bool:
+    """Whether a message that is there whole has what only packets have: a sequence or a time.
 
-    Names of planes and such begin with text in fields 1 to 3, of which packets have few.
+    Names of planes and such begin with text in fields 1 to 3, and so do few packets.
     """
-    tag = inside[0] | (inside[1] & 127) << 7 if inside[0] >= 128 else inside[0]
-    number = (tag & 127) >> 3 if inside[0] < 128 else ((inside[0] & 127) | inside[1] << 7) >> 3
-    return number in _FIRST_FIELDS
+    if len(inside) < size:
+        return False
+    at, numbers = 0, set()
+    while at < size:
+        tag, at = _number(inside, at)
+        length = 0
+        if tag & 7 == LENGTH:
+            length, at = _number(inside, at)
+        elif tag & 7 == VARINT:
+            at = _number(inside, at)[1]
+        else:
+            length = {FIXED64: 8, FIXED32: 4}.get(tag & 7, size)
+        at += length
+        numbers.add(tag >> 3)
+    return at == size and bool(numbers & _OF_PACKETS)
 
 
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number that begins at a place, and the place behind it; 0 where it does not end."""
+    value = 0
+    for nth, byte in enumerate(data[at : at + 10]):
+        value |= (byte & 127) << 7 * nth
+        if byte < 128:
+            return value, at + nth + 1
+    return 0, len(data) + 1
+
+
+_OF_PACKETS: Final = frozenset({8, 10, 13, 58, 79})
 _FIRST_FIELDS: Final = frozenset(
     {
         3,
@@ -120,7 +142,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
     header = Header(
         format="perfetto",
         clock="utc" if reading.state.base else "relative",
-        base_ns=reading.state.base[1] if reading.state.base else None,
+        base_ns=reading.state.base_ns(),
         device_type=device_type_of([rows]),
     )
     quality = _quality(trace, source)
@@ -129,7 +151,7 @@ def read(source: ByteSource, spool: Spool | None = None, threads: int | None = N
             rows,
             header,
             quality,
-            trace.events.dropped,
+            trace.events.damaged,
             connection,
             unread={"packets": sum(reading.passed.values())},
             in_order=True,
@@ -144,14 +166,14 @@ class _Trace:
     lines: Lines
     events: Events = field(init=False)
     stages: Stages = field(init=False)
-    counters: Counters = field(init=False)
+    counters: GpuCounters = field(init=False)
 
     def __post_init__(self) -> None:
         session, arrows = Session(), Arrows()
         state = self.reading.state
         self.events = Events(state, self.lines, arrows, session)
         self.stages = Stages(state, self.lines, arrows, session)
-        self.counters = Counters(state)
+        self.counters = GpuCounters(state)
 
     def batches(self, source: ByteSource) -> Iterator[Batch]:
         for packets in self.reading.packets(source.blocks()):
@@ -172,14 +194,16 @@ def _quality(trace: _Trace, source: ByteSource) -> Quality:
     unreadable = reading.damaged + events.damaged + trace.stages.damaged + trace.counters.damaged
     if unreadable:
         quality.note("unreadable_event", unreadable, "packets, or messages in them")
-    if events.unread:
-        quality.note("unreadable_arguments", events.unread)
-    if lost := events.lost_texts + trace.stages.lost_texts:
-        quality.note("lost_text", lost)
+    if unread := sum(events.unread.values()):
+        quality.note("unreadable_arguments", unread, _counted(events.unread))
+    if reading.state.lost_texts:
+        quality.note("lost_text", reading.state.lost_texts)
     if reading.lost:
         quality.note("lost_packets", reading.lost)
-    if reading.passed or events.legacy:
-        names = reading.passed + type(reading.passed)({"legacy_event": events.legacy})
-        detail = ", ".join(f"{count:,} {name}" for name, count in names.most_common(8) if count)
-        quality.note("rows_not_loaded", sum(names.values()), detail)
+    if passed := sum(reading.passed.values()):
+        quality.note("rows_not_loaded", passed, _counted(reading.passed))
     return quality
+
+
+def _counted(names: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in names.most_common(8) if count)

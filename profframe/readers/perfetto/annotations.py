@@ -31,6 +31,8 @@ _INT: Final = 4
 _DOUBLE: Final = 5
 _STRING: Final = 6
 _POINTER: Final = 7
+_NESTED: Final = 8
+_PROTO: Final = 14
 _LEGACY_JSON: Final = 9
 _NAME: Final = 10
 _DICT: Final = 11
@@ -92,6 +94,8 @@ def _names(buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints) 
         pairs, place = distinct_rows(epoch[interned.owner], interned.value)
         looked_up = state.texts("debug_annotation_names", pairs[:, 0], pairs[:, 1])
         code[interned.owner] = place + len(names)
+        is_lost = np.array([text is None for text in looked_up])
+        state.lost_texts += int(is_lost[place].sum())
         names += [
             f"#{iid}" if text is None else text
             for text, iid in zip(looked_up, pairs[:, 1].tolist(), strict=True)
@@ -124,11 +128,13 @@ def _values(  # noqa: PLR0917
     own = parts.of(_STRING_IID, VARINT)
     if own.owner.size:
         looked_up = state.texts("debug_annotation_string_values", epoch[own.owner], own.value)
-        add(own.owner, quoted(pa.array([text or "" for text in looked_up], pa.string())))
+        state.lost_texts += sum(text is None for text in looked_up)
+        add(own.owner, pc.coalesce(quoted(pa.array(looked_up, pa.string())), "null"))
     own = parts.of(_LEGACY_JSON, LENGTH)
     if own.owner.size:
         add(own.owner, pa.array(map(_json, texts(buffer, own.value, own.size).to_pylist())))
-    unread = 0
+    # Messages of their own types, and values in the form of before 2021.
+    unread = int(np.isin(parts.number, (_NESTED, _PROTO)).sum())
     for number, (opening, closing) in ((_DICT, "{}"), (_ARRAY, "[]")):
         own = parts.of(number, LENGTH)
         owners = np.flatnonzero(np.bincount(own.owner, minlength=count))

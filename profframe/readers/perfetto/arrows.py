@@ -25,7 +25,6 @@ class Arrows:
     calls: list[pl.DataFrame] = field(default_factory=list)
     stages: list[pl.DataFrame] = field(default_factory=list)
     waits: list[pl.DataFrame] = field(default_factory=list)
-    open: set[int] = field(default_factory=set)
 
     def launches(self, members: dict[str, pa.Array], rows: Ints, targets: Ints) -> None:
         """Events that launched work on a device, and the ids of that."""
@@ -50,26 +49,19 @@ class Arrows:
         self.waits.append(pl.DataFrame({"event": ids, "target": waits_for}))
 
     def steps(self, members: dict[str, pa.Array], rows: Ints, ids: Ints, *, ends: bool) -> None:
-        """Events on arrows with ids of their own; the first of each is where it starts."""
+        """Events on arrows with ids of their own, and whether these end there."""
         chosen = pa.array(rows)
         frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "cat")})
-        numbers = ids.astype(np.uint64).tolist()
-        phases = []
-        for number in numbers:
-            phases.append("f" if ends else "t" if number in self.open else "s")
-            self.open.add(number)
         self.ends.append(
             frame.rename({"cat": "category"}).with_columns(
-                pl.Series("flow_id", [str(number) for number in numbers], pl.String),
-                pl.Series("phase", phases, pl.String),
-                pl.lit(None, pl.String).alias("name"),
-                pl.Series("binding_point", [None if p == "s" else "e" for p in phases], pl.String),
+                pl.Series("flow_id", ids.view(np.uint64)).cast(pl.String),
+                pl.lit(ends).alias("is_end"),
             )
         )
 
     def batches(self) -> Iterator[Batch]:
         """Rows of all arrows."""
-        frames = [*self.ends]
+        frames = [_steps(pl.concat(self.ends))] if self.ends else []
         if self.stages:
             stages = pl.concat(self.stages).unique("event", keep="first", maintain_order=True)
             if self.calls:
@@ -82,6 +74,31 @@ class Arrows:
                 columns[name] = columns[name].cast(pa.string())
             if frame.height:
                 yield {Table.FLOWS: conform(Table.FLOWS, columns)}
+
+
+def _steps(ends: pl.DataFrame) -> pl.DataFrame:
+    """Arrows start at the earliest of their events, and end where one says so, or at the last."""
+    order = ends.select("flow_id", "time_ns").with_row_index("row")
+    order = order.sort("flow_id", "time_ns", "row", nulls_last=True)
+    ends = ends[order["row"]]
+    is_same_before = pl.col("flow_id") == pl.col("flow_id").shift(1)
+    is_same_behind = pl.col("flow_id") == pl.col("flow_id").shift(-1)
+    is_first = ~(is_same_before & ~pl.col("is_end").shift(1)).fill_null(value=False)
+    is_last = ~is_same_behind.fill_null(value=False)
+    is_start = is_first & ~pl.col("is_end")
+    phase = (
+        pl.when(is_start)
+        .then(pl.lit("s"))
+        .when(pl.col("is_end") | is_last)
+        .then(pl.lit("f"))
+        .otherwise(pl.lit("t"))
+    )
+    marked = ends.with_columns(phase=phase, row=order["row"]).sort("row")
+    return marked.select(
+        *_MARK, "category", "flow_id", "phase",
+        name=pl.lit(None, pl.String),
+        binding_point=pl.when(pl.col("phase") != "s").then(pl.lit("e")),
+    )  # fmt: skip
 
 
 def _launches(calls: pl.DataFrame, stages: pl.DataFrame) -> list[pl.DataFrame]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,8 +22,10 @@ from profframe.readers.chrome.parsing import ARGS_TYPE
 from profframe.readers.chrome.session import Session
 from profframe.readers.perfetto.annotations import doubles, objects
 from profframe.readers.perfetto.arrows import Arrows
-from profframe.readers.perfetto.packets import TRACK_EVENT, Packets
-from profframe.readers.perfetto.state import State
+from profframe.readers.perfetto.legacy import legacy_members
+from profframe.readers.perfetto.packets import TRACK_EVENT, Packets, messages
+from profframe.readers.perfetto.rocm import device_of_counter, with_rocm_columns
+from profframe.readers.perfetto.state import MONOTONIC, State
 from profframe.readers.perfetto.tracks import Lines
 from profframe.readers.perfetto.wire import (
     FIXED64,
@@ -41,6 +47,17 @@ _CATEGORY_IIDS: Final = 3
 _CATEGORIES: Final = 22
 _ANNOTATIONS: Final = 4
 _LEGACY: Final = 6
+_DELTA_US: Final = 1
+_ABSOLUTE_US: Final = 16
+_EXTRA_COUNTERS: Final = ((31, 12), (45, 46))
+"""Tracks and values of counters that any event may have: whole numbers, and others."""
+_READ: Final = frozenset({
+    3, 22, 10, 23, 9, 11, 30, 44, 31, 12, 45, 46, 36, 47, 42, 48, 4, 6, 1, 16, 3000,
+    # Time and instructions of the thread itself.
+    2, 17, 8, 20,
+})  # fmt: skip
+"""Fields of events that are read, or say nothing that tables have."""
+_READ_NUMBERS: Final = np.array(sorted(_READ))
 _COUNTER_VALUE: Final = 30
 _DOUBLE_COUNTER_VALUE: Final = 44
 _FLOWS: Final = (47, 36)
@@ -67,10 +84,8 @@ class Events:
     arrows: Arrows
     session: Session
     damaged: int = 0
-    dropped: int = 0
-    unread: int = 0
-    legacy: int = 0
-    lost_texts: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
+    """What events say of themselves that is in no column and no argument."""
 
     def batches(self, packets: Packets) -> Iterator[Batch]:
         """Rows of the events in some packets."""
@@ -78,39 +93,47 @@ class Events:
         if not rows.owner.size:
             return
         parts, damaged = fields(packets.buffer, rows.value, rows.value + rows.size)
-        count = rows.owner.size
-        type_ = parts.numbers(_TYPE, count)
-        is_legacy = parts.has(_LEGACY, count) & (type_ == 0)
-        self.legacy += int(is_legacy.sum())
-        self.damaged += int(damaged.sum())
-        self.dropped += int((damaged | is_legacy).sum())
-        kept = np.flatnonzero(~damaged & ~is_legacy)
-        place = np.full(count, -1, np.int64)
-        place[kept] = np.arange(kept.size)
-        low = parts.where(place[parts.owner] >= 0)
-        parts = Fields(place[low.owner], low.number, low.wire, low.value, low.size)
-        if kept.size:
-            yield from self._rows(packets, parts, rows.owner[kept], type_[kept])
+        if damaged.any():
+            self.damaged += int(damaged.sum())
+            kept = np.flatnonzero(~damaged)
+            # A damaged message has no fields, so the others only get other numbers.
+            place = np.cumsum(~damaged) - 1
+            parts = Fields(place[parts.owner], parts.number, parts.wire, parts.value, parts.size)
+            rows = rows.where(kept)
+        if rows.owner.size:
+            self._note(parts)
+            yield from self._rows(packets, parts, rows.owner)
 
-    def _rows(self, packets: Packets, parts: Fields, of: Ints, type_: Ints) -> Iterator[Batch]:
+    def _note(self, parts: Fields) -> None:
+        """Count what is not read."""
+        numbers, counts = np.unique(
+            parts.number[~np.isin(parts.number, _READ_NUMBERS)], return_counts=True
+        )
+        names = messages().TrackEvent.DESCRIPTOR.fields_by_number
+        for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
+            self.unread[names[number].name if number in names else f"field {number}"] += count
+
+    def _rows(self, packets: Packets, parts: Fields, of: Ints) -> Iterator[Batch]:
         count = of.size
+        type_ = parts.numbers(_TYPE, count)
         epoch, sequence = packets.epoch[of], packets.sequence[of]
         tracks = self._tracks(parts, count, epoch)
-        line, lines = self._lines(tracks, sequence)
-        base = self.state.base[0] if self.state.base else 0
-        time = pa.array(packets.time[of] - base)
+        line, lines = self._lines(tracks, sequence, epoch)
+        times, lacks_time = self._times(packets, parts, of, epoch)
+        time = pa.array(times - self.state.origin(), mask=lacks_time)
         names = self._texts(packets, parts, epoch, "event_names", _NAME, _NAME_IID)
         categories = self._texts(
             packets, parts, epoch, "event_categories", _CATEGORIES, _CATEGORY_IIDS
         )
         annotations = parts.of(_ANNOTATIONS, LENGTH)
         args, unread = objects(packets.buffer, annotations, count, self.state, epoch)
-        self.unread += unread
+        if unread:
+            self.unread["debug_annotations"] += unread
         common = {
             "pid": pa.array([pid for pid, _ in lines], pa.string()).take(line),
             "tid": pa.array([tid for _, tid in lines], pa.string()).take(line),
-            "bad_time": pa.array(packets.bad_time[of]),
         }
+        yield from self._extra_counters(packets.buffer, parts, common, time, tracks, epoch)
         is_counter = type_ == _COUNTER
         if is_counter.any():
             values = self._values(parts, tracks, is_counter, count)
@@ -123,8 +146,9 @@ class Events:
             "cat": _named_by_torch(categories, args, line, lines, self.lines),
             "name": names,
             "time_ns": time,
-            "args": args,
+            "args": with_rocm_columns(args, categories, names, line, lines),
         }
+        members |= self._legacy(packets.buffer, parts, type_, members, epoch)
         mask = pa.array(~is_counter)
         yield event_rows({n: pc.filter(v, mask) for n, v in members.items()}, self.session)
         self._arrows(packets.buffer, parts, members)
@@ -137,37 +161,145 @@ class Events:
             tracks[(epoch == own) & (tracks == 0)] = _signed(defaults.get(own, 0))
         return tracks
 
-    def _lines(self, tracks: Ints, sequence: Ints) -> tuple[pa.Array, list[Any]]:
-        pairs, place = distinct_rows(tracks, np.where(tracks == 0, sequence, 0))
+    def _lines(self, tracks: Ints, sequence: Ints, epoch: Ints) -> tuple[pa.Array, list[Any]]:
+        is_on_none = tracks == 0
+        pairs, place = distinct_rows(
+            tracks, np.where(is_on_none, sequence, 0), np.where(is_on_none, epoch, 0)
+        )
         unsigned = pairs[:, 0].astype(np.uint64).tolist()
-        own = zip(unsigned, pairs[:, 1].tolist(), strict=True)
-        return pa.array(place), [self.lines.line(uuid, of) for uuid, of in own]
+        own = zip(unsigned, *pairs[:, 1:].T.tolist(), strict=True)
+        return pa.array(place), [self.lines.line(uuid, of, part) for uuid, of, part in own]
+
+    def _times(
+        self, packets: Packets, parts: Fields, of: Ints, epoch: Ints
+    ) -> tuple[Ints, npt.NDArray[np.bool_]]:
+        """Times of the packets, or of older writers those that stand in events themselves."""
+        times, lacks_time = packets.time[of], packets.lacks_time[of]
+        deltas, absolute = (parts.of(number, VARINT) for number in (_DELTA_US, _ABSOLUTE_US))
+        if not deltas.owner.size and not absolute.owner.size:
+            return times, lacks_time
+        monotonic = self.state.clocks.get(MONOTONIC)
+        times[absolute.owner] = absolute.value * 1000 + (monotonic.last if monotonic else 0)
+        lacks_time[absolute.owner] = False
+        for part in np.unique(epoch[deltas.owner]).tolist():
+            thread = self.state.threads.get(part)
+            if thread is not None:
+                rows = deltas.where(epoch[deltas.owner] == part)
+                times[rows.owner] = thread.last_ns + np.cumsum(rows.value) * 1000
+                thread.last_ns = int(times[rows.owner[-1]])
+                lacks_time[rows.owner] = False
+        return times, lacks_time
+
+    def _extra_counters(  # noqa: PLR0917
+        self,
+        buffer: Bytes,
+        parts: Fields,
+        common: dict[str, pa.Array],
+        time: pa.Array,
+        tracks: Ints,
+        epoch: Ints,
+    ) -> Iterator[Batch]:
+        """Values of counters that events have beside what they are."""
+        for nth, (track_number, value_number) in enumerate(_EXTRA_COUNTERS):
+            values = packed(buffer, parts.of(value_number, VARINT, FIXED64, LENGTH), width=8 * nth)
+            if not values.owner.size:
+                continue
+            own = packed(buffer, parts.of(track_number, VARINT, LENGTH))
+            place = _places(values.owner)
+            of = np.zeros(values.owner.size, np.int64)
+            has_own = np.bincount(own.owner, minlength=tracks.size)
+            first = np.cumsum(has_own) - has_own
+            mask = place < has_own[values.owner]
+            of[mask] = own.value[(first[values.owner] + place)[mask]]
+            for part in np.unique(epoch[values.owner]).tolist():
+                default = np.array(
+                    self.state.extra_tracks.get(part, ([], []))[nth], np.uint64
+                ).view(np.int64)
+                rows = np.flatnonzero(
+                    (epoch[values.owner] == part)
+                    & (has_own[values.owner] == 0)
+                    & (place < default.size)
+                )
+                of[rows] = default[place[rows]]
+            is_known = of != 0
+            if lost := int((~is_known).sum()):
+                self.unread["extra_counter_values"] += lost
+            number = values.value.view(np.float64) if nth else values.value.astype(np.float64)
+            chosen = np.flatnonzero(is_known)
+            of, rows = of[chosen], values.owner[chosen]
+            at = pa.array(rows)
+            totals = self._totals(number[chosen].copy(), of, np.ones(of.size, np.bool_))
+            nothing = pa.nulls(of.size, pa.string())
+            chosen_common = {name: column.take(at) for name, column in common.items()}
+            all_ = np.ones(of.size, np.bool_)
+            yield self._counters(chosen_common, time.take(at), nothing, nothing, of, all_, totals)
+
+    def _legacy(
+        self,
+        buffer: Bytes,
+        parts: Fields,
+        type_: Ints,
+        members: dict[str, pa.Array],
+        epoch: Ints,
+    ) -> dict[str, pa.Array]:
+        """Members of events that say what they are as Chrome's JSON does."""
+        own = parts.of(_LEGACY, LENGTH)
+        if not own.owner.size:
+            return {}
+        inside, damaged = fields(buffer, own.value, own.value + own.size)
+        if damaged.any():
+            self.unread["legacy_event"] += int(damaged.sum())
+        return legacy_members(
+            inside, own.owner, type_, members, partial(self._interned, epoch[own.owner]), buffer
+        )
+
+    def _interned(self, epoch: Ints, iids: Ints) -> list[str | None]:
+        looked_up = self.state.texts("event_names", epoch, iids)
+        self.state.lost_texts += int(
+            sum(t is None for t, iid in zip(looked_up, iids.tolist(), strict=True) if iid)
+        )
+        return looked_up
 
     def _texts(  # noqa: PLR0917
         self, packets: Packets, parts: Fields, epoch: Ints, kind: str, plain: int, iid: int
     ) -> pa.Array:
-        """Texts that stand in the events, or that they name by number; the first of several."""
+        """Texts that stand in the events, or that they name by number; several with commas."""
         count = epoch.size
         code = np.full(count, -1, np.int64)
-        own = _first(parts.of(plain, LENGTH))
-        interned = _first(packed(packets.buffer, parts.of(iid, VARINT, LENGTH)))
+        own = parts.of(plain, LENGTH)
+        interned = packed(packets.buffer, parts.of(iid, VARINT, LENGTH))
+        owners = np.concatenate([own.owner, interned.owner])
+        is_one_each = np.bincount(owners, minlength=1).max(initial=0) < 2
         distinct = texts(packets.buffer, own.value, own.size).dictionary_encode()
-        code[own.owner] = distinct.indices.to_numpy()
+        codes = distinct.indices.to_numpy().astype(np.int64)
         values: list[str | None] = distinct.dictionary.to_pylist()
         if interned.owner.size:
             pairs, place = distinct_rows(epoch[interned.owner], interned.value)
             looked_up = self.state.texts(kind, pairs[:, 0], pairs[:, 1])
             is_lost = np.array([text is None for text in looked_up])[place]
-            self.lost_texts += int(is_lost.sum())
-            code[interned.owner] = place + len(values)
+            self.state.lost_texts += int(is_lost.sum())
+            codes = np.concatenate([codes, place + len(values)])
             values += looked_up
-        return pa.array(values, pa.string()).take(pa.array(code, mask=code < 0))
+        if is_one_each:
+            code[owners] = codes
+            return pa.array(values, pa.string()).take(pa.array(code, mask=code < 0))
+        frame = pl.DataFrame(
+            {"owner": owners, "text": pl.Series(values, dtype=pl.String).gather(codes)}
+        )
+        both = frame.group_by("owner", maintain_order=True).agg(
+            pl.col("text").drop_nulls().str.join(",")
+        )
+        code[both["owner"].to_numpy()] = np.arange(both.height)
+        return both["text"].to_arrow().cast(pa.string()).take(pa.array(code, mask=code < 0))
 
     def _values(self, parts: Fields, tracks: Ints, is_counter: Any, count: int) -> Any:
         """Values of counters, added up where a track counts so."""
         values = parts.numbers(_COUNTER_VALUE, count).astype(np.float64)
         doubles = parts.of(_DOUBLE_COUNTER_VALUE, FIXED64)
         values[doubles.owner] = doubles.value.view(np.float64)
+        return self._totals(values, tracks, is_counter)
+
+    def _totals(self, values: Any, tracks: Ints, is_counter: Any) -> Any:
         for uuid in np.unique(tracks[is_counter]).tolist():
             track = self.state.tracks.get(uuid & (1 << 64) - 1)
             if track is None:
@@ -194,10 +326,12 @@ class Events:
         described = [self.state.tracks.get(uuid & (1 << 64) - 1) for uuid in distinct.tolist()]
         of_track = pa.array([track.name if track else None for track in described], pa.string())
         units = pa.array([track.unit if track else None for track in described], pa.string())
+        devices = [device_of_counter(track.name if track else None) for track in described]
         columns = common | {
             "time_ns": time,
             "name": pc.coalesce(names, of_track.take(pa.array(place))),
             "unit": units.take(pa.array(place)),
+            "device": pa.array(devices, pa.int64()).take(pa.array(place)),
             "category": categories,
             "args": counter_args(values),
         }
@@ -212,7 +346,9 @@ class Events:
         """Remember what launches what, and the arrows that events name."""
         launched = parts.of(_LAUNCHED, LENGTH)
         if launched.owner.size:
-            inside, _ = fields(buffer, launched.value, launched.value + launched.size)
+            inside, damaged = fields(buffer, launched.value, launched.value + launched.size)
+            if damaged.any():
+                self.unread["launches"] += int(damaged.sum())
             targets = packed(buffer, inside.of(1, VARINT, LENGTH))
             self.arrows.launches(members, launched.owner[targets.owner], targets.value)
         for numbers, ends in ((_FLOWS, False), (_ENDING_FLOWS, True)):
@@ -242,11 +378,11 @@ def counter_args(values: Any) -> pa.Array:
     return pc.binary_join_element_wise('{"": ', doubles(values), "}", "")
 
 
-def _first(lists: Fields) -> Fields:
-    """The first of each owner."""
-    if not lists.owner.size:
-        return lists
-    return lists.where(np.append(True, np.diff(lists.owner) > 0))
+def _places(owner: Ints) -> Ints:
+    """The place of each row among those of its owner, which are neighbours."""
+    first = np.append(True, np.diff(owner) != 0)
+    begins = np.flatnonzero(first)
+    return np.arange(owner.size) - np.repeat(begins, np.diff(np.append(begins, owner.size)))
 
 
 def _named_by_torch(

@@ -21,7 +21,7 @@ from profframe.readers.perfetto.annotations import joined, member, quoted
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import counter_args, event_rows
 from profframe.readers.perfetto.packets import GPU_COUNTERS, RENDER_STAGE, Packets, messages
-from profframe.readers.perfetto.state import State
+from profframe.readers.perfetto.state import State, plain_text
 from profframe.readers.perfetto.tracks import Lines
 from profframe.readers.perfetto.wire import (
     FIXED64,
@@ -41,9 +41,11 @@ _QUEUE_ID: Final = 3
 _STAGE_ID: Final = 4
 _CONTEXT: Final = 5
 _EXTRA: Final = 6
+_SPECIFICATIONS: Final = 7
 _GPU: Final = 11
 _QUEUE_IID: Final = 13
 _STAGE_IID: Final = 14
+_OLD_NUMBERS: Final = {_QUEUE_IID: (_QUEUE_ID, 0), _STAGE_IID: (_STAGE_ID, 1)}
 _NAME: Final = 17
 _WAITS: Final = 18
 _KERNEL_IID: Final = 19
@@ -83,7 +85,6 @@ class Stages:
     arrows: Arrows
     session: Session
     damaged: int = 0
-    lost_texts: int = 0
 
     def batches(self, packets: Packets) -> Iterator[Batch]:
         """Rows of the work in some packets."""
@@ -92,17 +93,31 @@ class Stages:
             return
         parts, damaged = fields(packets.buffer, rows.value, rows.value + rows.size)
         self.damaged += int(damaged.sum())
+        # What only says how stages are numbered is no work.
+        is_work = ~damaged & (
+            parts.has(_EVENT_ID, damaged.size) | ~parts.has(_SPECIFICATIONS, damaged.size)
+        )
+        self._number(packets, parts, rows.owner)
+        if not is_work.all():
+            place = np.cumsum(is_work) - 1
+            low = parts.where(is_work[parts.owner])
+            parts = Fields(place[low.owner], low.number, low.wire, low.value, low.size)
+            rows = rows.where(is_work)
         of = rows.owner
         count = of.size
-        epoch = packets.epoch[of]
+        if not count:
+            return
+        epoch, sequence = packets.epoch[of], packets.sequence[of]
         gpu = parts.numbers(_GPU, count)
-        stage = self._specifications(parts, epoch, _STAGE_IID, _STAGE_ID)
-        queue = self._specifications(parts, epoch, _QUEUE_IID, _QUEUE_ID)
-        categories = [_category(*entry) for entry in stage]
-        lanes = [_lane(name) for name, _ in queue]
+        stage = self._specifications(parts, epoch, sequence, _STAGE_IID)
+        queue = self._specifications(parts, epoch, sequence, _QUEUE_IID)
+        category_of = {entry: _category(*entry) for entry in set(stage)}
+        categories = [category_of[entry] for entry in stage]
+        lane_of = {name: _lane(name) for name in {name for name, _ in queue}}
+        lanes = [lane_of[name] for name, _ in queue]
         args = self._args(packets.buffer, parts, count, epoch, lanes)
         names = self._names(packets.buffer, parts, count, epoch, stage, args)
-        base = self.state.base[0] if self.state.base else 0
+        base = self.state.origin()
         duration = parts.numbers(_DURATION, count)
         pid = [str(number) for number in gpu.tolist()]
         tid = [lane for lane, _ in lanes]
@@ -113,9 +128,8 @@ class Stages:
             "name": names,
             "pid": pa.array(pid, pa.string()),
             "tid": pa.array(tid, pa.string()),
-            "time_ns": pa.array(packets.time[of] - base),
+            "time_ns": pa.array(packets.time[of] - base, mask=packets.lacks_time[of]),
             "dur_ns": pa.array(duration),
-            "bad_time": pa.array(packets.bad_time[of]),
             "args": args,
         }
         yield event_rows(members, self.session)
@@ -125,22 +139,57 @@ class Stages:
         if waits.owner.size:
             self.arrows.dependencies(ids[waits.owner], waits.value)
 
+    def _number(self, packets: Packets, parts: Fields, of: Ints) -> None:
+        """Take over the queues and stages that older writers number in one of their events."""
+        from google.protobuf.message import DecodeError
+
+        own = parts.of(_SPECIFICATIONS, LENGTH)
+        for owner, at, size in zip(
+            *(a.tolist() for a in (own.owner, own.value, own.size)), strict=True
+        ):
+            specifications = messages().GpuRenderStageEvent.Specifications()
+            try:
+                specifications.ParseFromString(packets.buffer[at : at + size].tobytes())
+            except DecodeError:
+                self.damaged += 1
+                continue
+            queues, stages = (
+                [plain_text(entry.name) for entry in entries]
+                for entries in (specifications.hw_queue, specifications.stage)
+            )
+            for sequence in (int(packets.sequence[of[owner]]), 0):
+                self.state.stages[sequence] = queues, stages
+
     def _specifications(
-        self, parts: Fields, epoch: Ints, iid: int, number: int
+        self, parts: Fields, epoch: Ints, sequence: Ints, iid: int
     ) -> list[tuple[str | None, int]]:
-        """Names and categories of stages or queues; of old traces only the number."""
+        """Names and categories of stages or queues; of old traces by their number."""
         count = epoch.size
         numbers = parts.numbers(iid, count)
         described = self.state.values("gpu_specifications", epoch, numbers)
-        old = parts.numbers(number, count, missing=-1).tolist()
+        number, which = _OLD_NUMBERS[iid]
+        # A number of 0 is not written by some.
+        old = parts.numbers(number, count)
         is_named = parts.has(iid, count)
-        self.lost_texts += sum(
-            entry is None for entry, own in zip(described, is_named, strict=True) if own
+        self.state.lost_texts += sum(
+            entry is None for entry, own in zip(described, is_named.tolist(), strict=True) if own
         )
+        if is_named.all():
+            return [entry or (None, 0) for entry in described]
+        nothing: tuple[list[str], list[str]] = ([], [])
+        stages = self.state.stages
+        names = {
+            (own, part): _at(stages.get(part, stages.get(0, nothing))[which], own)
+            for own, part in set(zip(old.tolist(), sequence.tolist(), strict=True))
+        }
+        has = parts.has(number, count) | np.array([part in stages for part in sequence.tolist()])
         return [
-            entry or (str(own) if own >= 0 else None, 0)
-            for entry, own in zip(described, old, strict=True)
-        ]
+            entry or (names[own, part] if h and not n else None, 0)
+            for entry, own, part, h, n in zip(
+                described, old.tolist(), sequence.tolist(), has.tolist(), is_named.tolist(),
+                strict=True,
+            )
+        ]  # fmt: skip
 
     def _names(  # noqa: PLR0917
         self,
@@ -157,6 +206,9 @@ class Stages:
             has = parts.has(number, count)
             if has.any():
                 looked_up = self.state.texts(kind, epoch, parts.numbers(number, count))
+                self.state.lost_texts += sum(
+                    t is None for t, h in zip(looked_up, has.tolist(), strict=True) if h
+                )
                 own = pa.array(
                     [t if h else None for t, h in zip(looked_up, has, strict=True)], pa.string()
                 )
@@ -244,7 +296,8 @@ class Stages:
         self.damaged += int(damaged.sum())
         for key, number in (("grid", 1), ("block", 2)):
             sizes = inside.of(number, LENGTH)
-            axes, _ = fields(buffer, sizes.value, sizes.value + sizes.size)
+            axes, damaged = fields(buffer, sizes.value, sizes.value + sizes.size)
+            self.damaged += int(damaged.sum())
             x, y, z = (axes.numbers(axis, sizes.owner.size) for axis in (1, 2, 3))
             frame = pl.DataFrame({"owner": launches.owner[sizes.owner], "x": x, "y": y, "z": z})
             yield frame.select(
@@ -253,7 +306,8 @@ class Stages:
         arguments = inside.of(3, LENGTH)
         if not arguments.owner.size:
             return
-        values, _ = fields(buffer, arguments.value, arguments.value + arguments.size)
+        values, damaged = fields(buffer, arguments.value, arguments.value + arguments.size)
+        self.damaged += int(damaged.sum())
         count = arguments.owner.size
         owner = launches.owner[arguments.owner]
         looked_up = self.state.texts("compute_arguments", epoch[owner], values.numbers(1, count))
@@ -287,7 +341,7 @@ class Stages:
 
 
 @dataclass(slots=True)
-class Counters:
+class GpuCounters:
     """Rows of counters of devices."""
 
     state: State
@@ -332,11 +386,10 @@ class Counters:
         ]
         at = pa.array(place)
         of = rows.owner[lists.owner]
-        base = self.state.base[0] if self.state.base else 0
+        base = self.state.origin()
         device = gpu[lists.owner]
         columns = {
-            "time_ns": pa.array(packets.time[of] - base),
-            "bad_time": pa.array(packets.bad_time[of]),
+            "time_ns": pa.array(packets.time[of] - base, mask=packets.lacks_time[of]),
             "name": pa.array([name for name, _ in named], pa.string()).take(at),
             "unit": pa.array([unit for _, unit in named], pa.string()).take(at),
             "device": pa.array(device),
@@ -347,12 +400,14 @@ class Counters:
 
     def _describe(self, buffer: Bytes, parts: Fields) -> None:
         """Take over descriptors that stand in the events themselves."""
+        from google.protobuf.message import DecodeError
+
         for row in range((own := parts.of(1, LENGTH)).owner.size):
             at, size = int(own.value[row]), int(own.size[row])
             descriptor = messages().GpuCounterDescriptor()
             try:
                 descriptor.ParseFromString(buffer[at : at + size].tobytes())
-            except Exception:  # noqa: BLE001 the library's own error has no name here
+            except DecodeError:
                 self.damaged += 1
                 continue
             for spec in descriptor.specs:
@@ -374,7 +429,8 @@ def _spec(spec: Any) -> tuple[str, str | None]:
         for numbers in (spec.numerator_units, spec.denominator_units)
     )
     unit = f"{above or '1'}/{below}" if below else above
-    return spec.name, unit or unit_of(spec.name)
+    name = plain_text(spec.name)
+    return name, unit or unit_of(name)
 
 
 _UNITS: Final = {
@@ -395,3 +451,8 @@ def _lane(name: str | None) -> tuple[str | None, str | None]:
     """Thread id and name of a queue."""
     match = _LANE.fullmatch(name or "")
     return (str(int(match[1])), match[2]) if match else (name, name)
+
+
+def _at(names: list[str], number: int) -> str:
+    """A name by its number, or the number."""
+    return names[number] if 0 <= number < len(names) else str(number)

@@ -37,21 +37,25 @@ _SNAPSHOT: Final = 6
 _INTERNED: Final = 12
 _DEFAULTS: Final = 59
 _DESCRIPTOR: Final = 60
+_PROCESS: Final = 43
+_THREAD: Final = 44
 _COMPRESSED: Final = 50
 _COMPRESSED_ZSTD: Final = 133
-_SETTING: Final = (_INTERNED, _DEFAULTS, _DESCRIPTOR, _CLEARED)
+_SETTING: Final = (_INTERNED, _DEFAULTS, _DESCRIPTOR, _PROCESS, _THREAD)
+_NEEDS_STATE: Final = 2
+"""Flag of packets that mean nothing without what their sequence has set before."""
 _OF_ALL: Final = (
     "timestamp", "timestamp_clock_id", "trusted_packet_sequence_id", "sequence_flags",
     "incremental_state_cleared", "previous_packet_dropped", "clock_snapshot", "interned_data",
     "trace_packet_defaults", "track_descriptor", "compressed_packets", "zstd_compressed_packets",
-    "first_packet_on_sequence", "trusted_uid", "trusted_pid", "machine_id", "trusted_uid",
+    "first_packet_on_sequence", "trusted_uid", "trusted_pid", "machine_id",
     "track_event", "gpu_counter_event", "gpu_render_stage_event",
     # What says how the trace was made, and no more.
     "trace_config", "trace_stats", "trace_uuid", "service_event", "synchronization_marker",
     "system_info", "trigger", "process_descriptor", "thread_descriptor", "extension_descriptor",
     "trace_provenance", "trace_attributes", "gpu_info", "cpu_info",
 )  # fmt: skip
-_CHUNK: Final = 8 << 20
+_CHUNK: Final = 4 << 20
 _MOST_DECOMPRESSED: Final = 256 << 20
 """Bytes that one packet of compressed packets may become."""
 _KERNELS_MARK: Final = b"\xc2\x3e"
@@ -86,7 +90,7 @@ class Packets:
     fields: Fields
     count: int
     time: Ints
-    bad_time: Mask
+    lacks_time: Mask
     sequence: Ints
     epoch: Ints
 
@@ -122,14 +126,26 @@ class Reading:
             yield from self._decoded(protos, buffer, starts, ends)
 
     def _decoded(
-        self, protos: ModuleType, buffer: Bytes, starts: Ints, ends: Ints
+        self,
+        protos: ModuleType,
+        buffer: Bytes,
+        starts: Ints,
+        ends: Ints,
+        *,
+        is_inside: bool = False,
     ) -> Iterator[Packets]:
         parts, damaged = fields(buffer, starts, ends)
         self.damaged += int(damaged.sum())
         cuts = np.zeros(starts.size, np.bool_)
-        compressed = parts.where(np.isin(parts.number, (_COMPRESSED, _COMPRESSED_ZSTD)))
+        is_compressed = np.isin(parts.number, (_COMPRESSED, _COMPRESSED_ZSTD))
+        compressed = parts.where(is_compressed & (parts.wire == LENGTH))
+        if is_inside:  # packets are compressed once; a bomb is more often
+            self.damaged += compressed.owner.size
+            compressed = compressed.where(np.zeros(compressed.owner.size, np.bool_))
         cuts[compressed.owner] = True
-        cuts[parts.owner[parts.number == _SNAPSHOT]] = True
+        # Clocks are others behind a snapshot, and behind a loss.
+        is_cut = (parts.number == _SNAPSHOT) | ((parts.number == _LOST) & (parts.value != 0))
+        cuts[parts.owner[is_cut]] = True
         bounds = np.unique([0, *np.flatnonzero(cuts).tolist(), starts.size])
         inside = dict(zip(compressed.owner.tolist(), range(compressed.owner.size), strict=True))
         for first, end in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
@@ -139,7 +155,7 @@ class Reading:
                 plain = self._plain(packed, int(compressed.number[row]))
                 framing = Framing()
                 for chunk in framing.chunks(iter((plain,)), _CHUNK):
-                    yield from self._decoded(protos, *chunk)
+                    yield from self._decoded(protos, *chunk, is_inside=True)
                 self.damaged += framing.damage is not None
             low, high = np.searchsorted(parts.owner, (first, end))
             shifted = Fields(
@@ -154,6 +170,7 @@ class Reading:
                 stream = zlib.decompressobj()
                 plain = stream.decompress(packed, _MOST_DECOMPRESSED)
                 too_long = bool(stream.unconsumed_tail)
+                self.damaged += not (stream.eof or too_long)
             else:
                 reader = pa.CompressedInputStream(pa.BufferReader(packed), "zstd")
                 plain = reader.read(_MOST_DECOMPRESSED + 1)
@@ -169,31 +186,40 @@ class Reading:
 
     def _timed(self, protos: ModuleType, buffer: Bytes, parts: Fields, count: int) -> Packets:
         sequence = parts.numbers(_SEQUENCE, count) & 0xFFFFFFFF
-        epoch = self._set(protos, buffer, parts, sequence, count)
-        self._note(protos, parts, sequence)
-        time, bad_time = self._times(parts, sequence, epoch, count)
-        return Packets(buffer, parts, count, time, bad_time, sequence, epoch)
+        epoch, is_lacking = self._set(protos, buffer, parts, sequence, count)
+        self._note(protos, parts)
+        time, lacks_time = self._times(parts, sequence, epoch, is_lacking)
+        return Packets(buffer, parts, count, time, lacks_time, sequence, epoch)
 
     def _set(
         self, protos: ModuleType, buffer: Bytes, parts: Fields, sequence: Ints, count: int
-    ) -> Ints:
-        """Take over what packets set, one by one; the epoch of each packet."""
+    ) -> tuple[Ints, Mask]:
+        """Take over what packets set, one by one; the epoch of each, and whether it is whole."""
         from google.protobuf.message import DecodeError
 
         state = self.state
         flags = parts.numbers(_FLAGS, count)
         cleared = (flags & 1 != 0) | (parts.numbers(_CLEARED, count) != 0)
-        changes = [(number, -1, state.epoch(number)) for number in np.unique(sequence).tolist()]
+        lost = self._losses(parts, sequence, count)
+        distinct, code = np.unique(sequence, return_inverse=True)
+        # Changes of a sequence are neighbours, in the order of packets.
+        stride = count + 1
+        changes = [(n * stride, state.epoch(of)) for n, of in enumerate(distinct.tolist())]
         is_setting = np.isin(parts.number, (*_SETTING, _SNAPSHOT)) & (parts.wire == LENGTH)
         settings = parts.where(is_setting)
-        by_packet: dict[int, list[int]] = {row: [] for row in np.flatnonzero(cleared).tolist()}
+        by_packet: dict[int, list[int]] = {
+            row: [] for row in np.flatnonzero(cleared | lost).tolist()
+        }
         for place, row in enumerate(settings.owner.tolist()):
             by_packet.setdefault(row, []).append(place)
         for row in sorted(by_packet):
             of = int(sequence[row])
+            if lost[row]:
+                state.lose(of)
             if cleared[row]:
                 state.begin(of)
-                changes.append((of, row, state.epochs[of]))
+            if lost[row] or cleared[row]:
+                changes.append((int(code[row]) * stride + row + 1, state.epoch(of)))
             for place in by_packet[row]:
                 at, size = int(settings.value[place]), int(settings.size[place])
                 text = buffer[at : at + size].tobytes()
@@ -201,11 +227,26 @@ class Reading:
                     self._take(protos, int(settings.number[place]), text, of)
                 except (DecodeError, UnicodeDecodeError):
                     self.damaged += 1
-        keys = np.array([(of << 32) + row + 1 for of, row, _ in changes], np.int64)
-        order = np.argsort(keys)
-        epochs = np.array([epoch for *_, epoch in changes], np.int64)[order]
-        at_packet = (sequence << 32) + np.arange(count) + 1
-        return epochs[np.searchsorted(keys[order], at_packet, side="right") - 1]
+        changes.sort()
+        keys, epochs = np.array(changes, np.int64).T
+        at_packet = code * stride + np.arange(count) + 1
+        epoch = epochs[np.searchsorted(keys, at_packet, side="right") - 1]
+        is_lacking = (flags & _NEEDS_STATE != 0) & ~np.isin(epoch, list(state.valid))
+        return epoch, is_lacking
+
+    def _losses(self, parts: Fields, sequence: Ints, count: int) -> Mask:
+        """Packets before which others of their sequence were dropped.
+
+        The first packet of a sequence says so, too, where the recorder does not know.
+        """
+        lost = np.zeros(count, np.bool_)
+        lost[parts.owner[(parts.number == _LOST) & (parts.value != 0)]] = True
+        first = np.unique(sequence, return_index=True)
+        is_new = ~np.isin(first[0], list(self._seen))
+        lost[first[1][is_new]] = False
+        self._seen.update(first[0].tolist())
+        self.lost += int(lost.sum())
+        return lost
 
     def _take(self, protos: ModuleType, number: int, text: bytes, sequence: int) -> None:
         state = self.state
@@ -217,20 +258,31 @@ class Reading:
             state.describe(protos.TrackDescriptor.FromString(text))
         elif number == _SNAPSHOT:
             state.snapshot(sequence, protos.ClockSnapshot.FromString(text))
+        elif number == _THREAD:
+            state.describe_thread(epoch, protos.ThreadDescriptor.FromString(text))
+        elif number == _PROCESS:
+            state.describe_process(protos.ProcessDescriptor.FromString(text))
         elif number == _DEFAULTS:
             defaults = protos.TracePacketDefaults.FromString(text)
+            of_events = defaults.track_event_defaults
             state.default_clocks[epoch] = defaults.timestamp_clock_id
-            state.default_tracks[epoch] = defaults.track_event_defaults.track_uuid
+            state.default_tracks[epoch] = of_events.track_uuid
+            state.extra_tracks[epoch] = (
+                list(of_events.extra_counter_track_uuids),
+                list(of_events.extra_double_counter_track_uuids),
+            )
 
     def _take_extensions(self, epoch: int, text: bytes) -> None:
         if _KERNELS_MARK not in text and _ARGUMENTS_MARK not in text:
             return
         buffer = np.frombuffer(text + bytes(16), np.uint8)
-        parts, _ = fields(buffer, np.array([0]), np.array([len(text)]))
+        parts, damaged = fields(buffer, np.array([0]), np.array([len(text)]))
+        self.damaged += int(damaged.sum())
         own = self.state.interned.setdefault(epoch, {})
         for number, kind in _EXTENSIONS.items():
             entries = parts.of(number, LENGTH)
-            inside, _ = fields(buffer, entries.value, entries.value + entries.size)
+            inside, damaged = fields(buffer, entries.value, entries.value + entries.size)
+            self.damaged += int(damaged.sum())
             iids = inside.numbers(1, entries.owner.size).tolist()
             for name in (2, 3):  # the demangled name is the second, and counts
                 names = inside.of(name, LENGTH)
@@ -242,11 +294,8 @@ class Reading:
                     for row, at, size in places
                 )
 
-    def _note(self, protos: ModuleType, parts: Fields, sequence: Ints) -> None:
-        """Count what is lost, and what is not read."""
-        lost = sequence[parts.owner[(parts.number == _LOST) & (parts.value != 0)]]
-        self.lost += int(np.isin(lost, list(self._seen)).sum())
-        self._seen.update(np.unique(sequence).tolist())
+    def _note(self, protos: ModuleType, parts: Fields) -> None:
+        """Count what is not read."""
         numbers, counts = np.unique(parts.number, return_counts=True)
         names = protos.TracePacket.DESCRIPTOR.fields_by_number
         for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
@@ -254,33 +303,36 @@ class Reading:
             if name not in _OF_ALL:
                 self.passed[name] += count
 
-    def _times(self, parts: Fields, sequence: Ints, epoch: Ints, count: int) -> tuple[Ints, Mask]:
-        """Times on the clock of the trace, and those whose clock is not known."""
-        state = self.state
+    def _times(
+        self, parts: Fields, sequence: Ints, epoch: Ints, is_lacking: Mask
+    ) -> tuple[Ints, Mask]:
+        """Times on the clock of the trace, and packets without one, or on an unknown clock."""
+        state, count = self.state, sequence.size
         stamp = parts.numbers(_TIMESTAMP, count)
         clock = parts.numbers(_CLOCK, count)
         default = np.zeros(count, np.int64)
         for own in np.unique(epoch).tolist():
             default[epoch == own] = state.default_clocks.get(own, 0)
+        # Where the packet is lost that names the clock, a time may be one of any.
+        is_unknown = is_lacking & (clock == 0) & (default == 0)
         clock = np.where(clock == 0, default, clock)
         has_stamp = parts.has(_TIMESTAMP, count)
-        time, is_bad = stamp.copy(), ~has_stamp
-        is_other = (clock != 0) & (clock != state.primary) & has_stamp
+        time, is_bad = stamp.copy(), ~has_stamp | is_unknown
+        is_other = (clock != 0) & (clock != state.primary) & ~is_bad
         rows = np.flatnonzero(is_other)
         if not rows.size:
             return time, is_bad
-        pairs, _ = distinct_rows(sequence[rows], clock[rows])
-        for of, number in pairs.tolist():
-            own_rows = rows[(sequence[rows] == of) & (clock[rows] == number)]
-            if (own_clock := state.own_clocks.get((of, number))) is not None:
-                passed = stamp[own_rows] * own_clock.unit_ns
-                if own_clock.is_incremental:
-                    time[own_rows] = own_clock.last + np.cumsum(passed)
-                    own_clock.last = int(time[own_rows[-1]])
-                else:
-                    time[own_rows] = own_clock.last + passed
-            elif number in state.offsets:
-                time[own_rows] = stamp[own_rows] + state.offsets[number]
-            else:
+        pairs, place = distinct_rows(sequence[rows], clock[rows])
+        for nth, (of, number) in enumerate(pairs.tolist()):
+            own_rows = rows[place == nth]
+            own_clock = state.clock(of, number)
+            if own_clock is None:
                 is_bad[own_rows] = True
+                continue
+            passed = stamp[own_rows] * own_clock.unit_ns
+            if own_clock.is_incremental:
+                time[own_rows] = own_clock.last + np.cumsum(passed)
+                own_clock.last = int(time[own_rows[-1]])
+            else:
+                time[own_rows] = own_clock.last + passed
         return time, is_bad

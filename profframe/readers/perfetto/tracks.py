@@ -24,40 +24,61 @@ class Lines:
 
     state: State
     lines: dict[tuple[int, int], Line] = field(default_factory=dict)
-    """By track and, of events on no track, sequence."""
+    """By track and, of events on no track, sequence and part of it."""
     owners: dict[Line, int] = field(default_factory=dict)
     processes: dict[str, dict[str, str]] = field(default_factory=dict)
     threads: dict[Line, str] = field(default_factory=dict)
 
-    def line(self, uuid: int, sequence: int) -> Line:
-        """Process and thread of a track; of none, a line of the sequence."""
-        key = (uuid, 0 if uuid else sequence)
+    def line(self, uuid: int, sequence: int, epoch: int) -> Line:
+        """Process and thread of a track; of none, those of the sequence."""
+        if not uuid:
+            thread = self.state.threads.get(epoch)
+            if thread is None:
+                return (None, f"sequence {sequence}")
+            line: Line = (str(thread.pid), str(thread.tid))
+            if thread.name:
+                self.threads[line] = thread.name
+            return line
+        key = (uuid, 0)
         if key not in self.lines:
             track = self.state.tracks.get(uuid)
-            if track is None:
-                name = f"track {uuid & (1 << 64) - 1}" if uuid else f"sequence {sequence}"
-                return (None, name)
-            self.lines[key] = self._line(uuid, track)
+            # A line stays what it was, so that an end finds its begin.
+            self.lines[key] = self._line(uuid, track) if track else (None, f"track {uuid}")
         return self.lines[key]
 
     def _line(self, uuid: int, track: Track) -> Line:
-        around = list(self._around(track))
+        around = self._around(track)
         pid = next((str(t.pid) for t in around if t.pid is not None), None)
+        self._name_process(pid, around)
         if track.tid is not None:
-            line: Line = (pid, str(track.tid))
-        elif track.is_process:
-            line = (pid, None)
-        else:
-            line = (pid, track.name or f"track {uuid & (1 << 64) - 1}")
-            if self.owners.setdefault(line, uuid) != uuid:
-                line = (pid, f"{track.name} ({uuid & (1 << 64) - 1})")
-        name = track.thread_name if track.tid is not None else None
-        if name:
-            self.threads[line] = name
+            return (pid, str(track.tid))
+        if track.is_process:
+            return (pid, None)
+        line: Line = (pid, track.name or f"track {uuid}")
+        if self.owners.setdefault(line, uuid) != uuid:
+            line = (pid, f"{track.name} ({uuid})")
+        return line
+
+    def _name(self) -> None:
+        """Take over the names of tracks, some of which come long after the events on them."""
+        for (uuid, _), line in self.lines.items():
+            track = self.state.tracks.get(uuid)
+            if track is None:
+                continue
+            around = self._around(track)
+            name = track.thread_name or track.name
+            if name and (track.tid is not None or line[0] is None) and name != line[1]:
+                self.threads[line] = name
+            self._name_process(line[0], around)
+        for track in self.state.tracks.values():
+            # Threads of older writers are described apart from their process.
+            if track.is_process and track.process_name and track.pid is not None:
+                self.processes.setdefault(str(track.pid), {}).setdefault("name", track.process_name)
+
+    def _name_process(self, pid: str | None, around: list[Track]) -> None:
         process = next((t.process_name for t in around if t.process_name), None)
         if process and pid is not None:
             self.processes.setdefault(pid, {})["name"] = process
-        return line
 
     def _around(self, track: Track) -> list[Track]:
         around = [track]
@@ -70,6 +91,7 @@ class Lines:
 
     def batch(self) -> Batch:
         """Names of all lines, as labels."""
+        self._name()
         rows: list[tuple[str, str | None, str | None, str]] = []
         for pid, labels in self.processes.items():
             for label, key in (("process_name", "name"), ("process_labels", "labels")):

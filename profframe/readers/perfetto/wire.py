@@ -102,17 +102,15 @@ class Framing:
             if data[at] != _PACKET:
                 self.damage = f"no packet begins at byte {self.position + at:,}"
                 break
-            size = shift = 0
-            begin = at + 1
-            while begin < total:
-                byte = data[begin]
-                size |= (byte & 127) << shift
-                begin += 1
-                shift += 7
-                if byte < 128 or shift > 63:
-                    break
+            # Most are shorter than 16 kB, and there are millions.
+            if at + 2 < total and (byte := data[at + 1]) < 128:
+                size, begin = byte, at + 2
+            elif at + 2 < total and data[at + 2] < 128:
+                size, begin, byte = byte & 127 | data[at + 2] << 7, at + 3, 0
             else:
-                break
+                size, begin, byte = _length(data, at + 1)
+                if begin > total:
+                    break
             if byte >= 128:
                 self.damage = f"no length of a packet at byte {self.position + at:,}"
                 break
@@ -127,6 +125,16 @@ class Framing:
             buffer = np.frombuffer(data[:at] + bytes(PADDING), np.uint8)
             yield buffer, np.array(starts, np.int64), np.array(ends, np.int64)
         return at
+
+
+def _length(data: bytes, at: int) -> tuple[int, int, int]:
+    """The number at a place, the place behind it, and its last byte; beyond all if it is cut."""
+    size = 0
+    for nth, byte in enumerate(data[at : at + _LONGEST_VARINT]):
+        size |= (byte & 127) << (7 * nth)
+        if byte < 128 or nth == _LONGEST_VARINT - 1:
+            return size, at + nth + 1, byte
+    return 0, len(data) + 1, 0
 
 
 def fields(buffer: Bytes, starts: Ints, ends: Ints) -> tuple[Fields, Mask]:
@@ -219,8 +227,11 @@ def _fixed(buffer: Bytes, at: Ints, chosen: Mask, width: int) -> Ints:
     return padded.view(np.int64).reshape(-1)
 
 
-def packed(buffer: Bytes, lists: Fields) -> Fields:
-    """Repeated numbers: those that stand alone, and those that are packed into one field."""
+def packed(buffer: Bytes, lists: Fields, width: int = 0) -> Fields:
+    """Repeated numbers: those that stand alone, and those that are packed into one field.
+
+    Packed numbers are varints, or have a width of 8 bytes.
+    """
     alone = lists.where(lists.wire != LENGTH)
     rows = lists.where(lists.wire == LENGTH)
     if not rows.owner.size:
@@ -231,7 +242,12 @@ def packed(buffer: Bytes, lists: Fields) -> Fields:
     for _ in range(_MOST_FIELDS):
         if not active.size:
             break
-        value, after, is_bad = _varints(buffer, cursor[active], ends[active])
+        at = cursor[active]
+        if width:
+            after, is_bad = at + width, at + width > ends[active]
+            value = _fixed(buffer, at, ~is_bad, width)
+        else:
+            value, after, is_bad = _varints(buffer, at, ends[active])
         parts.append((rows.owner[active[~is_bad]], value[~is_bad]))
         cursor[active] = after
         active = active[~is_bad & (after < ends[active])]
