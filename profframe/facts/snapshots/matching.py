@@ -25,9 +25,9 @@ _STEP: Final = "ProfilerStep#"
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What is theirs_of_sign of each record of the allocator; -1 where nothing is.
+    """What can be told of each record of the allocator; -1 where nothing is.
 
-    ``several`` are records whose op is not theirs_of_sign, as several threads were inside ops.
+    ``several`` are records whose op cannot be told, as several threads were inside ops.
     """
 
     op: Ints
