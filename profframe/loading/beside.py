@@ -104,7 +104,7 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
         shift = pc.add(pc.max(stacks["stack_id"]), pa.scalar(1, pa.int64()))
         own = {name: _shifted(rows, shift) for name, rows in own.items()}
         if _SHARED in own:
-            both = [stacks, own[_SHARED].select(stacks.column_names)]
+            both = [stacks, own[_SHARED].select(stacks.column_names).cast(stacks.schema)]
             own[_SHARED] = pa.concat_tables(both).unify_dictionaries()
     rows = sum(other.tables[name].num_rows for name in own)
     notes = [("joined_file", rows, f"{source}: {', '.join(own)}", None)]

@@ -154,13 +154,16 @@ def categories(events: pa.Table, stacks: pa.Table, allocations: pa.Table) -> Int
     is_copy = _copies(events)
     comes_in = places.loader | np.append(is_copy, False)[op]
     put("input", comes_in & ~places.module & ~places.maker)
-    in_forward = has_time & (places.module | np.append(phases.in_forward, False)[op])
+    is_seen = has_time & (made >= phases.starts_ns)
+    in_forward = is_seen & (places.module | np.append(phases.in_forward, False)[op])
     turns = phases.backward.next_start(made)
     put("activation", in_forward & (turns < _LAST) & (freed >= turns))
     put("temporary", in_forward & (freed < turns))
     has_gradient = np.isin(size, size[category == _CODE["gradient"]])
-    in_trace = has_time & (made >= phases.starts_ns) & (made < phases.first_ns)
-    put("parameter", in_trace & (freed == _LAST) & has_gradient & ~comes_in)
+    put(
+        "parameter",
+        is_seen & (made < phases.first_ns) & (freed == _LAST) & has_gradient & ~comes_in,
+    )
     return category
 
 

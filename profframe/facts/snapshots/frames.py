@@ -84,7 +84,11 @@ class _Files:
 
 
 def _is_step(name: str) -> bool:
-    return name == "step" or name.endswith(("_group", "_step")) or name.startswith(("_single_tensor", "_multi_tensor", "_fused"))
+    return (
+        name == "step"
+        or name.endswith(("_group", "_step"))
+        or name.startswith(("_single_tensor", "_multi_tensor", "_fused"))
+    )
 
 
 def places_of_events(events: pa.Table) -> Places:

@@ -28,9 +28,13 @@ def join_snapshot(tables: Tables) -> Tables:
     allocations = tables.get("allocations", schema.empty("allocations"))
     matches = match(tables["events"], tables["memory"], tables["instants"], records)
     alloc = numbers(allocations, "alloc_event_id", missing=-1)
-    op, step, memory = (np.append(of, -1)[alloc] for of in (matches.op, matches.step, matches.memory))
+    op, step, memory = (
+        np.append(of, -1)[alloc] for of in (matches.op, matches.step, matches.memory)
+    )
     allocations = _with(allocations, op_id=ids(op), step=ids(step))
-    category = categories(tables["events"], tables.get("stacks", schema.empty("stacks")), allocations)
+    category = categories(
+        tables["events"], tables.get("stacks", schema.empty("stacks")), allocations
+    )
     allocations = _with(allocations, category=_category(tables["memory"], memory, category))
     quality = schema.quality_rows(*_notes(tables["events"], records, matches))
     return {
@@ -72,7 +76,8 @@ def _notes(events: pa.Table, records: pa.Table, matches: Matches) -> Iterator[No
     shares = start.size and at.size and at.max() >= start.min() and at.min() <= end.max()
     if not shares:
         detail = (
-            "it has no times" if not at.size
+            "it has no times"
+            if not at.size
             else f"records from {at.min()} to {at.max()} ns"
             + (f", the trace from {start.min()} to {end.max()} ns" if start.size else "")
         )

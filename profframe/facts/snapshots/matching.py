@@ -37,9 +37,7 @@ class Matches:
     several: Mask
 
 
-def match(
-    events: pa.Table, memory: pa.Table, instants: pa.Table, records: pa.Table
-) -> Matches:
+def match(events: pa.Table, memory: pa.Table, instants: pa.Table, records: pa.Table) -> Matches:
     """Match the rows of `allocator_events` with a trace.
 
     A record that the profiler has, too (with the same address, a size that holds its own, and the

@@ -38,7 +38,9 @@ def with_categories(raw: RawTrace, results: Sequence[Any], *, is_wanted: bool) -
     if not memory.num_rows:
         return raw
     if raw.tables["events"].num_rows > _MOST_EVENTS and not is_wanted:
-        detail = f"more than {_MOST_EVENTS:,} events, which torch needs long for; load(memory=) waits"
+        detail = (
+            f"more than {_MOST_EVENTS:,} events, which torch needs long for; load(memory=) waits"
+        )
         quality.note("unknown_categories", memory.num_rows, detail)
     else:
         try:
