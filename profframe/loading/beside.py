@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
-from profframe.facts.fact import Tables
+from profframe.facts.fact import Note, Tables
 from profframe.facts.snapshots import join_snapshot
 from profframe.readers import RawTrace, flight_recorder, memory_snapshot, read
 from profframe.readers.json import exact
@@ -107,7 +107,7 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
             both = [stacks, own[_SHARED].select(stacks.column_names).cast(stacks.schema)]
             own[_SHARED] = pa.concat_tables(both).unify_dictionaries()
     rows = sum(other.tables[name].num_rows for name in own)
-    notes = [("joined_file", rows, f"{source}: {', '.join(own)}", None)]
+    notes: list[Note] = [("joined_file", rows, f"{source}: {', '.join(own)}", None)]
     annotations = other.tables["events"].num_rows
     if annotations:
         notes.append(("annotation_of_snapshot", annotations, None, None))
@@ -127,7 +127,7 @@ def _shifted(rows: pa.Table, shift: pa.Scalar) -> pa.Table:
 
 
 def _with_metadata(traces: pa.Table, other: RawTrace) -> pa.Table:
-    """The row of `traces`, with what the header of the other file says under the name of its format."""
+    """The row of `traces`, with the header of the other file under the name of its format."""
     text = traces["metadata"][0].as_py() if "metadata" in traces.column_names else None
     metadata: Any = {} if text is None else exact.loads(text)
     if not isinstance(metadata, dict):

@@ -66,7 +66,7 @@ def memory_snapshot(
 
 def _taken(memory: Any, path: Path, run: str | None, rank: int | None) -> Trace:
     try:
-        memory._dump_snapshot(str(path))
+        memory._dump_snapshot(str(path))  # noqa: SLF001 - has no public name
     except (OSError, RuntimeError, AttributeError) as error:
         raise SourceError(f"{path}: torch could not write a memory snapshot: {error}") from error
     raw = FactOptions().add(read(path))
@@ -96,16 +96,16 @@ class record_memory:  # noqa: N801 -- beside `profile`
     """Record what torch's allocator of CUDA memory does in a block, and take a snapshot at its end.
 
     The snapshot is taken also where the block ends in an error, such as
-    ``torch.cuda.OutOfMemoryError``. In another recording a block is no recording of its own, and
-    should not be: it would end that.
+    ``torch.cuda.OutOfMemoryError``. The end of the block ends any recording, so a block in another one has no
+    place.
 
     Parameters
     ----------
     path
         Where to keep the snapshot; None for nowhere.
     max_entries
-        Most records to keep, the last ones: one takes about 100 bytes, and more with a stack that
-        no other has.
+        Most records to keep, the last ones. The snapshot has up to several KB of each, with its
+        stack.
     run, rank
         As `memory_snapshot` takes them.
     **arguments
@@ -147,7 +147,7 @@ class record_memory:  # noqa: N801 -- beside `profile`
     def __enter__(self) -> Self:
         memory = _allocator("record_memory")
         try:
-            memory._record_memory_history(**self._arguments)
+            memory._record_memory_history(**self._arguments)  # noqa: SLF001
         except (TypeError, ValueError) as error:
             raise ParameterError(f"torch does not record memory so: {error}") from error
         self._trace = None
@@ -166,7 +166,7 @@ class record_memory:  # noqa: N801 -- beside `profile`
             if error is None:  # the error of the block says more
                 raise
         finally:
-            memory._record_memory_history(enabled=None)
+            memory._record_memory_history(enabled=None)  # noqa: SLF001
 
     @property
     def trace(self) -> Trace:

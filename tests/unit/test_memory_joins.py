@@ -220,25 +220,26 @@ class TestOps:
                 assert {int(op)} <= (around[1] or around[0] or {-1})
 
 
+TRAINING = [
+    slice_("warm up", 0, 2, cat="user_annotation"),
+    slice_("aten::linear", 100, 50, args={"Sequence number": 5, "Fwd thread id": 0}),
+    slice_("aten::mul", 160, 10),
+    slice_(
+        "autograd::engine::evaluate_function: AddmmBackward0",
+        200,
+        50,
+        tid=2,
+        args={"Sequence number": 5, "Fwd thread id": 1},
+    ),
+    slice_("AddmmBackward0", 205, 40, tid=2,
+           args={"Sequence number": 5, "Fwd thread id": 1}),
+    slice_("Optimizer.step#SGD.step", 300, 100, cat="user_annotation"),
+    slice_("aten::add_", 310, 20),
+]  # fmt: skip
+
+
 class TestCategories:
     """A training step, by hand: forward, backward, optimizer."""
-
-    EVENTS = [
-        slice_("warm up", 0, 2, cat="user_annotation"),
-        slice_("aten::linear", 100, 50, args={"Sequence number": 5, "Fwd thread id": 0}),
-        slice_("aten::mul", 160, 10),
-        slice_(
-            "autograd::engine::evaluate_function: AddmmBackward0",
-            200,
-            50,
-            tid=2,
-            args={"Sequence number": 5, "Fwd thread id": 1},
-        ),
-        slice_("AddmmBackward0", 205, 40, tid=2,
-               args={"Sequence number": 5, "Fwd thread id": 1}),
-        slice_("Optimizer.step#SGD.step", 300, 100, cat="user_annotation"),
-        slice_("aten::add_", 310, 20),
-    ]  # fmt: skip
 
     @pytest.mark.parametrize(
         ("since", "until", "size", "frames", "category"),
@@ -266,7 +267,7 @@ class TestCategories:
             (-50, None, 8, (USER, MAKER, CALL), None),
         ],
     )
-    def test_rules(
+    def test_rules(  # noqa: PLR0917
         self,
         tmp_path: Path,
         since: int,
@@ -275,7 +276,7 @@ class TestCategories:
         frames: Any,
         category: str | None,
     ) -> None:
-        source = trace_file(tmp_path / "t.json", self.EVENTS)
+        source = trace_file(tmp_path / "t.json", TRAINING)
         records = [*life(1, size, since, until, frames), *life(2, 64, 211, None)]
         trace = profframe.load(source, memory=written(tmp_path / "s.pickle", records))
         of = dict(trace.allocations.select("address", "category").iter_rows())

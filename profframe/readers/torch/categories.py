@@ -1,7 +1,7 @@
 """What memory of a live profile is for, as torch's own analysis finds it.
 
-That is private to torch (``torch.profiler._memory_profiler``): where it is missing or fails, nothing
-is known.
+That is private to torch (``torch.profiler._memory_profiler``): where it is missing or fails,
+nothing is known.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def _records(results: Any) -> Iterator[tuple[str | None, int, int, int]]:
     from torch.profiler._memory_profiler import MemoryProfile, TensorKey
 
     profile = MemoryProfile(results)
-    for event in profile._op_tree.dfs():
+    for event in profile._op_tree.dfs():  # noqa: SLF001 - has no public name
         kind, fields = event.typed
         if kind == _EventType.Allocation:
             key = TensorKey.from_allocation(fields)
-            category = None if key is None else profile._categories.get(key, 0)
+            category = None if key is None else profile._categories.get(key, 0)  # noqa: SLF001
             name = None if category is None else category.name.lower()
             yield name, event.start_time_ns, fields.ptr, fields.alloc_size
