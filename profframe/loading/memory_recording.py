@@ -96,8 +96,8 @@ class record_memory:  # noqa: N801 -- beside `profile`
     """Record what torch's allocator of CUDA memory does in a block, and take a snapshot at its end.
 
     The snapshot is taken also where the block ends in an error, such as
-    ``torch.cuda.OutOfMemoryError``. The end of the block ends any recording, so a block in another one has no
-    place.
+    ``torch.cuda.OutOfMemoryError``. The end of the block ends any recording, so a block in another
+    one has no place.
 
     Parameters
     ----------
