@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from profframe.loading.capture import profile, trace_handler
     from profframe.loading.diff import diff
     from profframe.loading.load import load, load_nvprof
+    from profframe.loading.memory_recording import memory_snapshot, record_memory
     from profframe.show.frame import Frame
     from profframe.trace.query import answers
     from profframe.trace.trace import Trace
@@ -69,8 +70,10 @@ __all__ = [
     "emit_nvtx",
     "load",
     "load_nvprof",
+    "memory_snapshot",
     "profile",
     "record_function",
+    "record_memory",
     "schedule",
     "supported_activities",
     "trace_handler",
@@ -88,8 +91,10 @@ _HOMES: Final = {
     "emit_nvtx": "profframe.loading.capture",
     "load": "profframe.loading.load",
     "load_nvprof": "profframe.loading.load",
+    "memory_snapshot": "profframe.loading.memory_recording",
     "profile": "profframe.loading.capture",
     "record_function": "profframe.loading.capture",
+    "record_memory": "profframe.loading.memory_recording",
     "schedule": "profframe.loading.capture",
     "supported_activities": "profframe.loading.capture",
     "trace_handler": "profframe.loading.capture",

@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-SCHEMA_VERSION: Final = 8
+SCHEMA_VERSION: Final = 9
 """Version of the tables below; a store of another version is refused."""
 
 TEXT: Final = pa.string()
@@ -244,6 +244,7 @@ MEMORY = Table(
         Column("total_reserved_bytes", INT64, "Reserved on the device after the record.", "bytes", _UNKNOWN),
         Column("thread", INT32, "Thread of the record, as in `threads`."),
         Column("op_id", INT64, "`event_id` of the innermost host op around the record.", null="inside no event"),
+        Column("category", NAME, "What it was for, as torch's own analysis of a live profile finds it: parameter gradient optimizer_state activation input temporary autograd_detail (made in backward, and no parameter's gradient). Of a free, that of what is freed.", null="no live profile with shapes, stacks and memory, or torch does not know"),
     ),
 )  # fmt: skip
 
@@ -469,8 +470,8 @@ ALLOCATIONS = Table(
         Column("free_event_id", INT64, "`allocator_event_id` of the record that its memory was free.", null="lives at the end"),
         Column("stream", INT64, "Stream that it was made for, as the source numbers it.", null=_UNKNOWN),
         Column("stack_id", INT64, "Stack that it was made in, in `stacks`.", null=_NO_STACK),
-        Column("category", NAME, "parameter, gradient, optimizer_state, activation, input or temporary.", null="not known without a trace"),
-        Column("op_id", INT64, "`event_id` of the innermost host op around it.", null="no trace beside it, or in no op"),
+        Column("category", NAME, "What it was for. Where a live profile is beside it and has a record of the same, the word of `memory.category`. Else by these rules, in this order: optimizer_state, made in `Optimizer.step` and alive when that ends; gradient, made by a backward function and alive when that backward pass ends; parameter, made where an nn.Module makes or moves its own (`__init__`, `to`, `_apply`: frames of its stack or of the trace) and never freed; input, made in a DataLoader or by a copy from the host to a device outside of modules; activation, made by an op of the forward pass or in a call of an nn.Module, and alive when the next backward pass begins; temporary, freed in the step, backward or forward pass that made it; parameter again, made in the trace before its first forward pass, never freed and as large as some gradient.", null="not known without a trace, or fits no rule"),
+        Column("op_id", INT64, "`event_id` of the innermost host op that it was made in, as in `allocator_events`.", null="no trace beside it, in no op, or not known of which thread"),
         Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace beside it, or in no step"),
     ),
     is_optional=True,
@@ -493,6 +494,8 @@ ALLOCATOR_EVENTS = Table(
         Column("stack_id", INT64, "Stack, in `stacks`.", null=_NO_STACK),
         Column("compile_context", NAME, "Graph of torch.compile that ran.", null="none, or " + _UNKNOWN),
         Column("allocation_id", INT64, "`allocation_id` of the allocation that it makes or frees.", null="neither"),
+        Column("op_id", INT64, "`event_id` of the innermost host op that it was made in: on the thread of the profiler's own record of it (`memory`, or [OutOfMemory] in `instants`), else of the only thread that is inside an op then.", null="no trace beside it, in no op, or several threads are in one"),
+        Column("step", INT64, "N of the `ProfilerStep#N` that it was made in.", null="no trace beside it, or in no step"),
     ),
     is_optional=True,
 )  # fmt: skip
@@ -826,6 +829,10 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             # Loading.
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
             Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables beside this trace"),
+            Check("snapshot_outside_trace", "records of a memory snapshot that shares no time with the trace", "joined; their op, step and category by time are NULL"),
+            Check("record_in_several_ops", "records of a memory snapshot made while several threads were inside ops, of which the profiler has no record of its own", "kept, op_id is NULL"),
+            Check("annotation_of_snapshot", "annotations of a memory snapshot beside a trace, which has those of its own", "not in `events`"),
+            Check("unknown_categories", "records of memory of a live profile that torch could not tell the categories of", "category is NULL"),
             Check("node_without_event", "nodes of an execution trace that are no slice of the trace: with none of its host ops and annotations they share id and name", "kept, event_id is NULL"),
             Check("nodes_linked_by_order", "nodes of an execution trace whose ids the slices do not have, as of another recording of the same program", "linked by the order of names on each thread, where that fits first"),
             Check("dependency_without_event", "data dependencies of nodes that are no slice of the trace", "not in `flows`"),

@@ -62,6 +62,13 @@ _FACTS: Final = (
         metavar="FILE",
         help="What torch's ExecutionTraceObserver wrote of the same process; can be repeated.",
     ),
+    click.option(
+        "--memory-snapshot",
+        "memory_snapshots",
+        multiple=True,
+        metavar="FILE",
+        help="A memory snapshot of the same process; can be repeated.",
+    ),
     one_option(
         "--kernel-categories",
         type=Path,
@@ -146,10 +153,15 @@ def with_facts(verb: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options that change facts, as one argument ``facts`` for `profframe.load`."""
 
     @functools.wraps(verb)
-    def wrapper(captures: tuple[str, ...], execution_traces: tuple[str, ...], **others: Any) -> Any:
+    def wrapper(**others: Any) -> Any:
         facts = {name: others.pop(name) for name in ("compat", "kernel_categories")}
-        facts["captures"] = [*captures] or None
-        return verb(**others, facts={**facts, "execution_trace": [*execution_traces] or None})
+        files = {
+            "captures": "captures",
+            "execution_trace": "execution_traces",
+            "memory": "memory_snapshots",
+        }
+        facts |= {name: [*others.pop(option)] or None for name, option in files.items()}
+        return verb(**others, facts=facts)
 
     for option in reversed(_FACTS):
         wrapper = option(wrapper)

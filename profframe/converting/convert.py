@@ -23,6 +23,7 @@ from profframe.errors import ParameterError
 from profframe.facts.kernel_categories import Categories, Entry, entries_of
 from profframe.loading.captures import capture_files
 from profframe.loading.execution_traces import execution_trace_files
+from profframe.loading.memory_snapshots import memory_snapshot_files
 from profframe.loading.options import check_names
 from profframe.query.selection import check_compat
 from profframe.show.frame import Frame
@@ -57,6 +58,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     captures: Source | Iterable[Source] | None = None,
     kernel_categories: Categories | None = None,
     execution_trace: Source | Iterable[Source] | None = None,
+    memory: Source | Iterable[Source] | None = None,
 ) -> pl.DataFrame:
     """Convert many traces into one Parquet store, each on a worker of its own.
 
@@ -89,8 +91,8 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         Called with a `Progress` at the start and after each file.
     workers
         Processes of this machine, in place of as many as it has cores.
-    compat, captures, kernel_categories, execution_trace
-        As for `load`. Workers need to see the files of captures and execution traces, too.
+    compat, captures, kernel_categories, execution_trace, memory
+        As for `load`. Workers need to see these files, too.
 
     Returns
     -------
@@ -128,10 +130,11 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
         raise ParameterError("workers are of this machine; an executor has its own")
     target, paths = destination(store), as_list(sources)
     if len(paths) == 1 and stores.is_store(Path(paths[0])):
-        if (run, rank, pattern, compat, captures, categories, execution_trace) != (None,) * 7:
+        given = (run, rank, pattern, compat, captures, categories, execution_trace, memory)
+        if any(value is not None for value in given):
             raise ParameterError(
                 "a store has its names already, and facts: run, rank, pattern, compat, captures, "
-                "kernel_categories, execution_trace"
+                "kernel_categories, execution_trace, memory"
             )
         if not isinstance(target, Folder):
             raise ParameterError(f"{os.fspath(store)}: a store is copied to a folder only")
@@ -146,6 +149,14 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
                 facts,
                 execution_traces=tuple(map(str, nodes.paths)),
                 execution_traces_content=nodes.content,
+                is_alone=len(files) == 1,
+            )
+        if memory is not None:
+            snapshots = memory_snapshot_files(as_list(memory))
+            facts = replace(
+                facts,
+                memory=tuple(map(str, snapshots.paths)),
+                memory_content=snapshots.content,
                 is_alone=len(files) == 1,
             )
         batch = Batch(target, files, engine, facts=facts, threads=threads, progress=progress)

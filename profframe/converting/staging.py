@@ -90,8 +90,12 @@ class FactChoice:
         Files of execution traces.
     execution_traces_content : str, optional
         Text that differs for other contents of these.
+    memory : tuple of str
+        Files of memory snapshots.
+    memory_content : str, optional
+        Text that differs for other contents of these.
     is_alone : bool
-        Whether there is one file to convert: an execution trace is its then.
+        Whether there is one file to convert: an execution trace or a memory snapshot is its then.
     """
 
     compat: str | None = None
@@ -101,6 +105,8 @@ class FactChoice:
     captures_content: str | None = None
     execution_traces: tuple[str, ...] = ()
     execution_traces_content: str | None = None
+    memory: tuple[str, ...] = ()
+    memory_content: str | None = None
     is_alone: bool = True
 
 
@@ -120,6 +126,7 @@ def options_text(run: str | None, rank: int | None, facts: FactChoice) -> str:
         "kernel_categories": None if facts.categories is None else _digest(repr(facts.categories)),
         "captures": facts.captures_content,
         "execution_traces": facts.execution_traces_content,
+        "memory": facts.memory_content,
     }
     present = {name: value for name, value in options.items() if value is not None}
     return json.dumps(present, separators=(",", ":"))

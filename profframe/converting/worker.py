@@ -170,15 +170,17 @@ def _fact_options(facts: FactChoice) -> FactOptions:
     """The options of facts; captures are read once in a process."""
     from profframe.loading.captures import Captures
     from profframe.loading.execution_traces import ExecutionTraces
+    from profframe.loading.memory_snapshots import MemorySnapshots
     from profframe.loading.options import fact_options
 
     paths, optional = (tuple(map(Path, part)) for part in (facts.captures, facts.optional_captures))
-    nodes = tuple(map(Path, facts.execution_traces))
+    nodes, memory = (tuple(map(Path, part)) for part in (facts.execution_traces, facts.memory))
     return replace(
         fact_options(compat=facts.compat),
         captures=Captures(paths, frozenset(optional)) if paths else None,
         kernel_categories=facts.categories,
         execution_traces=ExecutionTraces(nodes) if nodes else None,
+        memory=MemorySnapshots(memory) if memory else None,
     )
 
 

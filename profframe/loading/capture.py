@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ import pyarrow as pa
 from profframe import schema
 from profframe import store as stores
 from profframe.errors import MissingExtraError, ParameterError, SourceError
+from profframe.loading.job import rank_of_process
 from profframe.loading.load import load
 from profframe.loading.options import check_names
 from profframe.readers import torch as live
@@ -349,7 +349,7 @@ class _Handler:
     next_cycle: int = 0
 
     def __call__(self, profiler: Any) -> None:
-        rank = _rank() if self.rank is None else self.rank
+        rank = rank_of_process() if self.rank is None else self.rank
         while True:
             cycle, self.next_cycle = self.next_cycle, self.next_cycle + 1
             run = f"{self.run}.{cycle}" if cycle else self.run
@@ -365,12 +365,3 @@ def _with_note(tables: dict[str, pa.Table], run: str, rank: int, cycle: int) -> 
     row = ("same_run_and_rank", tables["events"].num_rows, f"cycle {cycle}, from 0", None)
     note = schema.conform("quality", schema.quality_rows(row), run, rank)
     return tables | {"quality": pa.concat_tables([tables["quality"], note]).unify_dictionaries()}
-
-
-def _rank() -> int:
-    """Rank of the process in its job."""
-    distributed = import_module("torch.distributed")
-    if distributed.is_available() and distributed.is_initialized():
-        return int(distributed.get_rank())
-    rank = os.environ.get("RANK", "")
-    return int(rank) if rank.isdecimal() and rank.isascii() else 0

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,60 +10,23 @@ import pyarrow as pa
 from profframe.errors import NotATraceError
 from profframe.facts.execution_traces import join_nodes
 from profframe.facts.fact import Tables
+from profframe.loading.beside import GivenFiles
 from profframe.loading.discovery import Source, paths_of, trace_files
 from profframe.loading.run_names import known_rank
-from profframe.readers import RawTrace, execution_trace, read
+from profframe.readers import RawTrace, execution_trace
 from profframe.readers.chrome.record_functions import record_function_ids
 
 
-@dataclass(frozen=True)
-class ExecutionTraces:
-    """Files of execution traces, which are read once.
+class ExecutionTraces(GivenFiles):
+    """Files of execution traces, which are read once."""
 
-    Attributes
-    ----------
-    paths : tuple of pathlib.Path
-        The files.
-    """
-
-    paths: tuple[Path, ...]
-
-    @cached_property
-    def sources(self) -> Sequence[tuple[Path, RawTrace]]:
-        """Each file with its tables.
-
-        Raises
-        ------
-        SourceError
-            A file cannot be read, or is no execution trace.
-        """
-        sources = [(path, read(path)) for path in self.paths]
-        for path, raw in sources:
-            if raw.header.format != execution_trace.FORMAT:
-                raise NotATraceError(
-                    f"{path}: a trace of format {raw.header.format!r}, not an execution trace, as "
-                    "torch's ExecutionTraceObserver writes it"
-                )
-        return sources
-
-    def check(self) -> None:
-        """Read all of them.
-
-        Raises
-        ------
-        SourceError
-            A file cannot be read, or is no execution trace.
-        """
-        _ = self.sources
-
-    @cached_property
-    def content(self) -> str:
-        """Text that differs for other contents."""
-        digest = hashlib.sha256()
-        for path in self.paths:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()
+    def check_format(self, path: Path, raw: RawTrace) -> None:
+        """Raise an error for a file of another format."""
+        if raw.header.format != execution_trace.FORMAT:
+            raise NotATraceError(
+                f"{path}: a trace of format {raw.header.format!r}, not an execution trace, as "
+                "torch's ExecutionTraceObserver writes it"
+            )
 
     def of(self, tables: Tables, rank: int | None, *, is_alone: bool) -> RawTrace | None:
         """The one of the same process, else of the same rank; the only one for a trace alone."""

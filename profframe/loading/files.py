@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import uuid
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def read_trace(
     threads
         Threads that parse; None for as many as there are processors, up to 8.
     is_alone
-        Whether an execution trace of another process and rank is of this file, too.
+        Whether an execution trace of another process and rank, and a memory snapshot of another
+        rank, is of this file, too.
 
     Returns
     -------
@@ -122,7 +124,7 @@ def write_trace(trace: NamedTrace, path: Source, *, replace: bool = True) -> boo
 
 def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     """Read the files, add facts and names, and concatenate."""
-    files = _without_execution_traces(files, options.facts)
+    files = _without_given(files, options.facts)
     sizes = [_size(path) for path in files.paths]
     traces: list[NamedTrace] = []
     skipped: list[SourceError] = []
@@ -146,20 +148,28 @@ def _tables(files: Files, options: LoadOptions) -> dict[str, pa.Table]:
     if not traces:
         first = next((e for e in skipped if not isinstance(e, NotATraceError)), skipped[0])
         raise NoTraceFoundError(f"none of {len(skipped)} files is a trace; the first: {first}")
-    nodes = options.facts.execution_traces
-    if nodes is not None and not any("nodes" in trace.raw.tables for trace in traces):
-        shown = ", ".join(map(str, nodes.paths))
-        raise ParameterError(
-            f"execution_trace: {shown}: of none of the processes and ranks of the traces"
-        )
+    _check_use(options.facts, traces)
     return combine(cycles(traces), skipped)
 
 
-def _without_execution_traces(files: Files, facts: FactOptions) -> Files:
-    """Files of a folder or a pattern without the execution traces that belong to others of them."""
-    if facts.execution_traces is None:
+def _check_use(facts: FactOptions, traces: Sequence[NamedTrace]) -> None:
+    """Raise an error for given files that are of none of the traces."""
+    given = (
+        ("execution_trace", facts.execution_traces, "nodes", "processes and ranks"),
+        ("memory", facts.memory, "allocations", "ranks"),
+    )
+    for name, files, table, owners in given:
+        if files is not None and not any(table in trace.raw.tables for trace in traces):
+            shown = ", ".join(map(str, files.paths))
+            raise ParameterError(f"{name}: {shown}: of none of the {owners} of the traces")
+
+
+def _without_given(files: Files, facts: FactOptions) -> Files:
+    """Files of a folder or a pattern without those that are given beside others of them."""
+    sets = [part for part in (facts.execution_traces, facts.memory) if part is not None]
+    given = {path.resolve() for part in sets for path in part.paths}
+    if not given:
         return files
-    given = {path.resolve() for path in facts.execution_traces.paths}
     paths = [p for p in files.paths if p not in files.optional or p.resolve() not in given]
     return Files(tuple(paths), files.optional & frozenset(paths)) if paths else files
 

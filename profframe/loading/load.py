@@ -39,6 +39,7 @@ def load(
     kernel_categories: Categories | None = None,
     captures: Source | Sequence[Source] | None = None,
     execution_trace: Source | Sequence[Source] | None = None,
+    memory: Source | Sequence[Source] | None = None,
     runs: Text | None = None,
     ranks: Numbers | None = None,
     steps: Numbers | None = None,
@@ -90,6 +91,11 @@ def load(
         A file that torch's ``ExecutionTraceObserver`` wrote of the same process, or a list or glob
         of them for several ranks: the tables `nodes` and `tensors` have the tensors of each op, and
         `flows` of the category ``data`` lead from the op that wrote one to those that read it.
+    memory
+        A memory snapshot of the same process (`torch.cuda.memory._dump_snapshot`), or a list or
+        glob of them for several ranks: its tables are beside those of the trace, and each
+        allocation has its op, step and category. ``load([trace, snapshot])`` does that too, where
+        both have the same run and rank.
     runs, ranks, steps
         What to keep, as for `Trace.filter`. Of a store, no other files are opened, and questions
         read the columns that they need.
@@ -129,6 +135,7 @@ def load(
         kernel_categories,
         captures,
         execution_trace,
+        memory,
     )
     options = LoadOptions(run, rank, cache, facts, runs, ranks, steps, memory_limit, progress)
     match discover(source):

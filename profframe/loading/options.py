@@ -25,6 +25,7 @@ from profframe.loading.execution_traces import (
     with_execution_trace,
     with_own_nodes,
 )
+from profframe.loading.memory_snapshots import MemorySnapshots, memory_snapshot_files
 from profframe.loading.tables import skipped_file
 from profframe.query.selection import Numbers, Text, check_compat
 
@@ -53,11 +54,13 @@ class FactOptions:
     """The user's own, as `profframe.facts.kernel_categories.entries_of` gives them."""
     captures: Captures | None = None
     execution_traces: ExecutionTraces | None = None
+    memory: MemorySnapshots | None = None
 
     def add(self, raw: RawTrace, rank: int | None = None, *, is_alone: bool = True) -> RawTrace:
         """The trace with its facts; its rank, if that is known, chooses among captures.
 
-        A trace that is not alone gets the execution trace of its process or rank only.
+        A trace that is not alone gets the execution trace of its process or rank, and the memory
+        snapshot of its rank, only.
         """
         devices = None if self.devices is None else models(self.devices)
         own = self.kernel_categories
@@ -83,6 +86,8 @@ class FactOptions:
         elif self.execution_traces is not None:
             other = self.execution_traces.of(tables, rank, is_alone=is_alone)
             tables = tables if other is None else dict(with_execution_trace(tables, other))
+        if self.memory is not None:
+            tables = dict(self.memory.join(tables, rank, is_alone=is_alone))
         return replace(raw, tables=tables)
 
     def key(self) -> str:
@@ -91,8 +96,9 @@ class FactOptions:
         files = None if registry is None else {f: node_names(registry, f) for f in registry}
         captures = None if self.captures is None else self.captures.content
         nodes = None if self.execution_traces is None else self.execution_traces.content
+        memory = None if self.memory is None else self.memory.content
         own = (self.kinds, self.devices, self.kernel_categories)
-        options = (*own, self.compat, self._release, captures, nodes)
+        options = (*own, self.compat, self._release, captures, nodes, memory)
         return f"{options!r}{json.dumps(files, sort_keys=True)}"
 
     @property
@@ -155,6 +161,7 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     kernel_categories: Categories | None = None,
     captures: Source | Sequence[Source] | None = None,
     execution_trace: Source | Sequence[Source] | None = None,
+    memory: Source | Sequence[Source] | None = None,
 ) -> FactOptions:
     """Check the options of facts.
 
@@ -163,7 +170,7 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     ParameterError
         A value cannot be used.
     NoTraceFoundError
-        There is no file of captures, or no execution trace.
+        There is no file of captures, no execution trace, or no memory snapshot.
     """
     check_compat(compat)
     check_registry(fx_metadata)
@@ -172,7 +179,10 @@ def fact_options(  # noqa: PLR0917 - in the order of the arguments of `load`
     own = None if kernel_categories is None else entries_of(kernel_categories)
     files = None if captures is None else capture_files(captures)
     nodes = None if execution_trace is None else execution_trace_files(execution_trace)
-    return FactOptions(kinds, compat, fx_metadata, formulas, models_by_name, own, files, nodes)
+    snapshots = None if memory is None else memory_snapshot_files(memory)
+    return FactOptions(
+        kinds, compat, fx_metadata, formulas, models_by_name, own, files, nodes, snapshots
+    )
 
 
 def check_names(run: str | None, rank: int | None) -> None:

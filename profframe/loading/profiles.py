@@ -30,7 +30,7 @@ def open_profile(profile: object, options: LoadOptions) -> Trace:
     facts, rank = options.facts, options.rank
     if facts.fx_metadata is None:
         facts = replace(facts, fx_metadata=live.fx_metadata())
-    raw = facts.add(live.read(profile))
+    raw = facts.add(live.read(profile, wants_categories=facts.memory is not None))
     rank_source = "argument"
     if rank is None:
         job_rank = raw.header.rank

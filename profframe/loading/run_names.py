@@ -11,7 +11,9 @@ from typing import Final
 import pyarrow as pa
 
 from profframe import schema
-from profframe.readers import RawTrace, flight_recorder
+from profframe.facts.fact import Tables
+from profframe.loading.beside import FORMATS, fit_together, with_rows_of
+from profframe.readers import RawTrace
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
 _SUFFIX: Final = re.compile(
@@ -161,9 +163,9 @@ def has_trace_suffix(path: Path) -> bool:
 
 
 def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
-    """Traces, with the tables of a dump beside the trace of its run and rank.
+    """Traces, with the tables of a dump or a snapshot beside the trace of its run and rank.
 
-    Only where that has one trace, and no table twice.
+    Only where that has one trace, and no table twice but for stacks.
     """
     groups: dict[tuple[str, int], list[NamedTrace]] = {}
     for trace in traces:
@@ -173,32 +175,20 @@ def joined(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
 
 def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     """Traces of one run and rank."""
-    beside = [t for t in group if t.raw.header.format == flight_recorder.FORMAT]
-    traces = [t for t in group if t.raw.header.format != flight_recorder.FORMAT]
-    names = [name for trace in group for name in _own_tables(trace)]
-    if not beside or len(traces) != 1 or len(set(names)) < len(names):
+    beside = [t for t in group if t.raw.header.format in FORMATS]
+    traces = [t for t in group if t.raw.header.format not in FORMATS]
+    if not beside or len(traces) != 1 or not fit_together(t.raw.tables for t in group):
         return group
-    tables = dict(traces[0].raw.tables)
+    tables: Tables = traces[0].raw.tables
     for trace in beside:
-        own = {name: trace.raw.tables[name] for name in _own_tables(trace)}
-        detail = f"{readable(str(trace.path))}: {', '.join(own)}"
-        rows = sum(table.num_rows for table in own.values())
-        note = schema.quality_rows(("joined_file", rows, detail, None))
-        quality = [tables["quality"], trace.raw.tables["quality"], note]
-        tables |= own | {"quality": pa.concat_tables(quality)}
-    return [replace(traces[0], raw=replace(traces[0].raw, tables=tables))]
-
-
-def _own_tables(trace: NamedTrace) -> list[str]:
-    """Optional tables that a trace has rows of."""
-    tables = trace.raw.tables
-    return [name for name in tables if name in schema.OPTIONAL_TABLES and tables[name].num_rows]
+        tables = with_rows_of(tables, trace.raw, readable(str(trace.path)))
+    return [replace(traces[0], raw=replace(traces[0].raw, tables=dict(tables)))]
 
 
 def cycles(traces: Sequence[NamedTrace]) -> list[NamedTrace]:
     """Number traces that share run and rank by start: they are cycles of one run, .1, .2, ...
 
-    A dump beside the one trace of its run and rank is joined with it.
+    A dump or a snapshot beside the one trace of its run and rank is joined with it.
     """
     names = {(t.run, t.rank) for t in traces}
     groups: dict[tuple[str, int], list[NamedTrace]] = {}

@@ -15,6 +15,7 @@ _DECIDED: Final = {
     "devices": "are matched when a trace is loaded; of a store, use .roofline(devices=)",
     "kernel_categories": "are given to kernels when a trace is loaded; a store has them already",
     "execution_traces": "are joined when a trace is loaded; a store has their tables already",
+    "memory": "is joined when a trace is loaded; a store has its tables already",
     "formulas": "count work when a trace is loaded; a store has the numbers already",
     "compat": "changes what is found when a trace is loaded; a store has that already",
 }

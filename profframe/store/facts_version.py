@@ -18,9 +18,11 @@ from typing import Final
 HASHED: Final = (
     "facts",
     "intervals",
+    "loading/beside",
     "loading/captures",
     "loading/execution_traces",
     "loading/files",
+    "loading/memory_snapshots",
     "loading/options",
     "loading/profiles",
     "loading/run_names",

@@ -463,7 +463,7 @@ def memory_owners(self: "Trace") -> pl.DataFrame:
     polars.DataFrame
         One row per (run, rank, device_type, device, origin, op_name), by device, the most bytes
         first, then by name. Columns: ``run rank device_type device origin op_name blocks bytes
-        share max_bytes op_id``.
+        share max_bytes op_id source``.
     """
     return self.answer("memory_owners")
 
@@ -476,7 +476,7 @@ def memory_peak(self: "Trace") -> pl.DataFrame:
     polars.DataFrame
         One row per (run, rank, device_type, device), in this order; on a tie the earliest record.
         Columns: ``run rank device_type device allocated_bytes reserved_bytes time_ns op_id op_name
-        annotation_id annotation_name unfreed_blocks unfreed_bytes``.
+        annotation_id annotation_name unfreed_blocks unfreed_bytes source``.
     """
     return self.answer("memory_peak")
 

@@ -3,8 +3,10 @@
 -- The moment is that of memory_peak. What counts was allocated until then and not freed; blocks are told apart as in unfreed.
 -- origin: op: allocated inside op_name; no_op: in the trace, but in no op; before_trace: the rest of what was allocated, of which
 -- the trace has no record, where the source gives totals; records without an address or a time are in that rest, too.
+-- Records are the profile's own; of a rank whose profile has none of a device, those of the memory snapshot beside it. The
+-- profile goes first as it has the thread of each record, so its op, and finer times; a snapshot's stacks are in `memory_stacks`.
 -- In a bare shell read from `sql/lib` first: memory.
--- needs: events, memory
+-- needs: events, memory, allocations
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
@@ -16,11 +18,12 @@
 -- share            DOUBLE   0..1   bytes over what was allocated on the device at the peak; NULL where that is 0
 -- max_bytes        BIGINT   bytes  the largest block; NULL for before_trace
 -- op_id            BIGINT          event_id of the op of the largest block, the first on a tie; NULL where there is none
+-- source           VARCHAR         profile or snapshot: whose records they are
 WITH records AS MATERIALIZED (
-    SELECT * FROM memory_records(memory)
+    SELECT * FROM records_of_either(memory, allocations, events)
 ),
 peaks AS MATERIALIZED (
-    SELECT run, rank, device_type, device, time_ns, allocated_bytes, has_totals
+    SELECT run, rank, device_type, device, time_ns, allocated_bytes, has_totals, source
     FROM peak_records('records')
     WHERE has_addresses
 ),
@@ -86,7 +89,8 @@ SELECT
     try_cast(bytes AS BIGINT) AS bytes,
     bytes / nullif(peaks.allocated_bytes, 0)::DOUBLE AS share,
     max_bytes::BIGINT AS max_bytes,
-    op_id::BIGINT AS op_id
+    op_id::BIGINT AS op_id,
+    peaks.source
 FROM together
 JOIN peaks
     ON together.run = peaks.run

@@ -3,8 +3,10 @@
 -- Where the source gives no totals they are the sum of bytes since the trace began, records of one instant taken together.
 -- `unfreed` has the blocks that were never freed.
 -- A `ProfilerStep#N` is an annotation, too.
+-- Records are the profile's own; of a rank whose profile has none of a device, those of the memory snapshot beside it, where an
+-- allocation counts until its memory can be used again.
 -- In a bare shell read from `sql/lib` first: memory.
--- needs: events, memory
+-- needs: events, memory, allocations
 -- run              VARCHAR         run that the trace belongs to
 -- rank             INTEGER         rank within the run
 -- device_type      VARCHAR         CPU, CUDA, ...; NULL where the source does not say
@@ -18,12 +20,13 @@
 -- annotation_name  VARCHAR         name of that annotation
 -- unfreed_blocks   BIGINT          blocks allocated in the trace and never freed in it; NULL where no address is known
 -- unfreed_bytes    BIGINT   bytes  their bytes
+-- source           VARCHAR         profile or snapshot: whose records they are
 WITH records AS MATERIALIZED (
-    SELECT * FROM memory_records(memory)
+    SELECT * FROM records_of_either(memory, allocations, events)
 ),
 unfreed AS (
     SELECT run, rank, device_type, device, count(*) AS blocks, sum(bytes) AS bytes
-    FROM unfreed_blocks(memory)
+    FROM unfreed_blocks('records')
     GROUP BY ALL
 ),
 peaks AS (
@@ -36,13 +39,14 @@ SELECT
     peaks.device,
     peaks.allocated_bytes,
     peaks.total_reserved_bytes AS reserved_bytes,
-    peaks.time_ns,
+    CASE WHEN source = 'snapshot' THEN peaks.time_ns - peaks.time_ns % 1000 ELSE peaks.time_ns END AS time_ns,
     peaks.op_id,
     op.name AS op_name,
     around.annotation_id,
     around.annotation_name,
     CASE WHEN peaks.has_addresses THEN coalesce(unfreed.blocks, 0) END AS unfreed_blocks,
-    CASE WHEN peaks.has_addresses THEN try_cast(coalesce(unfreed.bytes, 0) AS BIGINT) END AS unfreed_bytes
+    CASE WHEN peaks.has_addresses THEN try_cast(coalesce(unfreed.bytes, 0) AS BIGINT) END AS unfreed_bytes,
+    peaks.source
 FROM peaks
 LEFT JOIN events AS op
     ON peaks.run = op.run AND peaks.rank = op.rank AND peaks.op_id = op.event_id

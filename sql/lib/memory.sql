@@ -29,6 +29,88 @@ SELECT *, total_allocated_bytes AS allocated_bytes FROM query_table(memory) WHER
 UNION ALL
 SELECT * EXCLUDE (since_start_bytes), try_cast(since_start_bytes AS BIGINT) FROM summed WHERE total_allocated_bytes IS NULL;
 
+-- snapshot_records: records of device memory in memory snapshots, like those of memory_records, of the (run, rank)s whose profile
+-- has none of a device: the profile's own have exact times and threads. An allocation counts until its memory can be used again.
+-- Totals are of all that was allocated, also before the first record. The records of one microsecond, finer than which a
+-- snapshot has no times, are put apart by nanoseconds, in their order. Without times nothing comes back.
+-- parameter memory TABLE  `memory` of the same traces
+-- parameter allocations TABLE  `allocations`
+-- parameter events TABLE  `events` of the same traces
+-- column run, rank, time_ns, address, bytes, device_type, device, total_allocated_bytes, op_id  as in memory
+-- column total_reserved_bytes BIGINT  NULL
+-- column thread INTEGER  thread of the op; -1 where that is not known
+-- column allocated_bytes BIGINT  allocated on the device after it
+-- example: FROM snapshot_records(memory, allocations, events)
+CREATE OR REPLACE TEMP MACRO snapshot_records(memory, allocations, events) AS TABLE
+WITH profiled AS MATERIALIZED (
+    SELECT DISTINCT run, rank FROM query_table(memory) WHERE device IS NOT NULL
+),
+lives AS MATERIALIZED (
+    SELECT allocations.*
+    FROM query_table(allocations) AS allocations
+    ANTI JOIN profiled ON allocations.run = profiled.run AND allocations.rank = profiled.rank
+),
+changes AS (
+    SELECT run, rank, device, alloc_event_id AS record_id, alloc_ns AS time_ns, address, bytes, op_id
+    FROM lives
+    WHERE alloc_event_id IS NOT NULL
+    UNION ALL
+    SELECT run, rank, device, free_event_id, free_ns, address, -bytes, NULL
+    FROM lives
+    WHERE free_event_id IS NOT NULL
+),
+earlier AS (
+    SELECT run, rank, device, sum(bytes) AS bytes
+    FROM lives
+    WHERE alloc_event_id IS NULL
+    GROUP BY ALL
+),
+totals AS (
+    SELECT
+        changes.*,
+        coalesce(earlier.bytes, 0) + sum(changes.bytes) OVER (
+            PARTITION BY changes.run, changes.rank, changes.device ORDER BY record_id, changes.bytes
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        ) AS total_bytes,
+        row_number() OVER (
+            PARTITION BY changes.run, changes.rank, changes.device, time_ns ORDER BY record_id, changes.bytes
+        ) - 1 AS place
+    FROM changes
+    LEFT JOIN earlier
+        ON changes.run = earlier.run AND changes.rank = earlier.rank AND changes.device = earlier.device
+)
+SELECT
+    totals.run, totals.rank,
+    totals.time_ns + least(place, 999) AS time_ns,
+    totals.address, totals.bytes,
+    'CUDA' AS device_type,
+    totals.device,
+    try_cast(total_bytes AS BIGINT) AS total_allocated_bytes,
+    NULL::BIGINT AS total_reserved_bytes,
+    coalesce(op.thread, -1) AS thread,
+    totals.op_id,
+    try_cast(total_bytes AS BIGINT) AS allocated_bytes
+FROM totals
+LEFT JOIN query_table(events) AS op
+    ON totals.run = op.run AND totals.rank = op.rank AND totals.op_id = op.event_id
+WHERE totals.time_ns IS NOT NULL;
+
+-- records_of_either: memory_records of profiles, and snapshot_records of what they lack.
+-- parameter memory TABLE  `memory` of the same traces
+-- parameter allocations TABLE  `allocations`
+-- parameter events TABLE  `events` of the same traces
+-- column *  as in snapshot_records
+-- column source VARCHAR  profile or snapshot
+-- example: FROM records_of_either(memory, allocations, events)
+CREATE OR REPLACE TEMP MACRO records_of_either(memory, allocations, events) AS TABLE
+SELECT
+    run, rank, time_ns, address, bytes, device_type, device, total_allocated_bytes, total_reserved_bytes, thread, op_id,
+    allocated_bytes, 'profile' AS source
+FROM memory_records(memory)
+UNION ALL BY NAME
+SELECT *, 'snapshot' AS source
+FROM snapshot_records(memory, allocations, events);
+
 -- memory_peaks: one row per (run, rank, device_type, device): the most that was allocated, and what is known of it.
 -- parameter records TABLE  rows of memory_records
 -- column run, rank, device_type, device  as in records
@@ -159,3 +241,53 @@ innermost AS (
 )
 SELECT run, rank, thread, time_ns, innermost_annotation.event_id AS annotation_id, innermost_annotation.name AS annotation_name
 FROM innermost;
+
+-- modules_around: the nn.Module whose call was the innermost around each op, by Python frames, else by its `module_hierarchy`;
+-- around a backward op, the one around its forward op. Ops in none have no row.
+-- parameter ops TABLE  rows with `run`, `rank` and `op_id`, as `allocations` and `allocator_events`
+-- parameter events TABLE  `events` of the same traces
+-- column run, rank, op_id  as in ops
+-- column module_id BIGINT  event_id of the call; NULL of a `module_hierarchy`
+-- column module_name VARCHAR  its name, or the path of the module
+-- example: FROM modules_around(memory, events)
+CREATE OR REPLACE TEMP MACRO modules_around(ops, events) AS TABLE
+WITH anchors AS MATERIALIZED (
+    SELECT DISTINCT ops.run, ops.rank, ops.op_id, coalesce(op.fwd_id, op.event_id) AS anchor_id
+    FROM query_table(ops) AS ops
+    JOIN query_table(events) AS op
+        ON ops.run = op.run AND ops.rank = op.rank AND ops.op_id = op.event_id
+),
+placed AS MATERIALIZED (
+    SELECT anchors.*, anchor.preorder, anchor.module_hierarchy
+    FROM anchors
+    JOIN query_table(events) AS anchor
+        ON anchors.run = anchor.run AND anchors.rank = anchor.rank AND anchors.anchor_id = anchor.event_id
+),
+calls AS (
+    SELECT run, rank, event_id, name, preorder, last_preorder
+    FROM (
+        SELECT calls.*, last.preorder AS last_preorder
+        FROM query_table(events) AS calls
+        JOIN query_table(events) AS last
+            ON calls.run = last.run AND calls.rank = last.rank AND calls.last_descendant_id = last.event_id
+        WHERE calls.python_module_id IS NOT NULL
+    )
+),
+innermost AS (
+    SELECT placed.run, placed.rank, placed.op_id, max({preorder: calls.preorder, event_id: calls.event_id, name: calls.name}) AS call
+    FROM placed
+    JOIN calls
+        ON placed.run = calls.run
+        AND placed.rank = calls.rank
+        AND calls.preorder <= placed.preorder
+        AND placed.preorder <= calls.last_preorder
+    GROUP BY ALL
+)
+SELECT
+    placed.run, placed.rank, placed.op_id,
+    innermost.call.event_id AS module_id,
+    coalesce(innermost.call.name, placed.module_hierarchy) AS module_name
+FROM placed
+LEFT JOIN innermost
+    ON placed.run = innermost.run AND placed.rank = innermost.rank AND placed.op_id = innermost.op_id
+WHERE coalesce(innermost.call.name, placed.module_hierarchy) IS NOT NULL;

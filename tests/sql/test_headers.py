@@ -194,7 +194,9 @@ def test_columns_are_fixed() -> None:
             "node_id parent_id depth name kind direction calls self_ns total_ns self_device_ns "
             "device_ns event_id"
         ),
-        "memory_owners": "device_type device origin op_name blocks bytes share max_bytes op_id",
+        "memory_owners": (
+            "device_type device origin op_name blocks bytes share max_bytes op_id source"
+        ),
         "work_rates": "device time_ns flop_per_s bytes_per_s",
         "gaps": (
             "device stream start_ns dur_ns share cause before_id before_name after_id after_name "
@@ -248,7 +250,7 @@ def test_columns_are_fixed() -> None:
         ),
         "memory_peak": (
             "device_type device allocated_bytes reserved_bytes time_ns op_id op_name "
-            "annotation_id annotation_name unfreed_blocks unfreed_bytes"
+            "annotation_id annotation_name unfreed_blocks unfreed_bytes source"
         ),
         "memory_timeline": (
             "device_type device time_ns bytes allocated_bytes reserved_bytes op_id op_name"

@@ -29,7 +29,7 @@ from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
 from profframe.system import collector
 from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 
-__all__ = ["knows", "read"]
+__all__ = ["FORMAT", "knows", "read"]
 
 _BEGINNING: Final = re.compile(
     rb"\A\x80[\x02-\x05].*(?:device_traces|segments|total_size)", re.DOTALL
@@ -37,7 +37,7 @@ _BEGINNING: Final = re.compile(
 """How a snapshot begins; `torch.cuda.memory_snapshot()` alone is a list of segments."""
 
 
-_FORMAT: Final = "memory_snapshot"
+FORMAT: Final = "memory_snapshot"
 _TRACES: Final = "device_traces"
 _BLOCKS: Final = "blocks"
 _SEGMENTS: Final = "segments"
@@ -171,7 +171,7 @@ def _tables(  # noqa: PLR0917
     is_utc = start_us is not None and start_us >= _UTC_US
     clock = "utc" if is_utc else "unknown" if start_us is None else "relative"
     header = Header(
-        format=_FORMAT,
+        format=FORMAT,
         clock=clock,
         rank_source="assumed",
         device_type="CUDA",

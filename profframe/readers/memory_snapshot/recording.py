@@ -136,7 +136,7 @@ class Recording:
 _TYPES: Final = {
     field.name: field.type
     for field in schema.ALLOCATOR_EVENTS.arrow
-    if field.name not in {"run", "rank", "device", "allocation_id"}
+    if field.name not in {"run", "rank", "device", "allocation_id", "op_id", "step"}
 }
 
 

@@ -18,7 +18,7 @@ from profframe.errors import ParameterError, SourceError
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.chrome import distributed_job
 from profframe.readers.json import exact
-from profframe.readers.torch import function_events, kineto
+from profframe.readers.torch import categories, function_events, kineto
 from profframe.readers.torch.getters import uncollected
 
 _PROFILER: Final = "torch.profiler.profiler._KinetoProfile"
@@ -74,7 +74,7 @@ def knows(source: object) -> bool:
 
 
 @uncollected()
-def read(source: object) -> RawTrace:
+def read(source: object, *, wants_categories: bool = False) -> RawTrace:
     """Read a finished profile into the tables of one trace, without run and rank and facts.
 
     Parameters
@@ -82,6 +82,8 @@ def read(source: object) -> RawTrace:
     source
         A ``torch.profiler.profile``, a ``torch.autograd.profiler.profile``, its
         ``kineto_results``, an ``EventList``, a list of ``FunctionEvent``, or `Cycles`.
+    wants_categories
+        Whether categories of memory are worth a longer wait.
 
     Raises
     ------
@@ -91,13 +93,13 @@ def read(source: object) -> RawTrace:
         The source holds averages, or not all of it are events.
     """
     if isinstance(source, Cycles):
-        return _cycles(source.profilers)
+        return _cycles(source.profilers, wants_categories=wants_categories)
     match _source_class(source):
         case name if name == _RESULTS:
             return kineto.read(source, kineto.Settings(_header({})))
         case name if name in (_PROFILER, _AUTOGRAD):
             earlier = _events_of_earlier_cycles(_recorder(source))
-            return _cycles([source], earlier)
+            return _cycles([source], earlier, wants_categories=wants_categories)
         case name if name == _BEFORE_KINETO:
             events = getattr(source, "function_events", None)
             return _event_list(_finished(source, events))
@@ -141,7 +143,9 @@ def _class_of(type_: type) -> str | None:
     return next((name for name in names if name in _CLASSES), None)
 
 
-def _cycles(profilers: Sequence[Any], earlier: int = 0) -> RawTrace:
+def _cycles(
+    profilers: Sequence[Any], earlier: int = 0, *, wants_categories: bool = False
+) -> RawTrace:
     """All cycles; what is recorded around the events is that of the last one.
 
     ``earlier`` counts events of cycles before these.
@@ -168,7 +172,10 @@ def _cycles(profilers: Sequence[Any], earlier: int = 0) -> RawTrace:
         on_host=_on_host(recorder),
         use_device=device,
     )
-    return kineto.read_cycles(results, settings, earlier)
+    raw = kineto.read_cycles(results, settings, earlier)
+    if not set(categories.NEEDED) <= flags.keys():
+        return raw
+    return categories.with_categories(raw, results, is_wanted=wants_categories)
 
 
 def _recorder(profiler: Any) -> Any:

@@ -1,0 +1,140 @@
+"""Files without events, whose tables are put beside those of a trace of the same process."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from profframe import schema
+from profframe.facts.fact import Note, Tables
+from profframe.facts.snapshots import join_snapshot
+from profframe.readers import RawTrace, flight_recorder, memory_snapshot, read
+from profframe.readers.json import exact
+
+FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT)
+"""Formats of such files."""
+_SHARED: Final = "stacks"
+"""The table that several of them may have rows of."""
+
+
+@dataclass(frozen=True)
+class GivenFiles:
+    """Files that are given beside traces, and read once.
+
+    Attributes
+    ----------
+    paths : tuple of pathlib.Path
+        The files.
+    """
+
+    paths: tuple[Path, ...]
+
+    @cached_property
+    def sources(self) -> Sequence[tuple[Path, RawTrace]]:
+        """Each file with its tables.
+
+        Raises
+        ------
+        SourceError
+            A file cannot be read, or is of another format.
+        """
+        sources = [(path, read(path)) for path in self.paths]
+        for path, raw in sources:
+            self.check_format(path, raw)
+        return sources
+
+    def check_format(self, path: Path, raw: RawTrace) -> None:
+        """Raise an error for a file of another format."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """Read all of them.
+
+        Raises
+        ------
+        SourceError
+            A file cannot be read, or is of another format.
+        """
+        _ = self.sources
+
+    @cached_property
+    def content(self) -> str:
+        """Text that differs for other contents."""
+        digest = hashlib.sha256()
+        for path in self.paths:
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return digest.hexdigest()
+
+
+def own_tables(tables: Tables) -> list[str]:
+    """Optional tables that a trace has rows of."""
+    return [name for name in tables if name in schema.OPTIONAL_TABLES and tables[name].num_rows]
+
+
+def fit_together(traces: Iterable[Tables]) -> bool:
+    """Whether no table, but for stacks, is in two of them."""
+    names = [name for tables in traces for name in own_tables(tables) if name != _SHARED]
+    return len(set(names)) == len(names)
+
+
+def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
+    """Tables of a trace with those of a file beside it.
+
+    Parameters
+    ----------
+    tables
+        A trace with its facts.
+    other
+        What has no events; its stacks get the numbers behind those of the trace.
+    source
+        Its file, for `quality`.
+    """
+    own = {name: other.tables[name] for name in own_tables(other.tables)}
+    stacks = tables.get(_SHARED)
+    if stacks is not None and stacks.num_rows:
+        shift = pc.add(pc.max(stacks["stack_id"]), pa.scalar(1, pa.int64()))
+        own = {name: _shifted(rows, shift) for name, rows in own.items()}
+        if _SHARED in own:
+            both = [stacks, own[_SHARED].select(stacks.column_names).cast(stacks.schema)]
+            own[_SHARED] = pa.concat_tables(both).unify_dictionaries()
+    rows = sum(other.tables[name].num_rows for name in own)
+    notes: list[Note] = [("joined_file", rows, f"{source}: {', '.join(own)}", None)]
+    annotations = other.tables["events"].num_rows
+    if annotations:
+        notes.append(("annotation_of_snapshot", annotations, None, None))
+    quality = [tables["quality"], other.tables["quality"], schema.quality_rows(*notes)]
+    joined = {**tables, **own, "quality": pa.concat_tables(quality)}
+    if other.header.metadata is not None:
+        joined["traces"] = _with_metadata(tables["traces"], other)
+    return join_snapshot(joined) if "allocator_events" in own or "allocations" in own else joined
+
+
+def _shifted(rows: pa.Table, shift: pa.Scalar) -> pa.Table:
+    """Rows whose stacks have other numbers."""
+    place = rows.schema.get_field_index("stack_id")
+    if place < 0:
+        return rows
+    return rows.set_column(place, "stack_id", pc.add(rows["stack_id"], shift))
+
+
+def _with_metadata(traces: pa.Table, other: RawTrace) -> pa.Table:
+    """The row of `traces`, with the header of the other file under the name of its format."""
+    text = traces["metadata"][0].as_py() if "metadata" in traces.column_names else None
+    metadata: Any = {} if text is None else exact.loads(text)
+    if not isinstance(metadata, dict):
+        return traces
+    metadata[other.header.format] = json.loads(other.header.metadata or "{}")
+    values = pa.array([exact.dumps(metadata)], pa.string())
+    place = traces.schema.get_field_index("metadata")
+    if place < 0:
+        return traces.append_column("metadata", values)
+    return traces.set_column(place, "metadata", values)
