@@ -219,6 +219,8 @@ class Trace:
     memory_stacks = questions.memory_stacks
     out_of_memory = questions.out_of_memory
     fragmentation = questions.fragmentation
+    memory_growth = questions.memory_growth
+    snapshot_timeline = questions.snapshot_timeline
     utilization = questions.utilization
     work_rates = questions.work_rates
 
