@@ -57,6 +57,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "memory_timeline",
             "unfreed",
             "memory_stacks",
+            "memory_growth",
+            "snapshot_timeline",
             "out_of_memory",
             "fragmentation",
         ),
@@ -89,6 +91,7 @@ ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
         "roofline": {"by": "op"},
         "samples": {"per": "step"},
         "sequences": {"min_kernels": 2, "top": 5},
+        "snapshot_timeline": {"by": "frame", "points": 20, "top": 3},
         "unfreed": {"top": 5},
     }
 )

@@ -21,7 +21,7 @@
 -- fits_block          BOOLEAN         a free block is as large as what was asked for
 -- fits_segment        BOOLEAN         the free blocks of one segment are, together
 -- fits_sum            BOOLEAN         all free blocks are, together
--- frame               VARCHAR         innermost frame of what asked in a Python file that is not torch's own, else the innermost
+-- frame               VARCHAR         innermost frame of what asked that is not in torch, else the innermost
 -- holder_bytes        BIGINT   bytes  what the stack had allocated that held the most
 -- holder_frame        VARCHAR         such a frame of that stack
 -- holder_stack_id     BIGINT          that stack; NULL where it is not known
