@@ -1,7 +1,7 @@
 -- out_of_memory: each time that memory ran out: what was asked for, and what held the rest.
 -- One row per record `oom` of (run, rank), in their order.
 -- What was held is by a replay of all records until then. What is free in segments is as the snapshot has it: that of the moment
--- where it was taken when memory ran out. An allocation needs one free block, so `fits_sum` without `fits_block` is fragmentation.
+-- where it was taken when memory ran out. An allocation needs one free block: `fits_sum` without `fits_block` is fragmentation.
 -- In a bare shell read from `sql/lib` first: stacks.
 -- needs: allocations, allocator_events, segments, blocks, stacks
 -- run                 VARCHAR         run that the snapshot belongs to

@@ -1,7 +1,7 @@
 -- snapshot_timeline: memory of a snapshot over time: allocated, active and reserved, or what held it.
 -- One row per moment of (run, rank, device), by device and moment, and in it per name, the largest at the peak first.
 -- A moment is that after a record. A device with more than `points` of them has its records cut into equal parts of their time
--- (without times, of their number), each with those when the most was allocated, active and reserved, the earliest on a tie; and
+-- (without times, of their numbers), each with those when the most was allocated, active and reserved, the earliest on a tie; and
 -- the first and the last. So no peak is lost. By a name: the `top` that hold the most at the peak of the device, and the rest.
 -- Allocated is what the program has not freed; active is also what waits for a stream before it is free.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
@@ -66,43 +66,86 @@ records AS (
     FROM changes
     GROUP BY run, rank, device, event_id
 ),
+devices AS MATERIALIZED (
+    SELECT
+        run, rank, device,
+        min(event_id) AS first_id,
+        max(event_id) AS last_id,
+        min(time_ns) AS start_ns,
+        max(time_ns) AS end_ns,
+        count(*) AS number_of_moments,
+        coalesce(getvariable('points'), 1000) <= 0 OR number_of_moments <= coalesce(getvariable('points'), 1000) AS is_whole,
+        greatest((coalesce(getvariable('points'), 1000) - 2) // 3, 1) AS number_of_parts
+    FROM records
+    GROUP BY run, rank, device
+),
 moments AS MATERIALIZED (
     SELECT
         run, rank, device, event_id, time_ns,
         sum(allocated) OVER so_far AS allocated,
         sum(active) OVER so_far AS active,
-        sum(reserved) OVER so_far AS reserved,
-        row_number() OVER so_far AS number,
-        count(*) OVER of_device AS number_of_moments,
-        coalesce(max(time_ns) OVER so_far, min(time_ns) OVER of_device) AS at_ns,
-        min(time_ns) OVER of_device AS start_ns,
-        max(time_ns) OVER of_device AS end_ns
+        sum(reserved) OVER so_far AS reserved
     FROM records
-    WINDOW
-        of_device AS (PARTITION BY run, rank, device),
-        so_far AS (PARTITION BY run, rank, device ORDER BY event_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+    WINDOW so_far AS (PARTITION BY run, rank, device ORDER BY event_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
 ),
-parts AS (
+parts AS MATERIALIZED (
     SELECT
-        *,
-        greatest((coalesce(getvariable('points'), 1000) - 2) // 3, 1) * CASE
-            WHEN end_ns > start_ns THEN at_ns::HUGEINT - start_ns
-            ELSE number - 1
-        END // CASE
-            WHEN end_ns > start_ns THEN end_ns::HUGEINT - start_ns + 1
-            ELSE number_of_moments
+        moments.*,
+        CASE
+            WHEN end_ns > start_ns THEN
+                number_of_parts * (coalesce(time_ns, start_ns)::HUGEINT - start_ns) // (end_ns::HUGEINT - start_ns + 1)
+            ELSE number_of_parts * (event_id::HUGEINT - first_id) // (last_id::HUGEINT - first_id + 1)
         END AS part
     FROM moments
+    JOIN devices
+        ON moments.run = devices.run AND moments.rank = devices.rank AND moments.device IS NOT DISTINCT FROM devices.device
+    WHERE NOT is_whole
+),
+tops AS (
+    SELECT run, rank, device, part, max(active) AS active, max(allocated) AS allocated, max(reserved) AS reserved
+    FROM parts
+    GROUP BY run, rank, device, part
+),
+firsts AS (
+    SELECT
+        parts.run, parts.rank, parts.device,
+        unnest([
+            min(event_id) FILTER (parts.active = tops.active),
+            min(event_id) FILTER (parts.allocated = tops.allocated),
+            min(event_id) FILTER (parts.reserved = tops.reserved)
+        ]) AS event_id
+    FROM parts
+    JOIN tops
+        ON parts.run = tops.run
+        AND parts.rank = tops.rank
+        AND parts.device IS NOT DISTINCT FROM tops.device
+        AND parts.part = tops.part
+    GROUP BY parts.run, parts.rank, parts.device, parts.part
+),
+wanted_moments AS (
+    SELECT run, rank, device, event_id FROM firsts
+    UNION ALL
+    SELECT run, rank, device, unnest([first_id, last_id]) FROM devices WHERE NOT is_whole
+    UNION ALL
+    SELECT moments.run, moments.rank, moments.device, event_id
+    FROM moments
+    JOIN devices
+        ON moments.run = devices.run AND moments.rank = devices.rank AND moments.device IS NOT DISTINCT FROM devices.device
+    WHERE is_whole
 ),
 kept AS MATERIALIZED (
-    SELECT *
-    FROM parts
-    QUALIFY coalesce(getvariable('points'), 1000) <= 0
-        OR number_of_moments <= coalesce(getvariable('points'), 1000)
-        OR number IN (1, number_of_moments)
-        OR row_number() OVER (PARTITION BY run, rank, device, part ORDER BY active DESC, event_id) = 1
-        OR row_number() OVER (PARTITION BY run, rank, device, part ORDER BY allocated DESC, event_id) = 1
-        OR row_number() OVER (PARTITION BY run, rank, device, part ORDER BY reserved DESC NULLS LAST, event_id) = 1
+    SELECT moments.*, coalesce(lag(event_id) OVER (PARTITION BY run, rank, device ORDER BY event_id), event_id - 1) AS before_id
+    FROM moments
+    SEMI JOIN wanted_moments AS ids
+        ON moments.run = ids.run
+        AND moments.rank = ids.rank
+        AND moments.device IS NOT DISTINCT FROM ids.device
+        AND moments.event_id = ids.event_id
+),
+moment_of AS (
+    SELECT run, rank, device, event_id AS kept_id, unnest(range(before_id + 1, event_id + 1)) AS event_id
+    FROM kept
+    WHERE coalesce(getvariable('by'), 'device') <> 'device'
 ),
 peaks AS (
     SELECT run, rank, device, arg_min(event_id, (-active, event_id)) AS event_id
@@ -153,16 +196,15 @@ steps AS (
 ),
 sums AS (
     SELECT
-        steps.run, steps.rank, steps.device, kept.event_id,
-        names.shown_place AS place,
+        steps.run, steps.rank, steps.device, moment_of.kept_id AS event_id, names.shown_place AS place,
         sum(steps.allocated) AS allocated,
         sum(steps.active) AS active
-    FROM (SELECT *, coalesce(device, -1) AS device_key FROM steps) AS steps
-    ASOF JOIN (SELECT *, coalesce(device, -1) AS device_key FROM kept) AS kept
-        ON steps.run = kept.run
-        AND steps.rank = kept.rank
-        AND steps.device_key = kept.device_key
-        AND steps.event_id <= kept.event_id
+    FROM steps
+    JOIN moment_of
+        ON steps.run = moment_of.run
+        AND steps.rank = moment_of.rank
+        AND steps.device IS NOT DISTINCT FROM moment_of.device
+        AND steps.event_id = moment_of.event_id
     JOIN names
         ON steps.run = names.run
         AND steps.rank = names.rank
