@@ -525,13 +525,18 @@ def memory_peak(self: "Trace") -> pl.DataFrame:
     return self.answer("memory_peak")
 
 
-def memory_stacks(self: "Trace", by: str = "stack", top: int = 100) -> pl.DataFrame:
+def memory_stacks(
+    self: "Trace", by: str = "stack", at: str = "peak", top: int = 100
+) -> pl.DataFrame:
     """What a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
 
     Parameters
     ----------
     by
         What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+    at
+        What is called the peak: that, or when memory ran out the last time. One of ``"peak"``,
+        ``"oom"``.
     top
         Most rows of each (run, rank, device); 0 for all.
 
@@ -543,7 +548,7 @@ def memory_stacks(self: "Trace", by: str = "stack", top: int = 100) -> pl.DataFr
         peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
         allocated_bytes stack``.
     """
-    return self.answer("memory_stacks", by=by, top=top)
+    return self.answer("memory_stacks", by=by, at=at, top=top)
 
 
 def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:

@@ -5,15 +5,16 @@
 -- frame: the innermost frame in a Python file that is not torch's own. module: that of the trace beside it, else the innermost
 -- frame that is the call of an nn.Module. category: as `allocations` has it.
 -- In a bare shell read from `sql/lib` first: stacks, snapshots.
--- needs: allocations, stacks, events
+-- needs: allocations, allocator_events, stacks, events
 -- parameter by   VARCHAR(stack|frame|module|category) = stack  what has a row
+-- parameter at   VARCHAR(peak|oom) = peak  what is called the peak: that, or when memory ran out the last time
 -- parameter top  BIGINT = 100  most rows of each (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
 -- device           INTEGER         index of the device; NULL where the source does not say
 -- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
 -- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL where there is none
--- peak_ns          BIGINT   ns     when the most was allocated on the device; NULL before the first record, or without times
+-- peak_ns          BIGINT   ns     when it was; NULL before the first record, or without times
 -- peak_bytes       BIGINT   bytes  held at the peak
 -- peak_blocks      BIGINT          allocations of it
 -- peak_share       DOUBLE   0..1   peak_bytes over all that was allocated at the peak; NULL where that is 0
@@ -24,8 +25,26 @@
 -- allocations      BIGINT          allocations of all times
 -- allocated_bytes  BIGINT   bytes  their bytes
 -- stack            VARCHAR         by stack, all frames, joined by `;`, innermost first; else NULL
-WITH peaks AS MATERIALIZED (
+WITH failures AS (
+    SELECT run, rank, device, max(allocator_event_id) AS event_id, arg_max({'ns': time_ns}, allocator_event_id).ns AS peak_ns
+    FROM allocator_events
+    WHERE action = 'oom' AND getvariable('at') = 'oom'
+    GROUP BY run, rank, device
+),
+peaks AS MATERIALIZED (
+    SELECT run, rank, device, event_id, peak_ns, held_bytes
     FROM held_peaks(allocations)
+    WHERE coalesce(getvariable('at'), 'peak') = 'peak'
+    UNION ALL
+    SELECT
+        a.run, a.rank, a.device,
+        any_value(failures.event_id),
+        any_value(failures.peak_ns),
+        coalesce(sum(a.bytes) FILTER (is_held_at(alloc_event_id, free_event_id, failures.event_id)), 0)
+    FROM allocations AS a
+    JOIN failures
+        ON a.run = failures.run AND a.rank = failures.rank AND a.device = failures.device
+    GROUP BY a.run, a.rank, a.device
 ),
 sums AS (
     SELECT
