@@ -70,7 +70,9 @@ _FORMATS: Final = (
         "load the .pt.trace.json beside it, which torch's profiler wrote",
     ),
     _Format(
-        _pattern(rb"\A\s*<(?:!DOCTYPE html|html)(?:(?!Memory Timeline).)*(?:MemoryViz|_memory_viz|trace_plot)"),
+        _pattern(
+            rb"\A\s*<(?:!DOCTYPE html|html)(?:(?!Memory Timeline).)*(?:MemoryViz|_memory_viz|trace_plot)"
+        ),
         (),
         "a page of torch's viewer of memory snapshots",
         "load the .pickle that it was made of, of torch.cuda.memory._dump_snapshot",

@@ -830,6 +830,26 @@ def samples(
     )
 
 
+def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.DataFrame:
+    """How the segments of a memory snapshot are divided: blocks side by side of the same state as one piece.
+
+    Parameters
+    ----------
+    segments
+        Most segments of each (run, rank, device), the largest; 0 for all.
+    pieces
+        Most pieces of each (run, rank, device), the largest; 0 for all.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per piece of (run, rank, device), by device, the largest segments first, then by
+        segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
+        segment_bytes offset_bytes bytes state blocks segments pieces``.
+    """
+    return self.answer("segment_map", segments=segments, pieces=pieces)
+
+
 def self_times(self: "Trace") -> pl.DataFrame:
     """Where the time went, by name and kind.
 

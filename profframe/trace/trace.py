@@ -221,6 +221,7 @@ class Trace:
     fragmentation = questions.fragmentation
     memory_growth = questions.memory_growth
     snapshot_timeline = questions.snapshot_timeline
+    segment_map = questions.segment_map
     utilization = questions.utilization
     work_rates = questions.work_rates
 

@@ -61,6 +61,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "snapshot_timeline",
             "out_of_memory",
             "fragmentation",
+            "segment_map",
         ),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (

@@ -28,7 +28,7 @@
 WITH failures AS (
     SELECT run, rank, device, max(allocator_event_id) AS event_id, arg_max({'ns': time_ns}, allocator_event_id).ns AS peak_ns
     FROM allocator_events
-    WHERE action = 'oom' AND getvariable('at') = 'oom'
+    WHERE action = 'oom' AND coalesce(getvariable('at'), 'peak') = 'oom'
     GROUP BY run, rank, device
 ),
 peaks AS MATERIALIZED (

@@ -105,9 +105,7 @@ def compare(trace: Trace, snapshot: dict[str, Any]) -> None:
             number = row["event_id"]
             assert row["active_bytes"] == sum(r["bytes"] for r in held(rows, number))
             assert row["allocated_bytes"] == sum(
-                r["bytes"]
-                for r in held(rows, number)
-                if r["asked"] is None or r["asked"] > number
+                r["bytes"] for r in held(rows, number) if r["asked"] is None or r["asked"] > number
             )
         for column in ("active_bytes", "allocated_bytes", "reserved_bytes"):
             assert few.filter(device=device)[column].max() == (

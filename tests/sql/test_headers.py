@@ -30,6 +30,7 @@ PLACES = {
     "sequences": ("run", "rank", "first_event_id"),
     "step_times": ("run", "rank", "start_ns", "event_id"),
     "steps": ("run", "rank", "start_ns", "event_id"),
+    "segment_map": ("run", "rank", "device", "segment_id", "piece"),
     "snapshot_timeline": ("run", "rank", "device", "event_id", "place"),
     "stragglers": ("run", "rank", "before_op", "before_kernel"),
     "work_rates": ("run", "rank", "device", "time_ns"),
@@ -297,6 +298,10 @@ def test_columns_are_fixed() -> None:
         "memory_growth": (
             "device stack_id name from_bytes to_bytes change_bytes made_bytes made_blocks "
             "freed_bytes freed_blocks stack"
+        ),
+        "segment_map": (
+            "device segment_id segment_type segment_bytes offset_bytes bytes state blocks "
+            "segments pieces"
         ),
         "snapshot_timeline": (
             "device event_id time_ns stack_id name is_rest allocated_bytes active_bytes "
