@@ -57,7 +57,7 @@ def headline(
 
 def table(stacks: pl.DataFrame) -> pl.DataFrame:
     """Rows of `memory_stacks` by a name, with the columns that people look at first."""
-    rows = stacks.select(_SHOWN)
+    rows = stacks.filter((pl.col("peak_bytes") > 0) | (pl.col("end_bytes") > 0)).select(_SHOWN)
     constant = [name for name in ("run", "rank", "device") if rows[name].n_unique() < 2]
     return rows.drop(constant).rename(lambda name: name.replace("peak_", "held_"))
 

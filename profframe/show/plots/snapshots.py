@@ -31,7 +31,7 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
     has_times = rows["time_ns"].null_count() < rows.height
     if has_times:
         first = pl.col("time_ns").min().over(DEVICES)
-        timed = rows.with_columns(pl.col("time_ns").fill_null(first))
+        timed = _one_moment(rows.with_columns(pl.col("time_ns").fill_null(first)))
         moment = parts.span_unit(timed, "time_ns")
         timed = parts.since_start(timed, traces, moment, time="time_ns")
         x = parts.time_axis(moment)
@@ -99,11 +99,16 @@ def segments(rows: pl.DataFrame) -> parts.AnyChart:
     scale = alt.Scale(domain=domain, range=[parts.colour(colours[word]) for word in domain])
     counts = rows.select(*DEVICES, "segments", "pieces").unique()
     shown = rows.select(*DEVICES, "segment_id").unique().height
+    longest = int(rows["segment_bytes"].max() or 0) / unit.size
     chart = (
         alt.Chart(frame)
         .mark_bar()
         .encode(
-            x=alt.X("start:Q", title=f"Place in the segment ({unit.name})"),
+            x=alt.X(
+                "start:Q",
+                title=f"Place in the segment ({unit.name})",
+                scale=alt.Scale(domain=[0, longest], nice=False),
+            ),
             x2=alt.X2("end:Q"),
             y=alt.Y("row:N", sort=None, axis=parts.name_axis()),
             color=alt.Color("what:N", scale=scale, legend=parts.legend()),
@@ -128,6 +133,18 @@ def segments(rows: pl.DataFrame) -> parts.AnyChart:
     kept = parts.LabelledRows(frame, panels.labels, panels.total)
     result = parts.in_panels(chart, kept, title, height=alt.Step(_SEGMENT), own_y=True)
     return result
+
+
+def _one_moment(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of records of one instant that when the most was active: areas are stacked by their time."""
+    keys = [*DEVICES, "time_ns"]
+    sums = rows.group_by(*keys, "event_id").agg(pl.col("active_bytes").sum().alias("_sum"))
+    best = sums.sort("_sum", "event_id", descending=True).unique(
+        keys, keep="first", maintain_order=True
+    )
+    return rows.join(
+        best, on=[*keys, "event_id"], how="semi", nulls_equal=True, maintain_order="left"
+    )
 
 
 def _size(number: int) -> str:
