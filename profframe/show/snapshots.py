@@ -62,6 +62,28 @@ def table(stacks: pl.DataFrame) -> pl.DataFrame:
     return rows.drop(constant).rename(lambda name: name.replace("peak_", "held_"))
 
 
+def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
+    """What changed between two snapshots in a sentence, and the rows that did.
+
+    Parameters
+    ----------
+    rows
+        As `profframe.diff_memory` returns them.
+    """
+    base, other = (units.visible(rows[side][0]) for side in ("base", "other"))
+    parts = []
+    for what in ("peak", "end"):
+        before, after = (int(rows[f"{side}_{what}_bytes"].sum()) for side in ("base", "other"))
+        change = f"{'+' if after >= before else '-'}{_size(abs(after - before))}"
+        parts.append(f"at the {what} {_size(before)} and {_size(after)} ({change})")
+    text = f"{base} and {other} hold {', '.join(parts)}"
+    changed = rows.filter(pl.col("status") != "equal")
+    return text, changed.select(
+        "name", "base_peak_bytes", "other_peak_bytes", "change_peak_bytes", "base_end_bytes",
+        "other_end_bytes", "change_end_bytes", "status",
+    )  # fmt: skip
+
+
 def _where(row: Mapping[str, Any], several: bool) -> str:
     """Of which trace and device."""
     parts = [f"{row['run']} rank {row['rank']}"] if several else []
