@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from profframe.converting.convert import convert
     from profframe.loading.capture import profile, trace_handler
     from profframe.loading.diff import diff
-    from profframe.loading.memory_diff import diff_memory
     from profframe.loading.load import load, load_nvprof
+    from profframe.loading.memory_diff import diff_memory
     from profframe.show.frame import Frame
     from profframe.trace.query import answers
     from profframe.trace.trace import Trace

@@ -221,7 +221,7 @@ def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
 def _side(
     source: Any, outside: str, options: dict[str, Any]
 ) -> tuple[Side, pl.DataFrame, frozenset[str]]:
-    """Samples of a side, rows that it leaves out, and its formats; its trace is released before the next one."""
+    """Samples of a side, rows that it leaves out, its formats; the trace is then released."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
     rows = trace.samples(**options, outside="all" if is_by_step else "none")

@@ -71,7 +71,8 @@ _FORMATS: Final = (
     ),
     _Format(
         _pattern(
-            rb"\A\s*<(?:!DOCTYPE html|html)(?:(?!Memory Timeline).)*(?:MemoryViz|_memory_viz|trace_plot)"
+            rb"\A\s*<(?:!DOCTYPE html|html)(?:(?!Memory Timeline).)*"
+            rb"(?:MemoryViz|_memory_viz|trace_plot)"
         ),
         (),
         "a page of torch's viewer of memory snapshots",

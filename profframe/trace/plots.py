@@ -229,8 +229,10 @@ class Plots:
             from profframe.show.plots import parts, snapshots
 
             if by is None:
-                known = self.trace.sql("SELECT count(category) > 0 FROM allocations").item()
-                by = "category" if known else "frame"
+                has_categories = self.trace.sql(
+                    "SELECT count(category) > 0 FROM allocations"
+                ).item()
+                by = "category" if has_categories else "frame"
             peaks = self.trace.answer("snapshot_timeline", points=5)
             devices = peaks.select(snapshots.DEVICES).unique().height
             if points is None:

@@ -470,7 +470,7 @@ def memory_growth(
     until: str = "",
     top: int = 100,
 ) -> pl.DataFrame:
-    """What a memory snapshot has more of at one time than at another, by stack, frame, module or category.
+    """What a memory snapshot has more of at one time than at another.
 
     Parameters
     ----------
@@ -831,7 +831,7 @@ def samples(
 
 
 def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.DataFrame:
-    """How the segments of a memory snapshot are divided: blocks side by side of the same state as one piece.
+    """How the segments of a memory snapshot are divided into blocks.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
--- memory_growth: what a memory snapshot has more of at one time than at another, by stack, frame, module or category.
+-- memory_growth: what a memory snapshot has more of at one time than at another.
 -- One row per name of (run, rank, device) with memory made or freed for good in between, by device, the largest change first.
 -- Without parameters between the moment before the first record and the last one: what was made and never freed, as a leak is.
 -- A moment is a time, or an annotation of the snapshot or the trace beside it, as ProfilerStep#3: its first start, its last end.

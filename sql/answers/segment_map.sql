@@ -1,5 +1,6 @@
--- segment_map: how the segments of a memory snapshot are divided: blocks side by side of the same state as one piece.
+-- segment_map: how the segments of a memory snapshot are divided into blocks.
 -- One row per piece of (run, rank, device), by device, the largest segments first, then by segment_id and place in the segment.
+-- A piece is blocks of the same state side by side.
 -- needs: segments, blocks
 -- parameter segments  BIGINT = 32    most segments of each (run, rank, device), the largest; 0 for all
 -- parameter pieces    BIGINT = 2000  most pieces of each (run, rank, device), the largest; 0 for all

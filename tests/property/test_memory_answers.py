@@ -61,7 +61,7 @@ def held(rows: list[Life], number: int) -> list[Life]:
 def own_frame(life: Life) -> str | None:
     texts = [(f"{f['filename']}({f['line']}): {f['name']}", f["filename"]) for f in life["frames"]]
     own = [text for text, file in texts if file.endswith(".py") and not _OWN.search(file)]
-    return (own or [text for text, _ in texts] or [None])[0]
+    return next(iter(own or [text for text, _ in texts]), None)
 
 
 def sums(rows: list[Life]) -> dict[str | None, tuple[int, int]]:

@@ -310,7 +310,8 @@ def test_columns_are_fixed() -> None:
         "out_of_memory": (
             "device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes "
             "held_bytes held_blocks reserved_bytes inactive_bytes largest_free_bytes "
-            "segment_free_bytes fits_block fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack"
+            "segment_free_bytes fits_block fits_segment fits_sum frame "
+            "holder_bytes holder_frame holder_stack_id stack"
         ),
         "recompute": ("module op calls launching self_host_ns kernels kernel_ns device_ns share"),
         "roofline": (

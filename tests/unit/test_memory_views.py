@@ -102,8 +102,8 @@ def test_what_ran_out_comes_first(run: Run, after: Path) -> None:
         in words
     )
     assert (
-        "5.00 MiB are free in segments, enough for it, but in pieces (fragmentation): the largest free block has 3.00 MiB"
-        in words
+        "5.00 MiB are free in segments, enough for it, but in pieces (fragmentation): the largest "
+        "free block has 3.00 MiB" in words
     )
     assert text.index("memory ran out") < text.index("the most was allocated")
     assert "made after the first record and never freed: 6.00 MiB in 2 blocks" in words

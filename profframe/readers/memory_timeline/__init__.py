@@ -85,7 +85,7 @@ def read(
         quality.note("free_without_allocation", unmatched, "in table allocator_events")
     if paired := int((last >= 0).sum()):
         quality.note("paired_by_size", paired, "in table allocations")
-    known = time >= 0
+    has_time = time >= 0
     names = pa.array(_CATEGORIES[:-1], pa.string())
     of_category = pa.DictionaryArray.from_arrays(
         pa.array(category[first].astype(np.int32), mask=category[first] == len(names)), names
@@ -94,8 +94,8 @@ def read(
     allocations = {
         "allocation_id": pa.array(np.arange(len(first))),
         "bytes": pa.array(size[first]),
-        "alloc_ns": pa.array(time[first], mask=~known[first]),
-        "free_ns": pa.array(time[freed], mask=(last < 0) | ~known[freed]),
+        "alloc_ns": pa.array(time[first], mask=~has_time[first]),
+        "free_ns": pa.array(time[freed], mask=(last < 0) | ~has_time[freed]),
         "alloc_event_id": pa.array(event[first], mask=event[first] < 0),
         "free_event_id": pa.array(event[freed], mask=last < 0),
         "category": of_category,
@@ -111,10 +111,10 @@ def read(
             pa.array(is_free.astype(np.int32)), pa.array(["alloc", "free_completed"])
         ),
         "bytes": pa.array(np.abs(size[events])),
-        "time_ns": pa.array(time[events], mask=~known[events]),
+        "time_ns": pa.array(time[events], mask=~has_time[events]),
         "allocation_id": pa.array(number[events], mask=number[events] < 0),
     }
-    times = time[known]
+    times = time[has_time]
     span = (int(times.min()), int(times.max())) if len(times) else (None, None)
     clock = "unknown" if span[0] is None else "utc" if span[0] >= _UTC_NS else "relative"
     with parsing_database.connect() as connection:

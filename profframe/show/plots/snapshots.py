@@ -99,7 +99,7 @@ def segments(rows: pl.DataFrame) -> parts.AnyChart:
     scale = alt.Scale(domain=domain, range=[parts.colour(colours[word]) for word in domain])
     counts = rows.select(*DEVICES, "segments", "pieces").unique()
     shown = rows.select(*DEVICES, "segment_id").unique().height
-    longest = int(rows["segment_bytes"].max() or 0) / unit.size
+    longest = max(rows["segment_bytes"].drop_nulls().to_list(), default=0) / unit.size
     chart = (
         alt.Chart(frame)
         .mark_bar()
@@ -131,8 +131,7 @@ def segments(rows: pl.DataFrame) -> parts.AnyChart:
         ),
     )
     kept = parts.LabelledRows(frame, panels.labels, panels.total)
-    result = parts.in_panels(chart, kept, title, height=alt.Step(_SEGMENT), own_y=True)
-    return result
+    return parts.in_panels(chart, kept, title, height=alt.Step(_SEGMENT), own_y=True)
 
 
 def _one_moment(rows: pl.DataFrame) -> pl.DataFrame:
