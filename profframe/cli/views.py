@@ -86,7 +86,8 @@ def _parts(
     summary = trace.summary()
     width = width_of_terminal()
     parts = [terminal.summary(summary, title)]
-    has_only_memory = {*summary.traces["format"]} <= snapshots.FORMATS
+    formats = {*summary.traces["format"]}
+    has_only_memory = bool(formats) and formats <= snapshots.FORMATS
     if not has_only_memory:
         parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
     parts += [*_hangs(trace), *_snapshots(trace, top, width)]

@@ -195,7 +195,7 @@ def comparison(
     )
     last = ("device", *(f"{side}_samples" for side in _SIDES))
     ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *last)
-    is_of_memory = all(own <= FORMATS for own in formats)
+    is_of_memory = all(own and own <= FORMATS for own in formats)
     return Comparison(frame(ordered.with_columns(side_names)), filled, is_of_memory)
 
 
