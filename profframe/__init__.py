@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from profframe.loading.capture import profile, trace_handler
     from profframe.loading.diff import diff
     from profframe.loading.load import load, load_nvprof
+    from profframe.loading.memory_diff import diff_memory
     from profframe.loading.memory_recording import memory_snapshot, record_memory
     from profframe.show.frame import Frame
     from profframe.trace.query import answers
@@ -66,6 +67,7 @@ __all__ = [
     "answers",
     "convert",
     "diff",
+    "diff_memory",
     "emit_itt",
     "emit_nvtx",
     "load",
@@ -87,6 +89,7 @@ _HOMES: Final = {
     "answers": "profframe.trace.query",
     "convert": "profframe.converting.convert",
     "diff": "profframe.loading.diff",
+    "diff_memory": "profframe.loading.memory_diff",
     "emit_itt": "profframe.loading.capture",
     "emit_nvtx": "profframe.loading.capture",
     "load": "profframe.loading.load",

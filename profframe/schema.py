@@ -454,13 +454,13 @@ BLOCKS = Table(
 
 ALLOCATIONS = Table(
     "allocations",
-    "one row per allocation of a memory snapshot, from when it was made until it was freed",
+    "one row per allocation of a memory snapshot or timeline, from when it was made until it was freed",
     "Pairs of what the allocator recorded; and what was there before it began to.",
     (
         *_KEY,
         Column("allocation_id", INT64, "Number of the allocation: 0-based, dense within (run, rank); by device, those before the first record last."),
-        Column("device", INT32, "Index of the device."),
-        Column("address", INT64, "Where it begins."),
+        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
+        Column("address", INT64, "Where it begins.", null=_UNKNOWN),
         Column("bytes", INT64, "Bytes that were asked for; where the source does not say, its size.", "bytes", _UNKNOWN),
         Column("alloc_ns", INT64, "When it was made.", "ns", "before the first record, or without times"),
         Column("free_requested_ns", INT64, "When the program freed it.", "ns", "never, or " + _UNKNOWN),
@@ -479,12 +479,12 @@ ALLOCATIONS = Table(
 
 ALLOCATOR_EVENTS = Table(
     "allocator_events",
-    "one row per record of the allocator in a memory snapshot",
+    "one row per record of the allocator in a memory snapshot or timeline",
     "What the allocator did, in its order within a device; the oldest records may be lost.",
     (
         *_KEY,
         Column("allocator_event_id", INT64, "Number of the record in the source's order, device by device: 0-based, dense within (run, rank)."),
-        Column("device", INT32, "Index of the device."),
+        Column("device", INT32, "Index of the device.", null=_UNKNOWN),
         Column("action", NAME, "alloc free_requested free_completed segment_alloc segment_free segment_map segment_unmap snapshot oom.", null=_UNKNOWN),
         Column("address", INT64, "Where the memory begins.", null="oom, or " + _UNKNOWN),
         Column("bytes", INT64, "Bytes that were asked for, or of the segment.", "bytes", _UNKNOWN),
@@ -827,6 +827,8 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("overwritten_records", "records of the flight recorder that later ones had replaced when it was dumped", "missing here, too; a longer buffer (TORCH_FR_BUFFER_SIZE) keeps more"),
             Check("odd_record", "records of the flight recorder with values of another type than theirs", "kept, those values are NULL"),
             # Loading.
+            Check("paired_by_size", "frees of a memory timeline, which says of no free what it frees", "of the oldest allocation of that size and category; sums by category over time are those of the source"),
+            Check("free_without_allocation", "frees of a memory timeline of what it never allocated", "kept in allocator_events, allocation_id is NULL"),
             Check("same_run_and_rank", "another trace has this run and rank", "taken as a later cycle, with a run of its own"),
             Check("joined_file", "rows of another file of this run and rank, which has no events", "in their tables beside this trace"),
             Check("snapshot_outside_trace", "records of a memory snapshot that shares no time with the trace", "joined; their op, step and category by time are NULL"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,11 @@ from profframe.cli.output import Output, with_output
 from profframe.cli.questions import check_question
 from profframe.cli.verbs import GREW, takes_dtype, takes_sources, verbs, with_facts
 from profframe.errors import ParameterError, UnknownNameError
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from profframe.trace.trace import Trace
 
 
 @verbs.command()
@@ -27,6 +32,13 @@ from profframe.errors import ParameterError, UnknownNameError
     show_default=True,
     type=click.Choice(["name", "short_name", "shapes"]),
     help="What kernels are matched by; shapes: the op that launched them, with its input shapes.",
+)
+@click.option(
+    "--by",
+    default="stack",
+    show_default=True,
+    type=click.Choice(["stack", "frame", "module", "category"]),
+    help="Of memory snapshots, what has a row.",
 )
 @click.option(
     "--per",
@@ -67,6 +79,7 @@ def diff(
     *,
     names: str,
     kernel_by: str,
+    by: str,
     per: str,
     copies: bool,
     outside: str,
@@ -87,6 +100,8 @@ def diff(
     --fail-on 5%: exit code 3 if the self time of all ops or the time of all kernels grew by more
     than 5 %, or a significant row that took at least 1 % of its kind in BASE did. Of one run a
     side no row is significant.
+
+    Of two memory snapshots: what they hold at the peak and at the end; --fail-on is of the peak.
     """
     from profframe.analysis.fail_on import growths, percent, totals
     from profframe.loading.diff import comparison
@@ -114,6 +129,8 @@ def diff(
         devices=devices,
         dtype=dtype,
     )
+    if result.is_of_memory:
+        return _memory(*sides, pair, by, limit, top=top, output=output)
     rows = result.rows
     chosen = _some_columns(columns, rows.columns)
     sums = totals(rows)
@@ -212,6 +229,34 @@ def check(
         what = checks.describe(metric.metric, metric.base, metric.other)
         click.echo(f"worse by more than {float(100 * metric.limit):g} %: {what}", err=True)
     return GREW if result.worse else 0
+
+
+def _memory(
+    base: Trace,
+    other: Trace,
+    names: list[str],
+    by: str,
+    limit: Fraction | None,
+    *,
+    top: int,
+    output: Output,
+) -> int:
+    """Compare two memory snapshots."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from profframe.loading.memory_diff import diff_memory
+    from profframe.show import snapshots, terminal
+
+    rows = diff_memory(base, other, names, by=by)
+    text, changed = snapshots.changes(rows)
+    title = f"What they hold, by {by}"
+    output.emit(rows, lambda width: Group(Text(text), terminal.ranking(changed, top, width, title)))
+    before, after = (int(rows[f"{side}_peak_bytes"].sum()) for side in ("base", "other"))
+    if limit is None or after - before <= limit * before:
+        return 0
+    click.echo(f"grew by more than {float(100 * limit):g} %: memory at the peak", err=True)
+    return GREW
 
 
 def _some_columns(text: str | None, columns: list[str]) -> list[str]:

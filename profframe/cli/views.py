@@ -25,11 +25,17 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
+    from profframe.show.summary import Summary
     from profframe.trace.trace import Trace
 
 _MAX_THREADS: Final = 40
 _MAX_GAPS: Final = 5
 _MAX_FINDINGS: Final = 3
+_MEMORY_BY: Final = {
+    "category": "What held memory by category,",
+    "module": "What held memory by module,",
+    "frame": "What held memory by line of code,",
+}
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -74,16 +80,19 @@ def _parts(
     trace: Trace, title: str, top: int, sort: str, *, full_names: bool
 ) -> list[RenderableType]:
     """What `show` prints."""
-    from profframe.show import excerpts, kernel_names, terminal
+    from profframe.show import excerpts, kernel_names, snapshots, terminal
     from profframe.show.findings import headlines
 
     summary = trace.summary()
     width = width_of_terminal()
-    parts = [
-        terminal.summary(summary, title),
-        terminal.ranking(summary.overview, top, width, "Overview"),
-    ]
-    parts += _hangs(trace)
+    parts = [terminal.summary(summary, title)]
+    formats = {*summary.traces["format"]}
+    has_only_memory = bool(formats) and formats <= snapshots.FORMATS
+    if not has_only_memory:
+        parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
+    parts += [*_hangs(trace), *_snapshots(trace, top, width)]
+    if has_only_memory:
+        return [*parts, *_quality(summary, width)]
     advice = trace.advice()
     if advice.height:
         parts.append(headlines(advice, _MAX_FINDINGS, "Findings, see profframe advice"))
@@ -101,9 +110,47 @@ def _parts(
         if rows.height:
             shown = rows if full_names else kernel_names.of_answer("", rows)
             parts.append(terminal.ranking(shown, top, width, name))
+    return [*parts, *_quality(summary, width)]
+
+
+def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
+    from profframe.show import terminal
+
     if summary.quality.height:
-        parts.append(terminal.notes(summary.quality, width))
-    return parts
+        yield terminal.notes(summary.quality, width)
+
+
+def _snapshots(trace: Trace, top: int, width: int | None) -> Iterator[RenderableType]:
+    """What a memory snapshot says: a sentence for what matters, and tables of what held it."""
+    if not trace.sql("SELECT count(*) FROM allocations").item():
+        if trace.sql("SELECT count(*) FROM segments").item():
+            yield _segments(trace, top, width)
+        return
+    from rich.text import Text
+
+    from profframe.show import snapshots, terminal
+
+    failures = trace.out_of_memory()
+    stacks = trace.memory_stacks(by="frame", top=0)
+    lines = snapshots.headline(failures, stacks, trace.snapshot_timeline(), trace.fragmentation())
+    yield Text("\n".join(visible(line[0].upper() + line[1:]) for line in lines))
+    at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
+    for by, title in _MEMORY_BY.items():
+        rows = (
+            stacks if by == "frame" and at == "peak" else (trace.memory_stacks(by=by, at=at, top=0))
+        )
+        if {*rows["name"]} - {None, "unknown"}:
+            yield terminal.ranking(snapshots.table(rows), top, width, f"{title} {when}")
+    if failures.height and failures["stack"][-1]:
+        frames = "\n  ".join(visible(frame) for frame in failures["stack"][-1].split(";"))
+        yield Text(f"What asked:\n  {frames}")
+
+
+def _segments(trace: Trace, top: int, width: int | None) -> RenderableType:
+    """Segments of a snapshot in which nothing is allocated."""
+    from profframe.show import terminal
+
+    return terminal.ranking(trace.fragmentation(), top, width, "Segments")
 
 
 def _hangs(trace: Trace) -> Iterator[RenderableType]:

@@ -11,6 +11,7 @@ import polars as pl
 from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading.load import load
+from profframe.loading.memory_diff import FORMATS, diff_memory
 from profframe.show.frame import frame
 from profframe.trace.trace import Trace
 
@@ -31,10 +32,13 @@ class Comparison:
     outside
         ``what``, and of each side ``base_outside`` and ``base_outside_ns``: what is in no profiler
         step and left out, mean per step; one row for each kind of which there is any.
+    is_of_memory
+        Both sides are memory snapshots, and nothing else.
     """
 
     rows: pl.DataFrame
     outside: pl.DataFrame
+    is_of_memory: bool = False
 
 
 def diff(
@@ -58,6 +62,8 @@ def diff(
     Where both do, each row is tested against the noise: of the rows that are ``significant``, 5 %
     are noise on average, and where there is nothing but noise, at most one comparison in twenty
     has any. `profframe.analysis.stats.noise` says how. One run alone says nothing of the noise.
+
+    Two memory snapshots are compared as `diff_memory` does, by stack.
 
     Parameters
     ----------
@@ -135,7 +141,7 @@ def diff(
     >>> rows["base", "other", "base_samples"].unique().rows()
     [('fp32', 'bf16', 1)]
     """
-    return comparison(
+    result = comparison(
         base,
         other,
         names,
@@ -145,7 +151,8 @@ def diff(
         outside=outside,
         devices=devices,
         dtype=dtype,
-    ).rows
+    )
+    return diff_memory(base, other, names) if result.is_of_memory else result.rows
 
 
 def comparison(
@@ -169,7 +176,7 @@ def comparison(
         "devices": devices,
         "dtype": dtype,
     }
-    sides, left_out = zip(
+    sides, left_out, formats = zip(
         *(_side(source, outside, options) for source in (base, other)), strict=True
     )
     for name, side in zip(names, sides, strict=True):
@@ -188,7 +195,8 @@ def comparison(
     )
     last = ("device", *(f"{side}_samples" for side in _SIDES))
     ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *last)
-    return Comparison(frame(ordered.with_columns(side_names)), filled)
+    is_of_memory = all(own and own <= FORMATS for own in formats)
+    return Comparison(frame(ordered.with_columns(side_names)), filled, is_of_memory)
 
 
 def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
@@ -210,8 +218,10 @@ def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
         raise ParameterError(f"outside={outside!r}: only with per='step'; a run counts all it has")
 
 
-def _side(source: Any, outside: str, options: dict[str, Any]) -> tuple[Side, pl.DataFrame]:
-    """Samples of a side, and rows that it leaves out; its trace is released before the next one."""
+def _side(
+    source: Any, outside: str, options: dict[str, Any]
+) -> tuple[Side, pl.DataFrame, frozenset[str]]:
+    """Samples of a side, rows that it leaves out, its formats; the trace is then released."""
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
     rows = trace.samples(**options, outside="all" if is_by_step else "none")
@@ -231,9 +241,8 @@ def _side(source: Any, outside: str, options: dict[str, Any]) -> tuple[Side, pl.
     samples = samples.sort("run", "step").with_row_index("sample")
     rows = rows.join(samples, on=["run", "step"], nulls_equal=True)
     keys = ("run", "rank", "step")
-    return Side(
-        rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys)
-    ), left_out
+    side = Side(rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys))
+    return side, left_out, frozenset(trace.traces["format"])
 
 
 def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Final
 
 from profframe.errors import NotATraceError, SourceError
-from profframe.readers import chrome, execution_trace, flight_recorder, memory_snapshot, perfetto
+from profframe.readers import (
+    chrome,
+    execution_trace,
+    flight_recorder,
+    memory_snapshot,
+    memory_timeline,
+    perfetto,
+)
 from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.bytes import ByteSource, Progress, is_pipe
 from profframe.readers.foreign import database_refusal, refusal
@@ -24,6 +31,7 @@ FORMATS: Final[tuple[tuple[Callable[[bytes], bool], Reader], ...]] = (
     (execution_trace.knows, execution_trace.read),
     (flight_recorder.knows, flight_recorder.read),
     (memory_snapshot.knows, memory_snapshot.read),
+    (memory_timeline.knows, memory_timeline.read),
     (perfetto.knows, perfetto.read),
 )
 """Whether a file begins, decompressed, as one of a format does, and its reader; the first that

@@ -13,7 +13,7 @@ from typing import Final
 
 _READS: Final = (
     "profframe reads Chrome trace JSON, Perfetto's protobuf, databases of nvprof and Nsight "
-    "Systems, and torch's memory snapshots, flight recorders and execution traces"
+    "Systems, and torch's memory snapshots and timelines, flight recorders and execution traces"
 )
 
 
@@ -68,6 +68,21 @@ _FORMATS: Final = (
         (),
         "a file of events, of TensorBoard's writers",
         "load the .pt.trace.json beside it, which torch's profiler wrote",
+    ),
+    _Format(
+        _pattern(
+            rb"\A\s*<(?:!DOCTYPE html|html)(?:(?!Memory Timeline).)*"
+            rb"(?:MemoryViz|_memory_viz|trace_plot)"
+        ),
+        (),
+        "a page of torch's viewer of memory snapshots",
+        "load the .pickle that it was made of, of torch.cuda.memory._dump_snapshot",
+    ),
+    _Format(
+        _pattern(rb"\A\s*<(?:!DOCTYPE html|html).*Memory Timeline"),
+        (),
+        "a page of export_memory_timeline, which is a picture",
+        "export FILE.raw.json.gz in its place, and load that",
     ),
     _Format(
         _pattern(rb"\A\s*<\?xml"),

@@ -26,6 +26,11 @@ _NO_DEVICES: Final = (
 )
 _NO_STEPS: Final = "this trace has no profiler steps; call prof.step() at the end of each step"
 _NO_MEMORY: Final = "this trace has no records of memory; profile with profile_memory=True"
+_NO_SNAPSHOT: Final = (
+    "no memory snapshot is in it; record one with torch.cuda.memory._record_memory_history() and "
+    "torch.cuda.memory._dump_snapshot(FILE), and load it"
+)
+_NO_SEGMENTS: Final = "no memory snapshot with segments is in it"
 _NO_LAUNCHES: Final = (
     "no work on a device has its launch in this trace; profile the host, too "
     "(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])"
@@ -196,6 +201,69 @@ class Plots:
             rows = self._point_rows("memory_timeline", moments.MEMORIES, points)
             parts.non_empty(rows, "memory", _NO_MEMORY)
             return moments.memory(rows, self.trace.answer("memory_peak"), self.trace.traces)
+
+    def snapshot_timeline(self, by: str | None = None, points: int | None = None) -> AnyChart:
+        """Show what held memory over time, by a memory snapshot.
+
+        Parameters
+        ----------
+        by
+            ``"category"``, ``"module"``, ``"frame"`` or ``"stack"``. Without it categories, or
+            where none is known frames.
+        points
+            Most moments of a device, as for the answer; 0 for all. Without it, as many as altair
+            takes of all devices together.
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            Stacked areas of `snapshot_timeline`: the names that hold the most at the peak, and
+            the rest.
+
+        Raises
+        ------
+        ParameterError
+            There are no allocations of a memory snapshot.
+        """
+        with drawing():
+            from profframe.show.plots import parts, snapshots
+
+            if by is None:
+                has_categories = self.trace.sql(
+                    "SELECT count(category) > 0 FROM allocations"
+                ).item()
+                by = "category" if has_categories else "frame"
+            peaks = self.trace.answer("snapshot_timeline", points=5)
+            devices = peaks.select(snapshots.DEVICES).unique().height
+            if points is None:
+                points = parts.MOST_ROWS // (snapshots.TOP + 1) // max(devices, 1)
+            rows = self.trace.answer("snapshot_timeline", by=by, points=points, top=snapshots.TOP)
+            return snapshots.timeline(
+                parts.non_empty(rows, "snapshot_timeline", _NO_SNAPSHOT), self.trace.traces, by
+            )
+
+    def segments(self) -> AnyChart:
+        """Show how the segments of a memory snapshot are divided into blocks.
+
+        Returns
+        -------
+        altair.Chart or altair.FacetChart
+            A bar for each of the largest segments, by `segment_map`.
+
+        Raises
+        ------
+        ParameterError
+            There are no segments of a memory snapshot.
+        """
+        with drawing():
+            from profframe.show.plots import parts, snapshots
+
+            devices = self.trace.sql(
+                "SELECT count(DISTINCT (run, rank, device)) FROM segments"
+            ).item()
+            pieces = parts.MOST_ROWS // max(min(devices, parts.MOST_PANELS), 1)
+            rows = self.trace.answer("segment_map", pieces=min(pieces, 2000))
+            return snapshots.segments(parts.non_empty(rows, "segments", _NO_SEGMENTS))
 
     def queue_depth(self, points: int | None = None) -> AnyChart:
         """Show how much work was launched and had not begun.

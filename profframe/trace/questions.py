@@ -192,17 +192,23 @@ def flame(self: "Trace", top: int = 5000, min_share: float = 0.0) -> pl.DataFram
     return self.answer("flame", top=top, min_share=min_share)
 
 
-def fragmentation(self: "Trace") -> pl.DataFrame:
+def fragmentation(self: "Trace", request_bytes: int = 0) -> pl.DataFrame:
     """Memory that the allocator holds and nothing uses, by segment of a memory snapshot.
+
+    Parameters
+    ----------
+    request_bytes
+        A request to place, in bytes; 0 for the largest that failed on the device.
 
     Returns
     -------
     polars.DataFrame
         One row per segment with blocks of (run, rank), by device, the most inactive bytes first,
         then by segment_id. Columns: ``run rank device segment_id segment_type pool stream bytes
-        active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes is_releasable``.
+        active_bytes inactive_bytes free_blocks largest_free_bytes unused_bytes inactive_share
+        request_bytes fits_block fits_segment is_releasable``.
     """
-    return self.answer("fragmentation")
+    return self.answer("fragmentation", request_bytes=request_bytes)
 
 
 def gaps(
@@ -455,6 +461,45 @@ def memory_bandwidth(self: "Trace", by: str = "direction") -> pl.DataFrame:
     return self.answer("memory_bandwidth", by=by)
 
 
+def memory_growth(
+    self: "Trace",
+    by: str = "stack",
+    from_ns: int = 0,
+    to_ns: int = 0,
+    since: str = "",
+    *,
+    until: str = "",
+    top: int = 100,
+) -> pl.DataFrame:
+    """What a memory snapshot has more of at one time than at another.
+
+    Parameters
+    ----------
+    by
+        What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+    from_ns
+        From this time, on the clock that traces.clock names; 0 for the beginning.
+    to_ns
+        To this time; 0 for the end.
+    since
+        From the first start of an annotation of this name.
+    until
+        To the last end of an annotation of this name.
+    top
+        Most rows of each (run, rank, device); 0 for all.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per name of (run, rank, device) with memory made or freed for good in between, by
+        device, the largest change first. Columns: ``run rank device stack_id name from_bytes
+        to_bytes change_bytes made_bytes made_blocks freed_bytes freed_blocks stack``.
+    """
+    return self.answer(
+        "memory_growth", by=by, from_ns=from_ns, to_ns=to_ns, since=since, until=until, top=top
+    )
+
+
 def memory_owners(self: "Trace") -> pl.DataFrame:
     """What was allocated when the most was, by the op that asked for it.
 
@@ -481,22 +526,30 @@ def memory_peak(self: "Trace") -> pl.DataFrame:
     return self.answer("memory_peak")
 
 
-def memory_stacks(self: "Trace", top: int = 100) -> pl.DataFrame:
-    """What a memory snapshot holds at the peak and at the end, by stack.
+def memory_stacks(
+    self: "Trace", by: str = "stack", at: str = "peak", top: int = 100
+) -> pl.DataFrame:
+    """What a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
 
     Parameters
     ----------
+    by
+        What has a row. One of ``"stack"``, ``"frame"``, ``"module"``, ``"category"``.
+    at
+        What is called the peak: that, or when memory ran out the last time. One of ``"peak"``,
+        ``"oom"``.
     top
         Most rows of each (run, rank, device); 0 for all.
 
     Returns
     -------
     polars.DataFrame
-        One row per stack of (run, rank, device), by device, what held the most at the peak first,
-        then at the end, then by stack_id. Columns: ``run rank device stack_id frame peak_ns
-        peak_bytes peak_blocks peak_share end_bytes end_blocks allocations allocated_bytes stack``.
+        One row per name of (run, rank, device), by device, what held the most at the peak first,
+        then at the end, then by name. Columns: ``run rank device stack_id name peak_ns peak_bytes
+        peak_blocks peak_share end_bytes end_blocks unfreed_bytes unfreed_blocks allocations
+        allocated_bytes stack``.
     """
-    return self.answer("memory_stacks", top=top)
+    return self.answer("memory_stacks", by=by, at=at, top=top)
 
 
 def memory_timeline(self: "Trace", points: int = 1000) -> pl.DataFrame:
@@ -600,7 +653,8 @@ def out_of_memory(self: "Trace") -> pl.DataFrame:
     polars.DataFrame
         One row per record `oom` of (run, rank), in their order. Columns: ``run rank device
         allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes held_bytes
-        held_blocks frame holder_bytes holder_frame holder_stack_id stack``.
+        held_blocks reserved_bytes inactive_bytes largest_free_bytes segment_free_bytes fits_block
+        fits_segment fits_sum frame holder_bytes holder_frame holder_stack_id stack``.
     """
     return self.answer("out_of_memory")
 
@@ -777,6 +831,26 @@ def samples(
     )
 
 
+def segment_map(self: "Trace", segments: int = 32, pieces: int = 2000) -> pl.DataFrame:
+    """How the segments of a memory snapshot are divided into blocks.
+
+    Parameters
+    ----------
+    segments
+        Most segments of each (run, rank, device), the largest; 0 for all.
+    pieces
+        Most pieces of each (run, rank, device), the largest; 0 for all.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per piece of (run, rank, device), by device, the largest segments first, then by
+        segment_id and place in the segment. Columns: ``run rank device segment_id segment_type
+        segment_bytes offset_bytes bytes state blocks segments pieces``.
+    """
+    return self.answer("segment_map", segments=segments, pieces=pieces)
+
+
 def self_times(self: "Trace") -> pl.DataFrame:
     """Where the time went, by name and kind.
 
@@ -814,6 +888,31 @@ def sequences(
         total_ns first_event_id``.
     """
     return self.answer("sequences", name=name, min_kernels=min_kernels, top=top, copies=copies)
+
+
+def snapshot_timeline(
+    self: "Trace", by: str = "device", points: int = 1000, top: int = 10
+) -> pl.DataFrame:
+    """Memory of a snapshot over time: allocated, active and reserved, or what held it.
+
+    Parameters
+    ----------
+    by
+        What has a row at each moment. One of ``"device"``, ``"stack"``, ``"frame"``, ``"module"``,
+        ``"category"``.
+    points
+        Most moments of a device, from 5; 0 for all.
+    top
+        Most names of a device; 0 for all.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per moment of (run, rank, device), by device and moment, and in it per name, the
+        largest at the peak first. Columns: ``run rank device event_id time_ns stack_id name is_rest
+        allocated_bytes active_bytes reserved_bytes``.
+    """
+    return self.answer("snapshot_timeline", by=by, points=points, top=top)
 
 
 def step_times(self: "Trace") -> pl.DataFrame:

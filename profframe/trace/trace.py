@@ -219,6 +219,9 @@ class Trace:
     memory_stacks = questions.memory_stacks
     out_of_memory = questions.out_of_memory
     fragmentation = questions.fragmentation
+    memory_growth = questions.memory_growth
+    snapshot_timeline = questions.snapshot_timeline
+    segment_map = questions.segment_map
     utilization = questions.utilization
     work_rates = questions.work_rates
 

@@ -57,8 +57,11 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
             "memory_timeline",
             "unfreed",
             "memory_stacks",
+            "memory_growth",
+            "snapshot_timeline",
             "out_of_memory",
             "fragmentation",
+            "segment_map",
         ),
         "Annotations and modules": ("annotations", "modules"),
         "Ranks of one job": (
@@ -89,6 +92,7 @@ ASKED: Final[Mapping[str, Mapping[str, object]]] = MappingProxyType(
         "roofline": {"by": "op"},
         "samples": {"per": "step"},
         "sequences": {"min_kernels": 2, "top": 5},
+        "snapshot_timeline": {"by": "frame", "points": 20, "top": 3},
         "unfreed": {"top": 5},
     }
 )

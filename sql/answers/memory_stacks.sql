@@ -1,53 +1,68 @@
--- memory_stacks: what a memory snapshot holds at the peak and at the end, by stack.
--- One row per stack of (run, rank, device), by device, what held the most at the peak first, then at the end, then by stack_id.
--- The peak is the first moment when the most was allocated, by a replay of all records. What is held at the end was never freed.
--- What was there before the first record has the stack that the segments know of it.
--- In a bare shell read from `sql/lib` first: snapshots, stacks.
--- needs: allocations, stacks
+-- memory_stacks: what a memory snapshot holds at the peak and at the end, by stack, frame, module or category.
+-- One row per name of (run, rank, device), by device, what held the most at the peak first, then at the end, then by name.
+-- The peak is the first moment when the most was allocated, by a replay of all records. What is held at the end was never freed;
+-- made after the first record, it may be a leak. What was there before has the stack that the segments know of it.
+-- frame: the innermost frame in a Python file that is not torch's own. module: that of the trace beside it, else the innermost
+-- frame that is the call of an nn.Module. category: as `allocations` has it.
+-- In a bare shell read from `sql/lib` first: stacks, snapshots.
+-- needs: allocations, allocator_events, stacks, events
+-- parameter by   VARCHAR(stack|frame|module|category) = stack  what has a row
+-- parameter at   VARCHAR(peak|oom) = peak  what is called the peak: that, or when memory ran out the last time
 -- parameter top  BIGINT = 100  most rows of each (run, rank, device); 0 for all
 -- run              VARCHAR         run that the snapshot belongs to
 -- rank             INTEGER         rank within the run
--- device           INTEGER         index of the device
--- stack_id         BIGINT          number of the stack in stacks; NULL where none was recorded
--- frame            VARCHAR         innermost frame in a Python file that is not torch's own, else the innermost one
--- peak_ns          BIGINT   ns     when the most was allocated on the device; NULL before the first record, or without times
+-- device           INTEGER         index of the device; NULL where the source does not say
+-- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
+-- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL where there is none
+-- peak_ns          BIGINT   ns     when it was; NULL before the first record, or without times
 -- peak_bytes       BIGINT   bytes  held at the peak
 -- peak_blocks      BIGINT          allocations of it
 -- peak_share       DOUBLE   0..1   peak_bytes over all that was allocated at the peak; NULL where that is 0
 -- end_bytes        BIGINT   bytes  held at the end: never freed
 -- end_blocks       BIGINT          allocations of it
+-- unfreed_bytes    BIGINT   bytes  of end_bytes, what was made after the first record
+-- unfreed_blocks   BIGINT          allocations of it
 -- allocations      BIGINT          allocations of all times
 -- allocated_bytes  BIGINT   bytes  their bytes
--- stack            VARCHAR         all frames, joined by `;`, innermost first
-WITH peaks AS MATERIALIZED (
-    SELECT
-        run, rank, device,
-        arg_min(event_id, (-held_bytes, event_id)) AS event_id,
-        arg_min({'ns': time_ns}, (-held_bytes, event_id)).ns AS peak_ns,
-        max(held_bytes) AS held_bytes
-    FROM held_memory(allocations)
+-- stack            VARCHAR         by stack, all frames, joined by `;`, innermost first; else NULL
+WITH failures AS (
+    SELECT run, rank, device, max(allocator_event_id) AS event_id, arg_max({'ns': time_ns}, allocator_event_id).ns AS peak_ns
+    FROM allocator_events
+    WHERE action = 'oom' AND coalesce(getvariable('at'), 'peak') = 'oom'
     GROUP BY run, rank, device
+),
+peaks AS MATERIALIZED (
+    SELECT run, rank, device, event_id, peak_ns, held_bytes
+    FROM held_peaks(allocations)
+    WHERE coalesce(getvariable('at'), 'peak') = 'peak'
+    UNION ALL
+    SELECT
+        a.run, a.rank, a.device,
+        any_value(failures.event_id),
+        any_value(failures.peak_ns),
+        coalesce(sum(a.bytes) FILTER (is_held_at(alloc_event_id, free_event_id, failures.event_id)), 0)
+    FROM allocations AS a
+    JOIN failures
+        ON a.run = failures.run AND a.rank = failures.rank AND a.device = failures.device
+    GROUP BY a.run, a.rank, a.device
 ),
 sums AS (
     SELECT
-        a.run, a.rank, a.device, a.stack_id, peaks.peak_ns, peaks.held_bytes,
-        coalesce(sum(a.bytes) FILTER (is_at_peak), 0) AS peak_bytes,
-        count(*) FILTER (is_at_peak) AS peak_blocks,
-        coalesce(sum(a.bytes) FILTER (a.free_event_id IS NULL), 0) AS end_bytes,
-        count(*) FILTER (a.free_event_id IS NULL) AS end_blocks,
+        a.run, a.rank, a.device, a.group_id, a.group_name,
+        any_value(peaks.peak_ns) AS peak_ns,
+        any_value(peaks.held_bytes) AS held_bytes,
+        coalesce(sum(a.bytes) FILTER (is_held_at(alloc_event_id, free_event_id, peaks.event_id)), 0) AS peak_bytes,
+        count(*) FILTER (is_held_at(alloc_event_id, free_event_id, peaks.event_id)) AS peak_blocks,
+        coalesce(sum(a.bytes) FILTER (free_event_id IS NULL), 0) AS end_bytes,
+        count(*) FILTER (free_event_id IS NULL) AS end_blocks,
+        coalesce(sum(a.bytes) FILTER (free_event_id IS NULL AND alloc_event_id IS NOT NULL), 0) AS unfreed_bytes,
+        count(*) FILTER (free_event_id IS NULL AND alloc_event_id IS NOT NULL) AS unfreed_blocks,
         count(*) AS allocations,
         sum(a.bytes) AS allocated_bytes
-    FROM (
-        SELECT
-            allocations.*,
-            coalesce(alloc_event_id, -1) <= peaks.event_id AND coalesce(free_event_id > peaks.event_id, true) AS is_at_peak
-        FROM allocations
-        JOIN peaks
-            ON allocations.run = peaks.run AND allocations.rank = peaks.rank AND allocations.device = peaks.device
-    ) AS a
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack')) AS a
     JOIN peaks
-        ON a.run = peaks.run AND a.rank = peaks.rank AND a.device = peaks.device
-    GROUP BY ALL
+        ON a.run = peaks.run AND a.rank = peaks.rank AND a.device IS NOT DISTINCT FROM peaks.device
+    GROUP BY a.run, a.rank, a.device, a.group_id, a.group_name
 ),
 rows AS MATERIALIZED (
     SELECT *
@@ -55,31 +70,34 @@ rows AS MATERIALIZED (
     QUALIFY coalesce(getvariable('top'), 100) <= 0
         OR row_number() OVER (
             PARTITION BY run, rank, device
-            ORDER BY peak_bytes DESC, end_bytes DESC, stack_id NULLS LAST
+            ORDER BY peak_bytes DESC, end_bytes DESC, group_id NULLS LAST, group_name NULLS LAST
         ) <= coalesce(getvariable('top'), 100)
 ),
 wanted AS (
     SELECT stacks.*
     FROM stacks
     SEMI JOIN rows
-        ON stacks.run = rows.run AND stacks.rank = rows.rank AND stacks.stack_id = rows.stack_id
+        ON stacks.run = rows.run AND stacks.rank = rows.rank AND stacks.stack_id = rows.group_id
 )
 SELECT
     rows.run,
     rows.rank,
     rows.device,
-    rows.stack_id,
-    texts.frame,
+    rows.group_id AS stack_id,
+    coalesce(rows.group_name, texts.frame) AS name,
     rows.peak_ns,
     try_cast(rows.peak_bytes AS BIGINT) AS peak_bytes,
     rows.peak_blocks,
     rows.peak_bytes / nullif(rows.held_bytes, 0)::DOUBLE AS peak_share,
     try_cast(rows.end_bytes AS BIGINT) AS end_bytes,
     rows.end_blocks,
+    try_cast(rows.unfreed_bytes AS BIGINT) AS unfreed_bytes,
+    rows.unfreed_blocks,
     rows.allocations,
     try_cast(rows.allocated_bytes AS BIGINT) AS allocated_bytes,
     texts.stack
 FROM rows
 LEFT JOIN stack_texts('wanted') AS texts
-    ON rows.run = texts.run AND rows.rank = texts.rank AND rows.stack_id = texts.stack_id
-ORDER BY rows.run, rows.rank, rows.device, rows.peak_bytes DESC, rows.end_bytes DESC, rows.stack_id NULLS LAST
+    ON rows.run = texts.run AND rows.rank = texts.rank AND rows.group_id = texts.stack_id
+ORDER BY rows.run, rows.rank, rows.device NULLS LAST, rows.peak_bytes DESC, rows.end_bytes DESC, rows.group_id NULLS LAST,
+    rows.group_name NULLS LAST

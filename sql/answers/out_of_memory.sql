@@ -1,8 +1,9 @@
 -- out_of_memory: each time that memory ran out: what was asked for, and what held the rest.
 -- One row per record `oom` of (run, rank), in their order.
--- What was held is by a replay of all records until then.
--- In a bare shell read from `sql/lib` first: snapshots, stacks.
--- needs: allocations, allocator_events, stacks
+-- What was held is by a replay of all records until then. What is free in segments is as the snapshot has it: that of the moment
+-- where it was taken when memory ran out. An allocation needs one free block: `fits_sum` without `fits_block` is fragmentation.
+-- In a bare shell read from `sql/lib` first: stacks.
+-- needs: allocations, allocator_events, segments, blocks, stacks
 -- run                 VARCHAR         run that the snapshot belongs to
 -- rank                INTEGER         rank within the run
 -- device              INTEGER         index of the device
@@ -13,7 +14,14 @@
 -- missing_bytes       BIGINT   bytes  what was asked for beyond that; NULL where it was not more
 -- held_bytes          BIGINT   bytes  what was allocated
 -- held_blocks         BIGINT          number of allocations
--- frame               VARCHAR         innermost frame of what asked in a Python file that is not torch's own, else the innermost
+-- reserved_bytes      BIGINT   bytes  what the allocator had from the driver then; NULL where the source does not say
+-- inactive_bytes      BIGINT   bytes  of all free blocks of the snapshot on the device; NULL where it has no blocks
+-- largest_free_bytes  BIGINT   bytes  the largest of them
+-- segment_free_bytes  BIGINT   bytes  of the free blocks of one segment, at most
+-- fits_block          BOOLEAN         a free block is as large as what was asked for
+-- fits_segment        BOOLEAN         the free blocks of one segment are, together
+-- fits_sum            BOOLEAN         all free blocks are, together
+-- frame               VARCHAR         innermost frame of what asked that is not in torch, else the innermost
 -- holder_bytes        BIGINT   bytes  what the stack had allocated that held the most
 -- holder_frame        VARCHAR         such a frame of that stack
 -- holder_stack_id     BIGINT          that stack; NULL where it is not known
@@ -44,6 +52,40 @@ sums AS MATERIALIZED (
     FROM holders
     GROUP BY run, rank, allocator_event_id
 ),
+driver AS (
+    SELECT
+        failures.run, failures.rank, failures.allocator_event_id,
+        -sum(CASE WHEN later.action IN ('segment_alloc', 'segment_map') THEN later.bytes ELSE -later.bytes END) AS bytes
+    FROM failures
+    JOIN allocator_events AS later
+        ON failures.run = later.run
+        AND failures.rank = later.rank
+        AND failures.device = later.device
+        AND failures.allocator_event_id < later.allocator_event_id
+        AND later.action IN ('segment_alloc', 'segment_map', 'segment_free', 'segment_unmap')
+    GROUP BY ALL
+),
+reserved AS (
+    SELECT run, rank, device, sum(bytes) AS bytes
+    FROM segments
+    GROUP BY run, rank, device
+),
+free AS (
+    SELECT
+        run, rank, device,
+        coalesce(sum(bytes), 0) AS bytes,
+        coalesce(max(largest_bytes), 0) AS largest_bytes,
+        coalesce(max(bytes), 0) AS largest_segment_bytes
+    FROM (
+        SELECT
+            run, rank, device, segment_id,
+            sum(bytes) FILTER (state = 'inactive') AS bytes,
+            max(bytes) FILTER (state = 'inactive') AS largest_bytes
+        FROM blocks
+        GROUP BY run, rank, device, segment_id
+    )
+    GROUP BY run, rank, device
+),
 wanted AS (
     SELECT stacks.*
     FROM stacks
@@ -68,6 +110,13 @@ SELECT
     CASE WHEN failures.bytes > failures.device_free_bytes THEN failures.bytes - failures.device_free_bytes END AS missing_bytes,
     try_cast(coalesce(sums.held_bytes, 0) AS BIGINT) AS held_bytes,
     try_cast(coalesce(sums.held_blocks, 0) AS BIGINT) AS held_blocks,
+    try_cast(reserved.bytes + coalesce(driver.bytes, 0) AS BIGINT) AS reserved_bytes,
+    try_cast(free.bytes AS BIGINT) AS inactive_bytes,
+    free.largest_bytes AS largest_free_bytes,
+    try_cast(free.largest_segment_bytes AS BIGINT) AS segment_free_bytes,
+    free.largest_bytes >= failures.bytes AS fits_block,
+    free.largest_segment_bytes >= failures.bytes AS fits_segment,
+    free.bytes >= failures.bytes AS fits_sum,
     asked.frame,
     try_cast(sums.holder.bytes AS BIGINT) AS holder_bytes,
     holding.frame AS holder_frame,
@@ -76,6 +125,12 @@ SELECT
 FROM failures
 LEFT JOIN sums
     ON failures.run = sums.run AND failures.rank = sums.rank AND failures.allocator_event_id = sums.allocator_event_id
+LEFT JOIN reserved
+    ON failures.run = reserved.run AND failures.rank = reserved.rank AND failures.device = reserved.device
+LEFT JOIN driver
+    ON failures.run = driver.run AND failures.rank = driver.rank AND failures.allocator_event_id = driver.allocator_event_id
+LEFT JOIN free
+    ON failures.run = free.run AND failures.rank = free.rank AND failures.device = free.device
 LEFT JOIN texts AS asked
     ON failures.run = asked.run AND failures.rank = asked.rank AND failures.stack_id = asked.stack_id
 LEFT JOIN texts AS holding

@@ -27,3 +27,63 @@ SELECT
         PARTITION BY run, rank, device ORDER BY event_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
     ) AS BIGINT) AS held_bytes
 FROM records;
+
+-- held_peaks: the first moment when the most was allocated on each device.
+-- parameter allocations TABLE  `allocations`
+-- column run, rank, device  as in allocations
+-- column event_id BIGINT  `allocator_event_id` of the record after which it was; -1 before the first one
+-- column peak_ns BIGINT  when; NULL where the source has no times, or before the first record
+-- column held_bytes BIGINT  allocated then
+-- example: FROM held_peaks(allocations)
+CREATE OR REPLACE TEMP MACRO held_peaks(allocations) AS TABLE
+SELECT
+    run, rank, device,
+    arg_min(event_id, (-held_bytes, event_id)) AS event_id,
+    arg_min({'ns': time_ns}, (-held_bytes, event_id)).ns AS peak_ns,
+    max(held_bytes) AS held_bytes
+FROM held_memory(allocations)
+GROUP BY run, rank, device;
+
+-- is_held_at: whether an allocation is there after a record of its device.
+-- parameter alloc_event_id BIGINT  as in allocations
+-- parameter free_event_id BIGINT  as in allocations
+-- parameter event_id BIGINT  `allocator_event_id` of the record; -1 before the first one
+-- returns BOOLEAN  it was made until then, and not freed
+-- example: SELECT is_held_at(NULL, 7, 6)
+CREATE OR REPLACE TEMP MACRO is_held_at(alloc_event_id, free_event_id, event_id) AS
+coalesce(alloc_event_id, -1) <= event_id AND coalesce(free_event_id > event_id, true);
+
+-- named_allocations: `allocations` with a name for what they are added up by.
+-- parameter allocations TABLE  `allocations`
+-- parameter stacks TABLE  `stacks`
+-- parameter events TABLE  `events`
+-- parameter by_what VARCHAR  stack, frame, module or category; another text for no names
+-- column *  as in allocations
+-- column group_id BIGINT  `stack_id` by stack, else NULL
+-- column group_name VARCHAR  frame of the user, module, category or `unknown`; NULL by stack, and where there is none
+-- example: FROM named_allocations(allocations, stacks, events, 'module')
+CREATE OR REPLACE TEMP MACRO named_allocations(allocations, stacks, events, by_what) AS TABLE
+WITH places AS MATERIALIZED (
+    SELECT run, rank, stack_id, CASE WHEN by_what = 'module' THEN module ELSE frame END AS place
+    FROM stack_places(stacks)
+    WHERE by_what IN ('frame', 'module')
+),
+modules AS MATERIALIZED (
+    SELECT
+        run, rank, event_id,
+        coalesce(nullif(regexp_extract(python_stack, '(?:^|;)(nn\.Module: [^;]*)', 1), ''), module_hierarchy) AS module
+    FROM query_table(events)
+    WHERE by_what = 'module' AND coalesce(python_stack, module_hierarchy) IS NOT NULL
+        AND (run, rank, event_id) IN (SELECT (run, rank, op_id) FROM query_table(allocations) WHERE op_id IS NOT NULL)
+)
+SELECT
+    a.*,
+    CASE WHEN by_what = 'stack' THEN a.stack_id END AS group_id,
+    CASE by_what
+        WHEN 'category' THEN coalesce(a.category, 'unknown')
+        WHEN 'module' THEN coalesce(modules.module, places.place)
+        WHEN 'frame' THEN places.place
+    END AS group_name
+FROM query_table(allocations) AS a
+LEFT JOIN places ON a.run = places.run AND a.rank = places.rank AND a.stack_id = places.stack_id
+LEFT JOIN modules ON a.run = modules.run AND a.rank = modules.rank AND a.op_id = modules.event_id;

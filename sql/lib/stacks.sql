@@ -25,3 +25,47 @@ FROM (
     FROM query_table(stacks)
 )
 GROUP BY run, rank, stack_id;
+
+-- stack_places: one row per stack, with the places in it that memory is added up by.
+-- The module is the innermost frame that is the call of an nn.Module: `forward`, or what `_call_impl` of torch called; not
+-- `forward` of an autograd function. Those in torch are called by their file: torch.nn.modules.linear.
+-- parameter stacks TABLE  `stacks`, or a part of it
+-- column run, rank, stack_id  as in stacks
+-- column frame VARCHAR  the innermost frame in a Python file that is not torch's own, else the innermost one
+-- column module VARCHAR  the module, as `file: name`; NULL where no frame is the call of one
+-- example: FROM stack_places(stacks)
+CREATE OR REPLACE TEMP MACRO stack_places(stacks) AS TABLE
+SELECT
+    run, rank, stack_id,
+    coalesce(
+        arg_min(frame, depth) FILTER (file LIKE '%.py' AND NOT regexp_matches(file, '(^|[/\\])torch[/\\]')),
+        arg_min(frame, depth)
+    ) AS frame,
+    arg_min(module, depth) FILTER (is_module) AS module
+FROM (
+    SELECT
+        frames.run, frames.rank, frames.stack_id, frames.depth, frames.file,
+        coalesce(frames.file || coalesce('(' || frames.line || ')', '') || ': ', '') || coalesce(frames.name, '?') AS frame,
+        coalesce(
+            nullif(translate(regexp_extract(frames.file, '(?:^|.*[/\\])(torch[/\\].*)\.py$', 1), '/\', '..'), ''),
+            coalesce(frames.file || ': ', '') || frames.name
+        ) AS module,
+        coalesce(
+            CASE
+                WHEN regexp_matches(frames.file, 'torch[/\\]nn[/\\]modules[/\\]module\.py$') THEN false
+                WHEN regexp_matches(caller.file, 'torch[/\\]autograd[/\\]function\.py$') THEN false
+                WHEN frames.name = 'forward' THEN true
+                ELSE
+                    caller.name IN ('_call_impl', 'inner')
+                    AND regexp_matches(caller.file, 'torch[/\\]nn[/\\]modules[/\\]module\.py$')
+            END,
+            false
+        ) AS is_module
+    FROM query_table(stacks) AS frames
+    LEFT JOIN query_table(stacks) AS caller
+        ON frames.run = caller.run
+        AND frames.rank = caller.rank
+        AND frames.stack_id = caller.stack_id
+        AND frames.depth + 1 = caller.depth
+)
+GROUP BY run, rank, stack_id;

@@ -30,6 +30,8 @@ PLACES = {
     "sequences": ("run", "rank", "first_event_id"),
     "step_times": ("run", "rank", "start_ns", "event_id"),
     "steps": ("run", "rank", "start_ns", "event_id"),
+    "segment_map": ("run", "rank", "device", "segment_id", "piece"),
+    "snapshot_timeline": ("run", "rank", "device", "event_id", "place"),
     "stragglers": ("run", "rank", "before_op", "before_kernel"),
     "work_rates": ("run", "rank", "device", "time_ns"),
 }
@@ -288,15 +290,30 @@ def test_columns_are_fixed() -> None:
         ),
         "fragmentation": (
             "device segment_id segment_type pool stream bytes active_bytes inactive_bytes "
-            "free_blocks largest_free_bytes unused_bytes is_releasable"
+            "free_blocks largest_free_bytes unused_bytes inactive_share request_bytes fits_block "
+            "fits_segment is_releasable"
         ),
         "memory_stacks": (
-            "device stack_id frame peak_ns peak_bytes peak_blocks peak_share end_bytes "
-            "end_blocks allocations allocated_bytes stack"
+            "device stack_id name peak_ns peak_bytes peak_blocks peak_share end_bytes "
+            "end_blocks unfreed_bytes unfreed_blocks allocations allocated_bytes stack"
+        ),
+        "memory_growth": (
+            "device stack_id name from_bytes to_bytes change_bytes made_bytes made_blocks "
+            "freed_bytes freed_blocks stack"
+        ),
+        "segment_map": (
+            "device segment_id segment_type segment_bytes offset_bytes bytes state blocks "
+            "segments pieces"
+        ),
+        "snapshot_timeline": (
+            "device event_id time_ns stack_id name is_rest allocated_bytes active_bytes "
+            "reserved_bytes"
         ),
         "out_of_memory": (
             "device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes "
-            "held_bytes held_blocks frame holder_bytes holder_frame holder_stack_id stack"
+            "held_bytes held_blocks reserved_bytes inactive_bytes largest_free_bytes "
+            "segment_free_bytes fits_block fits_segment fits_sum frame "
+            "holder_bytes holder_frame holder_stack_id stack"
         ),
         "recompute": ("module op calls launching self_host_ns kernels kernel_ns device_ns share"),
         "roofline": (

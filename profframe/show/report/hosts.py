@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from profframe.show.report.columns import FrameView
-from profframe.show.report.parts import Choice, Flame, Section, Table
+from profframe.show.report.parts import Choice, Flame, Part, Section, Table
 from profframe.show.report.replies import Context, Reply
 
 _SELF_TIMES: Final = ("name", "kind", "calls", "self_ns", "self_share", "total_ns", "mean_ns")
@@ -23,6 +23,21 @@ _PEAKS: Final = (
 )  # fmt: skip
 _OWNERS: Final = ("device_type", "device", "origin", "op_name", "blocks", "bytes", "share")
 _BLOCKS: Final = ("device_type", "device", "bytes", "time_ns", "op_name", "annotation_name")
+_FAILURES: Final = (
+    "device", "time_ns", "requested_bytes", "device_free_bytes", "held_bytes", "reserved_bytes",
+    "inactive_bytes", "largest_free_bytes", "fits_sum", "frame", "holder_bytes", "holder_frame",
+)  # fmt: skip
+_HELD: Final = (
+    "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes", "unfreed_bytes",
+    "allocations", "stack",
+)  # fmt: skip
+_HELD_BY: Final = (
+    ("line of code", "frame"), ("module", "module"), ("category", "category"), ("stack", "stack"),
+)  # fmt: skip
+_SEGMENTS: Final = (
+    "device", "segment_id", "segment_type", "pool", "stream", "bytes", "active_bytes",
+    "inactive_bytes", "inactive_share", "free_blocks", "largest_free_bytes", "is_releasable",
+)  # fmt: skip
 _GROUPINGS: Final = (
     ("input shapes", "input_dims", {"group_by_input_shape": True}),
     ("stack", "stack", {"group_by_stack_n": 5}),
@@ -82,6 +97,37 @@ def memory(context: Context) -> Section | None:
         "Memory",
         "How much memory was allocated, when it was most, and who held it.",
         (*context.chart("memory", "Memory over time"), *tables),
+    )
+
+
+def snapshot(context: Context) -> Section | None:
+    """What a memory snapshot has: over time, at the peak, and how segments are divided."""
+    frames = context.answer("memory_stacks", by="frame", top=0)
+    segments = context.answer("fragmentation")
+    parts: list[Part] = []
+    if failures := context.answer("out_of_memory"):
+        title = "When memory ran out"
+        parts.append(context.table(failures, title, _FAILURES, title=title, full_text=True))
+    if frames:
+        parts += context.chart("snapshot_timeline", "What held memory over time")
+        tables = [
+            (label, context.table(reply, f"Peak by {label}", _HELD, key=f"memory-stacks-{n}"))
+            for n, (label, by) in enumerate(_HELD_BY)
+            if (reply := frames if by == "frame" else context.answer("memory_stacks", by=by, top=0))
+            and (by == "stack" or {*reply.frame["name"]} - {None, "unknown"})
+        ]
+        title = "What held memory at the peak, and what was never freed"
+        parts.append(Choice("memory-stacks", "Grouped by", tuple(tables), title))
+    if segments:
+        parts += context.chart("segments", "Segments and their blocks")
+        title = "Segments, those with the most free memory first"
+        parts.append(context.table(segments, "Segments", _SEGMENTS, title=title))
+    if not parts:
+        return None
+    return Section(
+        "Memory snapshot",
+        "What the allocator recorded: what held memory, what was left, and what was in pieces.",
+        tuple(parts),
     )
 
 

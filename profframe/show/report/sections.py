@@ -104,6 +104,7 @@ SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProx
         "idle": devices.idle,
         "queues": devices.queues,
         "memory": hosts.memory,
+        "snapshot": hosts.snapshot,
         "regions": hosts.regions,
         "flame": hosts.flame,
         "roofline": devices.roofline,

@@ -1,0 +1,111 @@
+-- memory_growth: what a memory snapshot has more of at one time than at another.
+-- One row per name of (run, rank, device) with memory made or freed for good in between, by device, the largest change first.
+-- Without parameters between the moment before the first record and the last one: what was made and never freed, as a leak is.
+-- A moment is a time, or an annotation of the snapshot or the trace beside it, as ProfilerStep#3: its first start, its last end.
+-- What is made or freed in the instant of a moment is before it. Without times there are rows without parameters only.
+-- In a bare shell read from `sql/lib` first: stacks, snapshots.
+-- needs: allocations, stacks, events
+-- parameter by          VARCHAR(stack|frame|module|category) = stack  what has a row
+-- parameter from_ns     BIGINT = 0     from this time, on the clock that traces.clock names; 0 for the beginning
+-- parameter to_ns       BIGINT = 0     to this time; 0 for the end
+-- parameter since       VARCHAR = ''   from the first start of an annotation of this name
+-- parameter until       VARCHAR = ''   to the last end of an annotation of this name
+-- parameter top         BIGINT = 100   most rows of each (run, rank, device); 0 for all
+-- run              VARCHAR         run that the snapshot belongs to
+-- rank             INTEGER         rank within the run
+-- device           INTEGER         index of the device; NULL where the source does not say
+-- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
+-- name             VARCHAR         by stack and frame, the frame; module; category or `unknown`; NULL where there is none
+-- from_bytes       BIGINT   bytes  held at the first moment
+-- to_bytes         BIGINT   bytes  held at the second one
+-- change_bytes     BIGINT   bytes  to_bytes less from_bytes
+-- made_bytes       BIGINT   bytes  of to_bytes, what was made in between
+-- made_blocks      BIGINT          allocations of it
+-- freed_bytes      BIGINT   bytes  of from_bytes, what was freed in between
+-- freed_blocks     BIGINT          allocations of it
+-- stack            VARCHAR         by stack, all frames, joined by `;`, innermost first; else NULL
+WITH marks AS (
+    SELECT
+        run, rank,
+        min(start_ns) FILTER (name = coalesce(getvariable('since'), '')) AS since_ns,
+        max(start_ns + dur_ns) FILTER (name = coalesce(getvariable('until'), '')) AS until_ns
+    FROM events
+    WHERE kind = 'annotation' AND name IN (coalesce(getvariable('since'), ''), coalesce(getvariable('until'), ''))
+    GROUP BY run, rank
+),
+asked AS (
+    SELECT
+        nullif(coalesce(getvariable('from_ns'), 0), 0) AS from_ns,
+        nullif(coalesce(getvariable('to_ns'), 0), 0) AS to_ns,
+        coalesce(getvariable('since'), '') <> '' AS has_since,
+        coalesce(getvariable('until'), '') <> '' AS has_until
+),
+placed AS (
+    SELECT
+        a.run, a.rank, a.device, a.group_id, a.group_name, a.bytes,
+        CASE
+            WHEN asked.from_ns IS NULL AND NOT has_since THEN alloc_event_id IS NULL
+            ELSE
+                (alloc_event_id IS NULL OR alloc_ns <= coalesce(asked.from_ns, since_ns))
+                AND (free_event_id IS NULL OR free_ns > coalesce(asked.from_ns, since_ns))
+        END AS is_at_first,
+        CASE
+            WHEN asked.to_ns IS NULL AND NOT has_until THEN free_event_id IS NULL
+            ELSE
+                (alloc_event_id IS NULL OR alloc_ns <= coalesce(asked.to_ns, until_ns))
+                AND (free_event_id IS NULL OR free_ns > coalesce(asked.to_ns, until_ns))
+        END AS is_at_second
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'stack')) AS a
+    CROSS JOIN asked
+    LEFT JOIN marks ON a.run = marks.run AND a.rank = marks.rank
+    WHERE (asked.from_ns IS NOT NULL OR NOT has_since OR since_ns IS NOT NULL)
+        AND (asked.to_ns IS NOT NULL OR NOT has_until OR until_ns IS NOT NULL)
+),
+sums AS (
+    SELECT
+        run, rank, device, group_id, group_name,
+        coalesce(sum(bytes) FILTER (is_at_first), 0) AS from_bytes,
+        coalesce(sum(bytes) FILTER (is_at_second), 0) AS to_bytes,
+        coalesce(sum(bytes) FILTER (is_at_second AND NOT is_at_first), 0) AS made_bytes,
+        count(*) FILTER (is_at_second AND NOT is_at_first) AS made_blocks,
+        coalesce(sum(bytes) FILTER (is_at_first AND NOT is_at_second), 0) AS freed_bytes,
+        count(*) FILTER (is_at_first AND NOT is_at_second) AS freed_blocks
+    FROM placed
+    WHERE is_at_first IS NOT NULL AND is_at_second IS NOT NULL
+    GROUP BY ALL
+    HAVING made_blocks > 0 OR freed_blocks > 0
+),
+rows AS MATERIALIZED (
+    SELECT *
+    FROM sums
+    QUALIFY coalesce(getvariable('top'), 100) <= 0
+        OR row_number() OVER (
+            PARTITION BY run, rank, device
+            ORDER BY to_bytes - from_bytes DESC, made_bytes DESC, group_id NULLS LAST, group_name NULLS LAST
+        ) <= coalesce(getvariable('top'), 100)
+),
+wanted AS (
+    SELECT stacks.*
+    FROM stacks
+    SEMI JOIN rows
+        ON stacks.run = rows.run AND stacks.rank = rows.rank AND stacks.stack_id = rows.group_id
+)
+SELECT
+    rows.run,
+    rows.rank,
+    rows.device,
+    rows.group_id AS stack_id,
+    coalesce(rows.group_name, texts.frame) AS name,
+    try_cast(rows.from_bytes AS BIGINT) AS from_bytes,
+    try_cast(rows.to_bytes AS BIGINT) AS to_bytes,
+    try_cast(rows.to_bytes - rows.from_bytes AS BIGINT) AS change_bytes,
+    try_cast(rows.made_bytes AS BIGINT) AS made_bytes,
+    rows.made_blocks,
+    try_cast(rows.freed_bytes AS BIGINT) AS freed_bytes,
+    rows.freed_blocks,
+    texts.stack
+FROM rows
+LEFT JOIN stack_texts('wanted') AS texts
+    ON rows.run = texts.run AND rows.rank = texts.rank AND rows.group_id = texts.stack_id
+ORDER BY rows.run, rows.rank, rows.device NULLS LAST, rows.to_bytes - rows.from_bytes DESC, rows.made_bytes DESC,
+    rows.group_id NULLS LAST, rows.group_name NULLS LAST

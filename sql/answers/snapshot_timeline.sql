@@ -1,0 +1,262 @@
+-- snapshot_timeline: memory of a snapshot over time: allocated, active and reserved, or what held it.
+-- One row per moment of (run, rank, device), by device and moment, and in it per name, the largest at the peak first.
+-- A moment is that after a record. A device with more than `points` of them has its records cut into equal parts of their time
+-- (without times, of their numbers), each with those when the most was allocated, active and reserved, the earliest on a tie; and
+-- the first and the last. So no peak is lost. By a name: the `top` that hold the most at the peak of the device, and the rest.
+-- Allocated is what the program has not freed; active is also what waits for a stream before it is free.
+-- In a bare shell read from `sql/lib` first: stacks, snapshots.
+-- needs: allocations, allocator_events, segments, stacks, events
+-- parameter by      VARCHAR(device|stack|frame|module|category) = device  what has a row at each moment
+-- parameter points  BIGINT = 1000  most moments of a device, from 5; 0 for all
+-- parameter top     BIGINT = 10    most names of a device; 0 for all
+-- run              VARCHAR         run that the snapshot belongs to
+-- rank             INTEGER         rank within the run
+-- device           INTEGER         index of the device; NULL where the source does not say
+-- event_id         BIGINT          `allocator_event_id` of the record; -1 before the first one
+-- time_ns          BIGINT   ns     when, on the clock that traces.clock names; NULL without times, or before the first record
+-- stack_id         BIGINT          number of the stack in stacks, by stack; NULL where none was recorded, and of other groups
+-- name             VARCHAR         by stack and frame, the frame; module; category; NULL where there is none, and by device
+-- is_rest          BOOLEAN         all names that are no rows of their own
+-- allocated_bytes  BIGINT   bytes  not freed by the program after the record
+-- active_bytes     BIGINT   bytes  of blocks that are in use after the record
+-- reserved_bytes   BIGINT   bytes  that the allocator has from the driver, by device; NULL where the source does not say
+WITH held AS MATERIALIZED (
+    FROM named_allocations(allocations, stacks, events, coalesce(getvariable('by'), 'device'))
+),
+driver AS (
+    SELECT
+        run, rank, device, allocator_event_id AS event_id, time_ns,
+        CASE WHEN action IN ('segment_alloc', 'segment_map') THEN bytes ELSE -bytes END AS bytes
+    FROM allocator_events
+    WHERE action IN ('segment_alloc', 'segment_map', 'segment_free', 'segment_unmap')
+),
+at_end AS (
+    SELECT run, rank, device, sum(bytes) AS bytes
+    FROM (
+        SELECT run, rank, device, bytes FROM segments
+        UNION ALL
+        SELECT run, rank, device, -bytes FROM driver
+    )
+    GROUP BY run, rank, device
+),
+changes AS (
+    SELECT
+        run, rank, device, coalesce(alloc_event_id, -1) AS event_id, alloc_ns AS time_ns,
+        bytes AS allocated, bytes AS active, NULL::BIGINT AS reserved
+    FROM held
+    UNION ALL
+    SELECT run, rank, device, free_event_id, free_ns, 0, -bytes, NULL FROM held WHERE free_event_id IS NOT NULL
+    UNION ALL
+    SELECT
+        run, rank, device, coalesce(free_requested_event_id, free_event_id), coalesce(free_requested_ns, free_ns), -bytes, 0, NULL
+    FROM held
+    WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
+    UNION ALL
+    SELECT run, rank, device, -1, NULL, 0, 0, bytes FROM at_end
+    UNION ALL
+    SELECT run, rank, device, event_id, time_ns, 0, 0, bytes FROM driver
+),
+records AS (
+    SELECT
+        run, rank, device, event_id,
+        max(time_ns) AS time_ns,
+        sum(allocated) AS allocated,
+        sum(active) AS active,
+        sum(reserved) AS reserved
+    FROM changes
+    GROUP BY run, rank, device, event_id
+),
+devices AS MATERIALIZED (
+    SELECT
+        run, rank, device,
+        min(event_id) AS first_id,
+        max(event_id) AS last_id,
+        min(time_ns) AS start_ns,
+        max(time_ns) AS end_ns,
+        count(*) AS number_of_moments,
+        coalesce(getvariable('points'), 1000) <= 0 OR number_of_moments <= coalesce(getvariable('points'), 1000) AS is_whole,
+        greatest((coalesce(getvariable('points'), 1000) - 2) // 3, 1) AS number_of_parts
+    FROM records
+    GROUP BY run, rank, device
+),
+moments AS MATERIALIZED (
+    SELECT
+        run, rank, device, event_id, time_ns,
+        sum(allocated) OVER so_far AS allocated,
+        sum(active) OVER so_far AS active,
+        sum(reserved) OVER so_far AS reserved
+    FROM records
+    WINDOW so_far AS (PARTITION BY run, rank, device ORDER BY event_id ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+),
+parts AS MATERIALIZED (
+    SELECT
+        moments.*,
+        CASE
+            WHEN end_ns > start_ns THEN
+                number_of_parts * (coalesce(time_ns, start_ns)::HUGEINT - start_ns) // (end_ns::HUGEINT - start_ns + 1)
+            ELSE number_of_parts * (event_id::HUGEINT - first_id) // (last_id::HUGEINT - first_id + 1)
+        END AS part
+    FROM moments
+    JOIN devices
+        ON moments.run = devices.run AND moments.rank = devices.rank AND moments.device IS NOT DISTINCT FROM devices.device
+    WHERE NOT is_whole
+),
+tops AS (
+    SELECT run, rank, device, part, max(active) AS active, max(allocated) AS allocated, max(reserved) AS reserved
+    FROM parts
+    GROUP BY run, rank, device, part
+),
+firsts AS (
+    SELECT
+        parts.run, parts.rank, parts.device,
+        unnest([
+            min(event_id) FILTER (parts.active = tops.active),
+            min(event_id) FILTER (parts.allocated = tops.allocated),
+            min(event_id) FILTER (parts.reserved = tops.reserved)
+        ]) AS event_id
+    FROM parts
+    JOIN tops
+        ON parts.run = tops.run
+        AND parts.rank = tops.rank
+        AND parts.device IS NOT DISTINCT FROM tops.device
+        AND parts.part = tops.part
+    GROUP BY parts.run, parts.rank, parts.device, parts.part
+),
+wanted_moments AS (
+    SELECT run, rank, device, event_id FROM firsts
+    UNION ALL
+    SELECT run, rank, device, unnest([first_id, last_id]) FROM devices WHERE NOT is_whole
+    UNION ALL
+    SELECT moments.run, moments.rank, moments.device, event_id
+    FROM moments
+    JOIN devices
+        ON moments.run = devices.run AND moments.rank = devices.rank AND moments.device IS NOT DISTINCT FROM devices.device
+    WHERE is_whole
+),
+kept AS MATERIALIZED (
+    SELECT moments.*, coalesce(lag(event_id) OVER (PARTITION BY run, rank, device ORDER BY event_id), event_id - 1) AS before_id
+    FROM moments
+    SEMI JOIN wanted_moments AS ids
+        ON moments.run = ids.run
+        AND moments.rank = ids.rank
+        AND moments.device IS NOT DISTINCT FROM ids.device
+        AND moments.event_id = ids.event_id
+),
+moment_of AS (
+    SELECT run, rank, device, event_id AS kept_id, unnest(range(before_id + 1, event_id + 1)) AS event_id
+    FROM kept
+    WHERE coalesce(getvariable('by'), 'device') <> 'device'
+),
+peaks AS (
+    SELECT run, rank, device, arg_min(event_id, (-active, event_id)) AS event_id
+    FROM moments
+    GROUP BY run, rank, device
+),
+names AS MATERIALIZED (
+    SELECT
+        *,
+        row_number() OVER (
+            PARTITION BY run, rank, device
+            ORDER BY peak_bytes DESC, allocated_bytes DESC, group_id NULLS LAST, group_name NULLS LAST
+        ) AS place,
+        CASE
+            WHEN coalesce(getvariable('top'), 10) <= 0 THEN place
+            ELSE least(place, coalesce(getvariable('top'), 10) + 1)
+        END AS shown_place
+    FROM (
+        SELECT
+            held.run, held.rank, held.device, group_id, group_name,
+            coalesce(sum(bytes) FILTER (is_held_at(alloc_event_id, free_event_id, peaks.event_id)), 0) AS peak_bytes,
+            sum(bytes) AS allocated_bytes
+        FROM held
+        JOIN peaks ON held.run = peaks.run AND held.rank = peaks.rank AND held.device IS NOT DISTINCT FROM peaks.device
+        WHERE coalesce(getvariable('by'), 'device') <> 'device'
+        GROUP BY ALL
+    )
+),
+shown AS MATERIALIZED (
+    SELECT
+        run, rank, device,
+        shown_place AS place,
+        count(*) AS number_of_names,
+        any_value(group_id) AS group_id,
+        any_value(group_name) AS group_name
+    FROM names
+    GROUP BY ALL
+),
+steps AS (
+    SELECT run, rank, device, group_id, group_name, coalesce(alloc_event_id, -1) AS event_id, bytes AS allocated, bytes AS active
+    FROM held
+    UNION ALL
+    SELECT run, rank, device, group_id, group_name, free_event_id, 0, -bytes FROM held WHERE free_event_id IS NOT NULL
+    UNION ALL
+    SELECT run, rank, device, group_id, group_name, coalesce(free_requested_event_id, free_event_id), -bytes, 0
+    FROM held
+    WHERE coalesce(free_requested_event_id, free_event_id) IS NOT NULL
+),
+sums AS (
+    SELECT
+        steps.run, steps.rank, steps.device, moment_of.kept_id AS event_id, names.shown_place AS place,
+        sum(steps.allocated) AS allocated,
+        sum(steps.active) AS active
+    FROM steps
+    JOIN moment_of
+        ON steps.run = moment_of.run
+        AND steps.rank = moment_of.rank
+        AND steps.device IS NOT DISTINCT FROM moment_of.device
+        AND steps.event_id = moment_of.event_id
+    JOIN names
+        ON steps.run = names.run
+        AND steps.rank = names.rank
+        AND steps.device IS NOT DISTINCT FROM names.device
+        AND steps.group_id IS NOT DISTINCT FROM names.group_id
+        AND steps.group_name IS NOT DISTINCT FROM names.group_name
+    GROUP BY ALL
+),
+series AS (
+    SELECT
+        kept.run, kept.rank, kept.device, kept.event_id, kept.time_ns, shown.place, shown.group_id, shown.group_name,
+        shown.number_of_names > 1 AS is_rest,
+        sum(coalesce(sums.allocated, 0)) OVER so_far AS allocated,
+        sum(coalesce(sums.active, 0)) OVER so_far AS active,
+        NULL::HUGEINT AS reserved
+    FROM kept
+    JOIN shown ON kept.run = shown.run AND kept.rank = shown.rank AND kept.device IS NOT DISTINCT FROM shown.device
+    LEFT JOIN sums
+        ON kept.run = sums.run
+        AND kept.rank = sums.rank
+        AND kept.device IS NOT DISTINCT FROM sums.device
+        AND kept.event_id = sums.event_id
+        AND shown.place = sums.place
+    WINDOW so_far AS (
+        PARTITION BY kept.run, kept.rank, kept.device, shown.place
+        ORDER BY kept.event_id
+        ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+    )
+    UNION ALL
+    SELECT run, rank, device, event_id, time_ns, 0, NULL, NULL, false, allocated, active, reserved
+    FROM kept
+    WHERE coalesce(getvariable('by'), 'device') = 'device'
+),
+wanted AS (
+    SELECT stacks.*
+    FROM stacks
+    SEMI JOIN shown
+        ON stacks.run = shown.run AND stacks.rank = shown.rank AND stacks.stack_id = shown.group_id
+)
+SELECT
+    series.run,
+    series.rank,
+    series.device,
+    series.event_id,
+    series.time_ns,
+    CASE WHEN NOT series.is_rest THEN series.group_id END AS stack_id,
+    CASE WHEN NOT series.is_rest THEN coalesce(series.group_name, places.frame) END AS name,
+    series.is_rest,
+    try_cast(series.allocated AS BIGINT) AS allocated_bytes,
+    try_cast(series.active AS BIGINT) AS active_bytes,
+    try_cast(series.reserved AS BIGINT) AS reserved_bytes
+FROM series
+LEFT JOIN stack_places('wanted') AS places
+    ON series.run = places.run AND series.rank = places.rank AND series.group_id = places.stack_id
+ORDER BY series.run, series.rank, series.device NULLS LAST, series.event_id, series.place

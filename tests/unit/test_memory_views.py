@@ -1,0 +1,156 @@
+"""Memory snapshots side by side, in words, as charts and as a report."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import profframe
+from profframe.errors import ParameterError
+from tests.conftest import Run
+from tests.unit.test_memory_timeline import written
+
+MIB = 1 << 20
+BASE_US = 1_759_252_584_000_000
+MODEL = [{"name": "forward", "filename": "/y/model.py", "line": 14}]
+OPTIMIZER = [{"name": "step", "filename": "/y/optim.py", "line": 5}]
+
+
+def snapshot(sizes: list[tuple[int, list[dict[str, Any]]]], *, failing: int = 0) -> dict[str, Any]:
+    """Allocations one after the other; the last is freed, without its stream to wait for."""
+    events = [
+        {"action": "alloc", "addr": n << 30, "size": size, "stream": 0, "time_us": BASE_US + n,
+         "frames": frames}
+        for n, (size, frames) in enumerate(sizes)
+    ]  # fmt: skip
+    last = len(sizes) - 1
+    for action in ("free_requested", "free_completed"):
+        events.append({**events[last], "action": action, "time_us": BASE_US + 90})
+    if failing:
+        events.append({"action": "oom", "device_free": MIB, "size": failing, "stream": 0,
+                       "time_us": BASE_US + 99, "frames": MODEL})  # fmt: skip
+    blocks = [
+        {"address": 0, "size": 3 * MIB, "requested_size": 0, "state": "inactive", "frames": []},
+        {"address": 3 * MIB, "size": MIB, "requested_size": 9, "state": "active_pending_free",
+         "frames": []},
+        {"address": 4 * MIB, "size": 2 * MIB, "requested_size": 0, "state": "inactive",
+         "frames": []},
+    ]  # fmt: skip
+    segment = {"device": 0, "address": 0, "total_size": 6 * MIB, "allocated_size": 0, "stream": 0,
+               "active_size": MIB, "requested_size": 9, "segment_type": "large",
+               "segment_pool_id": (0, 0), "is_expandable": False, "frames": [],
+               "blocks": blocks}  # fmt: skip
+    return {"segments": [segment], "device_traces": [events]}
+
+
+@pytest.fixture
+def before(tmp_path: Path) -> Path:
+    path = tmp_path / "before.pickle"
+    path.write_bytes(pickle.dumps(snapshot([(2 * MIB, MODEL), (MIB, OPTIMIZER), (MIB, MODEL)])))
+    return path
+
+
+@pytest.fixture
+def after(tmp_path: Path) -> Path:
+    path = tmp_path / "after.pickle"
+    sizes = [(2 * MIB, MODEL), (4 * MIB, OPTIMIZER), (MIB, [])]
+    path.write_bytes(pickle.dumps(snapshot(sizes, failing=5 * MIB)))
+    return path
+
+
+def test_two_snapshots_are_compared_by_what_they_hold(before: Path, after: Path) -> None:
+    rows = profframe.diff_memory(before, after, ("old", "new"))
+    assert rows["name", "base_peak_bytes", "other_peak_bytes", "change_peak_bytes",
+                "base_end_bytes", "other_end_bytes", "status"].rows() == [
+        ("/y/optim.py(5): step", MIB, 4 * MIB, 3 * MIB, MIB, 4 * MIB, "changed"),
+        ("/y/model.py(14): forward", 3 * MIB, 2 * MIB, -MIB, 2 * MIB, 2 * MIB, "changed"),
+        (None, 9, MIB + 9, MIB, 9, 9, "changed"),
+    ]  # fmt: skip
+    by_name = {row["name"]: row for row in rows.to_dicts()}
+    assert by_name["/y/optim.py(5): step"]["change_peak_bytes"] == 3 * MIB
+    assert by_name["/y/model.py(14): forward"]["other_peak_blocks"] == 1
+    assert profframe.diff(before, after, ("old", "new")).equals(rows)
+    same = profframe.diff(before, before)
+    assert set(same["status"]) == {"equal"}
+    modules = profframe.diff_memory(before, after, by="module")
+    assert modules.drop_nulls("name")["name"].to_list() == ["/y/model.py: forward"]
+    with pytest.raises(ParameterError, match="no allocations"):
+        profframe.diff_memory("examples/fp32.json.gz", after)
+
+
+def test_the_command_line_compares_snapshots(run: Run, before: Path, after: Path) -> None:
+    code, out, _ = run("diff", before, after, "--by", "frame")
+    assert code == 0
+    assert "base and other hold at the peak 4.00 MiB and 7.00 MiB (+3.00 MiB)" in out
+    assert "/y/optim.py(5): step" in out
+    code, _, errors = run("diff", before, after, "--fail-on", "10%")
+    assert code == 3
+    assert "grew by more than 10 %: memory at the peak" in errors
+    assert run("diff", before, after, "--fail-on", "75%")[0] == 0
+
+
+def test_what_ran_out_comes_first(run: Run, after: Path) -> None:
+    _, text, _ = run(after)
+    assert "Overview" not in text
+    words = " ".join(text.split())
+    assert (
+        "5.00 MiB were asked for by /y/model.py(14): forward, and the device had 1.00 MiB free"
+        in words
+    )
+    assert (
+        "5.00 MiB are free in segments, enough for it, but in pieces (fragmentation): the largest "
+        "free block has 3.00 MiB" in words
+    )
+    assert text.index("memory ran out") < text.index("the most was allocated")
+    assert "made after the first record and never freed: 6.00 MiB in 2 blocks" in words
+    assert "What asked: /y/model.py(14): forward" in words
+
+
+def test_a_snapshot_without_a_failure_has_its_peak(run: Run, before: Path) -> None:
+    _, text, _ = run(before)
+    assert "memory ran out" not in text
+    words = " ".join(text.split())
+    assert "most was allocated at 2025-09-30 17:16:24.000 UTC: 4.00 MiB in 4 blocks" in words
+
+
+def test_areas_add_up_to_what_was_active(before: Path) -> None:
+    pytest.importorskip("altair")
+    from profframe.show.plots import split_chart
+
+    trace = profframe.load(before)
+    _, frames = split_chart(trace.plot.snapshot_timeline())
+    (rows,) = frames.values()
+    sums = rows.group_by("time", maintain_order=True).agg(pl.col("active").sum())
+    held = [2, 3, 4, 4]  # of the two records of one instant that when more was active
+    assert sums["active"].to_list() == [pytest.approx(mib + 9 / MIB) for mib in held]
+    _, frames = split_chart(trace.plot.segments())
+    (pieces,) = frames.values()
+    assert pieces["end"].to_list() == [3, 4, 6]
+    assert pieces["what"].to_list() == ["free", "waits for a stream", "free"]
+
+
+def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
+    pytest.importorskip("altair")
+    trace = profframe.load(example)
+    for name in ("snapshot_timeline", "segments"):
+        with pytest.raises(ParameterError, match="no memory snapshot"):
+            getattr(trace.plot, name)()
+
+
+def test_reports_of_memory_alone(before: Path, after: Path, tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    timeline = written(str(tmp_path), [[-1, 1, 8, 0], [BASE_US, 2, 16, 5]])
+    for number, (path, words) in enumerate(
+        [(before, ["Segments and their blocks", "never freed"]), (after, ["When memory ran out"]),
+         (timeline, ["What held memory over time, by category"])]
+    ):  # fmt: skip
+        page = tmp_path / f"{number}.html"
+        profframe.load(path).report(page)
+        text = page.read_text(encoding="utf-8")
+        assert "Memory snapshot" in text
+        for word in words:
+            assert word in text
