@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from profframe.facts.fact import Note, Tables
 from profframe.facts.snapshots import join_snapshot
 from profframe.readers import RawTrace, flight_recorder, memory_snapshot, read
 from profframe.readers.json import exact
+from profframe.store.layout import checksum
 
 FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT)
 """Formats of such files."""
@@ -68,11 +68,7 @@ class GivenFiles:
     @cached_property
     def content(self) -> str:
         """Text that differs for other contents."""
-        digest = hashlib.sha256()
-        for path in self.paths:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()
+        return " ".join(checksum(path) for path in self.paths)
 
 
 def own_tables(tables: Tables) -> list[str]:

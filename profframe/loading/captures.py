@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +14,7 @@ from profframe.facts.pipeline import captured
 from profframe.loading.discovery import Source, paths_of, trace_files
 from profframe.loading.run_names import known_rank, readable
 from profframe.readers import read_parts
+from profframe.store.layout import checksum
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,7 @@ class Captures:
     @cached_property
     def content(self) -> str:
         """Text that differs for other contents."""
-        digest = hashlib.sha256()
-        for path in self.paths:
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        return digest.hexdigest()
+        return " ".join(checksum(path) for path in self.paths)
 
 
 def capture_files(source: Source | Sequence[Source]) -> Captures:

@@ -122,7 +122,9 @@ def read(
     document = reader.document
     if document.is_array and not _has_phase(rows):
         raise _not_a_trace(source, "no element of the JSON array is an event with a phase")
-    quality = _quality(document, source)
+    quality = Quality()
+    for note in document.notes("events", source.damage):
+        quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
     header = _header(document, rows)
     exported = _exported(document)
@@ -217,20 +219,6 @@ def _has_phase(rows: Rows) -> bool:
         part.num_rows > (part["phase"].null_count if table is Table.INSTANTS else 0)
         for table, part in rows.items()
     )
-
-
-def _quality(document: Document, source: ByteSource) -> Quality:
-    """Notes from reading the text."""
-    quality = Quality()
-    for check, count in document.repairs.items():
-        place = document.first.get(check)
-        details = [f"first at byte {place:,}" if place is not None else "outside the events"]
-        if check == "truncated" and source.damage:
-            details.append(source.damage)
-        quality.note(check, count, "; ".join(details))
-    if source.damage and "truncated" not in document.repairs:
-        quality.note("damaged_stream", 0, source.damage)
-    return quality
 
 
 def _header(document: Document, rows: Rows) -> Header:

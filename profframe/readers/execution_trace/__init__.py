@@ -81,7 +81,9 @@ def read(
             f"with {_NODES_KEY!r})"
         ) from None
     document = reader.document
-    quality = _quality(document, source)
+    quality = Quality()
+    for note in document.notes("nodes", source.damage):
+        quality.note(*note)
     repeated = nodes.num_rows - len(nodes["node_id"].unique())
     if repeated:
         quality.note("repeated_node_id", repeated)
@@ -124,19 +126,6 @@ def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, int]:
 def _empty(name: str) -> pa.Table:
     fields = [f for f in schema.TABLES[name].arrow if f.name in Parser.COLUMNS[name]]
     return pa.schema([field.with_nullable(True) for field in fields]).empty_table()
-
-
-def _quality(document: Document, source: ByteSource) -> Quality:
-    quality = Quality()
-    for check, count in document.repairs.items():
-        place = document.first.get(check)
-        details = [f"first at byte {place:,}" if place is not None else "outside the nodes"]
-        if check == "truncated" and source.damage:
-            details.append(source.damage)
-        quality.note(check, count, "; ".join(details))
-    if source.damage and "truncated" not in document.repairs:
-        quality.note("damaged_stream", 0, source.damage)
-    return quality
 
 
 def _header(document: Document) -> Header:

@@ -165,6 +165,25 @@ class Document:
         for check, position in first.items():
             self.first.setdefault(check, start + position)
 
+    def notes(self, elements: str, damage: str | None) -> Iterator[tuple[str, int, str]]:
+        """Rows of `quality`: the repairs, with the first place of each, and damage of the source.
+
+        Parameters
+        ----------
+        elements
+            What the array holds, in a word for the reader.
+        damage
+            What was wrong with the bytes themselves.
+        """
+        for check, count in self.repairs.items():
+            place = self.first.get(check)
+            detail = f"outside the {elements}" if place is None else f"first at byte {place:,}"
+            if check == "truncated" and damage:
+                detail += f"; {damage}"
+            yield check, count, detail
+        if damage and "truncated" not in self.repairs:
+            yield "damaged_stream", 0, damage
+
 
 Parser = Callable[[Wave], Parsed[Rows]]
 ArrayParser = Callable[[bytes], "Rows | None"]

@@ -19,7 +19,7 @@ from profframe.readers.build.rows import Header, RawTrace
 from profframe.readers.chrome import distributed_job
 from profframe.readers.json import exact
 from profframe.readers.torch import categories, function_events, kineto
-from profframe.readers.torch.getters import uncollected
+from profframe.system import collector
 
 _PROFILER: Final = "torch.profiler.profiler._KinetoProfile"
 _AUTOGRAD: Final = "torch.autograd.profiler.profile"
@@ -73,7 +73,7 @@ def knows(source: object) -> bool:
     return _source_class(source) is not None
 
 
-@uncollected()
+@collector.paused()  # a third of the time otherwise: so many objects are looked through
 def read(source: object, *, wants_categories: bool = False) -> RawTrace:
     """Read a finished profile into the tables of one trace, without run and rank and facts.
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -21,22 +19,6 @@ UNDECODABLE: Final = "(undecodable)"
 """Key for the number of texts that were not UTF-8; these have U+FFFD for the bad bytes."""
 _BLOCK: Final = 2048
 """So many objects stay in the processor's cache while all their fields are read."""
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """Disable the garbage collector.
-
-    Reading fields makes no garbage, and looking for it among all those objects takes a third of the
-    time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def read_fields(
