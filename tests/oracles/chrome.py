@@ -253,7 +253,7 @@ def _sort(event: Mapping[str, Any], base_ns: int, plain: Plain) -> None:
     }
     if name == "[memory]" and phase in {"i", "I", "X"} and row["category"] in _MEMORY_WORDS:
         plain.accounted["memory"] += 1
-        plain.memory.append(row | _allocation(args or {}))
+        plain.memory.append(row | {"category": None} | _allocation(args or {}))
     elif phase in {"X", "B", "E", *ASYNC}:
         plain.accounted["events"] += 1
         plain.events.append(_slice(event, phase, row, plain))

@@ -36,6 +36,7 @@ NOT_IN_THE_FILE: Final[Mapping[str, str]] = {
     "traces.source_events": "marks and labels of the exporter",
     "traces.accounted": "marks and labels of the exporter",
     "traces.end_ns": "the end of the window",
+    "memory.category": "torch finds it in the live profile only",
     "threads.thread_name": "the exporter adds the system's name of the thread",
 }
 NOT_IN_SOME_FILES: Final[Mapping[str, Mapping[str, str]]] = {

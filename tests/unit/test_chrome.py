@@ -430,6 +430,7 @@ def test_memory_events_of_every_writer_are_allocations(
         "device": 3,
         "total_allocated_bytes": 1024,
         "total_reserved_bytes": 1 << 40,
+        "category": None,
         "thread": 0,
     }
     assert found(trace) == {}

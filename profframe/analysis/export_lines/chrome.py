@@ -22,6 +22,7 @@ from profframe.readers.chrome.columns import (
     INSTANT_CATEGORY,
     MEMORY_NAME,
     OWN_ARGS_KEY,
+    OWN_CATEGORY,
     OWN_COLUMNS,
     OWN_KEY,
 )
@@ -224,10 +225,11 @@ def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterato
         order = "ORDER BY event_id" * rare.bound
         yield f"SELECT {slices} FROM ({rows}) {order}"
     allocation = ", ".join(f"""',"{key}":' || ({value})""" for key, value in _MEMORY.items())
+    own = f"""',"{OWN_ARGS_KEY}":{{"{OWN_CATEGORY}":' || to_json(category) || '}}'"""
     yield f"""
         SELECT concat(',\n{{"ph":"i","cat":"{INSTANT_CATEGORY}","s":"t","name":"{MEMORY_NAME}"',
                       getvariable('thread_keys')[thread + 1], at_time(time_ns, NULL),
-                      with_args('{{' || concat({allocation})[2:] || '}}'))
+                      with_args('{{' || concat({allocation}, {own})[2:] || '}}'))
         FROM memory"""
     yield """
         SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),

@@ -77,6 +77,8 @@ OWN_COLUMNS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Columns that Kineto does not write, or not always, and their SQL types."""
+OWN_CATEGORY: Final = "category"
+"""Member beside them for the category of an allocation."""
 _LIST_PROCESS: Final = "CPU functions"
 """Process of the events that `EventList.export_chrome_trace` writes."""
 _LIST_DEVICES: Final = "CUDA functions"
@@ -150,7 +152,7 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
         if table is Table.EVENTS:
             columns |= _event_columns(rows, columns["external_id"])
         elif table is Table.MEMORY:
-            columns |= _device_of_memory(rows)
+            columns |= _device_of_memory(rows) | _category_of_memory(rows)
         elif table is Table.FLOWS:
             columns["category"] = _flow_category(columns["category"], columns["flow_id"])
         elif table is Table.COUNTERS:
@@ -443,3 +445,9 @@ def _device_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
         "device_type": pa.array(ALLOCATOR_DEVICES).take(index),
         "device": pc.if_else(pc.greater(type_, _ZERO), rows["Device Id"], _NO_NUMBER),
     }
+
+
+def _category_of_memory(rows: _FilteredMembers) -> dict[str, pa.Array]:
+    """Category of allocations, which only an exported trace has."""
+    member = f"{OWN_KEY}.{OWN_CATEGORY}"
+    return {"category": rows[member]} if member in rows else {}

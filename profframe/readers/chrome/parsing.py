@@ -19,6 +19,7 @@ from profframe.readers.build.rows import Batch
 from profframe.readers.chrome.columns import (
     LAUNCH_MEMBERS,
     OWN_ARGS_KEY,
+    OWN_CATEGORY,
     OWN_COLUMNS,
     OWN_KEY,
     batch_of,
@@ -60,7 +61,9 @@ _OLD_ARGS_TYPE: Final = json.dumps({"external id": "BIGINT", "Input dims": "VARC
 """Spellings until 2021; DuckDB folds case, so they need a structure of their own."""
 _MEMBERS_TYPE: Final = json.dumps({"m": ["MAP(VARCHAR, JSON)"], "text": "DECIMAL(28, 6)"})
 """An unused decimal again, for the text of numbers."""
-_OWN_TYPE: Final = json.dumps({OWN_ARGS_KEY: {**OWN_COLUMNS, "args": "JSON"}})
+_OWN_TYPE: Final = json.dumps(
+    {OWN_ARGS_KEY: {**OWN_COLUMNS, OWN_CATEGORY: "VARCHAR", "args": "JSON"}}
+)
 
 _OWN: Final = f'"{OWN_ARGS_KEY}"'
 _SUSPECT: Final = rf"nan|NaN|NAN|inf|Inf|INF|external id|Input dims|\\u003[aA]|{_OWN}"
