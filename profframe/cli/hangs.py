@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from profframe.cli.loading import load
 from profframe.cli.output import Output, as_rows, echo, width_of_terminal, with_output
 from profframe.cli.verbs import one_option, verbs
 from profframe.errors import ParameterError
-from profframe.show.units import visible
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 
 @verbs.command()
@@ -28,10 +22,7 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
     First what hangs, in a sentence, with the stack of each side; then a table of it, and of how far
     each rank came. With --format or -o: the rows of the answer `hangs`.
     """
-    from rich.text import Text
-
-    from profframe.show import hangs as words
-    from profframe.show import terminal
+    from profframe.show import first_words, terminal
 
     trace = load(sources, rank=rank)
     if not trace.sql("SELECT count(*) FROM process_groups").item() and not (
@@ -45,19 +36,5 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
     if output.is_asked_for:
         output.emit(rows, as_rows(rows, trace))
         return
-    progress = trace.collective_progress()
-    lines = [
-        visible(line) for line in words.headline(rows, trace.hang_sides(), progress).split("\n")
-    ]
-    parts: list[RenderableType] = [Text("\n".join(lines))]
-    if rows.height:
-        first = rows.row(0, named=True)
-        for name, side in (("late_stack", "late"), ("waiting_stack", "waiting")):
-            if first[name]:
-                frames = "\n    ".join(visible(frame) for frame in first[name].split(";"))
-                parts.append(Text(f"  {side}:\n    {frames}"))
-        parts.append(terminal.ranking(words.table(rows), top, width_of_terminal(), "What hangs"))
-    parts.append(
-        terminal.ranking(words.behind(progress), top, width_of_terminal(), "How far each rank came")
-    )
-    echo(*parts)
+    with trace.asking() as session:
+        echo(*terminal.words(first_words.dumps(session), top, width_of_terminal()))

@@ -44,7 +44,8 @@ def convert(
     TRACE can also be a URL. A file that the store has already and that has not changed is left
     out, so a batch that was stopped goes on when it is given again; one that has changed is
     replaced. Different files never replace each other: those of the same run and rank are
-    numbered by their start. If a file cannot be converted, the others are, and the exit code is 1.
+    numbered by their start. Memory snapshots and dumps join the trace of their run and rank. If a
+    file cannot be converted, the others are, and the exit code is 1.
     """
     from profframe.converting.convert import convert as batch
     from profframe.converting.dask import dask_workers

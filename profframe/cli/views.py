@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 _MAX_THREADS: Final = 40
 _MAX_GAPS: Final = 5
 _MAX_FINDINGS: Final = 3
-_MEMORY_BY: Final = {
-    "category": "What held memory by category,",
-    "module": "What held memory by module,",
-    "frame": "What held memory by line of code,",
-}
 _THREAD: Final = ("run", "rank", "thread", "pid", "tid", "process_name", "thread_name")
 
 
@@ -80,18 +75,17 @@ def _parts(
     trace: Trace, title: str, top: int, sort: str, *, full_names: bool
 ) -> list[RenderableType]:
     """What `show` prints."""
-    from profframe.show import excerpts, kernel_names, snapshots, terminal
+    from profframe.show import excerpts, kernel_names, terminal
     from profframe.show.findings import headlines
 
     summary = trace.summary()
     width = width_of_terminal()
     parts = [terminal.summary(summary, title)]
-    formats = {*summary.traces["format"]}
-    has_only_memory = bool(formats) and formats <= snapshots.FORMATS
-    if not has_only_memory:
+    if not summary.words.is_all:
         parts.append(terminal.ranking(summary.overview, top, width, "Overview"))
-    parts += [*_hangs(trace), *_snapshots(trace, top, width)]
-    if has_only_memory:
+    for words in summary.words.parts:
+        parts += terminal.words(words, top, width)
+    if summary.words.is_all:
         return [*parts, *_quality(summary, width)]
     advice = trace.advice()
     if advice.height:
@@ -120,52 +114,6 @@ def _quality(summary: Summary, width: int | None) -> Iterator[RenderableType]:
         yield terminal.notes(summary.quality, width)
 
 
-def _snapshots(trace: Trace, top: int, width: int | None) -> Iterator[RenderableType]:
-    """What a memory snapshot says: a sentence for what matters, and tables of what held it."""
-    if not trace.sql("SELECT count(*) FROM allocations").item():
-        if trace.sql("SELECT count(*) FROM segments").item():
-            yield _segments(trace, top, width)
-        return
-    from rich.text import Text
-
-    from profframe.show import snapshots, terminal
-
-    failures = trace.out_of_memory()
-    stacks = trace.memory_stacks(by="frame", top=0)
-    lines = snapshots.headline(failures, stacks, trace.snapshot_timeline(), trace.fragmentation())
-    yield Text("\n".join(visible(line[0].upper() + line[1:]) for line in lines))
-    at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
-    for by, title in _MEMORY_BY.items():
-        rows = (
-            stacks if by == "frame" and at == "peak" else (trace.memory_stacks(by=by, at=at, top=0))
-        )
-        if {*rows["name"]} - {None, "unknown"}:
-            yield terminal.ranking(snapshots.table(rows), top, width, f"{title} {when}")
-    if failures.height and failures["stack"][-1]:
-        frames = "\n  ".join(visible(frame) for frame in failures["stack"][-1].split(";"))
-        yield Text(f"What asked:\n  {frames}")
-
-
-def _segments(trace: Trace, top: int, width: int | None) -> RenderableType:
-    """Segments of a snapshot in which nothing is allocated."""
-    from profframe.show import terminal
-
-    return terminal.ranking(trace.fragmentation(), top, width, "Segments")
-
-
-def _hangs(trace: Trace) -> Iterator[RenderableType]:
-    """What hangs, in a sentence, by dumps of the flight recorder."""
-    if not trace.sql("SELECT count(*) FROM recorded_collectives").item():
-        return
-    from rich.text import Text
-
-    from profframe.show import hangs
-
-    progress = trace.collective_progress()
-    lines = hangs.headline(trace.hangs(), trace.hang_sides(), progress).split("\n")
-    yield Text("\n".join(map(visible, (*lines, "profframe hang shows the stacks of each side"))))
-
-
 @verbs.command()
 @takes_sources
 @with_facts
@@ -180,6 +128,7 @@ def info(sources: tuple[str, ...], facts: Mapping[str, Any]) -> None:
     summary, width = trace.summary(), width_of_terminal()
     parts = [
         terminal.summary(summary, " ".join(sources)),
+        *(terminal.sentences(words) for words in summary.words.parts),
         *terminal.headers(summary.traces),
         terminal.table(_row_counts(trace), width, "Tables"),
         terminal.ranking(trace.threads.select(_THREAD), _MAX_THREADS, width, "Threads"),

@@ -65,8 +65,10 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     A file that the store has already, with the same content and under the same names, is left as it
     is; so a batch that was stopped, or killed, goes on where it was. A file that has changed since
     takes the place of what it was. Two files never do: those that share run and rank are numbered
-    by their start, as `load` does it, after what the store has of that name. A file that cannot be
-    converted is a row with its error; the others go on.
+    by their start, as `load` does it, after what the store has of that name. A memory snapshot and
+    a dump of the flight recorder join the trace of their run and rank, as in `load`, also where one
+    of them is in the store already. A file that cannot be converted is a row with its error; the
+    others go on.
 
     Parameters
     ----------
@@ -98,8 +100,9 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     -------
     polars.DataFrame
         One row per file, in the order of the sources: ``source``; ``status``: ``written``,
-        ``unchanged``, ``failed``, or ``skipped`` (found in a folder or by a glob, no trace, and
-        named like none); ``run``, ``rank`` and ``events`` of what the store has of it; ``bytes`` of
+        ``joined`` (its tables are beside those of the trace of that run and rank), ``unchanged``,
+        ``failed``, or ``skipped`` (found in a folder or by a glob, no trace, and named like none);
+        ``run``, ``rank`` and ``events`` of what the store has of it; ``bytes`` of
         the file; ``seconds`` that the worker needed; ``error``.
 
     Raises

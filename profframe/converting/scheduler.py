@@ -3,6 +3,7 @@
 A name can depend on other files: those that share run and rank are numbered by start. So a
 converted file waits, beside the store, until every file that may be of its run is converted; then
 the first of each rank is published, and the later ones at the end, when all names are settled.
+A memory snapshot or a dump waits for the trace of its run and rank, and a worker joins them then.
 Names thus depend neither on the workers' pace nor on where an earlier batch was killed.
 """
 
@@ -12,17 +13,25 @@ import itertools
 import queue
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from profframe.converting.inputs import Item
-from profframe.converting.staging import Destination, FactChoice, Record, folder_of, options_text
-from profframe.converting.worker import Report, Task, convert_file, rename, this_process
+from profframe.converting.joining import Join, join_of
+from profframe.converting.staging import (
+    Destination,
+    FactChoice,
+    Record,
+    Records,
+    folder_of,
+    options_text,
+)
+from profframe.converting.worker import Report, Task, convert_file, join, rename, this_process
 from profframe.errors import StoreError
 
-Status = Literal["written", "unchanged", "skipped", "failed"]
+Status = Literal["written", "joined", "unchanged", "skipped", "failed"]
 _Trace = tuple[str, int]
 
 _ATTEMPTS: Final = 5
@@ -61,6 +70,15 @@ class _Choice:
     is_there: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Files that become one trace, what was staged of each, and what they replace."""
+
+    members: tuple[int, ...]
+    staged: tuple[Record, ...]
+    stored: Record | None = None
+
+
 class InlineExecutor(Executor):
     """Runs tasks at once, in this process."""
 
@@ -75,33 +93,6 @@ class InlineExecutor(Executor):
 
 
 _Completion = tuple[int, Callable[[int, Any], None], Future[Any]]
-
-
-@dataclass(slots=True)
-class _Records:
-    """Records of a store by source and by name."""
-
-    by_source: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
-    by_name: dict[_Trace, Record] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, records: Iterable[Record]) -> _Records:
-        index = cls()
-        for record in records:
-            index.by_name[record.run, record.rank] = record
-            if record.source is not None:
-                index.by_source[record.source].append(record)
-        return index
-
-    def matching(self, source: str, options: str, content: str | None = None) -> list[Record]:
-        """Records of a source and options, of one content or of any."""
-        return [
-            record
-            for record in self.by_source.get(source, ())
-            if record.options == options
-            and record.content is not None
-            and content in {None, record.content}
-        ]
 
 
 class Batch:
@@ -140,7 +131,7 @@ class Batch:
         self._threads = threads
         self._progress = progress
         self._packs = store.packs()
-        self._records = _Records.of(store.records())
+        self._records = Records.of(store.records())
         self._bytes, self._bytes_done = sum(item.size for item in items), 0
         self._outcomes: dict[int, Outcome] = {}
         self._reports: dict[int, Report] = {}
@@ -148,9 +139,10 @@ class Batch:
         self._unplaced: dict[str, list[int]] = defaultdict(list)
         self._deferred: list[int] = []
         self._first_names: set[_Trace] = set()
-        self._owners: dict[_Trace, int] = {}
+        self._groups: dict[int, _Group] = {}
+        self._owners: dict[_Trace, str | None] = {}
         self._attempts: Counter[int] = Counter()
-        self._damaged: set[_Trace] = set()
+        self._stale: set[_Trace] = set()
         self._running: set[Future[Any]] = set()
         self._completions: queue.SimpleQueue[_Completion] = queue.SimpleQueue()
 
@@ -164,9 +156,11 @@ class Batch:
                 else:
                     self._settle(index, Report("failed", error=item.error, is_not_a_trace=True))
             self._work()
-            for index in sorted(self._deferred, key=self._order):
-                self._place(index, self._staged(index), may_number=True)
-            self._work()
+            while self._deferred:
+                deferred, self._deferred = sorted(self._deferred, key=self._order), []
+                for index in deferred:
+                    self._place(index, self._staged(index), may_number=True)
+                self._work()
         except BaseException:
             for future in self._running:
                 future.cancel()
@@ -188,7 +182,7 @@ class Batch:
             frozenset(
                 record.content
                 for record in self._records.matching(item.key, options)
-                if record.content and (record.run, record.rank) not in self._damaged
+                if record.content and (record.run, record.rank) not in self._stale
             ),
             this_process(),
             f"{time.time_ns()}-{index}",
@@ -228,61 +222,144 @@ class Batch:
                 handle(index, result)
 
     def _retry(self, index: int) -> None:
-        """Convert a file again, as another batch has published its staged folder."""
-        if self._attempts[index] < _ATTEMPTS:
-            self._records = _Records.of(self._store.records())
-            self._submit(index)
+        """Convert files again, as another batch has published a folder of theirs."""
+        members = self._members(index)
+        if all(self._attempts[member] < _ATTEMPTS for member in members):
+            self._records = Records.of(self._store.records())
+            for member in members:
+                self._again(member)
         else:
             self._fail(index, StoreError("what was converted is gone from the store"))
 
+    def _again(self, index: int) -> None:
+        """Convert a file again; its runs wait for it."""
+        self._groups.pop(index, None)
+        if self._reports.pop(index, None) is not None:
+            self._waiting.update(self._items[index].runs)
+        if self._outcomes.pop(index, None) is not None:
+            self._bytes_done -= self._items[index].size
+        self._submit(index)
+
+    def _members(self, index: int) -> tuple[int, ...]:
+        """The files that become one trace with a file, and itself."""
+        return self._groups[index].members if index in self._groups else (index,)
+
     def _fail(self, index: int, error: Exception) -> None:
-        """Report a file whose task failed or could not start."""
+        """Report a file whose task failed or could not start, and those that were to join it."""
         message = str(error) or type(error).__name__
-        report = Report("failed", error=f"{self._items[index].key}: {message}")
-        if index in self._reports:
-            self._finish(index, report)
-        else:
-            self._settle(index, report)
+        for member in self._members(index):
+            report = Report("failed", error=f"{self._items[member].key}: {message}")
+            if member in self._reports:
+                self._finish(member, report)
+            else:
+                self._settle(member, report)
 
     def _settle(self, index: int, report: Report) -> None:
         """Keep the report of a file, and release the runs that waited for it."""
-        is_first = index not in self._reports
         self._reports[index] = report
         if report.staged is None:
             self._finish(index, report)
-        elif is_first:
+        else:
             self._first_names.add((report.staged.run, report.staged.rank))
             self._unplaced[report.staged.run].append(index)
-        else:
-            self._place(index, report.staged, may_number=True)
-        if is_first:
-            for run in self._items[index].runs:
-                self._waiting[run] -= 1
-                if not self._waiting[run]:
-                    self._release(run)
+        for run in self._items[index].runs:
+            self._waiting[run] -= 1
+            if not self._waiting[run]:
+                self._release(run)
 
     def _release(self, run: str) -> None:
-        """Publish the first file of each rank of a run, all of whose files are converted."""
-        for index in sorted(self._unplaced.pop(run, ()), key=self._order):
-            self._place(index, self._staged(index), may_number=False)
+        """Join and publish files of a run, all of which are converted: the first of each rank."""
+        ranks: dict[int, list[int]] = defaultdict(list)
+        for index in sorted(self._unplaced.pop(run, ())):
+            ranks[self._staged(index).rank].append(index)
+        for rank, indices in sorted(ranks.items()):
+            stored = self._record_at(run, rank)
+            ready = indices if stored is None else self._with_others(stored, indices)
+            choice = self._join_of(ready, stored)
+            of_join = set[int]()
+            if choice is not None:
+                of_join = {i for i in ready if self._staged(i) in choice.parts}
+                self._start_join(choice, of_join)
+            for index in sorted(set(ready) - of_join, key=self._order):
+                self._place(index, self._staged(index), may_number=False)
+
+    def _with_others(self, stored: Record, indices: list[int]) -> list[int]:
+        """Files that can be placed: those of a joined trace only with all others of it.
+
+        The others are converted again where they are in the batch, and all wait for them.
+        """
+        keys = {self._items[index].key for index in indices}
+        missing = stored.sources - keys
+        if not (stored.joined and missing and stored.sources & keys):
+            return indices
+        others = [
+            index
+            for index, item in enumerate(self._items)
+            if item.key in missing and index in self._outcomes
+            if self._outcomes[index].status == "unchanged"
+        ]
+        if len(others) == len(missing):
+            self._stale.add((stored.run, stored.rank))
+            self._unplaced[stored.run] += indices
+            for index in others:
+                self._again(index)
+            return []
+        shown = ", ".join(sorted(missing))
+        reason = StoreError(
+            f"run {stored.run!r}, rank {stored.rank} was made of it and {shown}: convert them "
+            "together, or remove that run from the store"
+        )
+        for index in indices:
+            if self._items[index].key in stored.sources:
+                self._fail(index, reason)
+        return [index for index in indices if self._items[index].key not in stored.sources]
+
+    def _join_of(self, indices: Sequence[int], stored: Record | None) -> Join | None:
+        """What is joined of files of one run and rank, but for those with a number already."""
+        staged = [self._staged(index) for index in indices]
+        unnumbered = [
+            record
+            for record in staged
+            if (place := self._place_of(record)) is None or place.run == record.run
+        ]
+        return join_of(self._store, unnumbered, stored)
+
+    def _start_join(self, choice: Join, indices: set[int]) -> None:
+        """Let a worker join files; the trace, or else the first of the others, stands for all."""
+        leader = min(indices, key=lambda index: (self._staged(index) != choice.trace, index))
+        members = (leader, *sorted(indices - {leader}))
+        staged = tuple(self._staged(index) for index in members)
+        self._groups[leader] = _Group(members, staged, choice.stored)
+        self._start(leader, self._place_joined, join, self._store, choice)
+
+    def _place_joined(self, index: int, joined: Record) -> None:
+        self._reports[index] = replace(self._reports[index], staged=joined)
+        self._place(index, joined, may_number=False)
 
     def _place(self, index: int, staged: Record, *, may_number: bool) -> None:
         """Publish a staged folder under its name, or start a copy under another one."""
         original = self._staged(index)
+        group = self._groups.get(index)
         with self._store.locked():
             while True:
-                choice = self._choose(index, may_number=may_number)
+                if group and group.stored:
+                    if self._record_at(staged.run, staged.rank) != group.stored:
+                        self._store.discard(original)
+                        self._retry(index)
+                        return
+                    choice: _Choice | None = _Choice(staged.run, replace=True)
+                else:
+                    choice = self._choose(index, may_number=may_number)
                 if choice is None or choice.is_there or choice.run != staged.run:
                     break
                 if self._publish(index, staged, replace=choice.replace):
                     return
         if choice is not None and choice.is_there:
-            self._store.discard(original)
-            self._finish(index, replace(self._reports[index], status="unchanged"), choice.run)
+            self._finish_all(index, "unchanged", choice.run)
         elif choice is None:
             self._deferred.append(index)
         else:
-            self._owners[choice.run, staged.rank] = index
+            self._owners[choice.run, staged.rank] = original.source
             self._start(index, self._place_copy, rename, self._store, original, choice.run)
 
     def _place_copy(self, index: int, copy: Record) -> None:
@@ -300,25 +377,33 @@ class Batch:
         except (OSError, StoreError) as error:
             self._fail(index, StoreError(f"cannot be written: {error}"))
             return True
-        self._store.discard(self._staged(index))
-        self._owners[staged.run, staged.rank] = index
-        self._finish(index, self._reports[index], staged.run)
+        self._owners[staged.run, staged.rank] = staged.source
+        self._finish_all(index, "staged", staged.run)
         return True
+
+    def _finish_all(self, index: int, status: Literal["staged", "unchanged"], run: str) -> None:
+        """Record the outcome of files that have become one trace, and remove what was staged."""
+        joined = self._staged(index)
+        group = self._groups.get(index) or _Group((index,), ())
+        for record in (joined, *group.staged):
+            self._store.discard(record)
+        for member in group.members:
+            report = replace(self._reports[member], status=status, staged=joined)
+            is_beside = status == "staged" and self._items[member].key != joined.source
+            self._finish(member, replace(report, status="joined") if is_beside else report, run)
 
     def _choose(self, index: int, *, may_number: bool) -> _Choice | None:
         """The name of a file; None if it needs a number, and ``may_number`` is False."""
-        staged, source = self._staged(index), self._items[index].key
-        for record in self._records.by_source.get(source, ()):
-            if record.rank == staged.rank and _is_cycle(record.run, staged.run):
-                stored = self._record_at(record.run, record.rank)
-                if stored is not None and stored.source == source:
-                    return self._existing_name(stored, index)
+        staged = self._staged(index)
+        source = staged.source
+        if (own := self._place_of(staged)) is not None:
+            return self._existing_name(own, index)
         for number in itertools.count():
             run = f"{staged.run}.{number}" if number else staged.run
             name = run, staged.rank
             if number and not may_number:
                 return None
-            if self._owners.get(name, index) != index or (number and name in self._first_names):
+            if self._owners.get(name, source) != source or (number and name in self._first_names):
                 continue
             stored = self._record_at(*name)
             if stored is None:
@@ -327,6 +412,15 @@ class Batch:
                 return self._existing_name(stored, index)
         raise AssertionError
 
+    def _place_of(self, staged: Record) -> Record | None:
+        """What the store has of the source of a file, under its name or that with a number."""
+        for record in self._records.by_source.get(staged.source or "", ()):
+            if record.rank == staged.rank and _is_cycle(record.run, staged.run):
+                stored = self._record_at(record.run, record.rank)
+                if stored is not None and stored.source == staged.source:
+                    return stored
+        return None
+
     def _record_at(self, run: str, rank: int) -> Record | None:
         """The record of a name, of a folder or a pack."""
         single = self._store.record_at(run, rank)
@@ -334,7 +428,7 @@ class Batch:
             return single
         packs = self._store.packs()
         if packs != self._packs:  # packed meanwhile
-            self._packs, self._records = packs, _Records.of(self._store.records())
+            self._packs, self._records = packs, Records.of(self._store.records())
         record = self._records.by_name.get((run, rank))
         return record if record is not None and record.is_packed else None
 
@@ -342,7 +436,8 @@ class Batch:
         """The name of an earlier trace of the same source."""
         report = self._reports[index]
         is_same = stored.content == report.content and stored.options == self._options(index)
-        is_there = is_same and (stored.run, stored.rank) not in self._damaged
+        is_same = is_same and stored.joined == self._staged(index).joined
+        is_there = is_same and (stored.run, stored.rank) not in self._stale
         return _Choice(stored.run, replace=True, is_there=is_there)
 
     def _finish(self, index: int, report: Report, run: str | None = None) -> None:
@@ -358,12 +453,14 @@ class Batch:
                 run, rank = record.run, record.rank
                 try:
                     events = self._store.events(record)
+                    if self._records.by_name[record.run, record.rank].source != item.key:
+                        events = 0  # it is beside a trace, whose they are
                 except FileNotFoundError:  # replaced at this moment
                     pass
                 except StoreError:
-                    if (run, rank) not in self._damaged:
-                        self._damaged.add((run, rank))
-                        self._submit(index)
+                    if self._attempts[index] < _ATTEMPTS:
+                        self._stale.add((run, rank))
+                        self._again(index)
                         return
         self._outcomes[index] = Outcome(
             item.key, status, run, rank, events, item.size, report.seconds, _as_utf8(report.error)

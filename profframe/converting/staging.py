@@ -15,14 +15,16 @@ import shutil
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from profframe import schema, store
@@ -44,7 +46,18 @@ _COLUMNS: Final = (
     "content_hash",
     "convert_options",
     "facts_version",
+    "format",
+    "joined_files",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedFile:
+    """A file whose tables are beside those of a trace."""
+
+    source: str
+    content_hash: str | None
+    convert_options: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,14 @@ class Record:
     options: str | None
     start_ns: int
     folder: str
+    format: str | None = None
+    joined: tuple[JoinedFile, ...] = ()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Every file that its tables are from."""
+        own = () if self.source is None else (self.source,)
+        return frozenset((*own, *(file.source for file in self.joined)))
 
     @property
     def is_packed(self) -> bool:
@@ -68,6 +89,43 @@ class Record:
     def staged_folder(self) -> str:
         """The staged folder that it is in, if it is staged."""
         return self.folder.partition("/")[0]
+
+
+@dataclass(slots=True)
+class Records:
+    """Records of a store by source and by name; a joined file has one as its trace has."""
+
+    by_source: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))
+    by_name: dict[tuple[str, int], Record] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, records: Iterable[Record]) -> Records:
+        index = cls()
+        for record in records:
+            index.by_name[record.run, record.rank] = record
+            if record.source is not None:
+                index.by_source[record.source].append(record)
+            for file in record.joined:
+                content = None if record.content is None else file.content_hash
+                part = replace(
+                    record,
+                    source=file.source,
+                    content=content,
+                    options=file.convert_options,
+                    joined=(),
+                )
+                index.by_source[file.source].append(part)
+        return index
+
+    def matching(self, source: str, options: str, content: str | None = None) -> list[Record]:
+        """Records of a source and options, of one content or of any."""
+        return [
+            record
+            for record in self.by_source.get(source, ())
+            if record.options == options
+            and record.content is not None
+            and content in {None, record.content}
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +198,15 @@ def staging_key(source: str, content: str, options: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _joined_files(text: str | None) -> tuple[JoinedFile, ...]:
+    """Files that `traces` lists as joined; a store may have any text there."""
+    try:
+        files = tuple(JoinedFile(**file) for file in json.loads(text or "[]"))
+    except (TypeError, ValueError, RecursionError):
+        return ()
+    return files if all(type(file.source) is str for file in files) else ()
 
 
 def folder_of(run: str, rank: int) -> str:
@@ -226,27 +293,35 @@ class Destination(ABC):
         """Write a copy of a staged folder, as a later cycle of its run with its own name."""
         events = self.events(staged) or 0
         note = later_cycle_note(staged.source or "", staged.run, staged.rank, events)
-        tables = {
-            name: self._parts(staged, name, run)
-            for name in schema.TABLES
-            if name not in schema.OPTIONAL_TABLES or self.has(f"{staged.folder}/{name}.parquet")
-        }
+        tables = {name: self.parts(staged, name, run) for name in self.tables(staged)}
         tables["quality"] = chain(
             tables["quality"], [schema.conform("quality", note, run, staged.rank)]
         )
         store.put(tables, path, run, staged.rank)
 
-    def _parts(self, staged: Record, name: str, run: str) -> Iterator[pa.Table]:
+    def tables(self, record: Record) -> Sequence[str]:
+        """Names of the tables that its folder has."""
+        return [
+            name
+            for name in schema.TABLES
+            if name not in schema.OPTIONAL_TABLES or self.has(f"{record.folder}/{name}.parquet")
+        ]
+
+    def parts(self, record: Record, name: str, run: str) -> Iterator[pa.Table]:
+        """The rows of a table, a part at a time, with the name of a run."""
         texts = [column.name for column in schema.TABLES[name] if column.type == schema.NAME]
-        path = f"{staged.folder}/{name}.parquet"
+        path = f"{record.folder}/{name}.parquet"
         with (
             self.open(path) as stream,
             reading(f"{self.address}/{path}"),
             pq.ParquetFile(stream, read_dictionary=texts) as file,
         ):
             for number in range(file.num_row_groups):
-                rows = file.read_row_group(number, use_threads=False).drop_columns("run")
-                yield schema.conform(name, rows, run, staged.rank)
+                rows = file.read_row_group(number, use_threads=False)
+                if record.is_packed:
+                    is_own = (pc.field("run") == record.run) & (pc.field("rank") == record.rank)
+                    rows = rows.filter(is_own)
+                yield schema.conform(name, rows.drop_columns("run"), run, record.rank)
 
     def read(self, folder: str) -> Iterator[Record]:
         """Records of a folder; none if it is damaged or missing."""
@@ -271,6 +346,8 @@ class Destination(ABC):
                 row.get("convert_options"),
                 row.get("start_ns") or 0,
                 folder,
+                row.get("format"),
+                _joined_files(row.get("joined_files")),
             )
 
     def _is_complete(self, folder: str) -> bool:

@@ -19,6 +19,7 @@ from profframe.errors import NotATraceError, ProfframeError, SourceError, StoreE
 from profframe.system.memory_limit import is_memory_error, refusal_message
 
 if TYPE_CHECKING:
+    from profframe.converting.joining import Join
     from profframe.converting.staging import Destination, FactChoice, Record
     from profframe.loading.options import FactOptions
     from profframe.readers.bytes import Progress
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _IMPORT_PID: Final = os.getpid()
 """A forked child of this process has another one."""
 
-Status = Literal["staged", "written", "unchanged", "skipped", "failed"]
+Status = Literal["staged", "written", "joined", "unchanged", "skipped", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +194,24 @@ def _source_errors(task: Task, path: Path) -> Iterator[None]:
         if str(path) == task.source:
             raise
         raise type(error)(str(error).replace(str(path), task.source)) from error
+
+
+def join(store: Destination, choice: Join) -> Record:
+    """Stage a trace with what is beside it; a task for a worker.
+
+    `FileNotFoundError` means that another batch has published a part of it meanwhile.
+    """
+    if os.getpid() != _IMPORT_PID:
+        return _spawned_pool(os.getpid(), None).submit(join, store, choice).result()
+    from profframe.converting.joining import stage_joined
+
+    try:
+        return stage_joined(store, choice)
+    except StoreError:
+        for record in choice.parts:
+            if not store.has(record.folder):
+                raise FileNotFoundError(record.folder) from None
+        raise
 
 
 def rename(store: Destination, staged: Record, run: str) -> Record:

@@ -76,9 +76,9 @@ def own_tables(tables: Tables) -> list[str]:
     return [name for name in tables if name in schema.OPTIONAL_TABLES and tables[name].num_rows]
 
 
-def fit_together(traces: Iterable[Tables]) -> bool:
-    """Whether no table, but for stacks, is in two of them."""
-    names = [name for tables in traces for name in own_tables(tables) if name != _SHARED]
+def fit_together(traces: Iterable[Iterable[str]]) -> bool:
+    """Whether no optional table, but for stacks, is in two of them."""
+    names = [name for own in traces for name in own if name != _SHARED]
     return len(set(names)) == len(names)
 
 

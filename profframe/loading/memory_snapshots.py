@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profframe.errors import NotATraceError
 from profframe.facts.fact import Tables
-from profframe.loading.beside import GivenFiles, fit_together, with_rows_of
+from profframe.loading.beside import GivenFiles, fit_together, own_tables, with_rows_of
 from profframe.loading.discovery import Source, paths_of, trace_files
 from profframe.loading.run_names import known_rank, readable
 from profframe.readers import RawTrace, memory_snapshot
@@ -27,7 +27,7 @@ class MemorySnapshots(GivenFiles):
     def join(self, tables: Tables, rank: int | None, *, is_alone: bool) -> Tables:
         """Tables of a trace with the snapshot of its rank; with the only one, for a trace alone."""
         chosen = self._of(rank, is_alone=is_alone)
-        if chosen is None or not fit_together([tables, chosen[1].tables]):
+        if chosen is None or not fit_together(map(own_tables, (tables, chosen[1].tables))):
             return tables
         path, raw = chosen
         return with_rows_of(tables, raw, readable(str(path)))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from profframe import schema
 from profframe.facts.fact import Tables
-from profframe.loading.beside import FORMATS, fit_together, with_rows_of
+from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
 from profframe.readers import RawTrace
 
 _RANK: Final = re.compile(r"(?<![a-z])(?:rank[-_]?|worker)(\d+)", re.IGNORECASE)
@@ -177,7 +177,7 @@ def _joined(group: Sequence[NamedTrace]) -> Sequence[NamedTrace]:
     """Traces of one run and rank."""
     beside = [t for t in group if t.raw.header.format in FORMATS]
     traces = [t for t in group if t.raw.header.format not in FORMATS]
-    if not beside or len(traces) != 1 or not fit_together(t.raw.tables for t in group):
+    if not beside or len(traces) != 1 or not fit_together(own_tables(t.raw.tables) for t in group):
         return group
     tables: Tables = traces[0].raw.tables
     for trace in beside:

@@ -39,7 +39,8 @@ def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
     for row in advice.head(top).iter_rows(named=True):
         place = f" ({visible(row['run'])}, rank {row['rank']})" if several else ""
         lines.append(_headline(row, place))
-    return Group(Text(f"{title} (top {top} of {advice.height})", style="bold cyan"), *lines)
+    more = f" (top {top} of {advice.height})" if advice.height > top else ""
+    return Group(Text(f"{title}{more}", style="bold cyan"), *lines)
 
 
 def _headline(row: dict[str, Any], place: str) -> Text:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from profframe.query.selection import spans
+from profframe.show import units
 from profframe.show.units import plural
 
 if TYPE_CHECKING:
@@ -17,6 +19,8 @@ _ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "size": ("input_sizes", "output_sizes"),
     "dtype": ("input_dtypes", "output_dtypes"),
 }
+_MOST_RANKS: Final = 4
+"""Ranks that are written one by one."""
 _WORDS: Final[Mapping[str, str]] = {
     "order": "calls in another order",
     "kind": "calls another collective",
@@ -59,10 +63,62 @@ def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -
     loaded = progress.filter(progress["is_loaded"])
     number = loaded.select("run", "rank").n_unique()
     groups = loaded.select("run", "process_group", "group_ranks").n_unique()
+    if number == 1:
+        lasts = loaded.sort("created_ns", maintain_order=True).tail(1).to_dicts()
+        seq = lasts[0]["last_seq"] if lasts else None
+        named = {"collective_seq": seq, "line": None}
+        last = f": the last call is {call(lasts[0] | named)}" if seq else ""
+        return f"Nothing hangs by this dump alone{last}"
     return (
         f"Nothing hangs by these dumps: {plural(number, 'rank')} came equally far in "
         f"{plural(groups, 'process group')}, and what they called fits together"
     )
+
+
+def contents(row: Mapping[str, Any]) -> str:
+    """What dumps are: of what, how many records, of when.
+
+    Parameters
+    ----------
+    row
+        A row of `sql/first_words/dumps.sql`.
+    """
+    of = "" if row["world_size"] is None else f" of {row['world_size']:,}"
+    parts = [
+        f"{ranks(row['ranks'])}{of}",
+        *([row["backends"]] if row["backends"] else []),
+        units.plural(row["records"], "record"),
+        *([f"{row['open']:,} of them not ended"] if row["open"] else []),
+        units.plural(row["groups"] or 0, "process group"),
+        *([f"version {row['versions']}"] if row["versions"] else []),
+    ]
+    if row["first_ns"] is not None:
+        span = units.duration(row["last_ns"] - row["first_ns"]).strip()
+        parts.append(f"{span} until {moment(row['last_ns'])}")
+    return ", ".join(parts)
+
+
+def lacking(sizes: pl.DataFrame, hangs: pl.DataFrame) -> str:
+    """What to do where dumps of ranks are lacking; empty where none is.
+
+    Parameters
+    ----------
+    sizes
+        Rows of `sql/first_words/dumps.sql`.
+    hangs
+        Rows of `hangs`.
+    """
+    for row in sizes.to_dicts():
+        here = row["ranks"].count(",") + 1
+        if (row["world_size"] is not None and here < row["world_size"]) or here == 1:
+            missing = "" if row["world_size"] is None else f" of {row['world_size']:,}"
+            return (
+                f"{units.plural(here, 'rank')}{missing} {'has' if here == 1 else 'have'} a dump "
+                "here: those of all ranks together say who is late (profframe hang DUMP...)"
+            )
+    if hangs.height and hangs["not_loaded_ranks"].count():
+        return "Dumps of all ranks together say who is late (profframe hang DUMP...)"
+    return ""
 
 
 def table(hangs: pl.DataFrame) -> pl.DataFrame:
@@ -82,10 +138,12 @@ def ranks(text: str) -> str:
 
     Examples
     --------
-    >>> ranks("2"), ranks("0,1,3")
-    ('rank 2', 'ranks 0, 1, 3')
+    >>> ranks("2"), ranks("0,1,3"), ranks("0,1,2,3,4,5,6,7,9")
+    ('rank 2', 'ranks 0, 1, 3', 'ranks 0-7, 9')
     """
-    return f"rank{'s' if ',' in text else ''} {text.replace(',', ', ')}"
+    numbers = text.split(",")
+    shown = spans(map(int, numbers)) if len(numbers) > _MOST_RANKS else ", ".join(numbers)
+    return f"rank{'s' if len(numbers) > 1 else ''} {shown}"
 
 
 def call(row: Mapping[str, Any]) -> str:
@@ -161,7 +219,7 @@ def _waiting(row: Mapping[str, Any]) -> str | None:
     several = "," in row["waiting_ranks"]
     since = f" since {moment(row['since_ns'])}" if row["since_ns"] is not None else ""
     where = f" in {call(row)}" if row["finding"] == "not_ended" else ""
-    tail = ", which has not ended" if row["finding"] == "not_ended" else ""
+    tail = ", and it has not ended" if row["finding"] == "not_ended" else ""
     return f"{ranks(row['waiting_ranks'])} wait{'' if several else 's'}{where}{since}{tail}"
 
 

@@ -78,7 +78,13 @@ def trace_html(summary: Summary) -> str:
     )
     parts = [f"<strong>Trace</strong>: {html.escape(summary.title)}<table>{lines}</table>"]
     options = Options(rows=_SUMMARY_ROWS)
-    if summary.overview.height > 1:
+    for words in summary.words.parts:
+        parts += [f'<div class="p">{html.escape(line)}</div>' for line in words.sentences]
+        parts += [f"<pre>{html.escape(text)}</pre>" for text in words.excerpts]
+        for title, rows in words.tables:
+            parts += [f"<strong>{html.escape(title)}</strong>", _table_html(rows, options)]
+        parts += [f'<div class="note">{html.escape(words.hint)}</div>'] if words.hint else []
+    if summary.overview.height > 1 and not summary.words.is_all:
         names = ("run", "rank", "events", "span_ns", "kernels", "steps")
         parts.append(_table_html(summary.overview.select(names), options))
     if summary.quality.height:

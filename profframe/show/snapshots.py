@@ -55,6 +55,22 @@ def headline(
     return lines
 
 
+def contents(row: Mapping[str, Any]) -> str:
+    """What a snapshot is: how much of what is in it, and of when.
+
+    Parameters
+    ----------
+    row
+        A row of `sql/first_words/snapshots.sql`.
+    """
+    names = ("record", "allocation", "segment", "block", "device")
+    parts = [units.plural(row[f"{name}s"], name) for name in names if row[f"{name}s"]]
+    if row["first_ns"] is not None:
+        span = units.duration(row["last_ns"] - row["first_ns"]).strip()
+        parts.append(f"{span} until {_when(row['last_ns'])}")
+    return ", ".join(parts) or "nothing"
+
+
 def table(stacks: pl.DataFrame) -> pl.DataFrame:
     """Rows of `memory_stacks` by a name, with the columns that people look at first."""
     rows = stacks.filter((pl.col("peak_bytes") > 0) | (pl.col("end_bytes") > 0)).select(_SHOWN)

@@ -15,7 +15,7 @@ from profframe.store.facts_version import facts_version
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_STATUSES: Final = ("written", "unchanged", "skipped", "failed")
+_STATUSES: Final = ("written", "joined", "unchanged", "skipped", "failed")
 
 
 def conversion(files: pl.DataFrame) -> str:
@@ -27,7 +27,7 @@ def conversion(files: pl.DataFrame) -> str:
     >>> conversion(pl.DataFrame([row, row | {"rank": 1}]))
     '1 run, 2 ranks, 2,400 events: 2 files written'
     """
-    stored = files.filter(files["status"].is_in(["written", "unchanged"]))
+    stored = files.filter(files["status"].is_in(["written", "joined", "unchanged"]))
     counts = {status: files.filter(files["status"] == status).height for status in _STATUSES}
     statuses = [(status, number) for status, number in counts.items() if number]
     parts = [f"{number:,} {status}" for status, number in statuses]

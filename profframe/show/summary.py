@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
 
 import polars as pl
 
 from profframe.query.selection import spans
 from profframe.show import units
+from profframe.show.first_words import FirstWords
 
+_FORMATS: Final = MappingProxyType(
+    {
+        "memory_snapshot": "memory snapshot",
+        "memory_timeline": "memory timeline of the profiler",
+        "nsys": "export of Nsight Systems",
+        "nvprof": "database of nvprof",
+        "perfetto": "Perfetto's protobuf",
+    }
+)
+"""Formats in words, without those of Chrome's JSON and those that a line below says."""
 _LONGEST_NAME = 60
 _MOST_RUNS = 5
 _MOST_CATEGORIES = 6
@@ -25,12 +38,15 @@ class Summary:
     traces: pl.DataFrame
     categories: pl.DataFrame
     quality: pl.DataFrame
+    words: FirstWords = field(default_factory=FirstWords)
 
     @property
     def title(self) -> str:
         """Runs, ranks, events and span in one line."""
         span = self.overview["span_ns"].max()
         size = contents(self.overview)
+        if self.words.is_all and not self.overview["events"].sum():
+            return size.rpartition(", ")[0]
         return f"{size}, {units.duration(span).strip()}" if isinstance(span, int) else size
 
     @property
@@ -38,6 +54,8 @@ class Summary:
         """Label and text of each further line; lines without a text are left out."""
         lines = (
             ("runs", self._runs()),
+            ("format", self._formats()),
+            *(line for words in self.words.parts for line in words.lines),
             ("events", ", ".join(f"{k} {units.count(n)}" for k, n in self.kinds.iter_rows())),
             ("devices", self._devices()),
             ("time in", self._categories()),
@@ -45,6 +63,11 @@ class Summary:
             ("quality", self._quality()),
         )
         return tuple((label, text) for label, text in lines if text)
+
+    def _formats(self) -> str:
+        """Where it is from, if that is not what a profiler of torch usually writes."""
+        formats = sorted({*self.traces["format"].drop_nulls()} & _FORMATS.keys())
+        return ", ".join(_FORMATS[name] for name in formats)
 
     def _runs(self) -> str:
         ranks: dict[str, list[int]] = {}
@@ -84,9 +107,9 @@ class Summary:
 
     def __str__(self) -> str:
         width = max((len(label) for label, _ in self.lines), default=0)
-        return "\n".join(
-            [f"Trace: {self.title}", *(f"  {label:<{width}}  {text}" for label, text in self.lines)]
-        )
+        lines = (f"  {label:<{width}}  {text}" for label, text in self.lines)
+        sentences = (f"  {line}" for words in self.words.parts for line in words.sentences)
+        return "\n".join([f"Trace: {self.title}", *lines, *sentences])
 
 
 def contents(rows: pl.DataFrame) -> str:

@@ -24,6 +24,7 @@ from profframe.show.columns import (
     texts,
     without_constant_keys,
 )
+from profframe.show.first_words import Words
 from profframe.show.summary import Summary
 
 if TYPE_CHECKING:
@@ -109,6 +110,21 @@ def summary(summary: Summary, name: str) -> RenderableType:
     for label, text in summary.lines:
         lines.add_row(label, Text(text))
     return Group(Text(f"{units.visible(name)}: {summary.title}", style="bold"), lines)
+
+
+def sentences(words: Words) -> RenderableType:
+    """What matters most of a file, a sentence a line."""
+    lines = (*words.sentences, *((words.hint,) if words.hint else ()))
+    return Text("\n".join(lines))
+
+
+def words(words: Words, top: int, width: int | None) -> Iterator[RenderableType]:
+    """What is to be said of a file first: sentences, stacks, and rows of tables."""
+    yield sentences(words)
+    for excerpt in words.excerpts:
+        yield Text(excerpt)
+    for title, rows in words.tables:
+        yield ranking(rows, top, width, title)
 
 
 def headers(traces: pl.DataFrame) -> Iterator[RenderableType]:

@@ -961,6 +961,20 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.
     return self.answer("stragglers", per=per, corrected=corrected)
 
 
+def tensor_traffic(self: "Trace") -> pl.DataFrame:
+    """How many bytes ops of an execution trace read and write, by name.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, name, collective, process_group); by run and rank, those with the
+        most bytes first. Columns: ``run rank name collective process_group
+        process_group_description calls read_bytes written_bytes allocated_bytes largest_bytes
+        largest_dtype largest_shape largest_node_id``.
+    """
+    return self.answer("tensor_traffic")
+
+
 def time_breakdown(self: "Trace") -> pl.DataFrame:
     """What the devices of each trace did with their time: compute, communicate, copy, nothing.
 

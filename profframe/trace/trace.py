@@ -213,6 +213,7 @@ class Trace:
     step_times = questions.step_times
     steps = questions.steps
     stragglers = questions.stragglers
+    tensor_traffic = questions.tensor_traffic
     time_breakdown = questions.time_breakdown
     total_average = questions.total_average
     unfreed = questions.unfreed

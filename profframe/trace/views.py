@@ -9,6 +9,7 @@ from profframe.analysis.torch_table.rows import read
 from profframe.query.selection import check_compat
 from profframe.show import torch_table
 from profframe.show import tree as trees
+from profframe.show.first_words import first_words
 from profframe.show.lines import Lines
 from profframe.show.summary import Summary
 
@@ -149,11 +150,13 @@ def tree(  # noqa: PLR0917 -- which part of which trace
 def summary(self: Trace) -> Summary:
     """What is inside, in a few labelled lines; the text of ``repr``."""
     trace = type(self)(self._session.unlimited())
+    traces = trace.traces
     return Summary(
         overview=trace.overview(),
         kinds=trace.sql(_KINDS),
         steps=trace.steps(),
-        traces=trace.traces,
+        traces=traces,
         categories=trace.sql(_CATEGORIES),
         quality=trace.quality,
+        words=first_words(trace, traces["format"]),
     )

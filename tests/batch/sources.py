@@ -12,7 +12,7 @@ import polars as pl
 import profframe
 from profframe import schema
 
-NOT_OF_CONTENT = ("content_hash", "convert_options")
+NOT_OF_CONTENT = ("content_hash", "convert_options", "joined_files")
 """Columns of `traces` that only `convert` fills."""
 
 
@@ -41,9 +41,9 @@ def content(store: Path) -> Content:
     return {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
 
 
-def loaded(paths: Iterable[Path]) -> Content:
+def loaded(paths: Iterable[Path], run: str | None = None) -> Content:
     """What `load` gives."""
-    trace = profframe.load([*paths])
+    trace = profframe.load([*paths], run)
     return {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
 
 

@@ -56,7 +56,14 @@ def header(load: Load, **members: object) -> Row:
 def test_the_tables_have_the_columns_of_the_schema(load: Load) -> None:
     trace = load([event()])
     assert trace.tables.keys() == schema.TABLES.keys() - schema.OPTIONAL_TABLES
-    loading_adds = {"source", "rank_source", "content_hash", "convert_options", "facts_version"}
+    loading_adds = {
+        "source",
+        "rank_source",
+        "content_hash",
+        "convert_options",
+        "joined_files",
+        "facts_version",
+    }
     for name, table in trace.tables.items():
         expected = set(schema.READER_COLUMNS[name]) - loading_adds
         assert set(table.column_names) - {"ev_idx"} == expected, name

@@ -262,6 +262,20 @@ def test_of_nodes_inside_one_another_the_outermost_has_written(tmp_path: Path) -
     assert dependencies(load(written(tmp_path / "et.json", [*ROOTS, *nodes]))) == {(4, 5), (3, 6)}
 
 
+def test_what_is_overwritten_is_not_read(tmp_path: Path) -> None:
+    copy = "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"
+    nodes = [
+        node(3, "aten::mm", [tensor(10)], [tensor(12)], parent=2),
+        node(4, "aten::mm", [tensor(10)], [tensor(13)], parent=2),
+        node(5, "aten::copy_", [tensor(12), tensor(13)], [tensor(12)], parent=2, schema=copy),
+        node(6, "aten::relu", [tensor(12)], [tensor(14)], parent=2),
+    ]
+    trace = load(written(tmp_path / "et.json", [*ROOTS, *nodes]))
+    assert dependencies(trace) == {(4, 5), (5, 6)}
+    rows = {row["name"]: row for row in trace.tensor_traffic().to_dicts()}
+    assert rows["aten::copy_"]["read_bytes"] == rows["aten::copy_"]["written_bytes"]
+
+
 def test_process_groups(tmp_path: Path) -> None:
     listing = json.dumps([{"pg_name": "3", "ranks": [1, 5], "group_size": 2}])
     group: dict[str, Any] = {

@@ -97,7 +97,7 @@ class TestText:
         assert lines[0] == "high    It is slow, rank 0"
         assert lines[-1] == "1 more findings: --top 2"
         assert text(headlines(rows, 3, "Findings")).splitlines() == [
-            "Findings (top 3 of 2)",
+            "Findings",
             "high    It is slow (a, rank 0)",
             "low     It is slow (a, rank 3)",
         ]

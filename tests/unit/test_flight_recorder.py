@@ -74,14 +74,20 @@ def written(path: Path, value: object) -> Path:
 @pytest.fixture(scope="session")
 def gloo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Dumps of all ranks of a job: pickles, and JSON in a folder."""
-    pytest.importorskip("torch")
     folder = tmp_path_factory.mktemp("gloo")
     (folder / "json").mkdir()
+    run_ranks("gloo_ranks.py", RANKS, folder)
+    return folder
+
+
+def run_ranks(script: str, ranks: int, folder: Path) -> None:
+    """Run a script of this folder as each rank of a job."""
+    pytest.importorskip("torch")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    script = ROOT / "tests" / "unit" / "gloo_ranks.py"
+    path = ROOT / "tests" / "unit" / script
     children = [
-        subprocess.Popen([sys.executable, script, str(rank), folder], env=environment)
-        for rank in range(RANKS)
+        subprocess.Popen([sys.executable, path, str(rank), folder], env=environment)
+        for rank in range(ranks)
     ]
     try:
         codes = [child.wait(timeout=120) for child in children]
@@ -89,8 +95,7 @@ def gloo(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for child in children:
             child.kill()
             child.wait()
-    assert codes == [0] * RANKS
-    return folder
+    assert codes == [0] * ranks
 
 
 @pytest.fixture(scope="session")
@@ -381,11 +386,8 @@ class TestByHand:
                 "traceEvents": [op],
             }
             (tmp_path / f"rank{rank}.json").write_text(json.dumps(document))
-        trace = profframe.load(tmp_path)
-        assert trace.traces.height == 2
-        assert trace.quality.filter(check="joined_file").height == 2
-        rows = trace.sql(
-            """
+        profframe.convert(tmp_path, tmp_path / "store")
+        statement = """
             SELECT hung.rank, hung.collective_seq, op.name, late.rank AS late_rank
             FROM recorded_slices(recorded_collectives, events) AS hung
             JOIN hang_ranks(recorded_collectives, process_groups, traces) AS waiting
@@ -397,8 +399,38 @@ class TestByHand:
             JOIN events AS op
                 ON op.run = hung.run AND op.rank = hung.rank AND op.event_id = hung.op_id
             """
+        for trace in (profframe.load(tmp_path / "store"), profframe.load(tmp_path)):
+            assert trace.traces.height == 2
+            assert trace.quality.filter(check="joined_file").height == 2
+            assert trace.sql(statement).rows() == [(0, 2, "record_param_comms", 1)]
+
+    def test_profiled_ranks_of_gloo(self, tmp_path: Path) -> None:
+        """Traces and dumps of one run, whose last rank skips a collective, in one store."""
+        run_ranks("gloo_profiled.py", 2, tmp_path)
+        files = profframe.convert(str(tmp_path / "*_[01]*"), tmp_path / "store", run="job")
+        assert files.select("status", "run", "rank").rows() == [
+            (status, "job", rank) for status in ("joined", "written") for rank in (0, 1)
+        ]
+        rows = profframe.load(tmp_path / "store").sql(
+            """
+            SELECT waits.rank, op.name AS op, around.name AS around, late.rank AS late_rank
+            FROM hang_ranks(recorded_collectives, process_groups, traces) AS waits
+            JOIN hang_ranks(recorded_collectives, process_groups, traces) AS late
+                ON waits.run = late.run AND waits.process_group = late.process_group
+                AND waits.seq = late.seq AND late.role = 'late'
+            JOIN recorded_collectives AS record
+                ON record.run = waits.run AND record.rank = waits.rank
+                AND record.record_id = waits.record_id
+            JOIN events AS op
+                ON op.run = record.run AND op.rank = record.rank AND op.name LIKE 'c10d::%'
+                AND record.created_ns BETWEEN op.start_ns AND op.start_ns + op.dur_ns
+            JOIN events AS around
+                ON around.run = op.run AND around.rank = op.rank
+                AND around.event_id = op.parent_id
+            WHERE waits.role = 'waits'
+            """
         )
-        assert rows.rows() == [(0, 2, "record_param_comms", 1)]
+        assert rows.rows() == [(0, "c10d::allreduce_", "loss", 1)]
 
     def test_store_of_converted_dumps(self, tmp_path: Path) -> None:
         (tmp_path / "job").mkdir()

@@ -10,6 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 _MUTABLE: Final = re.compile(r"\([a-z0-9|> -]*!")
+_OVERWRITES: Final = re.compile(
+    r"aten::(_foreach_)?(copy|fill|zero|uniform|normal|random|bernoulli|exponential"
+    r"|geometric|cauchy|log_normal)_[.(]"
+)
+"""Operators that do not look at what they write over."""
 _WRITES: Final = """
     WITH signed AS (
         SELECT t.*, n.op_schema, n.kernel_backend, n.collective, n.name AS node_name
@@ -48,10 +53,13 @@ def written_arguments(signature: str) -> dict[int, bool]:
     {0: False}
     >>> written_arguments("aten::mm.out(Tensor self, Tensor m, *, Tensor(a!) out) -> Tensor(a!)")
     {2: True}
+    >>> written_arguments("aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)")
+    {0: True}
     """
     arguments = _arguments(signature)
+    overwrites = _OVERWRITES.match(signature) is not None
     return {
-        place: text.rpartition(" ")[2].startswith("out")
+        place: overwrites or text.rpartition(" ")[2].startswith("out")
         for place, text in enumerate(arguments)
         if _MUTABLE.search(text)
     }

@@ -9,7 +9,16 @@ import polars as pl
 
 from profframe.show import units
 from profframe.show.columns import KEYS
-from profframe.show.report.parts import Fact, Facts, Finding, Findings, Part, Section
+from profframe.show.first_words import first_words
+from profframe.show.report.parts import (
+    Fact,
+    Facts,
+    Finding,
+    Findings,
+    Part,
+    Section,
+    Sentences,
+)
 from profframe.show.report.replies import Context
 
 _TOP: Final = 3
@@ -18,6 +27,18 @@ _TOP: Final = 3
 
 def overview(context: Context) -> Section:
     """What was traced, and the findings that matter most."""
+    words = first_words(context.trace, context.trace.traces["format"])
+    sentences = tuple(
+        Sentences(
+            f"What matters most: {part.label}", part.sentences, part.excerpts, part.hint,
+            ("trace.summary()",),
+        )
+        for part in words.parts
+    )  # fmt: skip
+    if words.is_all:
+        facts = tuple(Fact(*fact) for part in words.parts for fact in part.facts)
+        own: tuple[Part, ...] = (Facts(facts, ("trace.summary()",)), *sentences)
+        return Section("Overview", "What the file is, and what matters most in it.", own)
     reply = context.answer("overview")
     rows = context.answer("advice").frame
     findings = Findings(
@@ -26,7 +47,7 @@ def overview(context: Context) -> Section:
         "No rule of advice found anything.",
         ("trace.advice()",),
     )
-    parts: list[Part] = [Facts(_facts(context, reply.frame), (reply.call,)), findings]
+    parts: list[Part] = [Facts(_facts(context, reply.frame), (reply.call,)), findings, *sentences]
     if reply.frame.height > 1:
         parts.append(context.table(reply, "Traces", title="Traces"))
     about = "What was traced, and the findings that matter most."

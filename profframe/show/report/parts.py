@@ -52,6 +52,18 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
+class Sentences:
+    """What matters most of a file."""
+
+    template: ClassVar[str] = "sentences.html"
+    title: str
+    sentences: tuple[str, ...]
+    excerpts: tuple[str, ...]
+    hint: str
+    calls: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Rows of one answer."""
 
@@ -113,7 +125,7 @@ class Flame:
     cut: str = ""
 
 
-Part = Facts | Findings | Table | Choice | Chart | Flame
+Part = Facts | Findings | Sentences | Table | Choice | Chart | Flame
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Final
 
 import polars as pl
 
-from profframe.show.report import devices, groups, hosts
+from profframe.show.report import devices, files, groups, hosts
 from profframe.show.report.overview import overview
 from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context, Reply
@@ -105,6 +105,8 @@ SECTIONS: Final[Mapping[str, Callable[[Context], Section | None]]] = MappingProx
         "queues": devices.queues,
         "memory": hosts.memory,
         "snapshot": hosts.snapshot,
+        "hangs": files.hangs,
+        "execution": files.execution,
         "regions": hosts.regions,
         "flame": hosts.flame,
         "roofline": devices.roofline,

@@ -1,0 +1,137 @@
+"""Memory snapshots and dumps beside the one trace of their run and rank, as `load` joins them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from profframe import schema, store
+from profframe.converting.staging import Destination, JoinedFile, Record, staging_key
+from profframe.loading.beside import FORMATS, fit_together, with_rows_of
+from profframe.readers import Header, RawTrace
+
+_KEY = ("run", "rank")
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """A trace, and what is put beside it.
+
+    ``stored`` is that of them which the store has under their name: it is replaced by all.
+    """
+
+    trace: Record
+    beside: tuple[Record, ...]
+    stored: Record | None = None
+
+    @property
+    def parts(self) -> tuple[Record, ...]:
+        """All of them."""
+        return (self.trace, *self.beside)
+
+
+def join_of(store: Destination, staged: Sequence[Record], stored: Record | None) -> Join | None:
+    """What is joined of the files of one run and rank; None if they stay as they are.
+
+    Parameters
+    ----------
+    store
+        Where they are.
+    staged
+        Those of a batch, in its order.
+    stored
+        What the store has under their name.
+    """
+    traces = [record for record in staged if record.format not in FORMATS]
+    beside = [record for record in staged if record.format in FORMATS]
+    is_other = (
+        stored is not None
+        and stored.content is not None
+        and stored.sources.isdisjoint(source for record in staged for source in record.sources)
+    )
+    choices = []
+    if stored is not None and is_other:
+        if beside and not traces and stored.format not in FORMATS:
+            choices.append(Join(stored, tuple(beside), stored))
+        elif len(traces) == 1 and stored.format in FORMATS:
+            choices.append(Join(traces[0], (stored, *beside), stored))
+    if len(traces) == 1 and beside:
+        choices.append(Join(traces[0], tuple(beside)))
+    for choice in choices:
+        if fit_together(_own_tables(store, record) for record in choice.parts):
+            return choice
+    return None
+
+
+def _own_tables(store: Destination, record: Record) -> list[str]:
+    """Optional tables that have rows of a record."""
+    names = [name for name in store.tables(record) if name in schema.OPTIONAL_TABLES]
+    if not record.is_packed:
+        return names
+    return [name for name in names if any(map(len, store.parts(record, name, record.run)))]
+
+
+def stage_joined(destination: Destination, join: Join) -> Record:
+    """Stage the tables of a trace with those of the files beside it."""
+    key = staging_key("joined", repr(join), "")
+    return destination.find(key) or destination.stage(
+        key, lambda draft: _write(destination, join, draft)
+    )
+
+
+def _write(destination: Destination, join: Join, draft: Path) -> None:
+    trace = join.trace
+    names = destination.tables(trace)
+    has_memory = any(
+        name in {"allocations", "allocator_events"}
+        for record in join.beside
+        for name in destination.tables(record)
+    )
+    in_steps = {"events", "memory", "instants"} if has_memory else set()
+    changed = {"traces", "quality", *schema.OPTIONAL_TABLES, *in_steps}
+    before = {name: _rows(destination, trace, name) for name in names if name in changed}
+    tables = before
+    for record in join.beside:
+        tables = dict(with_rows_of(tables, _raw(destination, record), record.source or ""))
+    tables["traces"] = _with_joined_files(tables["traces"], join)
+    parts = {
+        name: [schema.conform(name, tables[name], trace.run, trace.rank)]
+        if name in tables and tables[name] is not before.get(name)
+        else destination.parts(trace, name, trace.run)
+        for name in schema.TABLES
+        if name in tables or name in names
+    }
+    store.put(parts, draft, trace.run, trace.rank)
+
+
+def _rows(destination: Destination, record: Record, name: str) -> pa.Table:
+    """A table as a reader gives it: without run and rank."""
+    parts = [part.drop_columns(_KEY) for part in destination.parts(record, name, record.run)]
+    empty = schema.TABLES[name].arrow.empty_table().drop_columns(_KEY)
+    return pa.concat_tables([empty, *parts]).unify_dictionaries().combine_chunks()
+
+
+def _raw(destination: Destination, record: Record) -> RawTrace:
+    """A file without events as it was read."""
+    names = {"traces", "quality", "events", *schema.OPTIONAL_TABLES}
+    tables = {
+        name: _rows(destination, record, name)
+        for name in destination.tables(record)
+        if name in names
+    }
+    (row,) = tables["traces"].to_pylist()
+    return RawTrace(tables, Header(row["format"], row["clock"], metadata=row["metadata"]))
+
+
+def _with_joined_files(traces: pa.Table, join: Join) -> pa.Table:
+    """The row of `traces`, with the files that are beside it."""
+    own = tuple(
+        JoinedFile(record.source or "", record.content, record.options) for record in join.beside
+    )
+    text = json.dumps([asdict(file) for file in join.trace.joined + own], separators=(",", ":"))
+    place = traces.schema.get_field_index("joined_files")
+    return traces.set_column(place, "joined_files", pa.array([text], pa.string()))

@@ -1,0 +1,254 @@
+"""What a file is that is no trace of a profiler, and what in it matters most.
+
+Each kind has a view, which makes words of the rows of answers; a terminal, a notebook and a report
+show them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, Final, Protocol
+
+import polars as pl
+
+from profframe.query.header import sql_directory
+from profframe.query.selection import spans
+from profframe.show import execution_traces, hangs, snapshots, units
+
+_MOST: Final = 8
+"""Sentences, and runs or ranks, that are written out."""
+_MEMORY_BY: Final = MappingProxyType(
+    {
+        "category": "What held memory by category,",
+        "module": "What held memory by module,",
+        "frame": "What held memory by line of code,",
+    }
+)
+
+
+class Answering(Protocol):
+    """What words are about: a trace, as far as they need it."""
+
+    def answer(self, answer: str | PathLike[str], /, **parameters: object) -> pl.DataFrame:
+        """Run an answer of the catalogue, or of a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """About one kind of file."""
+
+    label: str
+    what: tuple[str, ...]
+    """What it is, a line for each run or rank."""
+    facts: tuple[tuple[str, str], ...]
+    """The same as labels and values."""
+    sentences: tuple[str, ...]
+    """What matters most comes first."""
+    excerpts: tuple[str, ...] = ()
+    """Texts of several lines, as stacks."""
+    tables: tuple[tuple[str, pl.DataFrame], ...] = ()
+    hint: str = ""
+    """What to do next; empty for nothing."""
+
+    @property
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """A label and a text for each line of `what`."""
+        return tuple(("" if n else self.label, text) for n, text in enumerate(self.what))
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A kind of file."""
+
+    formats: frozenset[str]
+    """Formats of sources that have this and nothing else."""
+    words: Callable[[Answering], Words]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstWords:
+    """About all kinds of files that a trace is made of."""
+
+    parts: tuple[Words, ...] = ()
+    is_all: bool = False
+    """Nothing of it was recorded by a profiler: there are no times of ops and devices."""
+
+
+def first_words(trace: Answering, formats: Iterable[str | None]) -> FirstWords:
+    """Make the words.
+
+    Parameters
+    ----------
+    trace
+        What is asked.
+    formats
+        Those of its sources.
+    """
+    own = {*formats}
+    counts = _ask(trace, "contents").row(0, named=True)
+    parts = [v.words(trace) for n, v in VIEWS.items() if counts[n] or own & v.formats]
+    alone = frozenset[str]().union(*(view.formats for view in VIEWS.values()))
+    return FirstWords(tuple(parts), is_all=bool(own) and own <= alone)
+
+
+def dumps(trace: Answering) -> Words:
+    """Of dumps of the flight recorder: what hangs, and how far each rank came."""
+    rows, sizes = trace.answer("hangs"), _ask(trace, "dumps")
+    progress = trace.answer("collective_progress")
+    records = int(sizes["records"].sum())
+    label = "flight recorder"
+    facts = (
+        ("Records", units.count(records)),
+        ("Ranks", "; ".join(map(_ranks, sizes.to_dicts()))),
+        ("Process groups", units.count(int(sizes["groups"].sum()))),
+        ("Backend", ", ".join(sizes["backends"].drop_nulls().unique(maintain_order=True))),
+        ("Version", ", ".join(sizes["versions"].drop_nulls().unique(maintain_order=True))),
+    )
+    what = _each(sizes, hangs.contents)
+    if not records and not rows.height:
+        hint = "TORCH_FR_BUFFER_SIZE=2000 makes torch record (TORCH_NCCL_TRACE_BUFFER_SIZE before)"
+        return _words(label, what, facts, ("there is no record in it",), hint=hint)
+    sentences = hangs.headline(rows, trace.answer("hang_sides"), progress).split("\n")
+    excerpts = []
+    if rows.height:
+        first = rows.row(0, named=True)
+        for name, side in (("late_stack", "late"), ("waiting_stack", "waiting")):
+            if first[name]:
+                excerpts.append(_stack(f"The stack of {_of(first, side)}", first[name]))
+    tables = [("What hangs", hangs.table(rows))] if rows.height else []
+    tables.append(("How far each rank came", hangs.behind(progress)))
+    hint = hangs.lacking(sizes, rows)
+    return _words(
+        label, what, facts, sentences, excerpts=tuple(excerpts), tables=tuple(tables), hint=hint
+    )
+
+
+def memory(trace: Answering) -> Words:
+    """Of memory snapshots and timelines: what failed, what held memory, what is free."""
+    sizes = _ask(trace, "snapshots")
+    label = "memory"
+    facts = tuple(
+        (name.capitalize(), units.count(int(sizes[name].sum())))
+        for name in ("records", "allocations", "segments", "blocks")
+    )
+    what = _each(sizes, snapshots.contents)
+    segments = trace.answer("fragmentation")
+    if not sizes["allocations"].sum():
+        sentences = ["nothing is allocated in it, and nothing was while it was recorded"]
+        tables = [("Segments", segments)] if segments.height else []
+        hint = "torch.cuda.memory._record_memory_history() makes torch record"
+        return _words(label, what, facts, sentences, tables=tuple(tables), hint=hint)
+    failures = trace.answer("out_of_memory")
+    stacks = trace.answer("memory_stacks", by="frame", top=0)
+    lines = snapshots.headline(failures, stacks, trace.answer("snapshot_timeline"), segments)
+    at, when = ("oom", "when memory ran out") if failures.height else ("peak", "at the peak")
+    tables = []
+    for by, title in _MEMORY_BY.items():
+        rows = stacks
+        if by != "frame" or at != "peak":
+            rows = trace.answer("memory_stacks", by=by, at=at, top=0)
+        if {*rows["name"]} - {None, "unknown"}:
+            tables.append((f"{title} {when}", snapshots.table(rows)))
+    excerpts: tuple[str, ...] = ()
+    if failures.height and failures["stack"][-1]:
+        excerpts = (_stack("What asked", failures["stack"][-1]),)
+    return _words(label, what, facts, lines, excerpts=excerpts, tables=tuple(tables))
+
+
+def execution(trace: Answering) -> Words:
+    """Of execution traces: what communicates, what moves the most bytes, the largest tensor."""
+    sizes, traffic = _ask(trace, "execution_traces"), trace.answer("tensor_traffic")
+    facts = tuple(
+        (label, units.count(int(sizes[name].sum())))
+        for label, name in (
+            ("Nodes", "nodes"), ("Operators", "operators"), ("Tensors", "tensors"),
+            ("Data dependencies", "dependencies"), ("Collectives", "collectives"),
+        )
+    )  # fmt: skip
+    label = "execution trace"
+    tables = []
+    if traffic.height:
+        tables.append(("Bytes that ops read and write", execution_traces.table(traffic)))
+    return _words(
+        label,
+        _each(sizes, execution_traces.contents),
+        facts,
+        execution_traces.headline(sizes, traffic),
+        tables=tuple(tables),
+        hint=execution_traces.hint(sizes),
+    )
+
+
+VIEWS: Final[Mapping[str, View]] = MappingProxyType(
+    {
+        "dumps": View(frozenset({"flight_recorder"}), dumps),
+        "snapshots": View(snapshots.FORMATS, memory),
+        "execution_traces": View(frozenset({"execution_trace"}), execution),
+    }
+)
+"""A view for each column of `sql/first_words/contents.sql`."""
+
+
+def _ask(trace: Answering, name: str) -> pl.DataFrame:
+    return pl.DataFrame(trace.answer(sql_directory() / "first_words" / f"{name}.sql"))
+
+
+def _words(
+    label: str,
+    what: tuple[str, ...],
+    facts: tuple[tuple[str, str], ...],
+    sentences: Iterable[str],
+    *,
+    excerpts: tuple[str, ...] = (),
+    tables: tuple[tuple[str, pl.DataFrame], ...] = (),
+    hint: str = "",
+) -> Words:
+    """Words that a terminal and a page can show: no byte of a file acts there."""
+    lines = [units.visible(line[0].upper() + line[1:]) for line in sentences if line]
+    if len(lines) > _MOST + 1:
+        lines = [*lines[:_MOST], f"And {len(lines) - _MOST} more such lines"]
+    return Words(
+        label,
+        tuple(map(units.visible, what)),
+        tuple((name, units.visible(value)) for name, value in facts if value not in {"", "0"}),
+        tuple(lines),
+        excerpts,
+        tables,
+        units.visible(hint),
+    )
+
+
+def _each(rows: pl.DataFrame, text: Callable[[Mapping[str, Any]], str]) -> tuple[str, ...]:
+    """A line for each row, with its run and rank where there are several."""
+    keys = [key for key in ("run", "rank") if key in rows.columns and rows[key].n_unique() > 1]
+    lines = []
+    for row in rows.head(_MOST).to_dicts():
+        place = ", ".join(f"rank {row[k]}" if k == "rank" else str(row[k]) for k in keys)
+        lines.append(f"{place}: {text(row)}" if place else text(row))
+    rest = rows.height - _MOST
+    return (*lines, f"and {rest:,} more") if rest > 0 else tuple(lines)
+
+
+def _ranks(row: Mapping[str, Any]) -> str:
+    of = "" if row["world_size"] is None else f" of {row['world_size']:,}"
+    return f"{spans(map(int, row['ranks'].split(',')))}{of}"
+
+
+def _of(row: Mapping[str, Any], side: str) -> str:
+    """Whose stack a hang has."""
+    if side == "waiting":
+        waiting = row["waiting_ranks"]
+        if waiting is None:
+            return "the other ranks"
+        return f"rank {waiting.partition(',')[0]}, which waits"
+    late, other = row["late_ranks"], row["other_ranks"]
+    if late is not None:
+        return f"rank {late.partition(',')[0]}, which is late"
+    return "a rank" if other is None else f"rank {other.partition(',')[0]}, which does not fit"
+
+
+def _stack(title: str, frames: str) -> str:
+    return "\n  ".join((f"{title}:", *map(units.visible, frames.split(";"))))

@@ -1,0 +1,170 @@
+"""What is said first of files that are no trace of a profiler."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import profframe
+from profframe import cli
+from profframe.show.first_words import VIEWS, first_words
+from profframe.trace.trace import Trace
+from tests.pages import Page
+from tests.unit.test_execution_traces import OPS, ROOTS
+from tests.unit.test_execution_traces import written as execution_trace
+from tests.unit.test_flight_recorder import dump, entry
+
+MIB = 2**20
+START = 1_759_252_584_000_000
+HOSTILE = "<b>\x1b[31m'\""
+
+
+def late(folder: Path) -> list[Path]:
+    """Dumps of two ranks, of which one has not called the second collective."""
+    folder.mkdir()
+    calls = [entry(0), entry(1, state="started", frames=[frame("wait"), frame(HOSTILE)])]
+    files = [folder / "rank_0", folder / "rank_1"]
+    for file, own in zip(files, (calls, calls[:1]), strict=True):
+        file.write_bytes(pickle.dumps(dump(*own)))
+    return files
+
+
+def frame(name: str) -> dict[str, Any]:
+    return {"name": name, "filename": "train.py", "line": 7}
+
+
+def snapshot(folder: Path) -> list[Path]:
+    """Memory of 3 MiB that `keep` holds."""
+    record = {"action": "alloc", "addr": 4096, "size": 3 * MIB, "stream": 0, "time_us": START}
+    trace = [record | {"frames": [frame(HOSTILE)]}]
+    folder.mkdir()
+    file = folder / "snapshot.pickle"
+    file.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
+    return [file]
+
+
+def timeline(folder: Path) -> list[Path]:
+    """What `export_memory_timeline` writes: 64 bytes of a parameter before, 32 of an activation."""
+    folder.mkdir()
+    file = folder / "mem.raw.json"
+    file.write_text(json.dumps([[-1, 1, 64, 0], [1000, 2, 32, 4], [2000, 4, -32, 4]]))
+    return [file]
+
+
+def tensors(folder: Path) -> list[Path]:
+    folder.mkdir()
+    return [execution_trace(folder / "et.json", [*ROOTS, *OPS])]
+
+
+FILES: dict[str, tuple[Callable[[Path], list[Path]], str, str]] = {
+    "dumps": (
+        late,
+        "ranks 0, 1 of 2, nccl, 3 records, 1 of them not ended, 1 process group",
+        "Rank 1 did not arrive at all_reduce 2 of group default_pg",
+    ),
+    "snapshots": (
+        snapshot,
+        "1 record, 1 allocation",
+        "he most was allocated at 2025-09-30 17:16:24.000 UTC: 3.00 MiB in 1 block",
+    ),
+    "timeline": (timeline, "2 allocations", "he most was allocated"),
+    "execution_traces": (
+        tensors,
+        "6 nodes, 4 operator calls, 5 tensors, 4 data dependencies",
+        "Of all ops aten::",
+    ),
+}
+
+
+@pytest.fixture(params=FILES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[Path], str, str]:
+    make, what, finding = FILES[request.param]
+    return make(tmp_path / "files"), what, finding
+
+
+def test_a_command_line_says_what_it_is_and_what_matters(
+    case: tuple[list[Path], str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, what, finding = case
+    for verb in ([], ["info"]):
+        assert cli.run([*verb, *map(str, files)]) == 0
+        said = capsys.readouterr().out
+        assert what in said
+        assert finding in said
+        assert "\x1b" not in said
+        assert "No rule" not in said
+
+
+def test_a_notebook_says_the_same(case: tuple[list[Path], str, str]) -> None:
+    files, what, finding = case
+    page = Page(profframe.load(files)._repr_html_())
+    assert what in page.text
+    assert finding in page.text
+    assert "<b>" not in page.text.replace("<b>\\x1b", "")
+
+
+def test_a_report_says_the_same(case: tuple[list[Path], str, str], tmp_path: Path) -> None:
+    files, _, finding = case
+    trace = profframe.load(files)
+    trace.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert finding in text
+    assert HOSTILE not in text
+
+
+def test_a_trace_has_no_such_words(example: Path) -> None:
+    trace = profframe.load(example)
+    words = first_words(trace, trace.traces["format"])
+    assert words.parts == ()
+    assert not words.is_all
+
+
+def test_each_view_has_a_case() -> None:
+    assert VIEWS.keys() <= FILES.keys()
+
+
+def test_one_dump_says_that_the_others_are_needed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = late(tmp_path / "files")
+    assert cli.run([str(second)]) == 0
+    said = capsys.readouterr().out
+    assert (
+        "Nothing hangs by this dump alone: the last call is all_reduce 1 of group default" in said
+    )
+    assert "those of all ranks together say who is late" in said
+    assert cli.run([str(first)]) == 0
+    assert "Rank 0 waits in all_reduce 2 of group default_pg" in capsys.readouterr().out
+
+
+def test_files_without_rows_say_how_to_record(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "snapshot.pickle"
+    empty.write_bytes(pickle.dumps({"segments": [], "device_traces": [[]]}))
+    assert cli.run([str(empty)]) == 0
+    assert "_record_memory_history() makes torch record" in capsys.readouterr().out
+    dumped = tmp_path / "rank_0"
+    dumped.write_bytes(pickle.dumps(dump()))
+    assert cli.run([str(dumped)]) == 0
+    assert "TORCH_FR_BUFFER_SIZE=2000 makes torch record" in capsys.readouterr().out
+
+
+def test_beside_a_trace_its_own_words_stay(tmp_path: Path) -> None:
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7, "ts": 1, "dur": 2}
+        | {"args": {"Record function id": 13}}
+    ]
+    file = tmp_path / "t.json"
+    file.write_text(json.dumps({"traceEvents": events}))
+    trace: Trace = profframe.load(file, execution_trace=tensors(tmp_path / "files")[0])
+    words = trace.summary().words
+    assert [part.label for part in words.parts] == ["execution trace"]
+    assert not words.is_all
+    assert "events" in repr(trace)
+    assert "data dependencies" in repr(trace)
