@@ -1,8 +1,8 @@
 -- tensor_traffic: how many bytes ops of an execution trace read and write, by name.
 -- One row per (run, rank, name, collective, process_group); by run and rank, those with the most bytes first.
--- Only calls that write, or communicate, and in which no other call writes: the bytes of what is around them are theirs. Views and
--- what only looks at sizes move no bytes. A tensor counts once for each call, whole, however often the call takes it; what
--- is only allocated (aten::empty) is not written. Caches are not known, so that a device may move fewer bytes.
+-- Only calls that write, or communicate, and in which no other call writes: the bytes of what is around them are theirs.
+-- Views and what only looks at sizes move no bytes. A tensor counts once for each call, whole, however often the call takes
+-- it; what is only allocated (aten::empty) is not written. Caches are not known, so that a device may move fewer bytes.
 -- needs: nodes, tensors
 -- run                       VARCHAR        run that the execution trace belongs to
 -- rank                      INTEGER        rank within the run
@@ -93,11 +93,5 @@ SELECT
     largest.shape AS largest_shape,
     -largest.before AS largest_node_id
 FROM names
-ORDER BY
-    run,
-    rank,
-    coalesce(read_bytes, 0)::HUGEINT + coalesce(written_bytes, 0) DESC,
-    coalesce(allocated_bytes, 0) DESC,
-    name NULLS LAST,
-    collective NULLS LAST,
-    process_group NULLS LAST
+ORDER BY run, rank, coalesce(read_bytes, 0)::HUGEINT + coalesce(written_bytes, 0) DESC, coalesce(allocated_bytes, 0) DESC,
+    name NULLS LAST, collective NULLS LAST, process_group NULLS LAST

@@ -309,6 +309,11 @@ def test_columns_are_fixed() -> None:
             "device event_id time_ns stack_id name is_rest allocated_bytes active_bytes "
             "reserved_bytes"
         ),
+        "tensor_traffic": (
+            "name collective process_group process_group_description calls read_bytes "
+            "written_bytes allocated_bytes largest_bytes largest_dtype largest_shape "
+            "largest_node_id"
+        ),
         "out_of_memory": (
             "device allocator_event_id time_ns requested_bytes device_free_bytes missing_bytes "
             "held_bytes held_blocks reserved_bytes inactive_bytes largest_free_bytes "
