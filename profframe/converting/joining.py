@@ -1,11 +1,12 @@
-"""Memory snapshots and dumps beside the one trace of their run and rank, as `load` joins them."""
+"""Memory snapshots, dumps and execution traces beside the one trace of their run and rank, as `load` joins them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 
@@ -13,8 +14,11 @@ from profframe import schema, store
 from profframe.converting.staging import Destination, JoinedFile, Record, staging_key
 from profframe.loading.beside import FORMATS, fit_together, with_rows_of
 from profframe.readers import Header, RawTrace
+from profframe.system.disk_tables import Builder, Spool, SpooledTable
 
-_KEY = ("run", "rank")
+_KEY: Final = ("run", "rank")
+_LARGE: Final = frozenset({"events", "flows", "instants", "memory"})
+"""Tables that a trace may have too much of for memory, and that tell what is joined with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +90,20 @@ def stage_joined(destination: Destination, join: Join) -> Record:
 def _write(destination: Destination, join: Join, draft: Path) -> None:
     trace = join.trace
     names = destination.tables(trace)
-    has_memory = any(
-        name in {"allocations", "allocator_events"}
-        for record in join.beside
-        for name in destination.tables(record)
-    )
-    in_steps = {"events", "memory", "instants"} if has_memory else set()
-    changed = {"traces", "quality", *schema.OPTIONAL_TABLES, *in_steps}
-    before = {name: _rows(destination, trace, name) for name in names if name in changed}
+    spool = Spool(draft.parent)
+    before: Mapping[str, pa.Table | SpooledTable] = {
+        name: _spooled(destination, trace, name, spool)
+        if name in _LARGE
+        else _rows(destination, trace, name)
+        for name in names
+        if name in {"traces", "quality", "threads", *schema.OPTIONAL_TABLES, *_LARGE}
+    }
     tables = before
     for record in join.beside:
         tables = dict(with_rows_of(tables, _raw(destination, record), record.source or ""))
     tables["traces"] = _with_joined_files(tables["traces"], join)
     parts = {
-        name: [schema.conform(name, tables[name], trace.run, trace.rank)]
+        name: _conformed(name, tables[name], trace)
         if name in tables and tables[name] is not before.get(name)
         else destination.parts(trace, name, trace.run)
         for name in schema.TABLES
@@ -111,8 +115,24 @@ def _write(destination: Destination, join: Join, draft: Path) -> None:
 def _rows(destination: Destination, record: Record, name: str) -> pa.Table:
     """A table as a reader gives it: without run and rank."""
     parts = [part.drop_columns(_KEY) for part in destination.parts(record, name, record.run)]
-    empty = schema.TABLES[name].arrow.empty_table().drop_columns(_KEY)
-    return pa.concat_tables([empty, *parts]).unify_dictionaries().combine_chunks()
+    return pa.concat_tables([_empty(name), *parts]).unify_dictionaries().combine_chunks()
+
+
+def _spooled(destination: Destination, record: Record, name: str, spool: Spool) -> SpooledTable:
+    """The same on disk."""
+    builder = Builder(spool, {field.name: field.type for field in _empty(name).schema})
+    for part in destination.parts(record, name, record.run):
+        builder.add(part.drop_columns(_KEY))
+    return builder.table()
+
+
+def _empty(name: str) -> pa.Table:
+    return schema.TABLES[name].arrow.empty_table().drop_columns(_KEY)
+
+
+def _conformed(name: str, rows: pa.Table | SpooledTable, trace: Record) -> Iterator[pa.Table]:
+    for part in rows.parts() if isinstance(rows, SpooledTable) else (rows,):
+        yield schema.conform(name, part, trace.run, trace.rank)
 
 
 def _raw(destination: Destination, record: Record) -> RawTrace:

@@ -13,16 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe import schema
+from profframe.facts.execution_traces import join_nodes
 from profframe.facts.fact import Note, Tables
 from profframe.facts.snapshots import join_snapshot
-from profframe.readers import RawTrace, flight_recorder, memory_snapshot, read
+from profframe.readers import RawTrace, execution_trace, flight_recorder, memory_snapshot, read
+from profframe.readers.chrome.record_functions import record_function_ids
 from profframe.readers.json import exact
 from profframe.store.layout import checksum
 
-FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT)
+FORMATS: Final = (flight_recorder.FORMAT, memory_snapshot.FORMAT, execution_trace.FORMAT)
 """Formats of such files."""
 _SHARED: Final = "stacks"
 """The table that several of them may have rows of."""
+_OF_EVENTS: Final = ("event_id", "linked_by")
+"""Columns of an execution trace that say which events its nodes are."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,18 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
     joined = {**tables, **own, "quality": pa.concat_tables(quality)}
     if other.header.metadata is not None:
         joined["traces"] = _with_metadata(tables["traces"], other)
+    if "nodes" in own:
+        joined = with_nodes(joined)
     return join_snapshot(joined) if "allocator_events" in own or "allocations" in own else joined
+
+
+def with_nodes(tables: Tables) -> Tables:
+    """Tables whose nodes of an execution trace lead to the events of a trace, if it has any."""
+    nodes, tensors = (
+        tables[name].drop_columns([c for c in _OF_EVENTS if c in tables[name].column_names])
+        for name in ("nodes", "tensors")
+    )
+    return join_nodes(tables, nodes, tensors, record_function_ids(tables["events"]))
 
 
 def _shifted(rows: pa.Table, shift: pa.Scalar) -> pa.Table:

@@ -8,13 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from profframe.errors import NotATraceError
-from profframe.facts.execution_traces import join_nodes
 from profframe.facts.fact import Tables
-from profframe.loading.beside import GivenFiles
+from profframe.loading.beside import GivenFiles, with_nodes
 from profframe.loading.discovery import Source, paths_of, trace_files
 from profframe.loading.run_names import known_rank
 from profframe.readers import RawTrace, execution_trace
-from profframe.readers.chrome.record_functions import record_function_ids
 
 
 class ExecutionTraces(GivenFiles):
@@ -58,13 +56,5 @@ def execution_trace_files(source: Source | Sequence[Source]) -> ExecutionTraces:
 def with_execution_trace(tables: Tables, raw: RawTrace) -> Tables:
     """Tables of a trace with those of an execution trace."""
     quality = pa.concat_tables([tables["quality"], raw.tables["quality"]])
-    ids = record_function_ids(tables["events"])
-    return join_nodes(
-        {**tables, "quality": quality}, raw.tables["nodes"], raw.tables["tensors"], ids
-    )
-
-
-def with_own_nodes(tables: Tables) -> Tables:
-    """Tables of an execution trace alone, with its dependencies."""
-    ids = record_function_ids(tables["events"])
-    return join_nodes(tables, tables["nodes"], tables["tensors"], ids)
+    own = {name: raw.tables[name] for name in ("nodes", "tensors")}
+    return with_nodes({**tables, **own, "quality": quality})

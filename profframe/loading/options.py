@@ -18,12 +18,12 @@ from profframe.facts.kernel_categories import Categories, Entry, builtin, entrie
 from profframe.facts.models import Devices, entries, models
 from profframe.facts.nodes import check_registry, node_names
 from profframe.facts.torch_compat.releases import Release, installed
+from profframe.loading.beside import with_nodes
 from profframe.loading.captures import Captures, capture_files
 from profframe.loading.execution_traces import (
     ExecutionTraces,
     execution_trace_files,
     with_execution_trace,
-    with_own_nodes,
 )
 from profframe.loading.memory_snapshots import MemorySnapshots, memory_snapshot_files
 from profframe.loading.tables import skipped_file
@@ -82,7 +82,7 @@ class FactOptions:
         if self.execution_traces is not None:
             self.execution_traces.check()
         if "nodes" in tables:
-            tables = dict(with_own_nodes(tables))
+            tables = dict(with_nodes(tables))
         elif self.execution_traces is not None:
             other = self.execution_traces.of(tables, rank, is_alone=is_alone)
             tables = tables if other is None else dict(with_execution_trace(tables, other))
