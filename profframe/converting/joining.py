@@ -1,4 +1,4 @@
-"""Memory snapshots, dumps and execution traces beside the one trace of their run and rank, as `load` joins them."""
+"""Files without events beside the one trace of their run and rank, as `load` joins them."""
 
 from __future__ import annotations
 
@@ -98,10 +98,10 @@ def _write(destination: Destination, join: Join, draft: Path) -> None:
         for name in names
         if name in {"traces", "quality", "threads", *schema.OPTIONAL_TABLES, *_LARGE}
     }
-    tables = before
+    tables: Mapping[str, pa.Table | SpooledTable] = before
     for record in join.beside:
         tables = dict(with_rows_of(tables, _raw(destination, record), record.source or ""))
-    tables["traces"] = _with_joined_files(tables["traces"], join)
+    tables = {**tables, "traces": _with_joined_files(tables["traces"], join)}
     parts = {
         name: _conformed(name, tables[name], trace)
         if name in tables and tables[name] is not before.get(name)

@@ -112,11 +112,11 @@ def with_rows_of(tables: Tables, other: RawTrace, source: str) -> Tables:
     if annotations:
         notes.append(("annotation_of_snapshot", annotations, None, None))
     quality = [tables["quality"], other.tables["quality"], schema.quality_rows(*notes)]
-    joined = {**tables, **own, "quality": pa.concat_tables(quality)}
+    joined: dict[str, Any] = {**tables, **own, "quality": pa.concat_tables(quality)}
     if other.header.metadata is not None:
         joined["traces"] = _with_metadata(tables["traces"], other)
     if "nodes" in own:
-        joined = with_nodes(joined)
+        joined = dict(with_nodes(joined))
     return join_snapshot(joined) if "allocator_events" in own or "allocations" in own else joined
 
 

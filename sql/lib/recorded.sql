@@ -357,8 +357,10 @@ JOIN words
     AND firsts.turn = words.turn
     AND firsts.line = words.line;
 
--- recorded_slices: one row per record of a collective and slice of the same run, rank, group and number: the op that recorded it,
--- and its kernels. A group is known by its name, or by what it is for.
+-- recorded_slices: one row per record and slice of the same run, rank, group and number of a collective: the op that recorded it,
+-- and its kernels. A group is known by its name, or by what it is for. Where no slice has that number, as with gloo, with sends and
+-- in old traces, one row with the op of a process group (c10d::) in which the record was made: of several, the one that started
+-- last.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter events TABLE  `events` of the same runs, or a part of it
 -- column run, rank, record_id, process_group, collective_seq  as in recorded_collectives
@@ -367,14 +369,37 @@ JOIN words
 -- column op_id BIGINT  op of the slice: itself, where it is a host op
 -- example: FROM recorded_slices(recorded_collectives, events)
 CREATE OR REPLACE TEMP MACRO recorded_slices(recorded, events) AS TABLE
+WITH numbered AS MATERIALIZED (
+    SELECT
+        records.run, records.rank, records.record_id, records.process_group, records.collective_seq, slices.event_id,
+        slices.kind AS event_kind,
+        CASE WHEN is_op(slices.kind) THEN slices.event_id ELSE slices.op_id END AS op_id,
+        slices.step, slices.parent_id
+    FROM query_table(recorded) AS records
+    JOIN query_table(events) AS slices
+        ON records.run = slices.run AND records.rank = slices.rank AND records.collective_seq = slices.collective_seq
+    WHERE
+        NOT coalesce(records.is_p2p, false)
+        AND slices.process_group IN (records.process_group, records.process_group_description)
+),
+others AS (
+    SELECT run, rank, record_id, process_group, collective_seq, created_ns
+    FROM query_table(recorded) AS records
+    ANTI JOIN numbered USING (run, rank, record_id)
+)
+FROM numbered
+UNION ALL
 SELECT
-    records.run, records.rank, records.record_id, records.process_group, records.collective_seq, slices.event_id,
-    slices.kind AS event_kind,
-    CASE WHEN is_op(slices.kind) THEN slices.event_id ELSE slices.op_id END AS op_id,
-    slices.step, slices.parent_id
-FROM query_table(recorded) AS records
-JOIN query_table(events) AS slices
-    ON records.run = slices.run AND records.rank = slices.rank AND records.collective_seq = slices.collective_seq
-WHERE
-    NOT coalesce(records.is_p2p, false)
-    AND slices.process_group IN (records.process_group, records.process_group_description);
+    others.run, others.rank, others.record_id, others.process_group, others.collective_seq, op.event_id, op.kind AS event_kind,
+    op.event_id AS op_id, op.step, op.parent_id
+FROM others
+JOIN query_table(events) AS op
+    ON others.run = op.run
+    AND others.rank = op.rank
+    AND op.start_ns <= others.created_ns
+    AND others.created_ns <= op.start_ns + op.dur_ns
+WHERE is_op(op.kind) AND starts_with(op.name, 'c10d::')
+QUALIFY row_number() OVER (
+    PARTITION BY others.run, others.rank, others.record_id
+    ORDER BY op.start_ns DESC, op.preorder DESC
+) = 1;

@@ -21,13 +21,7 @@ from tests.builders import table
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "examples" / "duckdb_shell.md").read_text()
 BLOCKS = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-VIEWS, SELF_TIMES, KEY_AVERAGES, OWN = BLOCKS
-OPTIONAL_VIEWS = "".join(
-    f"CREATE VIEW {name} AS FROM read_parquet('store/[rp]*/**/{name}.parquet', "
-    "hive_partitioning = false);\n"
-    for name in schema.OPTIONAL_TABLES
-)
-
+VIEWS, OPTIONAL_VIEWS, SELF_TIMES, KEY_AVERAGES, OWN = BLOCKS
 RUN_IN_MODULE = """
 import sys
 import duckdb

@@ -404,33 +404,28 @@ class TestByHand:
             assert trace.quality.filter(check="joined_file").height == 2
             assert trace.sql(statement).rows() == [(0, 2, "record_param_comms", 1)]
 
-    def test_profiled_ranks_of_gloo(self, tmp_path: Path) -> None:
-        """Traces and dumps of one run, whose last rank skips a collective, in one store."""
-        run_ranks("gloo_profiled.py", 2, tmp_path)
-        files = profframe.convert(str(tmp_path / "*_[01]*"), tmp_path / "store", run="job")
-        assert files.select("status", "run", "rank").rows() == [
-            (status, "job", rank) for status in ("joined", "written") for rank in (0, 1)
+    def test_records_without_a_number_in_the_trace(self, tmp_path: Path) -> None:
+        """The op of a process group that started last around the moment of the record."""
+        base = entry(0)["time_created_ns"]
+        ops = [("c10d::allreduce_", -9, 20), ("c10d::allreduce_", -4, 9), ("aten::add", -1, 3),
+               ("c10d::send", -7, 6)]  # fmt: skip
+        events = [
+            {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": us, "dur": dur}
+            for name, us, dur in ops
         ]
-        rows = profframe.load(tmp_path / "store").sql(
-            """
-            SELECT waits.rank, op.name AS op, around.name AS around, late.rank AS late_rank
-            FROM hang_ranks(recorded_collectives, process_groups, traces) AS waits
-            JOIN hang_ranks(recorded_collectives, process_groups, traces) AS late
-                ON waits.run = late.run AND waits.process_group = late.process_group
-                AND waits.seq = late.seq AND late.role = 'late'
-            JOIN recorded_collectives AS record
-                ON record.run = waits.run AND record.rank = waits.rank
-                AND record.record_id = waits.record_id
-            JOIN events AS op
-                ON op.run = record.run AND op.rank = record.rank AND op.name LIKE 'c10d::%'
-                AND record.created_ns BETWEEN op.start_ns AND op.start_ns + op.dur_ns
-            JOIN events AS around
-                ON around.run = op.run AND around.rank = op.rank
-                AND around.event_id = op.parent_id
-            WHERE waits.role = 'waits'
+        document = {"schemaVersion": 1, "baseTimeNanoseconds": base, "traceEvents": events,
+                    "distributedInfo": {"rank": 0, "world_size": 2}}  # fmt: skip
+        (tmp_path / "rank0.json").write_text(json.dumps(document))
+        late = entry(1, time_created_ns=base + 10**9)
+        sent = entry(2, is_p2p=True, time_created_ns=base - 5000)
+        written(tmp_path / "nccl_trace_rank_0", dump(entry(0), late, sent))
+        rows = profframe.load(tmp_path).sql(
+            f"""
+            SELECT record_id, name, start_ns - {base} AS start_ns
+            FROM recorded_slices(recorded_collectives, events) JOIN events USING (event_id)
             """
         )
-        assert rows.rows() == [(0, "c10d::allreduce_", "loss", 1)]
+        assert sorted(rows.rows()) == [(0, "c10d::allreduce_", -4000), (2, "c10d::send", -7000)]
 
     def test_store_of_converted_dumps(self, tmp_path: Path) -> None:
         (tmp_path / "job").mkdir()
