@@ -333,14 +333,11 @@ class Events:
             "unit": units.take(pa.array(place)),
             "device": pa.array(devices, pa.int64()).take(pa.array(place)),
             "category": categories,
-            "args": counter_args(values),
         }
         mask = pa.array(is_counter)
-        return {
-            Table.COUNTERS: conform(
-                Table.COUNTERS, {name: pc.filter(v, mask) for name, v in columns.items()}
-            )
-        }
+        columns = {name: pc.filter(v, mask) for name, v in columns.items()}
+        columns["args"] = counter_args(values[is_counter], self.state)
+        return {Table.COUNTERS: conform(Table.COUNTERS, columns)}
 
     def _arrows(self, buffer: Bytes, parts: Fields, members: dict[str, pa.Array]) -> None:
         """Remember what launches what, and the arrows that events name."""
@@ -373,9 +370,9 @@ def event_rows(members: dict[str, pa.Array], session: Session) -> Batch:
     return with_device_args(batch_of(absent | from_args | members), session)
 
 
-def counter_args(values: Any) -> pa.Array:
+def counter_args(values: Any, state: State) -> pa.Array:
     """Arguments with the value of a counter, under no name."""
-    return pc.binary_join_element_wise('{"": ', doubles(values), "}", "")
+    return pc.binary_join_element_wise('{"": ', doubles(values, state), "}", "")
 
 
 def _places(owner: Ints) -> Ints:

@@ -91,6 +91,8 @@ class State:
     """What is taken from times on the clock of the trace, once rows have been made."""
     lost_texts: int = 0
     """Texts that are named by a number which nothing has."""
+    non_finite: int = 0
+    """Values that are no number, or infinite."""
     next_epoch: int = 1
 
     def origin(self) -> int:
