@@ -435,6 +435,17 @@ def test_damage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
         profframe.load(path)
 
 
+@pytest.mark.parametrize("kind", [b"\x49" + b"\xff" * 8, b"\x48" + b"\xff" * 9 + b"\x01"])
+def test_a_kind_of_event_that_is_none_is_an_instant(tmp_path: Path, kind: bytes) -> None:
+    """A number of another type than it should have, and one below zero."""
+    event = kind + b"\xba\x01\x01x"
+    whole = pb.Trace(packet=[thread(1, 10, 11, "main")]).SerializeToString()
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(whole + bytes([10, len(event) + 2, 0x5A, len(event)]) + event)
+    trace = profframe.load(path)
+    assert trace.instants.select("name", "phase").rows() == [("x", None)]
+
+
 def test_without_the_package_one_error_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

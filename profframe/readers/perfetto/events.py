@@ -116,6 +116,7 @@ class Events:
     def _rows(self, packets: Packets, parts: Fields, of: Ints) -> Iterator[Batch]:
         count = of.size
         type_ = parts.numbers(_TYPE, count)
+        type_ = np.where((type_ < 0) | (type_ > _COUNTER), 0, type_)
         epoch, sequence = packets.epoch[of], packets.sequence[of]
         tracks = self._tracks(parts, count, epoch)
         line, lines = self._lines(tracks, sequence, epoch)
@@ -140,7 +141,7 @@ class Events:
             yield self._counters(common, time, names, categories, tracks, is_counter, values)
         if is_counter.all():
             return
-        shown = pa.array(_PHASES).take(pa.array(np.where(type_ > _COUNTER, 0, type_)))
+        shown = pa.array(_PHASES).take(pa.array(type_))
         members = common | {
             "ph": shown,
             "cat": _named_by_torch(categories, args, line, lines, self.lines),
