@@ -381,6 +381,26 @@ def test_ends_in_the_order_of_their_begins(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_threads_that_take_turns_are_stacks_though_their_times_have_no_common_order(
+    tmp_path: Path,
+) -> None:
+    trace = written(
+        tmp_path / "a.pftrace",
+        *(thread(n, 10, 10 + n, str(n)) for n in (1, 2, 3)),
+        track_event(50, "SLICE_BEGIN", track_uuid=2, name="b"),
+        track_event(40, "SLICE_BEGIN", track_uuid=3, name="c"),
+        track_event(60, "SLICE_END", track_uuid=2),
+        track_event(45, "SLICE_END", track_uuid=3),
+        track_event(70, "SLICE_BEGIN", track_uuid=1, name="outer"),
+        track_event(71, "SLICE_BEGIN", track_uuid=1, name="inner"),
+        track_event(75, "SLICE_END", track_uuid=1),
+        track_event(79, "SLICE_END", track_uuid=1),
+    )
+    assert trace.events.select("name", "start_ns", "dur_ns").sort("name").rows() == [
+        ("b", 50, 10), ("c", 40, 5), ("inner", 71, 4), ("outer", 70, 9),
+    ]  # fmt: skip
+
+
 def test_compressed_packets_and_files(tmp_path: Path) -> None:
     inside = pb.Trace(packet=[
         thread(1, 10, 11, "main"),
