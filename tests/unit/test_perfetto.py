@@ -466,6 +466,21 @@ def test_a_kind_of_event_that_is_none_is_an_instant(tmp_path: Path, kind: bytes)
     assert trace.instants.select("name", "phase").rows() == [("x", None)]
 
 
+@pytest.mark.parametrize("clock", [1, 6])
+def test_clocks_beyond_all_times_are_damage(tmp_path: Path, clock: int) -> None:
+    clocks = pb.ClockSnapshot
+    others = [clocks.Clock(clock_id=7 - clock, timestamp=5)]
+    snapshot = clocks(clocks=[*others, clocks.Clock(clock_id=clock, timestamp=2**64 - 1)])
+    trace = written(
+        tmp_path / "a.pftrace",
+        packet(clock_snapshot=snapshot),
+        thread(1, 10, 11, "main"),
+        track_event(7, "INSTANT", track_uuid=1, name="x"),
+    )
+    assert trace.instants["time_ns"].to_list() == [7]
+    assert trace.quality.select("check", "events").rows() == [("unreadable_event", 1)]
+
+
 def test_without_the_package_one_error_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
