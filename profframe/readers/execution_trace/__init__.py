@@ -10,15 +10,18 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import NotATraceError
+from profframe.intervals import Ints
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble_without_events
 from profframe.readers.build.rows import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.readers.execution_trace.groups import with_groups
+from profframe.readers.execution_trace.numbering import numbered_apart
 from profframe.readers.execution_trace.parsing import Parser, Part
 from profframe.readers.execution_trace.writes import with_writes
 from profframe.readers.json.exact import dumps
@@ -73,7 +76,7 @@ def read(
         mark=_MARK,
     )
     try:
-        nodes, tensors, unread = _gathered(reader.rows())
+        nodes, tensors, owners, unread = _gathered(reader.rows())
     except NoArrayError as error:
         damage = f"; {source.damage}" if source.damage else ""
         raise NotATraceError(
@@ -84,7 +87,7 @@ def read(
     quality = Quality()
     for note in document.notes("nodes", source.damage):
         quality.note(*note)
-    repeated = nodes.num_rows - len(nodes["node_id"].unique())
+    nodes, tensors, repeated = numbered_apart(nodes, tensors, owners)
     if repeated:
         quality.note("repeated_node_id", repeated)
     if unread:
@@ -106,11 +109,14 @@ def process_of(raw: RawTrace) -> str | None:
     return pids[0] if pids else None
 
 
-def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, int]:
+def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, Ints, int]:
     names = ("nodes", "tensors")
     tables: dict[str, list[pa.Table]] = {name: [_empty(name)] for name in names}
-    size = unread = 0
+    owners: list[Ints] = [np.empty(0, np.int64)]
+    size = unread = count = 0
     for part in parts:
+        owners.append(part.owners + count)
+        count += part.nodes.num_rows
         for name, rows in zip(names, (part.nodes, part.tensors), strict=True):
             tables[name].append(rows)
             size += rows.nbytes
@@ -120,7 +126,7 @@ def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, int]:
         pa.concat_tables(tables[name], promote_options="default").unify_dictionaries()
         for name in names
     )
-    return nodes, tensors, unread
+    return nodes, tensors, np.concatenate(owners), unread
 
 
 def _empty(name: str) -> pa.Table:

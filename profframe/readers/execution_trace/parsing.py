@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from profframe import schema
+from profframe.intervals import Ints
 from profframe.readers.chrome.session import Session
 from profframe.readers.json.pieces import parsed, pieces_of
 from profframe.readers.json.stream import Parsed, Wave
@@ -138,7 +140,7 @@ _TENSORS: Final = f"""
         SELECT row, node_id, direction, position, item, items[item + 1], types[place + 1],
                shapes[item + 1], strides[item + 1]
         FROM numbered)
-    SELECT node_id, direction, position::INTEGER AS position,
+    SELECT row, node_id, direction, position::INTEGER AS position,
            list_position::INTEGER AS list_position,
            TRY_CAST(value->>'$[0]' AS BIGINT) AS tensor_id,
            nullif(TRY_CAST(value->>'$[1]' AS BIGINT), 0) AS storage_id,
@@ -164,6 +166,8 @@ class Part:
 
     nodes: pa.Table
     tensors: pa.Table
+    owners: Ints
+    """Row of each tensor's node."""
     unread: int
 
 
@@ -206,7 +210,10 @@ class Parser:
         odd = tensors["is_odd"].to_numpy()
         sound = tensors.filter(pa.array(~odd)) if odd.any() else tensors
         extra = ("group_start", "group_stride")
-        return Part(_typed("nodes", nodes, extra), _typed("tensors", sound), int(odd.sum()))
+        rows = nodes["row"].to_numpy()
+        order = np.argsort(rows)
+        owners = order[np.searchsorted(rows[order], sound["row"].to_numpy())]
+        return Part(_typed("nodes", nodes, extra), _typed("tensors", sound), owners, int(odd.sum()))
 
 
 def _typed(table: str, rows: pa.Table, extra: tuple[str, ...] = ()) -> pa.Table:
