@@ -20,6 +20,7 @@ from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, ParameterError
 from profframe.facts.execution_traces.dependencies import dependencies as data_dependencies
 from profframe.readers import read
+from profframe.readers.json import stream
 from profframe.store import maintenance
 from profframe.trace.trace import Trace
 
@@ -240,6 +241,32 @@ def test_processes_that_were_forked_write_into_the_same_file(tmp_path: Path) -> 
     ]  # fmt: skip
     noted = dict(trace.quality.select("check", "events").rows())
     assert (noted["repeated_node_id"], noted["node_without_event"]) == (8, 9)
+
+
+@pytest.mark.parametrize("form", ["as torch", "old", "sorted", "indented"])
+def test_long_files_are_cut_between_nodes(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of attributes looks like a row of nodes; nothing of a sound file is repaired."""
+    monkeypatch.setattr(stream.ArrayReader, "_repair", None)
+    count = 1500
+    nodes = [
+        node(n, 'aten::"},{"mm', [tensor(n)], [tensor(n + 1)], parent=2, schema=MM, doc=" " * 50)
+        for n in range(3, 3 + count)
+    ]
+    path = written(
+        tmp_path / "et.json",
+        [old(n) if form == "old" else n for n in [*ROOTS, *nodes]],
+        "1.0.1" if form == "old" else "1.1.1-chakra.0.0.4",
+    )
+    document = json.loads(path.read_text())
+    indent = 2 if form == "indented" else None
+    path.write_text(json.dumps(document, indent=indent, sort_keys=form == "sorted"))
+    assert path.stat().st_size > 5 * stream.PIECE
+    raw = read(path)
+    assert raw.tables["nodes"]["node_id"].to_pylist() == [*range(1, 3 + count)]
+    assert raw.tables["tensors"].num_rows == 2 * count
+    assert raw.tables["quality"].num_rows == 0
 
 
 @pytest.mark.parametrize("is_first", [False, True])

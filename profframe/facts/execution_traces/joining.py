@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Final
 
 import numpy as np
@@ -173,11 +172,11 @@ def _flows(
         thread = pa.array(number[ends], INT32)
         time = pa.nulls(2 * count, INT64)
         pid, tid = (pc.take(_text(threads[name]), thread) for name in ("pid", "tid"))
-    ids = nodes["node_id"].to_numpy(zero_copy_only=False)
-    args = [
-        json.dumps({"source_node": int(a), "target_node": int(b), "storage": int(c)})
-        for a, b, c in zip(ids[source], ids[target], storage, strict=True)
-    ]
+    ids = nodes["node_id"].fill_null(-1).to_numpy()
+    args = pc.binary_join_element_wise(
+        *('{"source_node": ', _digits(ids[source]), ', "target_node": ', _digits(ids[target])),
+        *(', "storage": ', _digits(storage), "}", ""),
+    )
     numbers_text = pa.array(np.repeat(np.arange(count), 2)).cast(TEXT)
     repeated = np.repeat(np.arange(count), 2)
     columns = {
@@ -191,12 +190,16 @@ def _flows(
         "thread": thread,
         "binding_point": pa.array([None, "e"] * count, TEXT),
         "event_id": _nullable(event),
-        "args": pa.array(args, TEXT).take(pa.array(repeated)),
+        "args": args.take(pa.array(repeated)),
     }
     arrow = schema.FLOWS.arrow
     return pa.table(
         {name: _typed(values, arrow.field(name).type) for name, values in columns.items()}
     )
+
+
+def _digits(values: Ints) -> pa.Array:
+    return pa.array(values).cast(TEXT)
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

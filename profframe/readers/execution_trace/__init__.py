@@ -43,6 +43,10 @@ _BEGINNING: Final = re.compile(
 )
 _NODES_KEY: Final = "nodes"
 _MARK: Final = b'"id"'
+_CUT: Final = re.compile(
+    rb'\}\s*+(,)\s*+(?=\{\s*+"(?:(?!name"|type"|value")|name"\s*+:\s*+"(?:[^"\\]|\\.)*+"\s*+,\s*+"id"))'
+)
+"""Between two nodes: within one, attributes are objects in a row, too, with a name and a type."""
 _FIRST_THREADS: Final = 8
 
 
@@ -74,6 +78,7 @@ def read(
         parser.array,
         threads or min(_FIRST_THREADS, os.cpu_count() or 1),
         mark=_MARK,
+        cut=_CUT,
     )
     try:
         nodes, tensors, owners, unread = _gathered(reader.rows())
