@@ -63,7 +63,7 @@ _NONE: Final[Mapping[str, int]] = {
 
 def _value(attribute: str) -> str:
     """SQL: the text of an attribute."""
-    listed = f"attrs[list_position(names, '{attribute}')].value->>'$'"
+    listed = f"texts[list_position(names, '{attribute}')]"
     return f"coalesce(node.{attribute}->>'$', {listed})" if attribute in _FLAT else listed
 
 
@@ -90,7 +90,8 @@ _NODES: Final = f"""
         SELECT unnest(from_json(t, '{_NODE_TYPE}')) AS node FROM pieces),
     listed AS (
         SELECT node, from_json(node.attrs, '{_ATTRS_TYPE}') AS attrs,
-               list_transform(attrs, lambda a: a.name) AS names
+               list_transform(attrs, lambda a: a.name) AS names,
+               list_transform(attrs, lambda a: a.value->>'$') AS texts
         FROM parsed)
     SELECT TRY_CAST((node.id->>'$') AS BIGINT) AS node_id, node.name->>'$' AS name,
            TRY_CAST(coalesce(CASE WHEN json_type(node.ctrl_deps) = 'ARRAY'
@@ -100,7 +101,7 @@ _NODES: Final = f"""
            {_TEXT_COLUMNS},
            {_SIDES},
            nullif('{{' || array_to_string(list_transform(
-               list_filter(attrs, lambda a: a.name NOT IN {_OWN!r} AND (a.value->>'$') <> ''),
+               list_filter(attrs, lambda a: a.name NOT IN {_OWN!r} AND a.value NOT IN ('""', 'null')),
                lambda a: to_json(a.name)::VARCHAR || ':' || coalesce(a.value, 'null')), ',')
                || '}}', '{{}}') AS attributes,
            node IS NULL AS is_no_object, row_number() OVER () AS row
