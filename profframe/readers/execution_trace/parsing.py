@@ -101,7 +101,8 @@ _NODES: Final = f"""
            {_TEXT_COLUMNS},
            {_SIDES},
            nullif('{{' || array_to_string(list_transform(
-               list_filter(attrs, lambda a: a.name NOT IN {_OWN!r} AND a.value NOT IN ('""', 'null')),
+               list_filter(attrs,
+                           lambda a: a.name NOT IN {_OWN!r} AND a.value NOT IN ('""', 'null')),
                lambda a: to_json(a.name)::VARCHAR || ':' || coalesce(a.value, 'null')), ',')
                || '}}', '{{}}') AS attributes,
            node IS NULL AS is_no_object, row_number() OVER () AS row
