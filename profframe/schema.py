@@ -521,7 +521,7 @@ NODES = Table(
     "What ran, as torch's ExecutionTraceObserver saw it, without times; `event_id` leads to those.",
     (
         *_KEY,
-        Column("node_id", INT64, "Number of the node in its source.", null="the source has none"),
+        Column("node_id", INT64, "Number of the node in its source; a new one where another node has it (`repeated_node_id`).", null="the source has none"),
         Column("name", NAME, "Name as the source has it.", null="the source has none"),
         Column("parent_id", INT64, "`node_id` of the node that it ran in: its control parent.", null="the outermost"),
         Column("event_id", INT64, "`event_id` of the slice that it is.", null="no trace beside it, or no slice with its id and name"),
@@ -775,7 +775,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("second_array", "events in a second array of events", "dropped"),
             Check("trailing_text", "text behind the JSON document", "dropped"),
             Check("damaged_stream", "the compressed stream is damaged behind the last event", "all events were read"),
-            Check("repeated_node_id", "nodes of an execution trace with the number of another one", "kept; links and dependencies are of the first"),
+            Check("repeated_node_id", "nodes of an execution trace with the number of another one, as forked processes write them into one file", "numbered anew, after all others; data dependencies are drawn beside a trace only, between nodes that are its slices"),
             Check("unread_tensor", "values of nodes that say to be tensors and are not of the format's form", "not in `tensors`; `nodes` has the values"),
             Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a run of its own; rank, metadata and flags of the later ones are unknown, and times are taken to have the base of the first"),
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of one may be those of another"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,7 +30,8 @@ _FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E
 @fact(
     inputs=ARROW_COLUMNS
     | columns(
-        flows="event_id binding_point", events="is_async correlation sequence_nr graph_node_id"
+        flows="event_id binding_point",
+        events="is_async correlation sequence_nr graph_id graph_node_id",
     ),
     outputs=columns(flows="event_id"),
 )
@@ -75,15 +77,19 @@ def _nodes(events: pa.Table, nodes: Ints, flows: pa.Table, rows: Ints) -> Ints:
     """The node of a graph that ends where an arrow between nodes starts, or starts where it ends.
 
     Times in microseconds are rounded each by itself, so that the end of a node may be a nanosecond
-    beside that of its arrow.
+    beside that of its arrow. Where several nodes of a line end or start at once, the two ends of an
+    arrow tell: they are of one replay.
     """
     bound = np.full(rows.size, -1, np.int64)
+    place_of_mark = np.full(rows.size, -1, np.int64)
     thread, at = (numbers(flows, name)[rows] for name in _MARKS)
     line, start = numbers(events, "thread")[nodes], numbers(events, "start_ns")[nodes]
     leaves = is_text(flows["phase"], "s")[rows]
+    places = []
     for is_end, moments in ((leaves, start + numbers(events, "dur_ns")[nodes]), (~leaves, start)):
         distinct = np.unique(moments)
         keys = line * distinct.size + np.searchsorted(distinct, moments)
+        places.append(keys)
         for beside in (0, 1, -1):
             pending = np.flatnonzero(is_end & (bound < 0))
             moment = at[pending] + beside
@@ -91,7 +97,57 @@ def _nodes(events: pa.Table, nodes: Ints, flows: pa.Table, rows: Ints) -> Ints:
             is_there = np.append(distinct, -1)[place] == moment
             searched = np.where(is_there, thread[pending] * distinct.size + place, -1)
             bound[pending] = last_equal(keys, nodes, searched)
+            place_of_mark[pending] = searched
+    marks = pl.DataFrame(
+        {"row": np.arange(rows.size), "place": place_of_mark, "id": _codes(flows, rows)}
+    ).filter(bound >= 0)
+    both = marks.filter(leaves[bound >= 0]).join(
+        marks.filter(~leaves[bound >= 0]), on="id", suffix="_to"
+    )
+    chosen = _pairs(events, nodes, places, both)
+    for end in ("", "_to"):
+        bound[chosen[f"row{end}"].to_numpy()] = chosen[f"node{end}"].to_numpy()
     return bound
+
+
+def _codes(flows: pa.Table, rows: Ints) -> Ints:
+    """A number for the id of each arrow; -1 for none."""
+    encoded = flows["flow_id"].take(rows).combine_chunks().dictionary_encode()
+    codes: Ints = pc.fill_null(encoded.indices, -1).to_numpy().astype(np.int64)
+    return codes
+
+
+def _pairs(events: pa.Table, nodes: Ints, places: list[Ints], arrows: pl.DataFrame) -> pl.DataFrame:
+    """The nodes of arrows of which one end is at several.
+
+    Arrows between the same places have as many pairs of nodes, or fewer: one each, in the order of
+    the nodes in their graph.
+    """
+    of_graph = ("correlation", "graph_id", "graph_node_id")
+    own = pl.DataFrame({"node": nodes, **{n: numbers(events, n)[nodes] for n in of_graph}})
+    tails, heads = (own.with_columns(place=pl.Series(keys)) for keys in places)
+    several = [t.filter(pl.col("place").is_duplicated()).select("place") for t in (tails, heads)]
+    doubtful = arrows.filter(
+        pl.col("place").is_in(several[0]["place"].unique().implode())
+        | pl.col("place_to").is_in(several[1]["place"].unique().implode())
+    )
+    if not doubtful.height:
+        return doubtful.with_columns(node=pl.lit(0), node_to=pl.lit(0))
+    between = ["place", "place_to"]
+    doubtful = doubtful.sort("row").with_columns(nth=pl.int_range(pl.len()).over(between))
+    wanted = doubtful.select(between).unique()
+    is_backward = pl.col("graph_node_id") > pl.col("graph_node_id_to")
+    pairs = (
+        wanted.join(tails, on="place")
+        .join(heads, left_on="place_to", right_on="place", suffix="_to")
+        .filter(
+            pl.col("node") != pl.col("node_to"),
+            *(pl.col(name) == pl.col(f"{name}_to") for name in ("correlation", "graph_id")),
+        )
+        .sort(is_backward, "correlation", "graph_node_id_to", "graph_node_id")
+        .with_columns(nth=pl.int_range(pl.len()).over(between))
+    )
+    return doubtful.join(pairs, on=[*between, "nth"])
 
 
 def _around(events: pa.Table, slices: Ints, thread: Ints, at: Ints) -> Ints:

@@ -47,32 +47,31 @@ def finding(row: Mapping[str, Any], sides: pl.DataFrame) -> str:
     sides
         Rows of `hang_sides`, also those of other hangs.
     """
-    text = "; ".join(part for part in (_late(row), _other(row, sides), _waiting(row)) if part)
+    parts = (_late(row), _other(row, sides), _waiting(row), _elsewhere(row, sides))
+    text = "; ".join(part for part in parts if part)
     unloaded = row["not_loaded_ranks"]
-    return text + (f" (no dump of {ranks(unloaded)})" if unloaded else "")
+    text += f" (no dump of {ranks(unloaded)})" if unloaded else ""
+    return text.replace("\n", "\\n")  # of a name: a sentence is one line
 
 
 def headline(hangs: pl.DataFrame, sides: pl.DataFrame, progress: pl.DataFrame) -> str:
     """What matters most, in a sentence; of several causes each has a line."""
     causes = hangs.filter(hangs["is_cause"]) if hangs.height else hangs
-    rows = (causes if causes.height else hangs.head(1)).to_dicts()
+    rows = (causes if causes.height else hangs).to_dicts()
     rows = [row for row in rows if row["finding"] != "not_ended"] or rows
     if rows:
         lines = [finding(row, sides) for row in _first_of_each_group(rows)]
+        if not causes.height and len(lines) > 1:
+            lines.insert(0, "ranks wait for one another, in a circle:")
         return "\n".join(line[0].upper() + line[1:] for line in lines)
     loaded = progress.filter(progress["is_loaded"])
-    number = loaded.select("run", "rank").n_unique()
-    groups = loaded.select("run", "process_group", "group_ranks").n_unique()
-    if number == 1:
+    if loaded.select("run", "rank").n_unique() == 1:
         lasts = loaded.sort("created_ns", maintain_order=True).tail(1).to_dicts()
         seq = lasts[0]["last_seq"] if lasts else None
         named = {"collective_seq": seq, "line": None}
         last = f": the last call is {call(lasts[0] | named)}" if seq else ""
         return f"Nothing hangs by this dump alone{last}"
-    return (
-        f"Nothing hangs by these dumps: {plural(number, 'rank')} came equally far in "
-        f"{plural(groups, 'process group')}, and what they called fits together"
-    )
+    return _nothing(progress, loaded)
 
 
 def contents(row: Mapping[str, Any]) -> str:
@@ -155,10 +154,14 @@ def call(row: Mapping[str, Any]) -> str:
     >>> call(row | {"process_group": "0", "process_group_description": "default_pg"})
     'all_reduce 17 of group default_pg'
     """
-    description = row["process_group_description"]
-    group = description if description not in {None, "", "undefined"} else row["process_group"]
     number = row["collective_seq"] if row["line"] is None else row["line"].replace(">", " to ")
-    return f"{row['kind'] or 'collective'} {number} of group {group}"
+    return f"{row['kind'] or 'collective'} {number} of group {group(row)}"
+
+
+def group(row: Mapping[str, Any]) -> str:
+    """The process group of a row: what it is for, else its name."""
+    description = row["process_group_description"]
+    return str(row["process_group"] if description in {None, "", "undefined"} else description)
 
 
 def _late(row: Mapping[str, Any]) -> str | None:
@@ -166,7 +169,9 @@ def _late(row: Mapping[str, Any]) -> str | None:
         return None
     places = row["late_at"] or ""
     one = "," not in row["late_ranks"]
-    at = f"it is {places.partition(': ')[2]}" if one else f"they are at: {places}"
+    place = places.partition(": ")[2]
+    at = f"it {'has' if place == 'no record' else 'is'} {place}"
+    at = at if one else f"they are at: {places}"
     return f"{ranks(row['late_ranks'])} did not arrive at {call(row)}: {at}"
 
 
@@ -175,17 +180,10 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
     if not words:
         return None
     if row["other_ranks"] is None:  # sizes of all_to_all have no rank that is wrong
-        return f"ranks do not fit together at {call(row)}: {', '.join(words)}"
+        return f"what ranks give at {call(row)} is not as much as what they get"
     word = "order" if "order" in words else words[0]
     columns = [c for w in words for c in _ASPECTS[w]]
-    own = [
-        side
-        for side in sides.to_dicts()
-        if all(
-            side[name] == row[name]
-            for name in ("run", "process_group", "collective_seq", "line", "finding")
-        )
-    ]
+    own = _sides(row, sides)
     what = {
         is_other: [s for s in own if (s["role"] == "other") is is_other and _called(s)]
         for is_other in (True, False)
@@ -198,6 +196,53 @@ def _other(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
         f"{ranks(row['other_ranks'])} {verb} at {call(row)}: {_values(what[True], columns)}, "
         f"where {ranks(fitting)} {have} {_values(what[False], columns)}"
     )
+
+
+def _elsewhere(row: Mapping[str, Any], sides: pl.DataFrame) -> str | None:
+    """Of what all arrived at and some have not ended: who has, and who has not begun."""
+    if row["finding"] != "not_ended":
+        return None
+    firsts = {side["rank"]: side for side in reversed(_sides(row, sides)) if _called(side)}
+    own = [firsts[rank] for rank in sorted(firsts)]
+    states = {state: [s for s in own if s["state"] == state] for state in ("completed", "started")}
+    ended = states["completed"]
+    waiting = [side for side in own if side["state"] == "scheduled"] if states["started"] else []
+    parts = []
+    for some, verb in ((waiting, "not started"), (ended, "ended")):
+        if some:
+            have = "has" if len(some) == 1 else "have"
+            parts.append(f"{ranks(','.join(str(s['rank']) for s in some))} {have} {verb} it")
+    return "; ".join(parts) or None
+
+
+def _nothing(progress: pl.DataFrame, loaded: pl.DataFrame) -> str:
+    """That nothing hangs, by dumps of several ranks; who is behind, and who has no dump."""
+    number = plural(loaded.select("run", "rank").n_unique(), "rank")
+    runs = loaded["run"].n_unique()
+    of = f" of {runs:,} runs" if runs > 1 else ""
+    groups = plural(
+        loaded.select("run", "process_group", "group_ranks").n_unique(), "process group"
+    )
+    far = f"{number}{of} came equally far in {groups}, and what they called fits together"
+    late = loaded.filter(loaded["behind"] > 0).sort("behind", descending=True, maintain_order=True)
+    if late.height:
+        row = late.row(0, named=True)
+        far = (
+            f"what {number}{of} called in {groups} fits together and has ended, but rank "
+            f"{row['rank']} is {plural(row['behind'], 'collective')} behind in group {group(row)}"
+        )
+    without = {*progress.filter(~progress["is_loaded"])["rank"].to_list()} if runs == 1 else set()
+    missing = ""
+    if without:
+        verb = "has" if len(without) == 1 else "have"
+        missing = f"; {ranks(','.join(map(str, sorted(without))))} {verb} no dump"
+    return f"Nothing hangs by these dumps: {far}{missing}".replace("\n", "\\n")
+
+
+def _sides(row: Mapping[str, Any], sides: pl.DataFrame) -> list[dict[str, Any]]:
+    """Those of a row of `hangs`."""
+    keys = ("run", "process_group", "collective_seq", "line", "finding")
+    return [side for side in sides.to_dicts() if all(side[key] == row[key] for key in keys)]
 
 
 def _called(side: Mapping[str, Any]) -> bool:

@@ -45,6 +45,8 @@ ranks AS (
     SELECT run, rank FROM recorded_collectives
     UNION
     SELECT run, rank FROM process_groups
+    UNION
+    SELECT run, rank FROM traces WHERE format = 'flight_recorder'
 )
 SELECT
     run,

@@ -192,7 +192,8 @@ LEFT JOIN statuses
 
 -- hang_ranks: one row per collective that a rank did not arrive at, whose ranks do not fit together or which did not end, and per
 -- rank that is in its group. For each rank and group the first collective that it did not arrive at counts. Sends and receives
--- that have not ended are matched in their order.
+-- are matched in their order: all from the first on, or, where a recorder has lost some, those that have not ended.
+-- gloo notes the end of a call a moment after it: one that all ranks of the group called, and that fits, is never not_ended.
 -- parameter recorded TABLE  `recorded_collectives`
 -- parameter groups TABLE  `process_groups` of the same runs
 -- parameter traces TABLE  `traces` of the same runs
@@ -210,15 +211,24 @@ WITH calls AS MATERIALIZED (
 members AS MATERIALIZED (
     FROM recorded_members(recorded, groups, traces)
 ),
+rings AS (
+    SELECT run, rank, min(record_id) > 0 AS has_lost
+    FROM calls
+    GROUP BY run, rank
+),
 one_to_one AS (
     SELECT
-        *,
-        CASE WHEN kind = 'send' THEN rank || '>' || peer_rank ELSE peer_rank || '>' || rank END AS line,
+        calls.*,
+        CASE WHEN kind = 'send' THEN calls.rank || '>' || peer_rank ELSE peer_rank || '>' || calls.rank END AS line,
         row_number() OVER (
-            PARTITION BY run, process_group, group_ranks, kind = 'send', rank, peer_rank ORDER BY record_id
+            PARTITION BY calls.run, process_group, group_ranks, kind = 'send', calls.rank, peer_rank ORDER BY record_id
         ) AS place
     FROM calls
-    WHERE is_p2p AND is_open AND kind IN ('send', 'recv') AND peer_rank IS NOT NULL
+    LEFT JOIN rings AS own ON calls.run = own.run AND calls.rank = own.rank
+    LEFT JOIN rings AS peer ON calls.run = peer.run AND calls.peer_rank = peer.rank
+    WHERE
+        is_p2p AND kind IN ('send', 'recv') AND peer_rank IS NOT NULL
+        AND (is_open OR NOT coalesce(own.has_lost OR peer.has_lost, false))
 ),
 keyed AS MATERIALIZED (
     SELECT
@@ -250,12 +260,14 @@ meetings AS MATERIALIZED (
         coalesce(min(kind) < max(kind), false) AS has_kinds,
         coalesce(min(sizes) < max(sizes), false) AS has_sizes,
         coalesce(min(dtypes) < max(dtypes), false) AS has_dtypes,
+        bool_and(backend = 'gloo') AS is_gloo,
         bool_or(is_all_to_all) AND sum(in_elements) <> sum(out_elements) AS has_sums,
         bool_or(is_open) AS has_open,
         bool_or(is_open OR backend = 'gloo') AS may_wait,
         count(DISTINCT rank) AS ranks
     FROM counted
     GROUP BY run, process_group, group_ranks, is_p2p, seq, turn, line
+    HAVING NOT is_p2p OR bool_or(is_open)
 ),
 expected AS (
     SELECT
@@ -324,6 +336,12 @@ words AS (
             CASE WHEN bool_or(has_dtypes) AND NOT bool_or(has_kinds) THEN 'dtype' END,
             CASE
                 WHEN bool_or(has_open) AND NOT bool_or(presence = 'late') AND NOT bool_or(has_kinds OR has_sizes OR has_dtypes)
+                    AND NOT (
+                        bool_or(is_gloo) AND bool_and(presence <> 'not_loaded') AND (
+                            bool_or(firsts.group_ranks IS NOT NULL OR firsts.process_group_description = 'default_pg')
+                            OR NOT bool_and(is_open)
+                        )
+                    )
                 THEN 'not_ended'
             END
         ) AS finding

@@ -20,6 +20,7 @@ from profframe.cli import run as command_line
 from profframe.errors import NotATraceError, ParameterError
 from profframe.facts.execution_traces.dependencies import dependencies as data_dependencies
 from profframe.readers import read
+from profframe.readers.json import stream
 from profframe.store import maintenance
 from profframe.trace.trace import Trace
 
@@ -240,6 +241,60 @@ def test_processes_that_were_forked_write_into_the_same_file(tmp_path: Path) -> 
     ]  # fmt: skip
     noted = dict(trace.quality.select("check", "events").rows())
     assert (noted["repeated_node_id"], noted["node_without_event"]) == (8, 9)
+
+
+@pytest.mark.parametrize("form", ["as torch", "old", "sorted", "indented"])
+def test_long_files_are_cut_between_nodes(
+    form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row of attributes looks like a row of nodes; nothing of a sound file is repaired."""
+    monkeypatch.setattr(stream.ArrayReader, "_repair", None)
+    count = 1500
+    nodes = [
+        node(n, 'aten::"},{"mm', [tensor(n)], [tensor(n + 1)], parent=2, schema=MM, doc=" " * 50)
+        for n in range(3, 3 + count)
+    ]
+    path = written(
+        tmp_path / "et.json",
+        [old(n) if form == "old" else n for n in [*ROOTS, *nodes]],
+        "1.0.1" if form == "old" else "1.1.1-chakra.0.0.4",
+    )
+    document = json.loads(path.read_text())
+    indent = 2 if form == "indented" else None
+    path.write_text(json.dumps(document, indent=indent, sort_keys=form == "sorted"))
+    assert path.stat().st_size > 5 * stream.PIECE
+    raw = read(path)
+    assert raw.tables["nodes"]["node_id"].to_pylist() == [*range(1, 3 + count)]
+    assert raw.tables["tensors"].num_rows == 2 * count
+    assert raw.tables["quality"].num_rows == 0
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_tensors_of_forked_processes_stay_apart(is_first: bool, tmp_path: Path) -> None:
+    """Numbers of nodes and of storages are those of other nodes in another process."""
+    forked = [
+        node(4, "aten::empty", [], [tensor(10)], parent=3),
+        node(3, "aten::ones", [], [tensor(10)], parent=2),
+        node(5, "aten::neg", [tensor(10)], [tensor(12)], parent=2),
+        node(6, "aten::mul", [tensor(12)], [tensor(13)], parent=2),
+    ]
+    parts = [forked, OPS] if is_first else [OPS, forked]
+    path = written(tmp_path / "et.json", [*ROOTS, *parts[0], *parts[1]])
+    source = trace_file(tmp_path / "t.json", events(OPS, "Record function id", 10))
+    trace = load(source, execution_trace=path)
+    assert trace.nodes["node_id"].n_unique() == trace.nodes.height == 10
+    linked = trace.nodes.drop_nulls("event_id").sort("event_id")
+    assert linked["name"].to_list() == [n["name"] for n in OPS]
+    alone = load(written(tmp_path / "own.json", [*ROOTS, *OPS]))
+    tensors = trace.tensors.drop_nulls("event_id").sort("event_id", maintain_order=True)
+    others = ["run", "node_id", "event_id"]
+    assert tensors.drop(others).rows() == alone.tensors.drop(others).rows()
+    number = {old: new for new, old in zip(linked["node_id"], (3, 4, 5, 6), strict=True)}
+    assert dependencies(trace) == {(number[a], number[b]) for a, b in DEPENDENCIES}
+    empty, ones = (trace.nodes.filter(name=f"aten::{name}") for name in ("empty", "ones"))
+    assert empty["parent_id"].item() == ones["node_id"].item()
+    assert dict(trace.quality.select("check", "events").rows())["repeated_node_id"] == 4
+    assert not dependencies(load(path))
 
 
 def test_what_does_not_link_is_counted(tmp_path: Path) -> None:

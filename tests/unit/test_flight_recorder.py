@@ -448,6 +448,143 @@ class TestByHand:
             "Nothing hangs by these dumps: 2 ranks came equally far in 1"
         )
 
+    @pytest.mark.parametrize(
+        ("one", "other", "first"),
+        [
+            (  # gloo notes the end of a call a moment after it
+                [entry(0, "gloo:all_reduce", state="scheduled", retired=False)],
+                [entry(0, "gloo:all_reduce", state="scheduled", retired=True)],
+                (
+                    "Nothing hangs by these dumps: 2 ranks came equally far in 1 process group, "
+                    "and what they called fits together"
+                ),
+            ),
+            (
+                [entry(0), entry(1), entry(2)],
+                [entry(0)],
+                (
+                    "Nothing hangs by these dumps: what 2 ranks called in 1 process group fits "
+                    "together and has ended, but rank 1 is 2 collectives behind in group default_pg"
+                ),
+            ),
+            (
+                [entry(0)],
+                None,
+                (
+                    "Nothing hangs by this dump alone: the last call is all_reduce 1 of group "
+                    "default_pg"
+                ),
+            ),
+            (
+                [entry(0, state="started", retired=False)],
+                [],
+                (
+                    "Rank 1 did not arrive at all_reduce 1 of group default_pg: it has no record; "
+                    "rank 0 waits since 2023-11-14 22:13:20.000 UTC"
+                ),
+            ),
+            (
+                [entry(0, state="started", retired=False)],
+                [entry(0, state="scheduled", retired=False)],
+                (
+                    "Ranks 0, 1 wait in all_reduce 1 of group default_pg since 2023-11-14 "
+                    "22:13:20.000 UTC, and it has not ended; rank 1 has not started it"
+                ),
+            ),
+            (
+                [entry(0, state="started", retired=False)],
+                [entry(0)],
+                (
+                    "Rank 0 waits in all_reduce 1 of group default_pg since 2023-11-14 "
+                    "22:13:20.000 UTC, and it has not ended; rank 1 has ended it"
+                ),
+            ),
+            (
+                [entry(0, "nccl:all_to_all", state="started", input_sizes=[[3]])],
+                [entry(0, "nccl:all_to_all", state="started", input_sizes=[[2]])],
+                (
+                    "What ranks give at all_to_all 1 of group default_pg is not as much as what "
+                    "they get; ranks 0, 1 wait since 2023-11-14 22:13:20.000 UTC"
+                ),
+            ),
+            (
+                [entry(0, "nccl:all\nred\x1b[1m", state="started", retired=False)],
+                [],
+                (
+                    "Rank 1 did not arrive at all\\nred\\x1b[1m 1 of group default_pg: it has no "
+                    "record; rank 0 waits since 2023-11-14 22:13:20.000 UTC"
+                ),
+            ),
+        ],
+    )
+    def test_first_line(
+        self,
+        one: list[dict[str, Any]],
+        other: list[dict[str, Any]] | None,
+        first: str,
+        tmp_path: Path,
+    ) -> None:
+        for rank, entries in enumerate((one, other)):
+            if entries is not None:
+                written(tmp_path / f"nccl_trace_rank_{rank}", dump(*entries))
+        lines = CliRunner().invoke(verbs, ["hang", str(tmp_path)]).output.splitlines()
+        assert lines[0] == first
+        assert other is None or lines[1] == ""
+
+    def test_ranks_without_a_dump_are_named(self, tmp_path: Path) -> None:
+        for rank in (0, 2):
+            written(tmp_path / f"nccl_trace_rank_{rank}", dump(entry(0), ranks="[0, 1, 2]"))
+        lines = CliRunner().invoke(verbs, ["hang", str(tmp_path)]).output.splitlines()
+        assert lines[0].endswith("what they called fits together; rank 1 has no dump")
+        assert lines[1].startswith("2 ranks of 3 have a dump here")
+
+    def test_ranks_that_wait_in_a_circle(self, tmp_path: Path) -> None:
+        pairs = {"a": [0, 1], "b": [1, 2], "c": [0, 2]}
+        for rank, (name, members) in enumerate(pairs.items()):
+            own: dict[str, Any] = {"pg_id": 7, "process_group": (name, name), "state": "started"}
+            config = {
+                key: {"name": key, "desc": key, "ranks": str(ranks)}
+                for key, ranks in pairs.items()
+                if rank in ranks
+            }
+            value = dump(entry(0, **own)) | {"pg_config": config}
+            written(tmp_path / f"nccl_trace_rank_{rank}", value)
+            assert rank in members
+        lines = CliRunner().invoke(verbs, ["hang", str(tmp_path)]).output.splitlines()
+        assert lines[0] == "Ranks wait for one another, in a circle:"
+        assert [line.partition(";")[0] for line in lines[1:4]] == [
+            "Rank 1 did not arrive at all_reduce 1 of group a: it is in all_reduce 1 of b",
+            "Rank 2 did not arrive at all_reduce 1 of group b: it is in all_reduce 1 of c",
+            "Rank 0 did not arrive at all_reduce 1 of group c: it is in all_reduce 1 of a",
+        ]
+
+    def test_a_send_that_its_receiver_has_ended(self, tmp_path: Path) -> None:
+        """Dumps of two moments: the receiver's is later, and is at the next one already."""
+
+        def calls(name: str, states: list[str]) -> list[dict[str, Any]]:
+            size = [[[4]], [[4]], [[8]]]
+            return [
+                entry(
+                    n, name, is_p2p=True, p2p_seq_id=n + 1, state=state, input_sizes=size[n],
+                    output_sizes=size[n], retired=state == "completed",
+                )
+                for n, state in enumerate(states)
+            ]  # fmt: skip
+
+        states = {
+            "nccl:send 0->1": ["completed", "started", "scheduled"],
+            "nccl:recv 1<-0": ["completed", "completed", "started"],
+        }
+        for rank, (name, of) in enumerate(states.items()):
+            written(tmp_path / f"nccl_trace_rank_{rank}", dump(*calls(name, of)))
+        trace = profframe.load(tmp_path)
+        assert trace.hangs()["finding"].to_list() == ["not_ended", "not_ended"]
+        lines = CliRunner().invoke(verbs, ["hang", str(tmp_path)]).output.splitlines()
+        assert lines[0] == (
+            "Rank 0 waits in send and recv 0 to 1 of group default_pg since 2023-11-14 "
+            "22:13:20.000 UTC, and it has not ended; rank 1 has ended it"
+        )
+
     def test_dump_is_shown_with_what_hangs(self, tmp_path: Path) -> None:
         written(tmp_path / "nccl_trace_rank_1", dump(entry(0)))
         open_one = entry(1, state="started", retired=False)

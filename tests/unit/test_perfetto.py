@@ -175,6 +175,52 @@ def test_work_that_overlaps_on_a_lane_is_cut_by_the_exporter() -> None:
     ]  # fmt: skip
 
 
+def test_annotations_of_nodes_do_not_hide_the_stream_that_they_ran_on() -> None:
+    """`mark_stream` of torch records a member ``stream``, of the capture, in 2 of these."""
+    for trace in both(DATA, "marks"):
+        kernels = trace.events.filter(kind="kernel").sort("graph_node_id")
+        assert kernels.select("name", "tid", "stream").rows() == [
+            ("plain", "30", 30), ("marked", "31", 31), ("marked and moved", "100001", 32),
+            ("moved", "100001", 33), ("touches", "100001", 34), ("last", "100001", 34),
+        ]  # fmt: skip
+        own = [json.loads(args).get("original_stream") for args in kernels["args"]]
+        assert own == [None, None, 32, 33, 34, 34]
+
+
+def test_dependencies_of_nodes_that_end_and_begin_at_once() -> None:
+    """One node has no length, and is where the one before it ends and the next begins."""
+    query = """
+        SELECT source.name AS source, target.name AS target
+        FROM flows JOIN flows AS ends USING (run, rank, flow_id, category)
+        JOIN events AS source ON flows.event_id = source.event_id
+        JOIN events AS target ON ends.event_id = target.event_id
+        WHERE category = 'graph_dependency' AND flows.phase = 's' AND ends.phase = 'f'
+        ORDER BY ALL"""
+    edges = [("moved", "last"), ("moved", "touches"), ("touches", "last")]
+    for trace in both(DATA, "marks"):
+        assert trace.sql(query).rows() == edges
+
+
+def test_calls_without_correlation_launch_nothing() -> None:
+    """The protobuf names for them whatever has none either: a function of the host."""
+    for trace in both(DATA, "marks"):
+        assert trace.events.filter(name='HostNode: load<"x">\\')["launch_id"].to_list() == [None]
+        assert trace.flows.filter(flow_id="0").height == 0
+
+
+def test_empty_shapes_and_values_that_are_no_number_are_the_same_in_both() -> None:
+    for trace in both(DATA, "marks"):
+        assert trace.events.filter(name="replay")["input_dims"].to_list() == ["[[4,4],[],[[2],[]]]"]
+        assert trace.counters.select("name", "value").rows() == [("smsp__inst_executed.sum", None)]
+        assert trace.quality.filter(check="non_finite_number")["events"].to_list() == [1]
+
+
+def test_an_op_with_the_name_of_the_profiler_is_no_second_trace() -> None:
+    for trace in both(DATA, "marks"):
+        assert "mixed_traces" not in trace.quality["check"].to_list()
+        assert trace.events.filter(name="PyTorch Profiler (0)", kind="host_op").height == 1
+
+
 def packet(**members: Any) -> Any:
     return pb.TracePacket(trusted_packet_sequence_id=SEQUENCE, **members)
 
@@ -235,7 +281,7 @@ def test_slices_of_a_stack_with_names_and_arguments(tmp_path: Path) -> None:
     }  # fmt: skip
     assert trace.instants.select("name", "time_ns").rows() == [("mark", 160)]
     assert trace.threads["thread_name"].to_list() == ["main"]
-    assert trace.quality["check"].to_list() == ["unmatched_begin"]
+    assert trace.quality["check"].to_list() == ["non_finite_number", "unmatched_begin"]
     assert trace.traces.select("format", "clock").row(0) == ("perfetto", "relative")
 
 
@@ -335,6 +381,26 @@ def test_ends_in_the_order_of_their_begins(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_threads_that_take_turns_are_stacks_though_their_times_have_no_common_order(
+    tmp_path: Path,
+) -> None:
+    trace = written(
+        tmp_path / "a.pftrace",
+        *(thread(n, 10, 10 + n, str(n)) for n in (1, 2, 3)),
+        track_event(50, "SLICE_BEGIN", track_uuid=2, name="b"),
+        track_event(40, "SLICE_BEGIN", track_uuid=3, name="c"),
+        track_event(60, "SLICE_END", track_uuid=2),
+        track_event(45, "SLICE_END", track_uuid=3),
+        track_event(70, "SLICE_BEGIN", track_uuid=1, name="outer"),
+        track_event(71, "SLICE_BEGIN", track_uuid=1, name="inner"),
+        track_event(75, "SLICE_END", track_uuid=1),
+        track_event(79, "SLICE_END", track_uuid=1),
+    )
+    assert trace.events.select("name", "start_ns", "dur_ns").sort("name").rows() == [
+        ("b", 50, 10), ("c", 40, 5), ("inner", 71, 4), ("outer", 70, 9),
+    ]  # fmt: skip
+
+
 def test_compressed_packets_and_files(tmp_path: Path) -> None:
     inside = pb.Trace(packet=[
         thread(1, 10, 11, "main"),
@@ -387,6 +453,32 @@ def test_damage_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
     path.write_bytes(b"\n\x05\x08")
     with pytest.raises(NotATraceError, match="not a trace"):
         profframe.load(path)
+
+
+@pytest.mark.parametrize("kind", [b"\x49" + b"\xff" * 8, b"\x48" + b"\xff" * 9 + b"\x01"])
+def test_a_kind_of_event_that_is_none_is_an_instant(tmp_path: Path, kind: bytes) -> None:
+    """A number of another type than it should have, and one below zero."""
+    event = kind + b"\xba\x01\x01x"
+    whole = pb.Trace(packet=[thread(1, 10, 11, "main")]).SerializeToString()
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(whole + bytes([10, len(event) + 2, 0x5A, len(event)]) + event)
+    trace = profframe.load(path)
+    assert trace.instants.select("name", "phase").rows() == [("x", None)]
+
+
+@pytest.mark.parametrize("clock", [1, 6])
+def test_clocks_beyond_all_times_are_damage(tmp_path: Path, clock: int) -> None:
+    clocks = pb.ClockSnapshot
+    others = [clocks.Clock(clock_id=7 - clock, timestamp=5)]
+    snapshot = clocks(clocks=[*others, clocks.Clock(clock_id=clock, timestamp=2**64 - 1)])
+    trace = written(
+        tmp_path / "a.pftrace",
+        packet(clock_snapshot=snapshot),
+        thread(1, 10, 11, "main"),
+        track_event(7, "INSTANT", track_uuid=1, name="x"),
+    )
+    assert trace.instants["time_ns"].to_list() == [7]
+    assert trace.quality.select("check", "events").rows() == [("unreadable_event", 1)]
 
 
 def test_without_the_package_one_error_names_it(

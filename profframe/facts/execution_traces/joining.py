@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from typing import Final
 
 import numpy as np
@@ -49,9 +48,12 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
     distinct, first = np.unique(ids, return_index=True)
     of_tensor = np.searchsorted(distinct, tensors["node_id"].fill_null(-1).to_numpy())
     tensor_events = event_id[first[of_tensor]] if tensors.num_rows else np.empty(0, np.int64)
-    pairs = dependencies(nodes, tensors)
-    source, target, _ = pairs
     alone = not events.num_rows
+    if _is_of_several_processes(tables):
+        pairs = _dependencies_of_slices(nodes, tensors, event_id)
+    else:
+        pairs = dependencies(nodes, tensors)
+    source, target, _ = pairs
     is_drawn = (
         np.ones(source.size, np.bool_)
         if alone
@@ -68,6 +70,40 @@ def join_nodes(tables: Tables, nodes: pa.Table, tensors: pa.Table, record_functi
         "flows": _joined(tables["flows"], flows),
         "quality": quality,
     }
+
+
+def _is_of_several_processes(tables: Tables) -> bool:
+    checks = tables["quality"]["check"].cast(TEXT)
+    return bool(pc.any(pc.equal(checks, "repeated_node_id")).as_py())
+
+
+def _dependencies_of_slices(
+    nodes: pa.Table, tensors: pa.Table, event_id: Ints
+) -> tuple[Ints, Ints, Ints]:
+    """Dependencies among nodes that are slices, of the one process that a trace is of.
+
+    Storages of several processes share their numbers. Numbers of calls are in the order of their
+    beginnings within a process; those of nodes are no more.
+    """
+    calls = nodes["record_function_id"].fill_null(-1).to_numpy()
+    rows = np.flatnonzero((event_id >= 0) & nodes["node_id"].is_valid().to_numpy())
+    rows = rows[np.argsort(calls[rows], kind="stable")]
+    chosen = nodes.select(["node_id", "parent_id"]).take(pa.array(rows))
+    ids = chosen["node_id"].combine_chunks()
+    numbers_of = {name: _place(chosen[name], ids) for name in ("node_id", "parent_id")}
+    own = _place(tensors["node_id"], ids)
+    kept = tensors.filter(pc.is_valid(own))
+    kept = kept.set_column(
+        kept.column_names.index("node_id"), "node_id", own.drop_null().cast(INT64)
+    )
+    source, target, storage = dependencies(pa.table(numbers_of), kept)
+    return rows[source], rows[target], storage
+
+
+def _place(values: pa.ChunkedArray, ids: pa.Array) -> pa.Array:
+    """Place of each value among ids; NULL for one that is none of them."""
+    found = pc.index_in(values, value_set=ids, skip_nulls=True)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
 
 
 def _methods(event_id: Ints, how: str) -> pa.Array:
@@ -136,11 +172,11 @@ def _flows(
         thread = pa.array(number[ends], INT32)
         time = pa.nulls(2 * count, INT64)
         pid, tid = (pc.take(_text(threads[name]), thread) for name in ("pid", "tid"))
-    ids = nodes["node_id"].to_numpy(zero_copy_only=False)
-    args = [
-        json.dumps({"source_node": int(a), "target_node": int(b), "storage": int(c)})
-        for a, b, c in zip(ids[source], ids[target], storage, strict=True)
-    ]
+    ids = nodes["node_id"].fill_null(-1).to_numpy()
+    args = pc.binary_join_element_wise(
+        *('{"source_node": ', _digits(ids[source]), ', "target_node": ', _digits(ids[target])),
+        *(', "storage": ', _digits(storage), "}", ""),
+    )
     numbers_text = pa.array(np.repeat(np.arange(count), 2)).cast(TEXT)
     repeated = np.repeat(np.arange(count), 2)
     columns = {
@@ -154,12 +190,16 @@ def _flows(
         "thread": thread,
         "binding_point": pa.array([None, "e"] * count, TEXT),
         "event_id": _nullable(event),
-        "args": pa.array(args, TEXT).take(pa.array(repeated)),
+        "args": args.take(pa.array(repeated)),
     }
     arrow = schema.FLOWS.arrow
     return pa.table(
         {name: _typed(values, arrow.field(name).type) for name, values in columns.items()}
     )
+
+
+def _digits(values: Ints) -> pa.Array:
+    return pa.array(values).cast(TEXT)
 
 
 def _text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -229,8 +229,9 @@ def match_runs(
     """Row numbers of begin and end events of runs in which the ends have the order of the begins.
 
     A run of begins has the run of as many ends behind it, if their threads are the same one by one
-    and no end is before its begin. As long as all rows are in the order of time, they may as well
-    be of a stack, and none are matched.
+    and no end is before its begin. As long as the rows of each thread are in the order of time,
+    they may as well be of a stack, and none are matched. Threads need no common order: several
+    writers take turns.
 
     Examples
     --------
@@ -240,7 +241,10 @@ def match_runs(
     """
     rows = np.flatnonzero(is_begin | is_end)
     nothing = np.empty(0, np.int64)
-    if (np.diff(time[rows]) >= 0).all():
+    by_thread = rows[np.argsort(thread[rows], kind="stable")]
+    is_back = np.zeros(time.size, np.bool_)
+    is_back[by_thread[1:]] = (np.diff(time[by_thread]) < 0) & (np.diff(thread[by_thread]) == 0)
+    if not is_back.any():
         return nothing, nothing
     kind = is_begin[rows]
     bounds = np.append(np.flatnonzero(np.diff(kind, prepend=~kind[:1])), rows.size)
@@ -257,25 +261,9 @@ def match_runs(
     is_whole = np.bincount(of_run, agrees, opening.size) == length
     # A run of one is a pair of a stack, too; so are those whose ends are all in the order of time.
     chosen = is_whole[of_run]
-    step_back = (np.diff(time[last]) < 0) & (np.diff(of_run) == 0)
-    between = time[_bounds_last(first, of_run)] > time[_bounds_first(last, of_run)]
-    if not ((step_back & chosen[1:]).any() or (between & chosen).any()):
+    if not is_back[last[chosen]].any():
         return nothing, nothing
     return first[chosen], last[chosen]
-
-
-def _bounds_last(values: Ints, group: Ints) -> Ints:
-    """The last value of the group of each."""
-    ends = np.append(np.flatnonzero(np.diff(group)), group.size - 1)
-    result: Ints = values[ends[group - group[:1]]] if values.size else values
-    return result
-
-
-def _bounds_first(values: Ints, group: Ints) -> Ints:
-    """The first value of the group of each."""
-    starts = np.flatnonzero(np.diff(group, prepend=-1))
-    result: Ints = values[starts[group - group[:1]]] if values.size else values
-    return result
 
 
 def _is_first(group: Ints) -> Flags:

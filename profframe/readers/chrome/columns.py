@@ -286,12 +286,31 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     line = _numbers(rows["tid"])
     by_process = pc.if_else(pa.array(is_device), _numbers(rows["pid"]), None)
     device = pc.coalesce(rows["device"], by_process)
-    stream = pc.coalesce(rows["original_stream"], rows["stream"], rows["Stream Id"], line)
+    stream = pc.coalesce(
+        rows["original_stream"],
+        _stream_of_nodes(rows, line),
+        rows["stream"],
+        rows["Stream Id"],
+        line,
+    )
     mask = pa.array(on_device)
     return {
         "device": pc.if_else(mask, device, pc.if_else(pa.array(in_list), line, None)),
         "stream": pc.if_else(mask, stream, None),
     }
+
+
+def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
+    """Stream of nodes of graphs that were moved to no lane: the line that they are on.
+
+    Their annotations stand among the arguments, and what `mark_stream` of torch records has a
+    member ``stream`` of its own, the one of the capture, which hides the one of the replay.
+    """
+    is_node = pc.is_valid(rows["graph node id"])
+    if not pc.any(is_node).as_py():
+        return pa.nulls(len(line), pa.int64())
+    is_on_own_line = pc.equal(_numbers(rows["pid"]), rows["device"])
+    return pc.if_else(pc.and_(is_node, pc.fill_null(is_on_own_line, fill_value=False)), line, None)
 
 
 def _launch_columns(rows: _FilteredMembers, device: pa.Array | None) -> dict[str, pa.Array]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,6 +22,7 @@ from profframe.readers.json.exact import dumps
 
 WINDOW_END: Final = "Record Window End"
 _SPAN: Final = "PyTorch Profiler (0)"
+_OF_SPANS: Final = "Trace"
 _EVENTS: Final = b'"traceEvents": ['
 _END: Final = re.compile(
     rb'"name"\s*:\s*"Record Window End"[^{}"\\]*(?:"[^"\\]*"[^{}"\\]*)*\}(?=\s*(?:,\s*\{|\]))'
@@ -48,16 +51,22 @@ def windows(instants: pa.Table) -> int:
 
 
 def spans(events: pa.Table) -> int:
-    """Spans of a profiler; each trace has one."""
-    return _count(events, _SPAN)
+    """Spans of a profiler; each trace has one. An op may have the same name."""
+    is_span = np.logical_and(_has(events["name"], _SPAN), _has(events["category"], _OF_SPANS))
+    return int(is_span.sum())
 
 
 def _count(rows: pa.Table, name: str) -> int:
-    count = 0
-    for chunk in rows["name"].chunks:
-        code = pc.index(chunk.dictionary, pa.scalar(name, pa.string()))
-        count += pc.sum(pc.equal(chunk.indices, code.cast(chunk.indices.type))).as_py() or 0
-    return count
+    return int(_has(rows["name"], name).sum())
+
+
+def _has(column: pa.ChunkedArray, text: str) -> npt.NDArray[np.bool_]:
+    """Rows with a text; each chunk has a dictionary."""
+    masks = [np.empty(0, np.bool_)]
+    for chunk in column.chunks:
+        code = pc.index(chunk.dictionary, pa.scalar(text, pa.string())).as_py()
+        masks.append(chunk.indices.fill_null(-2).to_numpy() == code)
+    return np.concatenate(masks)
 
 
 def split(

@@ -10,15 +10,18 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from profframe import schema
 from profframe.errors import NotATraceError
+from profframe.intervals import Ints
 from profframe.readers import parsing_database
 from profframe.readers.build.assembly import assemble_without_events
 from profframe.readers.build.rows import Header, Quality, RawTrace
 from profframe.readers.bytes import ByteSource
 from profframe.readers.execution_trace.groups import with_groups
+from profframe.readers.execution_trace.numbering import numbered_apart
 from profframe.readers.execution_trace.parsing import Parser, Part
 from profframe.readers.execution_trace.writes import with_writes
 from profframe.readers.json.exact import dumps
@@ -40,6 +43,10 @@ _BEGINNING: Final = re.compile(
 )
 _NODES_KEY: Final = "nodes"
 _MARK: Final = b'"id"'
+_CUT: Final = re.compile(
+    rb'\}\s*+(,)\s*+(?=\{\s*+"(?:(?!name"|type"|value")|name"\s*+:\s*+"(?:[^"\\]|\\.)*+"\s*+,\s*+"id"))'
+)
+"""Between two nodes: within one, attributes are objects in a row, too, with a name and a type."""
 _FIRST_THREADS: Final = 8
 
 
@@ -71,9 +78,10 @@ def read(
         parser.array,
         threads or min(_FIRST_THREADS, os.cpu_count() or 1),
         mark=_MARK,
+        cut=_CUT,
     )
     try:
-        nodes, tensors, unread = _gathered(reader.rows())
+        nodes, tensors, owners, unread = _gathered(reader.rows())
     except NoArrayError as error:
         damage = f"; {source.damage}" if source.damage else ""
         raise NotATraceError(
@@ -84,7 +92,7 @@ def read(
     quality = Quality()
     for note in document.notes("nodes", source.damage):
         quality.note(*note)
-    repeated = nodes.num_rows - len(nodes["node_id"].unique())
+    nodes, tensors, repeated = numbered_apart(nodes, tensors, owners)
     if repeated:
         quality.note("repeated_node_id", repeated)
     if unread:
@@ -106,11 +114,14 @@ def process_of(raw: RawTrace) -> str | None:
     return pids[0] if pids else None
 
 
-def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, int]:
+def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, Ints, int]:
     names = ("nodes", "tensors")
     tables: dict[str, list[pa.Table]] = {name: [_empty(name)] for name in names}
-    size = unread = 0
+    owners: list[Ints] = [np.empty(0, np.int64)]
+    size = unread = count = 0
     for part in parts:
+        owners.append(part.owners + count)
+        count += part.nodes.num_rows
         for name, rows in zip(names, (part.nodes, part.tensors), strict=True):
             tables[name].append(rows)
             size += rows.nbytes
@@ -120,7 +131,7 @@ def _gathered(parts: Iterable[Part]) -> tuple[pa.Table, pa.Table, int]:
         pa.concat_tables(tables[name], promote_options="default").unify_dictionaries()
         for name in names
     )
-    return nodes, tensors, unread
+    return nodes, tensors, np.concatenate(owners), unread
 
 
 def _empty(name: str) -> pa.Table:

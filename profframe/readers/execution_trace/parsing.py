@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 
 from profframe import schema
+from profframe.intervals import Ints
 from profframe.readers.chrome.session import Session
 from profframe.readers.json.pieces import parsed, pieces_of
 from profframe.readers.json.stream import Parsed, Wave
@@ -61,7 +63,7 @@ _NONE: Final[Mapping[str, int]] = {
 
 def _value(attribute: str) -> str:
     """SQL: the text of an attribute."""
-    listed = f"attrs[list_position(names, '{attribute}')].value->>'$'"
+    listed = f"texts[list_position(names, '{attribute}')]"
     return f"coalesce(node.{attribute}->>'$', {listed})" if attribute in _FLAT else listed
 
 
@@ -88,7 +90,8 @@ _NODES: Final = f"""
         SELECT unnest(from_json(t, '{_NODE_TYPE}')) AS node FROM pieces),
     listed AS (
         SELECT node, from_json(node.attrs, '{_ATTRS_TYPE}') AS attrs,
-               list_transform(attrs, lambda a: a.name) AS names
+               list_transform(attrs, lambda a: a.name) AS names,
+               list_transform(attrs, lambda a: a.value->>'$') AS texts
         FROM parsed)
     SELECT TRY_CAST((node.id->>'$') AS BIGINT) AS node_id, node.name->>'$' AS name,
            TRY_CAST(coalesce(CASE WHEN json_type(node.ctrl_deps) = 'ARRAY'
@@ -98,7 +101,8 @@ _NODES: Final = f"""
            {_TEXT_COLUMNS},
            {_SIDES},
            nullif('{{' || array_to_string(list_transform(
-               list_filter(attrs, lambda a: a.name NOT IN {_OWN!r} AND (a.value->>'$') <> ''),
+               list_filter(attrs,
+                           lambda a: a.name NOT IN {_OWN!r} AND a.value NOT IN ('""', 'null')),
                lambda a: to_json(a.name)::VARCHAR || ':' || coalesce(a.value, 'null')), ',')
                || '}}', '{{}}') AS attributes,
            node IS NULL AS is_no_object, row_number() OVER () AS row
@@ -138,7 +142,7 @@ _TENSORS: Final = f"""
         SELECT row, node_id, direction, position, item, items[item + 1], types[place + 1],
                shapes[item + 1], strides[item + 1]
         FROM numbered)
-    SELECT node_id, direction, position::INTEGER AS position,
+    SELECT row, node_id, direction, position::INTEGER AS position,
            list_position::INTEGER AS list_position,
            TRY_CAST(value->>'$[0]' AS BIGINT) AS tensor_id,
            nullif(TRY_CAST(value->>'$[1]' AS BIGINT), 0) AS storage_id,
@@ -164,6 +168,8 @@ class Part:
 
     nodes: pa.Table
     tensors: pa.Table
+    owners: Ints
+    """Row of each tensor's node."""
     unread: int
 
 
@@ -206,7 +212,10 @@ class Parser:
         odd = tensors["is_odd"].to_numpy()
         sound = tensors.filter(pa.array(~odd)) if odd.any() else tensors
         extra = ("group_start", "group_stride")
-        return Part(_typed("nodes", nodes, extra), _typed("tensors", sound), int(odd.sum()))
+        rows = nodes["row"].to_numpy()
+        order = np.argsort(rows)
+        owners = order[np.searchsorted(rows[order], sound["row"].to_numpy())]
+        return Part(_typed("nodes", nodes, extra), _typed("tensors", sound), owners, int(odd.sum()))
 
 
 def _typed(table: str, rows: pa.Table, extra: tuple[str, ...] = ()) -> pa.Table:

@@ -206,6 +206,9 @@ class ArrayReader(Generic[Rows]):
         Size of the pool.
     mark
         Text that useful elements have: long text without it is skipped.
+    cut
+        Finds where an element ends and another begins: its group is the comma between them. What
+        looks like it inside elements costs a repair of each.
     """
 
     def __init__(
@@ -217,9 +220,11 @@ class ArrayReader(Generic[Rows]):
         threads: int,
         *,
         mark: bytes = b"",
+        cut: re.Pattern[bytes] = _CUT,
     ) -> None:
         self._blocks = blocks
         self._mark = mark
+        self._between = cut
         self._key = key
         self._parse = parse
         self._parse_array = parse_array
@@ -280,7 +285,7 @@ class ArrayReader(Generic[Rows]):
         """Pieces of all blocks; the last piece has a wave of its own."""
         wave = self._wave(start)
         for block in itertools.chain((text,), self._blocks):
-            wave = yield from self._cut(wave, block, _commas(block, PIECE - wave.open))
+            wave = yield from self._cut(wave, block, self._commas(block, PIECE - wave.open))
             if wave.open > _LONG:
                 wave, tail = yield from self._long(wave)
                 if tail:
@@ -292,6 +297,13 @@ class ArrayReader(Generic[Rows]):
         if len(wave):
             yield wave
         yield self._last(wave.end + 1, text, tail)
+
+    def _commas(self, text: bytes, start: int) -> Iterator[int]:
+        """Offsets of commas between elements, about `PIECE` apart, from an offset on."""
+        start, end = max(0, start), text.rfind(b'"') + 1
+        while match := self._between.search(text, start, end):
+            yield match.start(1)
+            start = match.end(1) + PIECE
 
     def _cut(self, wave: Wave, text: bytes, commas: Iterable[int]) -> Generator[Wave, None, Wave]:
         """Write text to a wave; returns the wave with the text behind the last comma."""
@@ -482,14 +494,6 @@ def _read_around(text: bytes | None) -> tuple[object, Counter[str]]:
     if text is None or not is_readable(text):
         return {}, Counter(unreadable_header=1)
     return read_document(text.decode("utf-8", "surrogateescape"))
-
-
-def _commas(text: bytes, start: int) -> Iterator[int]:
-    """Offsets of commas between elements, about `PIECE` apart, from an offset on."""
-    start, end = max(0, start), text.rfind(b'"') + 1
-    while match := _CUT.search(text, start, end):
-        yield match.start(1)
-        start = match.end(1) + PIECE
 
 
 def _split_end(text: bytes) -> tuple[bytes, bytes]:

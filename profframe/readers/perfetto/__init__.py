@@ -198,6 +198,8 @@ def _quality(trace: _Trace, source: ByteSource) -> Quality:
         quality.note("unreadable_arguments", unread, _counted(events.unread))
     if reading.state.lost_texts:
         quality.note("lost_text", reading.state.lost_texts)
+    if reading.state.non_finite:
+        quality.note("non_finite_number", reading.state.non_finite)
     if reading.lost:
         quality.note("lost_packets", reading.lost)
     if passed := sum(reading.passed.values()):

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from profframe.intervals import Ints
+from profframe.intervals import Ints, Mask
 from profframe.readers.perfetto.state import State
 from profframe.readers.perfetto.wire import (
     FIXED64,
@@ -38,7 +38,8 @@ _NAME: Final = 10
 _DICT: Final = 11
 _ARRAY: Final = 12
 _STRING_IID: Final = 17
-_LISTS: Final = ("Input Dims", "Input type", "Input Strides", "Concrete Inputs")
+_LISTS_OF_LISTS: Final = ("Input Dims", "Input Strides")
+_LISTS: Final = (*_LISTS_OF_LISTS, "Input type", "Concrete Inputs")
 """What an annotation of has no value when the list is empty."""
 _DEEPEST: Final = 64
 _NEEDS_ESCAPE: Final = r'["\\\x00-\x1f]'
@@ -60,7 +61,9 @@ def objects(
     """
     if not annotations.owner.size:
         return pa.nulls(count, pa.string()), 0
-    names, values, unread = _named(buffer, annotations, state, epoch[annotations.owner], 0)
+    is_in_list = np.zeros(annotations.owner.size, np.bool_)
+    epochs = epoch[annotations.owner]
+    names, values, unread = _named(buffer, annotations, state, epochs, is_in_list, 0)
     return joined(annotations.owner, member(names, values), count, "{", "}"), unread
 
 
@@ -69,18 +72,28 @@ def member(names: pa.Array, values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(names, values, ":")
 
 
-def _named(
-    buffer: Bytes, messages: Fields, state: State, epoch: Ints, depth: int
+def _named(  # noqa: PLR0917
+    buffer: Bytes, messages: Fields, state: State, epoch: Ints, is_in_list: Mask, depth: int
 ) -> tuple[pa.Array, pa.Array, int]:
-    """Names and values of annotations, as JSON, and how many could not be read."""
+    """Names and values of annotations, as JSON, and how many could not be read.
+
+    Those in lists of lists, at whatever depth, are empty lists where they have no value.
+    """
     count = messages.owner.size
     parts, damaged = fields(buffer, messages.value, messages.value + messages.size)
     names = _names(buffer, parts, count, state, epoch)
-    values, unread = _values(buffer, parts, count, state, epoch, depth)
+    is_of_lists = is_in_list | _is_in(names, _LISTS_OF_LISTS)
+    values, unread = _values(buffer, parts, count, state, epoch, is_of_lists, depth)
     if values.null_count:
-        is_list = pc.is_in(names, pa.array([f'"{name}"' for name in _LISTS], pa.string()))
+        is_list = pa.array(is_of_lists | _is_in(names, _LISTS))
         values = pc.coalesce(values, pc.if_else(is_list, "[]", "null"))
     return names, values, unread + int(damaged.sum())
+
+
+def _is_in(names: pa.Array, chosen: tuple[str, ...]) -> Mask:
+    wanted = pa.array([f'"{name}"' for name in chosen], pa.string())
+    mask: Mask = pc.is_in(names, wanted).to_numpy(zero_copy_only=False)
+    return mask
 
 
 def _names(buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints) -> pa.Array:
@@ -106,7 +119,13 @@ def _names(buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints) 
 
 
 def _values(  # noqa: PLR0917
-    buffer: Bytes, parts: Fields, count: int, state: State, epoch: Ints, depth: int
+    buffer: Bytes,
+    parts: Fields,
+    count: int,
+    state: State,
+    epoch: Ints,
+    is_of_lists: Mask,
+    depth: int,
 ) -> tuple[pa.Array, int]:
     rows: list[Ints] = []
     shown: list[pa.Array] = []
@@ -122,7 +141,7 @@ def _values(  # noqa: PLR0917
         own = parts.of(number, VARINT)
         add(own.owner, pa.array(own.value if number == _INT else own.value.view(np.uint64)))
     own = parts.of(_DOUBLE, FIXED64)
-    add(own.owner, doubles(own.value.view(np.float64)))
+    add(own.owner, doubles(own.value.view(np.float64), state))
     own = parts.of(_STRING, LENGTH)
     add(own.owner, quoted(texts(buffer, own.value, own.size)))
     own = parts.of(_STRING_IID, VARINT)
@@ -141,7 +160,9 @@ def _values(  # noqa: PLR0917
         if depth == _DEEPEST:
             unread += owners.size
         elif owners.size:
-            names, inner, unread_inside = _named(buffer, own, state, epoch[own.owner], depth + 1)
+            names, inner, unread_inside = _named(
+                buffer, own, state, epoch[own.owner], is_of_lists[own.owner], depth + 1
+            )
             unread += unread_inside
             inner = member(names, inner) if number == _DICT else inner
             whole = joined(own.owner, inner, count, opening, closing)
@@ -153,8 +174,9 @@ def _values(  # noqa: PLR0917
     return pa.concat_arrays(shown).take(pa.array(place, mask=place < 0)), unread
 
 
-def doubles(values: npt.NDArray[np.float64]) -> pa.Array:
-    """Numbers as JSON; what is none becomes null."""
+def doubles(values: npt.NDArray[np.float64], state: State) -> pa.Array:
+    """Numbers as JSON; what is none becomes null, and is counted."""
+    state.non_finite += int((~np.isfinite(values)).sum())
     return pc.if_else(pa.array(np.isfinite(values)), pa.array(values).cast(pa.string()), "null")
 
 

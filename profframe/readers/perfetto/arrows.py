@@ -27,14 +27,17 @@ class Arrows:
     waits: list[pl.DataFrame] = field(default_factory=list)
 
     def launches(self, members: dict[str, pa.Array], rows: Ints, targets: Ints) -> None:
-        """Events that launched work on a device, and the ids of that."""
+        """Events that launched work on a device, and the ids of that.
+
+        One with correlation 0 has none, and names whatever else has none.
+        """
         chosen = pa.array(rows)
         frame = pl.DataFrame({name: members[name].take(chosen) for name in (*_MARK, "args")})
         correlation = pl.col("args").str.extract(r'"correlation":(\d{1,18})')
         self.calls.append(
-            frame.select(*_MARK, correlation.alias("flow_id")).with_columns(
-                pl.Series("target", targets)
-            )
+            frame.select(*_MARK, correlation.alias("flow_id"))
+            .with_columns(pl.Series("target", targets))
+            .filter(pl.col("flow_id").ne_missing("0"))
         )
 
     def work(self, members: dict[str, pa.Array], ids: Ints, durations: Ints) -> None:

@@ -116,6 +116,7 @@ class Events:
     def _rows(self, packets: Packets, parts: Fields, of: Ints) -> Iterator[Batch]:
         count = of.size
         type_ = parts.numbers(_TYPE, count)
+        type_ = np.where((type_ < 0) | (type_ > _COUNTER), 0, type_)
         epoch, sequence = packets.epoch[of], packets.sequence[of]
         tracks = self._tracks(parts, count, epoch)
         line, lines = self._lines(tracks, sequence, epoch)
@@ -140,7 +141,7 @@ class Events:
             yield self._counters(common, time, names, categories, tracks, is_counter, values)
         if is_counter.all():
             return
-        shown = pa.array(_PHASES).take(pa.array(np.where(type_ > _COUNTER, 0, type_)))
+        shown = pa.array(_PHASES).take(pa.array(type_))
         members = common | {
             "ph": shown,
             "cat": _named_by_torch(categories, args, line, lines, self.lines),
@@ -333,14 +334,11 @@ class Events:
             "unit": units.take(pa.array(place)),
             "device": pa.array(devices, pa.int64()).take(pa.array(place)),
             "category": categories,
-            "args": counter_args(values),
         }
         mask = pa.array(is_counter)
-        return {
-            Table.COUNTERS: conform(
-                Table.COUNTERS, {name: pc.filter(v, mask) for name, v in columns.items()}
-            )
-        }
+        columns = {name: pc.filter(v, mask) for name, v in columns.items()}
+        columns["args"] = counter_args(values[is_counter], self.state)
+        return {Table.COUNTERS: conform(Table.COUNTERS, columns)}
 
     def _arrows(self, buffer: Bytes, parts: Fields, members: dict[str, pa.Array]) -> None:
         """Remember what launches what, and the arrows that events name."""
@@ -373,9 +371,9 @@ def event_rows(members: dict[str, pa.Array], session: Session) -> Batch:
     return with_device_args(batch_of(absent | from_args | members), session)
 
 
-def counter_args(values: Any) -> pa.Array:
+def counter_args(values: Any, state: State) -> pa.Array:
     """Arguments with the value of a counter, under no name."""
-    return pc.binary_join_element_wise('{"": ', doubles(values), "}", "")
+    return pc.binary_join_element_wise('{"": ', doubles(values, state), "}", "")
 
 
 def _places(owner: Ints) -> Ints:

@@ -17,7 +17,7 @@ from profframe.intervals import Ints
 from profframe.readers.build.rows import Batch, Table, conform
 from profframe.readers.chrome.columns import unit_of
 from profframe.readers.chrome.session import Session
-from profframe.readers.perfetto.annotations import joined, member, quoted
+from profframe.readers.perfetto.annotations import doubles, joined, member, quoted
 from profframe.readers.perfetto.arrows import Arrows
 from profframe.readers.perfetto.events import counter_args, event_rows
 from profframe.readers.perfetto.packets import GPU_COUNTERS, RENDER_STAGE, Packets, messages
@@ -64,7 +64,8 @@ _CATEGORIES: Final = {
 """Categories of torch's stages, as its other exporter names them."""
 _LANE: Final = re.compile(r"\[(\d{1,10})\] (.*)", re.DOTALL)
 """Name of a queue, with the number of its lane."""
-_RENAMED: Final = {"device id": "device", "context id": "context", "stream id": "stream"}
+_STREAM: Final = "stream id"
+_RENAMED: Final = {"device id": "device", "context id": "context", _STREAM: "stream"}
 _NUMBERS: Final = (
     "device", "context", "stream", "correlation", "priority", "queued", "channel", "channel_type",
     "graph id", "graph node id", "bytes", "value", "memory kind",
@@ -221,7 +222,7 @@ class Stages:
             names = pc.coalesce(own, names)
         if _NODE not in names.unique().to_pylist():
             return names
-        function = pl.Series(args).str.extract(_HOST_FUNCTION)
+        function = _plain(pl.Series(args).str.extract(_HOST_FUNCTION))
         called = pl.Series(names)
         frame = pl.DataFrame({"name": called, "function": function})
         shown = pl.when((pl.col("name") == _NODE) & pl.col("function").is_not_null()).then(
@@ -235,8 +236,8 @@ class Stages:
         self, buffer: Bytes, parts: Fields, count: int, epoch: Ints, lanes: list[Any]
     ) -> pa.Array:
         """Arguments as torch's other exporter writes them."""
-        members = [self._extra(buffer, parts), *self._launches(buffer, parts, epoch)]
-        extra = members[0]
+        extra, stream = self._extra(buffer, parts)
+        members = [extra, *self._launches(buffer, parts, epoch)]
         # Zeros are left out, but the first node of a graph has number 0 in it.
         nodes = extra.filter(key="graph node id").select("owner")
         first = extra.filter(key="graph id").join(nodes, on="owner", how="anti")
@@ -244,7 +245,6 @@ class Stages:
             first = first.select("owner", key=pl.lit("graph node id"), value=pl.lit("0"))
             extra = members[0] = pl.concat([extra, first])
         # What was moved to another lane keeps its stream.
-        stream = extra.filter(key="stream").unique("owner")
         moved = (
             stream.with_columns(
                 pl.Series("lane", [lanes[row][0] for row in stream["owner"].to_list()], pl.String)
@@ -265,8 +265,11 @@ class Stages:
         )
         return pc.fill_null(joined(frame["owner"].to_numpy(), shown, count, "{", "}"), "{}")
 
-    def _extra(self, buffer: Bytes, parts: Fields) -> pl.DataFrame:
-        """Names and values of what events say of themselves, as members of an object."""
+    def _extra(self, buffer: Bytes, parts: Fields) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Names and values of what events say of themselves, as members of an object.
+
+        Then the streams that they ran on: an annotation may have a member of that name, too.
+        """
         extra = parts.of(_EXTRA, LENGTH)
         inside, damaged = fields(buffer, extra.value, extra.value + extra.size)
         self.damaged += int(damaged.sum())
@@ -280,12 +283,15 @@ class Stages:
         columns["quoted"] = quoted(pc.fill_null(columns["value"], ""))
         key = pl.col("key").fill_null("").replace(_RENAMED)
         is_number = key.is_in(_NUMBERS) & pl.col("value").str.contains(_INTEGER)
-        return (
-            pl.DataFrame({"owner": extra.owner, **columns})
-            .with_columns(key)
+        frame = pl.DataFrame({"owner": extra.owner, **columns})
+        shown = (
+            frame.with_columns(key)
             .select("owner", "key", value=pl.when(is_number).then("value").otherwise("quoted"))
             .unique(["owner", "key"], keep="last", maintain_order=True)
         )
+        is_stream = (pl.col("key") == _STREAM) & pl.col("value").str.contains(_INTEGER)
+        stream = frame.filter(is_stream).select("owner", key=pl.lit("stream"), value="value")
+        return shown, stream.unique("owner", keep="first", maintain_order=True)
 
     def _launches(self, buffer: Bytes, parts: Fields, epoch: Ints) -> Iterator[pl.DataFrame]:
         """Grid, block and arguments of launches, as members of an object."""
@@ -315,12 +321,10 @@ class Stages:
         shown = pl.Series(
             [str(n) for n in (values.numbers(3, count) + values.numbers(4, count)).tolist()]
         )
-        doubles = values.of(5, FIXED64)
-        if doubles.owner.size:
-            texts_ = pl.Series(
-                map(json.dumps, doubles.value.view(np.float64).tolist()), dtype=pl.String
-            )
-            shown = shown.scatter(doubles.owner, texts_)
+        own = values.of(5, FIXED64)
+        if own.owner.size:
+            texts_ = pl.Series(doubles(own.value.view(np.float64), self.state))
+            shown = shown.scatter(own.owner, texts_)
         yield pl.DataFrame(
             {"owner": owner, "key": pl.Series(keys, dtype=pl.String), "value": shown}
         ).unique(["owner", "key"], keep="last", maintain_order=True)
@@ -394,7 +398,7 @@ class GpuCounters:
             "unit": pa.array([unit for _, unit in named], pa.string()).take(at),
             "device": pa.array(device),
             "pid": pa.array([f"GPU {n} Counters" for n in device.tolist()], pa.string()),
-            "args": counter_args(value),
+            "args": counter_args(value, self.state),
         }
         yield {Table.COUNTERS: conform(Table.COUNTERS, columns)}
 
@@ -445,6 +449,15 @@ def _category(name: str | None, category: int) -> str | None:
     if name in _CATEGORIES:
         return _CATEGORIES[name]
     return "kernel" if category == _COMPUTE else name
+
+
+def _plain(quoted_: pl.Series) -> pl.Series:
+    """Texts, of what stands between the quotation marks of JSON; few have anything escaped."""
+    odd = quoted_.str.contains("\\", literal=True).fill_null(value=False)
+    if not odd.any():
+        return quoted_
+    texts_ = [json.loads(f'"{text}"') for text in quoted_.filter(odd).to_list()]
+    return quoted_.scatter(odd.arg_true(), texts_)
 
 
 def _lane(name: str | None) -> tuple[str | None, str | None]:

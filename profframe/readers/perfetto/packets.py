@@ -225,7 +225,7 @@ class Reading:
                 text = buffer[at : at + size].tobytes()
                 try:
                     self._take(protos, int(settings.number[place]), text, of)
-                except (DecodeError, UnicodeDecodeError):
+                except (DecodeError, UnicodeDecodeError, OverflowError):
                     self.damaged += 1
         changes.sort()
         keys, epochs = np.array(changes, np.int64).T

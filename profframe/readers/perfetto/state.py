@@ -17,6 +17,7 @@ REALTIME: Final = 1
 _FIRST_OWN_CLOCK: Final = 64
 """Clocks from here on up to 127 are of one sequence."""
 _END_OF_OWN_CLOCKS: Final = 128
+_NO_TIME: Final = 1 << 62
 _TEXTS: Final = (
     "event_names", "event_categories", "debug_annotation_names", "debug_annotation_string_values",
 )  # fmt: skip
@@ -91,6 +92,8 @@ class State:
     """What is taken from times on the clock of the trace, once rows have been made."""
     lost_texts: int = 0
     """Texts that are named by a number which nothing has."""
+    non_finite: int = 0
+    """Values that are no number, or infinite."""
     next_epoch: int = 1
 
     def origin(self) -> int:
@@ -207,7 +210,15 @@ class State:
             own.pid, own.is_process, own.process_name = descriptor.pid, True, name
 
     def snapshot(self, sequence: int, snapshot: Any) -> None:
-        """Take the times of several clocks at one moment."""
+        """Take the times of several clocks at one moment.
+
+        Raises
+        ------
+        OverflowError
+            One is beyond what can be a time.
+        """
+        if any(c.timestamp * (c.unit_multiplier_ns or 1) >= _NO_TIME for c in snapshot.clocks):
+            raise OverflowError
         if snapshot.primary_trace_clock:
             self.primary = snapshot.primary_trace_clock
         of_machine = {c.clock_id: c.timestamp for c in snapshot.clocks}

@@ -107,6 +107,10 @@ class Framing:
                 size, begin = byte, at + 2
             elif at + 2 < total and data[at + 2] < 128:
                 size, begin, byte = byte & 127 | data[at + 2] << 7, at + 3, 0
+            elif at + 4 < total and data[at + 3] >= 128 > data[at + 4]:
+                # Writers that fill in the length later leave 4 bytes for it.
+                size, begin = byte & 127 | (data[at + 2] & 127) << 7, at + 5
+                size, byte = size | (data[at + 3] & 127) << 14 | data[at + 4] << 21, 0
             else:
                 size, begin, byte = _length(data, at + 1)
                 if begin > total:

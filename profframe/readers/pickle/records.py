@@ -1,51 +1,48 @@
 """Long lists of flat dicts in a pickle, as columns: no opcode of most of them is decoded alone.
 
-The first dicts of a list are decoded one by one. They show which keys there are, and a pattern is
-made that matches a dict of these keys and says where its values are; with it a run of dicts is cut
-into its values at once. What the pattern does not match is decoded one by one, as before.
+The first dicts of a list are decoded one by one. They show which keys there are; with them a run of
+dicts is cut into its values at once (`cutting`). What does not fit is decoded one by one.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from profframe.readers.pickle.cutting import (
+    GETS,
+    LIST,
+    LONG,
+    MEMOIZE,
+    NONE,
+    SHORT_TEXT,
+    TEXT,
+    Cut,
+    Field,
+    Ints,
+    Kind,
+    Layout,
+)
 from profframe.readers.pickle.machine import Machine
-
-Ints = npt.NDArray[np.int64]
-Kind = Literal["number", "text", "stack"]
-"""What a value is: a number, a text that repeats, or a list of frames."""
 
 _CHUNK: Final = 32_768
 """Rows that become columns at once."""
-_WINDOW: Final = 4 << 20
-_NEAR_END: Final = 1 << 16
+_WINDOWS: Final = (1 << 16, 4 << 20)
+"""Fewest and most bytes in which a run is looked for."""
+_SHORT_RUN: Final = 4
+_MOST_PASSED: Final = 64
+"""Dicts that are decoded one by one after runs that were short."""
 _MOST_SHAPES: Final = 6
-_MOST_LENGTHS: Final = 24
-_LONGEST: Final = 64
-"""Bytes of the longest text that the pattern knows."""
 _MOST_CACHED: Final = 64 << 20
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
-
-_GET: Final = rb"h.|j.{4}"
-_MEMO: Final = rb"\x94|q.|r.{4}"
-_NUMBER: Final = (
-    rb"K.|M..|J.{4}|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x04.{4}|\x03.{3}|\x02..|\x01.|\x00)"
-    rb"|N"
-)
-_FRAMES: Final = rb"(?:\((?:" + _GET + rb")++e)*+(?:(?:" + _GET + rb")a)?+"
 _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
-_NOTHING: Final = re.compile(b"")
-_MEMOIZE: Final = b"\x94"
-_BATCH_ENDS: Final = rb"(?:e\()?+"
-"""Where one batch of a list's items ends, the next begins: no value is on the stack there."""
 
 
 class RecordList(list[Any]):
@@ -68,29 +65,6 @@ class Chunk:
     columns: Mapping[str, Ints]
     """Numbers; numbers of texts and stacks, with -1 for none."""
     is_there: Mapping[str, npt.NDArray[np.bool_]]
-
-
-@dataclass(slots=True)
-class _Shape:
-    """Keys of a dict, and where its groups begin in the pattern."""
-
-    fields: tuple[tuple[str, Kind], ...]
-
-
-@dataclass(slots=True)
-class _Pattern:
-    """What was learned of the dicts of one name."""
-
-    shapes: list[_Shape] = field(default_factory=list)
-    lengths: set[int] = field(default_factory=set)
-    run: re.Pattern[bytes] = _NOTHING
-    """Matches as many dicts as there are."""
-    one: re.Pattern[bytes] = _NOTHING
-    """Matches one, with its values as groups."""
-    groups: list[dict[str, tuple[int, Kind]]] = field(default_factory=list)
-    """By shape: the first group of each key."""
-    memos: list[int] = field(default_factory=list)
-    """Groups with an opcode that memoises, in the order of their opcodes within a dict."""
 
 
 class _Numbers:
@@ -157,7 +131,10 @@ class RecordMachine(Machine):
         self._stack_ids: dict[bytes, int] = {}
         self._texts_at, self._frames_at, self._stacks_at = _Numbers(), _Numbers(), _Numbers()
         self._key_places: dict[str, list[int]] = {}
-        self._patterns = {name: _Pattern() for name in fields}
+        self._layouts = {name: Layout.of(()) for name in fields}
+        self._window = _WINDOWS[0]
+        self._passing, self._to_pass = 0, 1
+        """Dicts to decode one by one before a run is looked for, and those after a short run."""
         self._cached: dict[bytes, int] = {}
         self._cached_bytes = 0
         self._pending: str | None = None
@@ -166,7 +143,7 @@ class RecordMachine(Machine):
         self._list_runs: list[tuple[int, int]] = []
         self._runs: list[tuple[int, int, int]] = []
         """First row, number of rows and first place in the memo of runs."""
-        self._cut: list[list[bytes]] = []
+        self._cuts: list[Cut] = []
         self._alone: list[tuple[int, dict[Any, Any]]] = []
 
     # What differs from a `Machine`.
@@ -251,96 +228,63 @@ class RecordMachine(Machine):
         if not marks or self.data[position : position + 1] != b"}":
             return False
         container = stack[marks[-1] - 1] if marks[-1] else None
-        if type(container) is not RecordList:
+        if type(container) is not RecordList or not self._layouts[container.name].shapes:
             return False
-        pattern = self._patterns[container.name]
-        if not pattern.shapes:
+        if self._passing:
+            self._passing -= 1
             return False
-        if len(self.data) - position < _NEAR_END:
-            self.fill(_WINDOW)
+        layout = self._layouts[container.name]
+        if len(self.data) - position < _WINDOWS[0]:
+            self.fill(_WINDOWS[1])
             position = self.position
-        match = pattern.run.match(self.data, position)
-        end = match.end() if match else position
-        if end == position:
+        cut = layout.cut(self.data[position : position + self._window])
+        self._adapt(cut)
+        if not cut.count:
             return False
         if items := stack[marks[-1] :]:  # dicts before the run that were decoded alone
             del stack[marks[-1] :]
             self.put_values(container, items)
-            if self._patterns[container.name] is not pattern:
+            if self._layouts[container.name] is not layout:
                 return False
-        self._cut_out(container, pattern, position, end)
-        self.position = end
+        self._begin(container, cut.count)
+        self._runs.append((self._rows - cut.count, cut.count, self.memoised))
+        self._cuts.append(cut)
+        self.memoised += cut.memoised(layout)
+        self.position = position + cut.end
         return True
 
-    def _cut_out(self, container: RecordList, pattern: _Pattern, start: int, end: int) -> None:
-        groups = list(zip(*pattern.one.findall(self.data, start, end), strict=True))
-        count = len(groups[0])
-        self._begin(container, count)
-        self._runs.append((self._rows - count, count, self.memoised))
-        if not self._cut:
-            self._cut = [[] for _ in groups]
-        for column, values in zip(self._cut, groups, strict=True):
-            column.extend(values)
-        self.memoised += sum(groups[group].count(_MEMOIZE) for group in pattern.memos)
+    def _adapt(self, cut: Cut) -> None:
+        """Look for the next run in as many bytes as this one lets expect, or later."""
+        fewest, most = _WINDOWS
+        is_all = cut.end > len(cut.data) // 2
+        self._window = min(4 * self._window, most) if is_all else max(2 * cut.end, fewest)
+        if cut.count >= _SHORT_RUN:
+            self._to_pass = 1
+        else:
+            self._passing = self._to_pass
+            self._to_pass = min(2 * self._to_pass, _MOST_PASSED)
 
     # What the dicts of a list look like.
 
     def _learn(self, name: str, item: dict[Any, Any]) -> None:
-        """Let the pattern match dicts like this one."""
+        """Let the layout fit dicts like this one."""
         kinds = self._fields[name]
-        pattern = self._patterns[name]
-        fields: list[tuple[str, Kind]] = []
-        lengths: set[int] = set()
+        layout = self._layouts[name]
+        fields: list[Field] = []
         for key, value in item.items():
             kind = _kind(value)
             if kind is None or (key in kinds and value is not None and kind != kinds[key]):
                 return
             if value is None:
                 kind = kinds.get(key, "number")
-            if kind == "text" and isinstance(value, str):
-                lengths.add(len(value.encode()))
-            fields.append((key, kind))
-        shape = _Shape(tuple(fields))
-        lengths = {n for n in lengths if n <= _LONGEST} - pattern.lengths
-        is_new = shape not in pattern.shapes and len(pattern.shapes) < _MOST_SHAPES
-        if not is_new and (not lengths or len(pattern.lengths) >= _MOST_LENGTHS):
-            return
-        if not all(key in self._key_places for key, _ in fields) or not fields:
-            return
-        self.flush()
-        self._patterns[name] = self._pattern(
-            [*pattern.shapes, shape] if is_new else pattern.shapes, pattern.lengths | lengths
-        )
-
-    def _pattern(self, shapes: list[_Shape], lengths: set[int]) -> _Pattern:
-        pattern = _Pattern(shapes, lengths)
-        kinds = {
-            "number": [_NUMBER],
-            "text": [_text(lengths), _MEMO],
-            "stack": [_GET + rb"|\]", _MEMO, _FRAMES],
-        }
-        forms = []
-        group = 0
-        for shape in shapes:
-            form = rb"\}(" + _MEMO + rb")?+\("
-            pattern.memos.append(group)
-            group += 1
-            places: dict[str, tuple[int, Kind]] = {}
-            for key, kind in shape.fields:
-                form += rb"(?:" + b"|".join(map(_get, self._key_places[key])) + rb")"
-                places[key] = group, kind
-                first, *others = kinds[kind]
-                form += rb"(" + first + rb")" + b"".join(b"(" + p + b")?+" for p in others)
-                if others:
-                    pattern.memos.append(group + 1)
-                group += 1 + len(others)
-            pattern.groups.append(places)
-            forms.append(form + b"u" + _BATCH_ENDS)
-        one = b"|".join(forms)
-        pattern.one = re.compile(one, re.DOTALL)
-        uncaptured = re.sub(rb"(?<!\\)\((?!\?)", b"(?:", one)
-        pattern.run = re.compile(b"(?:" + uncaptured + b")*+", re.DOTALL)
-        return pattern
+            if key not in self._key_places:
+                return
+            fields.append(Field(key, tuple(self._key_places[key]), kind))
+        known = {tuple((f.key, f.kind) for f in shape) for shape in layout.shapes}
+        is_new = tuple((f.key, f.kind) for f in fields) not in known
+        if fields and is_new and len(layout.shapes) < _MOST_SHAPES:
+            self.flush()
+            self._layouts[name] = Layout.of((*layout.shapes, tuple(fields)))
 
     # Columns.
 
@@ -356,7 +300,7 @@ class RecordMachine(Machine):
             self._put_runs(name, values, is_there)
         self._put_alone(name, values, is_there)
         self._rows, self._list_runs, self._runs = 0, [], []
-        self._cut, self._alone = [], []
+        self._cuts, self._alone = [], []
         self._take(Chunk(name, np.repeat(numbers, counts), values, is_there))
 
     def _put_alone(
@@ -397,27 +341,30 @@ class RecordMachine(Machine):
         values: Mapping[str, Ints],
         is_there: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
-        pattern = self._patterns[name]
+        layout = self._layouts[name]
         first, counts, memo = np.array(self._runs, np.int64).T
         total = int(counts.sum())
         starts = np.cumsum(counts) - counts
         rows = np.repeat(first - starts, counts) + np.arange(total)
-        cut = [pa.array(column, pa.binary()) for column in self._cut]
+        cut = [
+            pa.concat_arrays([part.group(group) for part in self._cuts])
+            for group in range(layout.count)
+        ]
         # Places in the memo: each dict's first, and how many came within it before each group.
-        steps = {group: _is_memoize(cut[group]) for group in pattern.memos}
+        steps = {group: _is_memoize(cut[group]) for group in layout.memos}
         each = sum(steps.values(), start=np.zeros(total, np.int64))
         before = np.cumsum(each) - each
         place = np.repeat(memo - before[np.minimum(starts, total - 1)], counts) + before
         places: dict[int, Ints] = {}
-        for group in pattern.memos:
+        for group in layout.memos:
             implied = place.copy()
             place += steps[group]
             given, code = _numbers(cut[group])
-            places[group] = np.where(code == 0x94, implied, np.where(code == 0, -1, given))
-        for fields in pattern.groups:
+            places[group] = np.where(code == MEMOIZE, implied, np.where(code == 0, -1, given))
+        for fields in layout.groups:
             for key, (group, kind) in fields.items():
                 numbers, code = _numbers(cut[group])
-                is_set = (code != 0) & (code != ord("N"))
+                is_set = (code != 0) & (code != NONE)
                 if kind == "text":
                     numbers = self._texts_of(cut[group], numbers, code, places[group + 1])
                 elif kind == "stack":
@@ -432,19 +379,19 @@ class RecordMachine(Machine):
 
     def _texts_of(self, cut: pa.Array, places: Ints, code: Ints, memo: Ints) -> Ints:
         numbers = np.full(len(code), -1, np.int64)
-        is_new = (code == 0x8C) | (code == ord("X"))
+        is_new = (code == SHORT_TEXT) | (code == TEXT)
         if is_new.any():
             texts = cut.filter(pa.array(is_new)).dictionary_encode()
             ids = np.array(
                 [
-                    self.text_id(t[2 if t[0] == 0x8C else 5 :].decode("utf-8", "replace"))
+                    self.text_id(t[2 if t[0] == SHORT_TEXT else 5 :].decode("utf-8", "replace"))
                     for t in texts.dictionary.to_pylist()
                 ]
             )
             numbers[is_new] = ids[texts.indices.to_numpy()]
             stored = is_new & (memo >= 0)
             self._texts_at.put(memo[stored], numbers[stored] + 1)
-        is_get = (code == ord("h")) | (code == ord("j"))
+        is_get = np.isin(code, GETS)
         wanted = places[is_get]
         ids = self._texts_at.get(wanted)
         if (ids == 0).any():
@@ -459,14 +406,14 @@ class RecordMachine(Machine):
 
     def _stacks_of(self, bodies: pa.Array, places: Ints, code: Ints, memo: Ints) -> Ints:
         numbers = np.full(len(code), -1, np.int64)
-        is_new = code == ord("]")
+        is_new = code == LIST
         if is_new.any():
             bodies = bodies.filter(pa.array(is_new)).dictionary_encode()
             ids = np.array([self._stack_of_gets(b) for b in bodies.dictionary.to_pylist()])
             numbers[is_new] = ids[bodies.indices.to_numpy()]
             stored = is_new & (memo >= 0)
             self._stacks_at.put(memo[stored], numbers[stored] + 2)
-        is_get = (code == ord("h")) | (code == ord("j"))
+        is_get = np.isin(code, GETS)
         wanted = places[is_get]
         stacks = self._stacks_at.get(wanted)
         if (stacks == 0).any():
@@ -548,23 +495,6 @@ def _kind(value: Any) -> Kind | None:
     return "stack" if type(value) is list else None
 
 
-def _get(place: int) -> bytes:
-    if place < 256:
-        return (
-            re.escape(b"h" + bytes([place])) + rb"|" + re.escape(b"j" + place.to_bytes(4, "little"))
-        )
-    return re.escape(b"j" + place.to_bytes(4, "little"))
-
-
-def _text(lengths: set[int]) -> bytes:
-    forms = [_GET, b"N"]
-    for n in sorted(lengths):
-        any_ = b".{%d}" % n
-        forms.append(re.escape(b"\x8c" + bytes([n])) + any_)
-        forms.append(re.escape(b"X" + n.to_bytes(4, "little")) + any_)
-    return b"|".join(forms)
-
-
 def _gets(body: bytes) -> list[tuple[bytes, bytes]]:
     """Places in the memo, as bytes, of all items of a list.
 
@@ -575,7 +505,7 @@ def _gets(body: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def _is_memoize(column: pa.Array) -> Ints:
-    is_memoize: Ints = (_numbers(column)[1] == 0x94).astype(np.int64)
+    is_memoize: Ints = (_numbers(column)[1] == MEMOIZE).astype(np.int64)
     return is_memoize
 
 
@@ -589,7 +519,7 @@ def _numbers(column: pa.Array) -> tuple[Ints, Ints]:
     size = np.diff(offsets)
     start = offsets[:-1]
     code = np.where(size > 0, data[start], 0).astype(np.int64)
-    is_long = code == 0x8A
+    is_long = code == LONG
     skip = 1 + is_long
     count = np.clip(size - skip, 0, 8)
     start = start + skip
