@@ -36,7 +36,7 @@ _CHUNK: Final = 32_768
 """Rows that become columns at once."""
 _WINDOWS: Final = (1 << 16, 4 << 20)
 """Fewest and most bytes in which a run is looked for."""
-_SHORT_RUN: Final = 4
+_SHORT_RUN: Final = 32
 _MOST_PASSED: Final = 64
 """Dicts that are decoded one by one after runs that were short."""
 _MOST_SHAPES: Final = 6
