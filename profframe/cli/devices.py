@@ -60,10 +60,11 @@ def roofline(
         output.emit(rows, as_rows(rows, trace))
         return
     title = f"Roofline by {by}"
-    echo(
-        Text(excerpts.roofline_headline(rows, trace.devices)),
-        terminal.ranking(excerpts.roofline(rows), top, width_of_terminal(), title),
-    )
+    headline = Text(excerpts.roofline_headline(rows, trace.devices))
+    if not rows.height:
+        echo(headline)
+        return
+    echo(headline, terminal.ranking(excerpts.roofline(rows), top, width_of_terminal(), title))
 
 
 @verbs.command()

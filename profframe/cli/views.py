@@ -197,6 +197,8 @@ def critical_path(
     Of a step, an annotation or the whole trace, back to its start: host, launches, work of the
     devices, waits. With --format or -o: every stretch of the path.
     """
+    from rich.text import Text
+
     from profframe.show import path, terminal
 
     trace = load(sources, facts=facts)
@@ -208,6 +210,9 @@ def critical_path(
         )
     if output.is_asked_for:
         output.emit(result.events, as_rows(result.events, trace))
+        return
+    if result.run is None:
+        echo(Text(f"Critical path of {result.headline}"))
         return
     width = width_of_terminal()
     echo(

@@ -38,7 +38,7 @@ def headline(
     segments
         Rows of `fragmentation`.
     """
-    several = stacks.select("run", "rank").n_unique() > 1
+    several = [name for name in ("run", "rank") if stacks[name].n_unique() > 1]
     lines = []
     for row in failures.group_by("run", "rank", "device", maintain_order=True).last().to_dicts():
         lines += [_where(row, several) + line for line in _failure(row)]
@@ -100,9 +100,10 @@ def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
     )  # fmt: skip
 
 
-def _where(row: Mapping[str, Any], several: bool) -> str:
-    """Of which trace and device."""
-    parts = [f"{row['run']} rank {row['rank']}"] if several else []
+def _where(row: Mapping[str, Any], several: Sequence[str]) -> str:
+    """Of which device, and of which run and rank where there are several."""
+    texts = {"run": f"run {row['run']!r}", "rank": f"rank {row['rank']}"}
+    parts = [texts[name] for name in several]
     parts += [] if row["device"] is None else [f"device {row['device']}"]
     return f"{', '.join(parts)}: " if parts else ""
 

@@ -113,7 +113,7 @@ class Summary:
 
 
 def contents(rows: pl.DataFrame) -> str:
-    """The number of runs, of ranks or (run, rank), and of their events.
+    """The number of runs, of ranks or (run, rank), and of their events, where all are known.
 
     Examples
     --------
@@ -122,8 +122,10 @@ def contents(rows: pl.DataFrame) -> str:
     """
     runs, traces = rows["run"].n_unique(), rows.select("run", "rank").n_unique()
     noun = "rank" if runs <= 1 else "trace"
-    events = units.plural(int(rows["events"].sum()), "event")
-    return f"{units.plural(runs, 'run')}, {units.plural(traces, noun)}, {events}"
+    parts = [units.plural(runs, "run"), units.plural(traces, noun)]
+    if not rows["events"].null_count():
+        parts.append(units.plural(int(rows["events"].sum()), "event"))
+    return ", ".join(parts)
 
 
 def short(name: str) -> str:

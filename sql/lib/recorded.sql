@@ -376,9 +376,9 @@ JOIN words
     AND firsts.line = words.line;
 
 -- recorded_slices: one row per record and slice of the same run, rank, group and number of a collective: the op that recorded it,
--- and its kernels. A group is known by its name, or by what it is for. Where no slice has that number, as with gloo, with sends and
--- in old traces, one row with the op of a process group (c10d::) in which the record was made: of several, the one that started
--- last.
+-- and its kernels. A group is known by its name, or by what it is for. Where no slice has that number, as with gloo, with sends
+-- and in old traces, one row with the op of a process group (c10d::) in which the record was made: of several, the one that
+-- started last.
 -- parameter recorded TABLE  `recorded_collectives`, or a part of it
 -- parameter events TABLE  `events` of the same runs, or a part of it
 -- column run, rank, record_id, process_group, collective_seq  as in recorded_collectives

@@ -277,6 +277,16 @@ def test_joined_files_are_listed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert {"source", "content_hash", "convert_options"} == listed[0].keys()
 
 
+def test_events_of_a_pack_are_not_told_as_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths, store = job(tmp_path / "job"), tmp_path / "store"
+    profframe.convert(paths, store)
+    compact(store)
+    assert command_line(["convert", *map(str, paths), "-o", str(store)]) == 0
+    assert "1 run, 2 ranks: 6 files unchanged" in capsys.readouterr().err
+
+
 def test_a_bucket(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     url = f"memory://{tmp_path.name}/store"

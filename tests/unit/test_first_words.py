@@ -168,3 +168,28 @@ def test_beside_a_trace_its_own_words_stay(tmp_path: Path) -> None:
     assert not words.is_all
     assert "events" in repr(trace)
     assert "data dependencies" in repr(trace)
+
+
+def test_runs_keep_their_names_in_sentences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A name is told only where it differs, and as it is."""
+    first = snapshot(tmp_path / "job")[0].rename(tmp_path / "job" / "snapshot_rank0.pickle")
+    second = tmp_path / "job" / "snapshot_rank1.pickle"
+    second.write_bytes(first.read_bytes())
+    assert cli.run([str(tmp_path / "job")]) == 0
+    said = capsys.readouterr().out
+    assert "Rank 1, device 0: the most was allocated" in said
+    assert "Job" not in said
+
+
+def test_verbs_about_times_have_no_empty_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (dumped, _) = late(tmp_path / "files")
+    for verb, said in (
+        ("critical-path", "Critical path of nothing: the trace is empty"),
+        ("roofline", "No kernels."),
+    ):
+        assert cli.run([verb, str(dumped)]) == 0
+        assert capsys.readouterr().out.strip() == said
