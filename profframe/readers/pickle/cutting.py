@@ -1,308 +1,400 @@
-"""Where the values of many flat dicts lie in a pickle: found for all of them at once.
+"""Dicts of known keys in the bytes of a pickle, many of them at once, as columns.
 
-A dict begins where the bytes of its first key follow those that begin a dict. From all such places
-the opcodes are followed side by side, a field at a time. Bytes that only look like a beginning lie
-within another dict, or end where none begins: what counts is one dict after the other, from the
-first on.
+All dicts that may begin in a block are walked side by side, key by key; each step is one operation
+of arrays over all of them. Where a dict is not what its shape says, its walk ends, and it is left
+for the decoder of single opcodes. What a walk has passed was checked byte by byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Kind = Literal["number", "text", "stack"]
-"""What a value is: a number, a text that repeats, or a list of frames."""
+Bools = npt.NDArray[np.bool_]
+Kind = Literal["number", "text", "stack", "other"]
+"""What a value is: a number, a text that repeats, a list of frames, or what is not kept."""
 
-MEMOIZE: Final = 0x94
-NONE: Final = ord("N")
-LONG: Final = 0x8A
-LIST: Final = ord("]")
-SHORT_TEXT: Final = 0x8C
-TEXT: Final = ord("X")
-GETS: Final = (ord("h"), ord("j"))
+EMPTY: Final = 0
+VALUE: Final = 1
+"""A number, or a text or list that the bytes have here."""
+GET: Final = 2
+"""One that the memo has, at the place that is the number."""
 
-_DICT: Final = ord("}")
-_MARK: Final = ord("(")
-_APPEND: Final = ord("a")
-_APPENDS: Final = ord("e")
-_SETITEMS: Final = ord("u")
-_PAD: Final = bytes(16)
-_MOST_FRAMES: Final = 4096
-"""Values of a list that is followed side by side with others."""
+_LONGEST_TEXT: Final = 1024
+_MOST_FRAMES: Final = 512
+_MOST_NUMBERS: Final = 3
+_MARGIN: Final = 32
+"""Bytes behind the place of each step that it may look at."""
+_DICT, _MARK, _SETITEMS = ord("}"), ord("("), ord("u")
+_LIST, _APPEND, _APPENDS = ord("]"), ord("a"), ord("e")
+_NONE, _LONG, _SHORT_TEXT, _TEXT = ord("N"), 0x8A, 0x8C, ord("X")
+_BYTE_GET, _LONG_GET, _MEMOIZE = ord("h"), ord("j"), 0x94
 
 
-def _sizes(sizes: Mapping[int, int]) -> npt.NDArray[np.int64]:
-    """Bytes of each opcode with its argument; 0 of others."""
+def _by_code(values: Mapping[int, int]) -> Ints:
     table = np.zeros(256, np.int64)
-    table[list(sizes)] = list(sizes.values())
+    for code, value in values.items():
+        table[code] = value
     return table
 
 
-_GET_SIZES: Final = _sizes({ord("h"): 2, ord("j"): 5})
-_MEMO_SIZES: Final = _sizes({MEMOIZE: 1, ord("q"): 2, ord("r"): 5})
-_NUMBER_SIZES: Final = _sizes({ord("K"): 2, ord("M"): 3, ord("J"): 5, LONG: 2, NONE: 1})
-_TEXT_SIZES: Final = _sizes({ord("h"): 2, ord("j"): 5, NONE: 1, SHORT_TEXT: 2, TEXT: 5})
-_STACK_SIZES: Final = _sizes({ord("h"): 2, ord("j"): 5, LIST: 1})
+_GET_SIZE: Final = _by_code({_BYTE_GET: 2, _LONG_GET: 5})
+_PUT_SIZE: Final = _by_code({_MEMOIZE: 1, ord("q"): 2, ord("r"): 5})
+_NUMBER_BYTES: Final = _by_code({ord("K"): 1, ord("M"): 2, ord("J"): 4})
+_IS_NUMBER: Final = _by_code({ord("K"): 1, ord("M"): 1, ord("J"): 1, _LONG: 1, _NONE: 1})
+_SCALAR_SIZE: Final = _by_code(
+    {ord("K"): 2, ord("M"): 3, ord("J"): 5, _LONG: 2, _NONE: 1, 0x88: 1, 0x89: 1, ord("G"): 9}
+)
+"""Bytes of an opcode with its value; of a long number without it."""
+_TUPLES: Final = (0x85, 0x86, 0x87)
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A key of a dict, its places in the memo, and what its value is."""
+@dataclass(slots=True)
+class Column:
+    """Values of one key, one for each row."""
 
-    key: str
-    places: tuple[int, ...]
-    kind: Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Dicts of some shapes, each a sequence of fields.
-
-    Attributes
-    ----------
-    shapes
-        The shapes, in the order in which they are tried.
-    groups
-        By shape: the first group of each key. A text has a second one, of what memoises it, and a
-        list a third one, of its values. The group before the first key is what memoises the dict.
-    memos
-        Groups of what memoises, in the order of their opcodes within a dict.
-    """
-
-    shapes: tuple[tuple[Field, ...], ...]
-    groups: tuple[Mapping[str, tuple[int, Kind]], ...]
-    memos: tuple[int, ...]
-    count: int
-
-    @staticmethod
-    def of(shapes: Sequence[tuple[Field, ...]]) -> Layout:
-        """Number the groups of these shapes."""
-        groups: list[Mapping[str, tuple[int, Kind]]] = []
-        memos: list[int] = []
-        count = 0
-        for shape in shapes:
-            memos.append(count)
-            count += 1
-            first: dict[str, tuple[int, Kind]] = {}
-            for field in shape:
-                first[field.key] = count, field.kind
-                if field.kind != "number":
-                    memos.append(count + 1)
-                count += {"number": 1, "text": 2, "stack": 3}[field.kind]
-            groups.append(first)
-        return Layout(tuple(shapes), tuple(groups), tuple(memos), count)
-
-    def cut(self, data: bytes) -> Cut:
-        """Cut the dicts that begin at the first byte, one behind the other."""
-        padded = np.frombuffer(data + _PAD, np.uint8)
-        starts = _beginnings(padded, self.shapes)
-        ends = np.full(len(starts), -1, np.int64)
-        spans = np.empty((self.count, 2, len(starts)), np.int32)
-        spans[:] = starts
-        first = 0
-        for shape in self.shapes:
-            rows = np.flatnonzero(ends < 0)
-            cursor = _Cursor(padded, starts[rows], rows)
-            cursor.follow(shape)
-            cursor.keep(cursor.at <= len(data))
-            ends[cursor.rows] = cursor.at
-            after = first + len(cursor.spans)
-            if len(cursor.rows):
-                spans[first:after, :, cursor.rows] = cursor.spans
-            first = after
-        rows = _chain(starts, ends)
-        return Cut(data, spans[:, :, rows], int(ends[rows[-1]]) if len(rows) else 0)
+    state: npt.NDArray[np.int8]
+    numbers: Ints
+    """The number; for GET the place in the memo, for a text or list where it was put (-1: not)."""
+    bodies: pa.Array
+    """For each VALUE of a text or list its bytes, or the opcodes of its items; for each other one
+    that the memo has, its opcodes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Cut:
-    """Dicts that were cut.
+    """A run of dicts."""
 
-    Attributes
-    ----------
-    data
-        The bytes that they are in.
-    spans
-        Where each group of each dict begins and ends; it is empty where it is absent.
-    end
-        Where the last dict ends.
-    """
-
-    data: bytes
-    spans: npt.NDArray[np.int32]
+    count: int
     end: int
-
-    @property
-    def count(self) -> int:
-        """Number of dicts."""
-        return int(self.spans.shape[2])
-
-    def group(self, number: int) -> pa.Array:
-        """The bytes of one group."""
-        # What lies between two values is a value of its own, so that no byte is copied before.
-        bounds = np.ascontiguousarray(self.spans[number].T).ravel()
-        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self.data)]
-        values = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
-        return values.take(pa.array(np.arange(0, len(bounds) - 1, 2)))
-
-    def memoised(self, layout: Layout) -> int:
-        """Number of opcodes that memoise at the next place of the memo."""
-        data = np.frombuffer(self.data, np.uint8)
-        begins, ends = self.spans[list(layout.memos)].swapaxes(0, 1)
-        return int((data[begins[ends > begins]] == MEMOIZE).sum())
+    """Place behind the last one."""
+    memoised: int
+    """Values that came into the memo."""
+    columns: dict[tuple[str, Kind], Column]
+    """By key and kind, which may differ among shapes."""
 
 
-class _Cursor:
-    """Places in the bytes of dicts, which move on together; dicts that do not fit drop out."""
+@dataclass(slots=True)
+class _Walk:
+    """Dicts of one shape that are walked side by side."""
 
-    def __init__(self, data: Bytes, at: Ints, rows: Ints) -> None:
-        self.at = at
-        self.rows = rows
-        self.spans = np.empty((0, 2, len(rows)), np.int32)
-        self._data = data
-        self._spans: list[npt.NDArray[np.int32]] = []
+    data: npt.NDArray[np.uint8]
+    words: npt.NDArray[np.int64]
+    """Eight bytes from each place on."""
+    at: Ints
+    """Where each is."""
+    is_right: Bools
+    memoised: Ints
+    """Values of each that came into the memo."""
+    last: int
+    found: dict[str, tuple[Kind, Ints, Ints, Ints, Ints, Ints]] = field(default_factory=dict)
+    """By key: kind, state, number, whether that counts from the memo of before, begin and end."""
 
-    def follow(self, shape: tuple[Field, ...]) -> None:
-        """Go through dicts of one shape."""
-        self.begin(shape[0].places)
-        for number, field in enumerate(shape):
-            if number:
-                self._pass_key(field.places)
-            if field.kind == "number":
-                self._take(_NUMBER_SIZES)
-            elif field.kind == "text":
-                self._take(_TEXT_SIZES)
-                self._take(_MEMO_SIZES, is_optional=True)
-            else:
-                self._take(_STACK_SIZES)
-                self._take(_MEMO_SIZES, is_optional=True)
-                self._take_frames(self._data[self._spans[-2][0]] == LIST)
-        self._pass(_SETITEMS)
-        # Where one batch of a list's items ends, the next begins: no value is on the stack there.
-        code, after = self._code(), self._data[self._places(1)]
-        self.at = self.at + 2 * ((code == _APPENDS) & (after == _MARK))
-        self.spans = np.array(self._spans)
+    def move(self, size: Ints | int) -> None:
+        """Go on by so many bytes."""
+        self.at += size
+        self.is_right &= self.at <= self.last
+        np.minimum(self.at, self.last, out=self.at)
 
-    def begin(self, places: Sequence[int]) -> None:
-        """Go to the first value of a dict, with its key at one of these places of the memo."""
-        self._pass(_DICT)
-        self._take(_MEMO_SIZES, is_optional=True)
-        self._pass(_MARK)
-        self._pass_key(places)
+    def expect(self, code: int) -> None:
+        """Pass one opcode, which has to be there."""
+        self.is_right &= self.data[self.at] == code
+        self.move(1)
 
-    def keep(self, fits: npt.NDArray[np.bool_]) -> None:
-        """Go on with some of the dicts."""
-        if not fits.all():
-            self.at, self.rows = self.at[fits], self.rows[fits]
-            self._spans = [span[:, fits] for span in self._spans]
-            self.spans = self.spans[:, :, fits]
+    def key(self, places: Sequence[int]) -> None:
+        """Pass a key, which the memo has at one of these places."""
+        word = self.words[self.at]
+        size = np.zeros(len(word), np.int64)
+        for place in places:
+            if place < 256:
+                size[(word & 0xFFFF) == (_BYTE_GET | place << 8)] = 2
+            size[(word & 0xFF_FFFF_FFFF) == (_LONG_GET | place << 8)] = 5
+        self.is_right &= size > 0
+        self.move(size)
 
-    def _places(self, offset: int) -> Ints:
-        return np.minimum(self.at + offset, len(self._data) - 1)
+    def put(self, where: Bools | None = None) -> tuple[Ints, Bools]:
+        """Pass what puts a value into the memo; its place, or its number among the own ones."""
+        word = self.words[self.at]
+        code = word & 0xFF
+        size = _PUT_SIZE[code]
+        if where is not None:
+            size = np.where(where, size, 0)
+        is_own = size == 1
+        place = np.where(is_own, self.memoised, _argument(word, size))
+        self.memoised += is_own
+        self.move(size)
+        return np.where(size > 0, place, -1), is_own
 
-    def _code(self) -> Bytes:
-        return self._data[self._places(0)]
+    def number(self) -> tuple[Ints, Ints]:
+        """Pass a number or None: state and number."""
+        word = self.words[self.at]
+        code = word & 0xFF
+        is_long = code == _LONG
+        count = np.where(is_long, word >> 8 & 0xFF, _NUMBER_BYTES[code])
+        self.is_right &= (_IS_NUMBER[code] > 0) & (count <= 8)
+        count = np.minimum(count, 8)
+        skip = 1 + is_long
+        raw = self.words[self.at + skip]
+        shift = 64 - 8 * np.maximum(count, 1)
+        numbers = (raw << shift) >> shift
+        is_unsigned = (code == ord("K")) | (code == ord("M"))
+        numbers = np.where(is_unsigned, numbers & 0xFFFF & ((1 << 8 * count) - 1), numbers)
+        numbers = np.where(count > 0, numbers, 0)
+        self.move(skip + count)
+        return np.where(code == _NONE, EMPTY, VALUE), numbers
 
-    def _number(self, offset: int, size: int) -> Ints:
-        """An unsigned number."""
-        number = np.zeros(len(self.at), np.int64)
-        for byte in range(size):
-            number |= self._data[self._places(offset + byte)].astype(np.int64) << (8 * byte)
-        return number
-
-    def _pass(self, code: int) -> None:
-        self.keep(self._code() == code)
-        self.at = self.at + 1
-
-    def _pass_key(self, places: Sequence[int]) -> None:
-        """Pass an opcode that gets a key from the memo."""
-        code = self._code()
-        is_short = code == GETS[0]
-        self.keep(is_short | (code == GETS[1]))
-        is_short = self._code() == GETS[0]
-        place = np.where(is_short, self._number(1, 1), self._number(1, 4))
-        size = np.where(is_short, 2, 5)
-        fits = np.zeros(len(place), np.bool_)
-        for one in places:
-            fits |= place == one
-        self.at = self.at + size
-        self.keep(fits)
-
-    def _take(self, sizes: npt.NDArray[np.int64], *, is_optional: bool = False) -> None:
-        """Take an opcode with its argument."""
-        code = self._code()
-        size = sizes[code]
-        if sizes is _NUMBER_SIZES:
-            length = np.where(code == LONG, self._number(1, 1), 0)
-            size = np.where(length > 8, 0, size + length)
-        elif sizes is _TEXT_SIZES:
-            size = size + np.where(code == SHORT_TEXT, self._number(1, 1), 0)
-            if (is_long := code == TEXT).any():
-                size = size + np.where(is_long, self._number(1, 4), 0)
-        self._spans.append(np.array([self.at, self.at + size], np.int32))
-        self.at = self.at + size
-        if not is_optional:
-            self.keep(size > 0)
-
-    def _take_frames(self, is_list: npt.NDArray[np.bool_]) -> None:
-        """Take the values of lists, which are all gotten from the memo."""
-        begin, end = self.at, self.at.copy()
-        fits = np.ones(len(end), np.bool_)
-        left = np.flatnonzero(is_list)
-        at = begin[left]
-        inside = np.zeros(len(left), np.bool_)
-        """Between the opcodes that begin and end a batch."""
-        for _ in range(_MOST_FRAMES):
-            if not len(left):
+    def other(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Pass a number, bool, float, None, a short tuple of these, or a place in the memo."""
+        first = self.data[self.at]
+        get = _GET_SIZE[first]
+        count = np.zeros(len(first), np.int64)
+        begin = self.at.copy()
+        is_open = (get == 0) & self.is_right
+        self.move(get)
+        for _ in range(_MOST_NUMBERS):
+            word = self.words[self.at]
+            size = _SCALAR_SIZE[word & 0xFF]
+            size += np.where(word & 0xFF == _LONG, word >> 8 & 0xFF, 0)
+            is_open &= size > 0
+            if not is_open.any():
                 break
-            code = self._data[np.minimum(at, len(self._data) - 1)]
-            size = _GET_SIZES[code]
-            begins = ~inside & (code == _MARK)
-            ends = inside & (code == _APPENDS)
-            is_one = ~inside & (size > 0)
-            after = self._data[np.minimum(at + size, len(self._data) - 1)]
-            is_one &= after == _APPEND
-            at = at + np.where(begins | ends, 1, np.where(inside, size, (size + 1) * is_one))
-            stops = np.where(inside, ~ends & (size == 0), ~begins)
-            end[left[stops]] = at[stops]
-            fits[left[stops & inside]] = False
-            inside = (inside | begins) & ~ends
-            left, at, inside = left[~stops], at[~stops], inside[~stops]
-        fits[left] = False
-        self._spans.append(np.array([begin, end], np.int32))
-        self.at = end
-        self.keep(fits)
+            self.move(np.where(is_open, size, 0))
+            count += is_open
+        is_tuple = (count > 0) & (self.data[self.at] == np.take((0, *_TUPLES), count))
+        self.is_right &= (get > 0) | is_tuple | (count == 1)
+        self.move(is_tuple.astype(np.int64))
+        end = self.at.copy()
+        place, is_own = self.put(is_tuple)
+        state = np.where((first == _NONE) & ~is_tuple, EMPTY, np.where(get > 0, GET, VALUE))
+        return state, place, is_own.astype(np.int64), begin, end
+
+    def text(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Pass a text, or its place in the memo, or None."""
+        word = self.words[self.at]
+        code = word & 0xFF
+        get = _GET_SIZE[code]
+        is_short, is_text = code == _SHORT_TEXT, code == _TEXT
+        is_new = is_short | is_text
+        head = np.where(is_short, 2, np.where(is_text, 5, np.where(get > 0, get, 1)))
+        size = np.where(is_new, _argument(word, head), 0)
+        self.is_right &= (is_new | (get > 0) | (code == _NONE)) & (size <= _LONGEST_TEXT)
+        size = np.minimum(size, _LONGEST_TEXT)
+        place = _argument(word, get)
+        begin = self.at + head
+        self.move(head + size)
+        end = self.at.copy()
+        put, is_own = self.put(is_new)
+        state = np.where(is_new, VALUE, np.where(get > 0, GET, EMPTY))
+        return state, np.where(get > 0, place, put), is_own.astype(np.int64), begin, end
+
+    def stack(self) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """Pass a list of places in the memo, or its own place there."""
+        word = self.words[self.at]
+        code = word & 0xFF
+        get = _GET_SIZE[code]
+        is_new = code == _LIST
+        self.is_right &= is_new | (get > 0)
+        place = _argument(word, get)
+        self.move(np.where(is_new, 1, get))
+        put, is_own = self.put(is_new)
+        begin = self.at.copy()
+        open_ = is_new & (self.data[self.at] == _MARK)
+        self.move(open_.astype(np.int64))
+        self._items(np.flatnonzero(open_ & self.is_right))
+        size = np.where(is_new & ~open_, _GET_SIZE[self.data[self.at]], 0)
+        is_one = (size > 0) & (self.data[self.at + size] == _APPEND)
+        self.is_right &= ~open_ | (self.data[self.at] == _APPENDS)
+        self.move(np.where(is_one, size + 1, open_))
+        end = self.at.copy()
+        late, is_own_late = self.put(is_new & (put < 0))  # as torch's own pickler in C++ does
+        is_late = late >= 0
+        put, is_own = np.where(is_late, late, put), np.where(is_late, is_own_late, is_own)
+        state = np.where(is_new, VALUE, GET)
+        return state, np.where(is_new, put, place), is_own.astype(np.int64), begin, end
+
+    def _items(self, rows: Ints) -> None:
+        """Pass places in the memo until there is something else."""
+        at = self.at[rows]
+        for _ in range(_MOST_FRAMES):
+            size = _GET_SIZE[self.data[at]]
+            if not size.any():
+                break
+            at += size
+            np.minimum(at, self.last, out=at)
+        self.at[rows] = at
+        self.is_right[rows] &= at < self.last
+
+    def dicts(self, fields: Sequence[tuple[str, Kind, Sequence[int]]]) -> None:
+        """Pass a whole dict of each."""
+        self.expect(_DICT)
+        self.put()
+        self.expect(_MARK)
+        none = np.zeros(len(self.at), np.int64)
+        for key, kind, places in fields:
+            self.key(places)
+            if kind == "number":
+                self.found[key] = kind, *self.number(), none, none, none
+            elif kind == "other":
+                self.found[key] = kind, *self.other()
+            elif kind == "text":
+                self.found[key] = kind, *self.text()
+            else:
+                self.found[key] = kind, *self.stack()
+        self.expect(_SETITEMS)
+        ends = (self.words[self.at] & 0xFFFF) == (_APPENDS | _MARK << 8)
+        self.move(2 * ends)  # a batch of the list ends, and the next one begins
 
 
-def _beginnings(data: Bytes, shapes: Sequence[tuple[Field, ...]]) -> Ints:
-    """Where a dict may begin: at the bytes before one of the first keys."""
-    at = np.flatnonzero(data[: -len(_PAD)] == _DICT)
-    cursor = _Cursor(data, at, at)
-    cursor.begin([place for shape in shapes for place in shape[0].places])
-    return cursor.rows
+def _argument(word: Ints, size: Ints) -> Ints:
+    """The one or four bytes behind an opcode, of which all has this size."""
+    return (word >> 8) & np.where(size == 5, 0xFFFF_FFFF, 0xFF)
+
+
+class Cutter:
+    """Cuts runs of dicts out of one block of bytes."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self._bytes = np.frombuffer(data, np.uint8)
+        size = max(0, len(data) - 7)
+        self._words: npt.NDArray[np.int64] = np.ndarray((size,), "<i8", data, strides=(1,))
+        self._last = len(data) - _MARGIN - 8
+        is_dict = self._bytes[:-1] == _DICT
+        after = self._bytes[1:]
+        self._starts = np.flatnonzero(
+            is_dict
+            & ((after == _MARK) | (after == _MEMOIZE) | (after == ord("q")) | (after == ord("r")))
+        )
+
+    def cut(
+        self,
+        position: int,
+        most: int,
+        memoised: int,
+        shapes: Sequence[Sequence[tuple[str, Kind, Sequence[int]]]],
+    ) -> Cut | None:
+        """The dicts that lie one behind the other from a place on, and have one of these shapes.
+
+        Parameters
+        ----------
+        position
+            Where the first one begins.
+        most
+            So many places where one may begin are looked at.
+        memoised
+            Values in the memo before it.
+        shapes
+            Keys with kinds and places in the memo.
+        """
+        row = int(np.searchsorted(self._starts, position))
+        starts = self._starts[row : row + most]
+        starts = starts[starts <= self._last]
+        if not len(starts) or starts[0] != position:
+            return None
+        shape_of = np.full(len(starts), -1, np.int64)
+        ends = np.zeros(len(starts), np.int64)
+        walks: list[tuple[Ints, _Walk]] = []
+        rest = np.arange(len(starts))
+        for number, shape in enumerate(shapes):
+            walk = _Walk(
+                self._bytes, self._words, starts[rest].copy(), np.ones(len(rest), np.bool_),
+                np.zeros(len(rest), np.int64), self._last,
+            )  # fmt: skip
+            walk.dicts(shape)
+            right = np.flatnonzero(walk.is_right)
+            shape_of[rest[right]] = number
+            ends[rest[right]] = walk.at[right]
+            walks.append((rest, walk))
+            rest = rest[~walk.is_right]
+            if not len(rest):
+                break
+        rows = _chain(starts, ends)
+        if not len(rows):
+            return None
+        return self._run(rows, shape_of, int(ends[rows[-1]]), walks, memoised)
+
+    def _run(
+        self,
+        rows: Ints,
+        shape_of: Ints,
+        end: int,
+        walks: Sequence[tuple[Ints, _Walk]],
+        memoised: int,
+    ) -> Cut:
+        parts: list[tuple[Ints, Ints, _Walk]] = []
+        own = np.zeros(len(rows), np.int64)
+        for number, (of_walk, walk) in enumerate(walks):
+            here = np.flatnonzero(shape_of[rows] == number)
+            if len(here):
+                at = np.searchsorted(of_walk, rows[here])
+                own[here] = walk.memoised[at]
+                parts.append((here, at, walk))
+        before = memoised + np.cumsum(own) - own
+        columns: dict[tuple[str, Kind], Column] = {}
+        kinds = {(key, value[0]): None for *_, walk in parts for key, value in walk.found.items()}
+        for key, kind in kinds:
+            state = np.zeros(len(rows), np.int8)
+            numbers, begins, stops = (np.zeros(len(rows), np.int64) for _ in range(3))
+            for here, at, walk in parts:
+                if key not in walk.found or walk.found[key][0] != kind:
+                    continue
+                _, states, values, is_own, begin, stop = walk.found[key]
+                state[here] = states[at]
+                numbers[here] = values[at] + np.where(is_own[at] > 0, before[here], 0)
+                begins[here], stops[here] = begin[at], stop[at]
+            has_body = state == VALUE
+            if kind == "number":
+                has_body[:] = False
+            elif kind == "other":
+                has_body &= numbers >= 0
+            bodies = self._bodies(begins[has_body], stops[has_body])
+            columns[key, kind] = Column(state, numbers, bodies)
+        return Cut(len(rows), end, int(own.sum()), columns)
+
+    def _bodies(self, begins: Ints, ends: Ints) -> pa.Array:
+        """Pieces of the block, which lie one behind the other."""
+        if not len(begins):
+            return pa.nulls(0, pa.binary())
+        offsets = np.empty(2 * len(begins) + 1, np.int32)
+        offsets[0:-1:2], offsets[1::2], offsets[-1] = begins, ends, ends[-1]
+        both = pa.Array.from_buffers(
+            pa.binary(), 2 * len(begins), [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+        )
+        return both.take(pa.array(np.arange(0, 2 * len(begins), 2)))
 
 
 def _chain(starts: Ints, ends: Ints) -> Ints:
-    """Dicts that follow each other, from the first byte on."""
-    count = len(starts)
-    if not count or starts[0] != 0:
-        return np.empty(0, np.int64)
-    following = np.searchsorted(starts, ends)
-    follows = (ends >= 0) & (starts[np.minimum(following, count - 1)] == ends)
-    breaks = np.flatnonzero(~follows | (following != np.arange(1, count + 1)))
-    pieces: list[Ints] = []
+    """Rows that begin where the one before ends, from the first one on; 0 is no end.
+
+    A place that only looks like a beginning lies within a row, and is passed over.
+    """
+    follows = ends[:-1] == starts[1:]
+    breaks = np.flatnonzero(~follows)
+    kept: list[Ints] = []
     row = 0
-    while True:
-        last = int(breaks[np.searchsorted(breaks, row)])
-        pieces.append(np.arange(row, last + int(ends[last] >= 0)))
-        if not follows[last]:
-            return np.concatenate(pieces)
-        row = int(following[last])
+    while ends[row]:
+        at = int(np.searchsorted(breaks, row))
+        last = int(breaks[at]) if at < len(breaks) else len(starts) - 1
+        if not ends[last]:
+            last -= 1
+        kept.append(np.arange(row, last + 1))
+        following = int(np.searchsorted(starts, ends[last]))
+        if following >= len(starts) or starts[following] != ends[last] or following <= last:
+            break
+        row = following
+    return np.concatenate(kept) if kept else np.empty(0, np.int64)
+
+
+def joined(columns: Sequence[tuple[Ints, Column]], count: int) -> Column:
+    """Columns of several runs as one, each at its rows; EMPTY elsewhere."""
+    state, numbers = np.zeros(count, np.int8), np.zeros(count, np.int64)
+    for rows, column in columns:
+        state[rows], numbers[rows] = column.state, column.numbers
+    bodies: Any = pa.concat_arrays([pa.nulls(0, pa.binary()), *(c.bodies for _, c in columns)])
+    return Column(state, numbers, bodies)
