@@ -120,6 +120,7 @@ def sources(root: Path) -> Mapping[str, Tables]:
     made = {"made up": made_up(), "without numbers": without_numbers(), "counted": counted()}
     made["replays"] = tables(*replay(NAMES))
     made |= {"served": served(), "shown": shown()}
+    made["dependencies"] = read(root / "tests" / "data" / "cuspy" / "rich_deps.json").tables
     return files | made
 
 
@@ -157,7 +158,7 @@ def assert_declared(
 
 @pytest.mark.parametrize("compat", COMPATS)
 @pytest.mark.parametrize(
-    "name", [*EXAMPLES, "made up", "without numbers", "counted", "served", "shown"]
+    "name", [*EXAMPLES, "made up", "without numbers", "counted", "served", "shown", "dependencies"]
 )
 def test_a_fact_needs_its_inputs_alone_and_gives_its_outputs(
     name: str, compat: str | None, sources: Mapping[str, Tables]
