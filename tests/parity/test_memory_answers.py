@@ -64,6 +64,11 @@ def real_traces(feature: Callable[[str], bool]) -> list[str]:
 # Bandwidth of copies.
 
 
+def in_64_bits(total: int) -> int | None:
+    """A sum as a column has it: NULL where 64 bits cannot hold it."""
+    return total if total < 1 << 63 else None
+
+
 def bandwidth(events: Rows) -> dict[tuple[object, ...], dict[str, Any]]:
     """Every column of `memory_bandwidth`, by rank, device, kind and name."""
     groups: dict[tuple[object, ...], list[Mapping[str, Any]]] = defaultdict(list)
@@ -88,7 +93,7 @@ def bandwidth(events: Rows) -> dict[tuple[object, ...], dict[str, Any]]:
         found[key] = {
             "calls": len(rows),
             "unsized_calls": len(rows) - len(sized),
-            "bytes": sum(row["bytes"] for row in sized) if sized else None,
+            "bytes": in_64_bits(sum(row["bytes"] for row in sized)) if sized else None,
             "total_ns": sum(durations) if durations else None,
             "busy_ns": busy,
             "bytes_per_s": ratio(moved, sum(row["dur_ns"] for row in timed)),
