@@ -369,7 +369,7 @@ def _put(size: int) -> _Action:
     return action
 
 
-def _text(data: bytes) -> str:
+def text_of(data: bytes) -> str:
     """Text; lone halves of surrogate pairs, which no column can hold, become question marks."""
     try:
         return data.decode()
@@ -560,9 +560,9 @@ _ACTIONS: Final[Mapping[int, _Action]] = MappingProxyType(
         ord("B"): _sized(4, bytes),
         0x8E: _sized(8, bytes),
         0x96: _sized(8, bytes),
-        0x8C: _sized(1, _text),
-        ord("X"): _sized(4, _text),
-        0x8D: _sized(8, _text),
+        0x8C: _sized(1, text_of),
+        ord("X"): _sized(4, text_of),
+        0x8D: _sized(8, text_of),
         ord("]"): lambda machine: machine.stack.append(machine.new_list()),
         ord("}"): _empty(dict),
         ord(")"): _empty(tuple),

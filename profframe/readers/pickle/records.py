@@ -1,51 +1,44 @@
 """Long lists of flat dicts in a pickle, as columns: no opcode of most of them is decoded alone.
 
-The first dicts of a list are decoded one by one. They show which keys there are, and a pattern is
-made that matches a dict of these keys and says where its values are; with it a run of dicts is cut
-into its values at once. What the pattern does not match is decoded one by one, as before.
+The first dicts of a list are decoded one by one. They show which keys there are; runs of dicts with
+these keys are cut into columns at once (`cutting`). Other dicts are decoded one by one, as before.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from profframe.readers.pickle.machine import Machine
+from profframe.readers.pickle.cutting import EMPTY, GET, VALUE, Column, Cut, Cutter, Kind, joined
+from profframe.readers.pickle.machine import Machine, text_of
+
+__all__ = ["Chunk", "Kind", "RecordList", "RecordMachine"]
 
 Ints = npt.NDArray[np.int64]
-Kind = Literal["number", "text", "stack"]
-"""What a value is: a number, a text that repeats, or a list of frames."""
 
 _CHUNK: Final = 32_768
 """Rows that become columns at once."""
 _WINDOW: Final = 4 << 20
 _NEAR_END: Final = 1 << 16
 _MOST_SHAPES: Final = 6
-_MOST_LENGTHS: Final = 24
-_LONGEST: Final = 64
-"""Bytes of the longest text that the pattern knows."""
+_MOST_STEPS: Final = 1 << 14
+"""Dicts that are cut at once; fewer as long as runs are short."""
+_FEWEST_STEPS: Final = 32
+_SHORT: Final = 3
+_MOST_SKIPPED: Final = 64
+"""A run of fewer dicts costs more than it saves: some are decoded alone before the next try."""
 _MOST_CACHED: Final = 64 << 20
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
 
-_GET: Final = rb"h.|j.{4}"
-_MEMO: Final = rb"\x94|q.|r.{4}"
-_NUMBER: Final = (
-    rb"K.|M..|J.{4}|\x8a(?:\x06.{6}|\x07.{7}|\x05.{5}|\x08.{8}|\x04.{4}|\x03.{3}|\x02..|\x01.|\x00)"
-    rb"|N"
-)
-_FRAMES: Final = rb"(?:\((?:" + _GET + rb")++e)*+(?:(?:" + _GET + rb")a)?+"
 _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
-_NOTHING: Final = re.compile(b"")
-_MEMOIZE: Final = b"\x94"
-_BATCH_ENDS: Final = rb"(?:e\()?+"
-"""Where one batch of a list's items ends, the next begins: no value is on the stack there."""
+_PLAIN: Final = (bool, int, float)
 
 
 class RecordList(list[Any]):
@@ -70,27 +63,8 @@ class Chunk:
     is_there: Mapping[str, npt.NDArray[np.bool_]]
 
 
-@dataclass(slots=True)
-class _Shape:
-    """Keys of a dict, and where its groups begin in the pattern."""
-
-    fields: tuple[tuple[str, Kind], ...]
-
-
-@dataclass(slots=True)
-class _Pattern:
-    """What was learned of the dicts of one name."""
-
-    shapes: list[_Shape] = field(default_factory=list)
-    lengths: set[int] = field(default_factory=set)
-    run: re.Pattern[bytes] = _NOTHING
-    """Matches as many dicts as there are."""
-    one: re.Pattern[bytes] = _NOTHING
-    """Matches one, with its values as groups."""
-    groups: list[dict[str, tuple[int, Kind]]] = field(default_factory=list)
-    """By shape: the first group of each key."""
-    memos: list[int] = field(default_factory=list)
-    """Groups with an opcode that memoises, in the order of their opcodes within a dict."""
+_Shape = tuple[tuple[str, Kind], ...]
+"""Keys of a dict, and kinds of their values."""
 
 
 class _Numbers:
@@ -156,17 +130,21 @@ class RecordMachine(Machine):
         self._frame_ids: dict[tuple[str | None, str | None, int | None], int] = {}
         self._stack_ids: dict[bytes, int] = {}
         self._texts_at, self._frames_at, self._stacks_at = _Numbers(), _Numbers(), _Numbers()
+        self._others_at = _Numbers()
+        self._other_ids: dict[bytes, int] = {}
         self._key_places: dict[str, list[int]] = {}
-        self._patterns = {name: _Pattern() for name in fields}
+        self._shapes: dict[str, list[_Shape]] = {name: [] for name in fields}
+        self._cutter = Cutter(b"")
+        self._steps = _FEWEST_STEPS
+        self._skip, self._skipped = 0, 0
         self._cached: dict[bytes, int] = {}
         self._cached_bytes = 0
         self._pending: str | None = None
         """Name of the lists that the rows are from that are not yet columns."""
         self._rows = 0
         self._list_runs: list[tuple[int, int]] = []
-        self._runs: list[tuple[int, int, int]] = []
-        """First row, number of rows and first place in the memo of runs."""
-        self._cut: list[list[bytes]] = []
+        self._runs: list[tuple[int, Cut]] = []
+        """First row of each run, and the run."""
         self._alone: list[tuple[int, dict[Any, Any]]] = []
 
     # What differs from a `Machine`.
@@ -181,7 +159,8 @@ class RecordMachine(Machine):
         """Let go of all that only decoding needs; texts, frames and stacks stay."""
         super().release()
         self._texts_at, self._frames_at, self._stacks_at = _Numbers(), _Numbers(), _Numbers()
-        self._cached, self._stack_ids = {}, {}
+        self._others_at = _Numbers()
+        self._cached, self._stack_ids, self._other_ids = {}, {}, {}
 
     def step(self) -> None:
         """Decode one opcode, or a run of dicts."""
@@ -205,6 +184,9 @@ class RecordMachine(Machine):
             ids = np.frombuffer(self.stacks[number - 2] if number > 1 else b"", np.int32)
             rows = (self.frames[i] for i in ids.tolist())
             return [{"name": n, "filename": file, "line": line} for n, file, line in rows]
+        if number := int(self._others_at.get(place)[0]):
+            body = next(islice(self._other_ids, number - 1, None))
+            return Machine(iter((body, b".")), self.path).value()
         return super().lost(index)
 
     def new_list(self) -> list[Any]:
@@ -253,94 +235,65 @@ class RecordMachine(Machine):
         container = stack[marks[-1] - 1] if marks[-1] else None
         if type(container) is not RecordList:
             return False
-        pattern = self._patterns[container.name]
-        if not pattern.shapes:
-            return False
-        if len(self.data) - position < _NEAR_END:
-            self.fill(_WINDOW)
-            position = self.position
-        match = pattern.run.match(self.data, position)
-        end = match.end() if match else position
-        if end == position:
+        shapes = self._shapes[container.name]
+        if self._skip and shapes:
+            self._skip -= 1
             return False
         if items := stack[marks[-1] :]:  # dicts before the run that were decoded alone
             del stack[marks[-1] :]
             self.put_values(container, items)
-            if self._patterns[container.name] is not pattern:
-                return False
-        self._cut_out(container, pattern, position, end)
-        self.position = end
+        if not shapes:
+            return False
+        if len(self.data) - position < _NEAR_END:
+            self.fill(_WINDOW)
+        if self._cutter.data is not self.data:
+            self._cutter = Cutter(self.data)
+        places = self._key_places
+        run = self._cutter.cut(
+            self.position,
+            self._steps,
+            self.memoised,
+            [[(key, kind, places[key]) for key, kind in shape] for shape in shapes],
+        )
+        self._pace(0 if run is None else run.count)
+        if run is None:
+            return False
+        self._begin(container, run.count)
+        self._runs.append((self._rows - run.count, run))
+        self.memoised += run.memoised
+        self.position = run.end
         return True
 
-    def _cut_out(self, container: RecordList, pattern: _Pattern, start: int, end: int) -> None:
-        groups = list(zip(*pattern.one.findall(self.data, start, end), strict=True))
-        count = len(groups[0])
-        self._begin(container, count)
-        self._runs.append((self._rows - count, count, self.memoised))
-        if not self._cut:
-            self._cut = [[] for _ in groups]
-        for column, values in zip(self._cut, groups, strict=True):
-            column.extend(values)
-        self.memoised += sum(groups[group].count(_MEMOIZE) for group in pattern.memos)
+    def _pace(self, count: int) -> None:
+        """Look at more dicts after a long run, and at none for a while after a short one."""
+        if count >= _SHORT:
+            self._skipped = 0
+            is_long = 2 * count > self._steps
+            self._steps = (
+                min(_MOST_STEPS, 4 * self._steps)
+                if is_long
+                else max(_FEWEST_STEPS, self._steps // 2)
+            )
+        else:
+            self._steps = _FEWEST_STEPS
+            self._skipped = min(_MOST_SKIPPED, 2 * self._skipped + 1)
+            self._skip = self._skipped
 
     # What the dicts of a list look like.
 
     def _learn(self, name: str, item: dict[Any, Any]) -> None:
         """Let the pattern match dicts like this one."""
-        kinds = self._fields[name]
-        pattern = self._patterns[name]
+        kinds, shapes = self._fields[name], self._shapes[name]
+        if len(shapes) >= _MOST_SHAPES or not item:
+            return
         fields: list[tuple[str, Kind]] = []
-        lengths: set[int] = set()
         for key, value in item.items():
-            kind = _kind(value)
-            if kind is None or (key in kinds and value is not None and kind != kinds[key]):
+            kind = _kind(value, kinds.get(key))
+            if kind is None or key not in self._key_places:
                 return
-            if value is None:
-                kind = kinds.get(key, "number")
-            if kind == "text" and isinstance(value, str):
-                lengths.add(len(value.encode()))
             fields.append((key, kind))
-        shape = _Shape(tuple(fields))
-        lengths = {n for n in lengths if n <= _LONGEST} - pattern.lengths
-        is_new = shape not in pattern.shapes and len(pattern.shapes) < _MOST_SHAPES
-        if not is_new and (not lengths or len(pattern.lengths) >= _MOST_LENGTHS):
-            return
-        if not all(key in self._key_places for key, _ in fields) or not fields:
-            return
-        self.flush()
-        self._patterns[name] = self._pattern(
-            [*pattern.shapes, shape] if is_new else pattern.shapes, pattern.lengths | lengths
-        )
-
-    def _pattern(self, shapes: list[_Shape], lengths: set[int]) -> _Pattern:
-        pattern = _Pattern(shapes, lengths)
-        kinds = {
-            "number": [_NUMBER],
-            "text": [_text(lengths), _MEMO],
-            "stack": [_GET + rb"|\]", _MEMO, _FRAMES],
-        }
-        forms = []
-        group = 0
-        for shape in shapes:
-            form = rb"\}(" + _MEMO + rb")?+\("
-            pattern.memos.append(group)
-            group += 1
-            places: dict[str, tuple[int, Kind]] = {}
-            for key, kind in shape.fields:
-                form += rb"(?:" + b"|".join(map(_get, self._key_places[key])) + rb")"
-                places[key] = group, kind
-                first, *others = kinds[kind]
-                form += rb"(" + first + rb")" + b"".join(b"(" + p + b")?+" for p in others)
-                if others:
-                    pattern.memos.append(group + 1)
-                group += 1 + len(others)
-            pattern.groups.append(places)
-            forms.append(form + b"u" + _BATCH_ENDS)
-        one = b"|".join(forms)
-        pattern.one = re.compile(one, re.DOTALL)
-        uncaptured = re.sub(rb"(?<!\\)\((?!\?)", b"(?:", one)
-        pattern.run = re.compile(b"(?:" + uncaptured + b")*+", re.DOTALL)
-        return pattern
+        if (shape := tuple(fields)) not in shapes:
+            shapes.append(shape)
 
     # Columns.
 
@@ -353,10 +306,9 @@ class RecordMachine(Machine):
         values = {key: np.full(count, -1, np.int64) for key in self._fields[name]}
         is_there = {key: np.zeros(count, np.bool_) for key in values}
         if self._runs:
-            self._put_runs(name, values, is_there)
+            self._put_runs(values, is_there)
         self._put_alone(name, values, is_there)
-        self._rows, self._list_runs, self._runs = 0, [], []
-        self._cut, self._alone = [], []
+        self._rows, self._list_runs, self._runs, self._alone = 0, [], [], []
         self._take(Chunk(name, np.repeat(numbers, counts), values, is_there))
 
     def _put_alone(
@@ -370,6 +322,8 @@ class RecordMachine(Machine):
         for row, item in self._alone:
             for key, value in item.items():
                 kind = kinds.get(key)
+                if kind is None and value is None:
+                    continue
                 if kind is None:
                     self.unknown_keys[key] = self.unknown_keys.get(key, 0) + 1
                     continue
@@ -393,103 +347,101 @@ class RecordMachine(Machine):
 
     def _put_runs(
         self,
-        name: str,
         values: Mapping[str, Ints],
         is_there: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
-        pattern = self._patterns[name]
-        first, counts, memo = np.array(self._runs, np.int64).T
-        total = int(counts.sum())
-        starts = np.cumsum(counts) - counts
-        rows = np.repeat(first - starts, counts) + np.arange(total)
-        cut = [pa.array(column, pa.binary()) for column in self._cut]
-        # Places in the memo: each dict's first, and how many came within it before each group.
-        steps = {group: _is_memoize(cut[group]) for group in pattern.memos}
-        each = sum(steps.values(), start=np.zeros(total, np.int64))
-        before = np.cumsum(each) - each
-        place = np.repeat(memo - before[np.minimum(starts, total - 1)], counts) + before
-        places: dict[int, Ints] = {}
-        for group in pattern.memos:
-            implied = place.copy()
-            place += steps[group]
-            given, code = _numbers(cut[group])
-            places[group] = np.where(code == 0x94, implied, np.where(code == 0, -1, given))
-        for fields in pattern.groups:
-            for key, (group, kind) in fields.items():
-                numbers, code = _numbers(cut[group])
-                is_set = (code != 0) & (code != ord("N"))
-                if kind == "text":
-                    numbers = self._texts_of(cut[group], numbers, code, places[group + 1])
-                elif kind == "stack":
-                    numbers = self._stacks_of(cut[group + 2], numbers, code, places[group + 1])
-                    is_set &= numbers >= 0
-                if key in values:
-                    at = rows[is_set]
-                    values[key][at] = numbers[is_set]
-                    is_there[key][at] = True
-                elif count := int(is_set.sum()):
+        parts: dict[tuple[str, Kind], list[tuple[Ints, Column]]] = {}
+        for first, run in self._runs:
+            rows = np.arange(first, first + run.count)
+            for of, column in run.columns.items():
+                parts.setdefault(of, []).append((rows, column))
+        columns = {of: joined(of_key, self._rows) for of, of_key in parts.items()}
+        # All that is put into the memo, before what is taken from it, under whichever key.
+        for (_, kind), column in columns.items():
+            self._memoise(kind, column)
+        for (key, kind), column in columns.items():
+            is_set = column.state != EMPTY
+            if key not in values:  # whatever the memo has there
+                if count := int(is_set.sum()):
                     self.unknown_keys[key] = self.unknown_keys.get(key, 0) + count
+                continue
+            numbers = self._recalled(kind, column)
+            is_set &= (kind != "stack") | (numbers >= 0)
+            values[key][is_set] = numbers[is_set]
+            is_there[key][is_set] = True
 
-    def _texts_of(self, cut: pa.Array, places: Ints, code: Ints, memo: Ints) -> Ints:
-        numbers = np.full(len(code), -1, np.int64)
-        is_new = (code == 0x8C) | (code == ord("X"))
-        if is_new.any():
-            texts = cut.filter(pa.array(is_new)).dictionary_encode()
-            ids = np.array(
-                [
-                    self.text_id(t[2 if t[0] == 0x8C else 5 :].decode("utf-8", "replace"))
-                    for t in texts.dictionary.to_pylist()
-                ]
-            )
-            numbers[is_new] = ids[texts.indices.to_numpy()]
-            stored = is_new & (memo >= 0)
-            self._texts_at.put(memo[stored], numbers[stored] + 1)
-        is_get = (code == ord("h")) | (code == ord("j"))
-        wanted = places[is_get]
-        ids = self._texts_at.get(wanted)
-        if (ids == 0).any():
-            for index in np.unique(wanted[ids == 0]).tolist():
-                value = self.memo.get(index)
-                if not isinstance(value, str):
-                    self.fail(f"value {index:,} of the memo is no text, where one should be")
-                self._texts_at.put(np.array([index]), np.array([self.text_id(value) + 1]))
-            ids = self._texts_at.get(wanted)
-        numbers[is_get] = ids - 1
-        return numbers
+    def _memoise(self, kind: Kind, column: Column) -> None:
+        """Put the numbers of new texts and stacks in place of where they are in the memo."""
+        if not len(column.bodies):
+            return
+        bodies = column.bodies.dictionary_encode()
+        number_of = {
+            "text": self._text_of_bytes,
+            "stack": self._stack_of_gets,
+            "other": self._other_of_bytes,
+        }[kind]
+        ids = np.array([number_of(body) for body in bodies.dictionary.to_pylist()], np.int64)
+        numbers = ids[bodies.indices.to_numpy()]
+        is_new = column.state == VALUE
+        memo = column.numbers[is_new]
+        is_stored = memo >= 0
+        if kind == "other":
+            self._others_at.put(memo[is_stored], numbers + 1)
+            return
+        if kind == "text":
+            self._texts_at.put(memo[is_stored], numbers[is_stored] + 1)
+        else:
+            self._stacks_at.put(memo[is_stored], numbers[is_stored] + 2)
+        column.numbers[is_new] = numbers
 
-    def _stacks_of(self, bodies: pa.Array, places: Ints, code: Ints, memo: Ints) -> Ints:
-        numbers = np.full(len(code), -1, np.int64)
-        is_new = code == ord("]")
-        if is_new.any():
-            bodies = bodies.filter(pa.array(is_new)).dictionary_encode()
-            ids = np.array([self._stack_of_gets(b) for b in bodies.dictionary.to_pylist()])
-            numbers[is_new] = ids[bodies.indices.to_numpy()]
-            stored = is_new & (memo >= 0)
-            self._stacks_at.put(memo[stored], numbers[stored] + 2)
-        is_get = (code == ord("h")) | (code == ord("j"))
-        wanted = places[is_get]
-        stacks = self._stacks_at.get(wanted)
-        if (stacks == 0).any():
-            for index in np.unique(wanted[stacks == 0]).tolist():
-                value = self.memo.get(index)
-                if not isinstance(value, list):
-                    self.fail(f"value {index:,} of the memo is no list of frames")
-                number = self.stack_id(value)
-                number = -1 if number is None else number
-                self._stacks_at.put(np.array([index]), np.array([number + 2]))
-            stacks = self._stacks_at.get(wanted)
-        numbers[is_get] = stacks - 2
-        return numbers
+    def _recalled(self, kind: Kind, column: Column) -> Ints:
+        """Numbers of a column, with those of texts and stacks that the memo has."""
+        is_get = column.state == GET
+        if kind not in {"text", "stack"} or not is_get.any():
+            return column.numbers
+        at, least = (self._texts_at, 1) if kind == "text" else (self._stacks_at, 2)
+        places = column.numbers[is_get]
+        numbers = at.get(places)
+        if (unknown := np.unique(places[numbers == 0])).size:
+            of_memo = self._text_of_memo if kind == "text" else self._stack_of_memo
+            at.put(unknown, np.array([of_memo(i) for i in unknown.tolist()]) + least)
+            numbers = at.get(places)
+        column.numbers[is_get] = numbers - least
+        return column.numbers
+
+    def _other_of_bytes(self, body: bytes) -> int:
+        return self._other_ids.setdefault(body, len(self._other_ids))
+
+    def _text_of_bytes(self, body: bytes) -> int:
+        try:
+            return self.text_id(text_of(body))
+        except UnicodeDecodeError:
+            self.fail("it has text that is not UTF-8")
+
+    def _text_of_memo(self, index: int) -> int:
+        value = self.memo.get(index)
+        if not isinstance(value, str):
+            self.fail(f"value {index:,} of the memo is no text, where one should be")
+        return self.text_id(value)
+
+    def _stack_of_memo(self, index: int) -> int:
+        value = self.memo.get(index)
+        if not isinstance(value, list):
+            self.fail(f"value {index:,} of the memo is no list of frames")
+        number = self.stack_id(value)
+        return -1 if number is None else number
 
     def _stack_of_gets(self, body: bytes) -> int:
         """Number of a stack by the opcodes of its list; -1 for an empty one."""
-        if not body:
-            return -1
         number = self._cached.get(body)
         if number is not None:
             return number
+        # No match begins at what marks the items, which lies before and behind them.
+        gets: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
+        if not gets:
+            return -1
         places = np.array(
-            [short[0] if short else int.from_bytes(long, "little") for short, long in _gets(body)],
+            [short[0] if short else int.from_bytes(long, "little") for short, long in gets],
             np.int64,
         )
         ids = self._frames_at.get(places)
@@ -540,65 +492,19 @@ class RecordMachine(Machine):
         return number
 
 
-def _kind(value: Any) -> Kind | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool)):
-        return "number"
-    if isinstance(value, str):
-        return "text"
-    return "stack" if type(value) is list else None
-
-
-def _get(place: int) -> bytes:
-    if place < 256:
-        return (
-            re.escape(b"h" + bytes([place])) + rb"|" + re.escape(b"j" + place.to_bytes(4, "little"))
-        )
-    return re.escape(b"j" + place.to_bytes(4, "little"))
-
-
-def _text(lengths: set[int]) -> bytes:
-    forms = [_GET, b"N"]
-    for n in sorted(lengths):
-        any_ = b".{%d}" % n
-        forms.append(re.escape(b"\x8c" + bytes([n])) + any_)
-        forms.append(re.escape(b"X" + n.to_bytes(4, "little")) + any_)
-    return b"|".join(forms)
-
-
-def _gets(body: bytes) -> list[tuple[bytes, bytes]]:
-    """Places in the memo, as bytes, of all items of a list.
-
-    No match begins at what marks its batches, which lies between items.
-    """
-    pairs: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
-    return pairs
-
-
-def _is_memoize(column: pa.Array) -> Ints:
-    is_memoize: Ints = (_numbers(column)[1] == 0x94).astype(np.int64)
-    return is_memoize
-
-
-def _numbers(column: pa.Array) -> tuple[Ints, Ints]:
-    """The number behind each opcode, and the opcode; 0 where there is none."""
-    _, offsets_, data_ = column.buffers()
-    offsets = np.frombuffer(offsets_, np.int32)[: len(column) + 1].astype(np.int64)
-    data = np.zeros(int(offsets[-1]) + 16, np.uint8)
-    if data_ is not None:
-        data[: offsets[-1]] = np.frombuffer(data_, np.uint8)[: offsets[-1]]
-    size = np.diff(offsets)
-    start = offsets[:-1]
-    code = np.where(size > 0, data[start], 0).astype(np.int64)
-    is_long = code == 0x8A
-    skip = 1 + is_long
-    count = np.clip(size - skip, 0, 8)
-    start = start + skip
-    numbers = np.zeros(len(size), np.int64)
-    for byte in range(int(count.max(initial=0))):
-        numbers |= np.where(byte < count, data[np.minimum(start + byte, len(data) - 1)], 0).astype(
-            np.int64
-        ) << (8 * byte)
-    shift = 64 - 8 * count
-    is_signed = (is_long | (code == ord("J"))) & (count > 0)
-    signed = (numbers << np.where(is_signed, shift, 0)) >> np.where(is_signed, shift, 0)
-    return signed.astype(np.int64), code
+def _kind(value: Any, known: Kind | None) -> Kind | None:
+    """How a value like this one is cut; None: not at all."""
+    if value is None:
+        return known or "other"
+    kind: Kind | None = None
+    if type(value) is int and known is not None:
+        kind = "number"
+    elif type(value) is str:
+        kind = "text"
+    elif type(value) is list:
+        kind = "stack"
+    elif isinstance(value, _PLAIN) or (
+        type(value) is tuple and all(item is None or isinstance(item, _PLAIN) for item in value)
+    ):
+        kind = "other"
+    return kind if known in {None, kind} else None
