@@ -780,7 +780,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a run of its own; rank, metadata and flags of the later ones are unknown, and times are taken to have the base of the first"),
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of one may be those of another"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
-            Check("odd_value", "values of a database that are not of the type of their column", "became NULL, or text"),
+            Check("odd_value", "values of a database or a memory snapshot that are not of the type of their column", "became NULL, or text"),
             Check("rows_not_loaded", "rows of tables that have no place here, as of operating system calls, scheduling and samples", "counted in traces.accounted, not loaded"),
             # Events.
             Check("sub_nanosecond_time", "times or durations finer than a nanosecond", "rounded to the nearest"),

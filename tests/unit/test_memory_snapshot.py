@@ -242,3 +242,37 @@ def test_a_file_that_ends_early_names_the_place(tmp_path: Path) -> None:
     data = pickle.dumps({"device_traces": [[dict(event) for _ in range(5000)]]}, 4)
     with pytest.raises(SourceError, match="ends early, after 50,000 bytes"):
         read(data[:50_000], tmp_path)
+
+
+def test_records_without_any_text(tmp_path: Path) -> None:
+    raw = read(pickle.dumps({"device_traces": [[{}] * 3 + [{"addr": 1}]]}, 4), tmp_path)
+    assert [row["action"] for row in rows(raw, "allocator_events")] == [None] * 4
+
+
+def test_values_that_are_none_are_counted(tmp_path: Path) -> None:
+    segment = {"device": 1 << 40, "address": "x", "total_size": 5, "blocks": []}
+    event = {"action": "alloc", "addr": 1 << 64, "size": float("nan"), "frames": 7, "time_us": None}
+    snapshot = {"segments": [segment], "device_traces": [[event]]}
+    raw = read(pickle.dumps(snapshot, 4), tmp_path)
+    (row,) = rows(raw, "segments")
+    assert (row["device"], row["address"], row["bytes"]) == (None, None, 5)
+    (found,) = (row for row in rows(raw, "quality") if row["check"] == "odd_value")
+    assert found["events"] == 5
+
+
+def test_keys_of_frames_that_are_not_kept_are_counted(tmp_path: Path) -> None:
+    frame = {**FRAMES[0], "fx_node_op": "output"}
+    event = {"action": "alloc", "addr": 1, "size": 2, "frames": [frame], "pool_id": (0, 1)}
+    raw = read(pickle.dumps({"device_traces": [[event]]}, 4), tmp_path)
+    metadata = '{"keys_not_loaded": {"fx_node_op": 1, "pool_id": 1}}'
+    assert raw.header.metadata == metadata
+
+
+def test_a_protocol_to_come_and_too_many_devices_are_refused(tmp_path: Path) -> None:
+    data = pickle.dumps({"device_traces": [[]] * 3}, 4)
+    later = data.replace(b"\x80\x04", b"\x80\x09", 1)
+    assert memory_snapshot.knows(later)
+    with pytest.raises(SourceError, match="it has protocol 9, and 5 is the last one known"):
+        read(later, tmp_path)
+    with pytest.raises(SourceError, match="lists of 40,000 devices"):
+        read(pickle.dumps({"device_traces": [[] for _ in range(40_000)]}, 4), tmp_path)

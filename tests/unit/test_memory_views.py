@@ -133,6 +133,27 @@ def test_areas_add_up_to_what_was_active(before: Path) -> None:
     assert pieces["what"].to_list() == ["free", "waits for a stream", "free"]
 
 
+def test_areas_of_devices_with_other_moments_have_no_gaps(tmp_path: Path) -> None:
+    pytest.importorskip("altair")
+    from profframe.show.plots import split_chart
+
+    made = snapshot([(2 * MIB, MODEL), (MIB, OPTIMIZER)])
+    events = [{**event, "time_us": event["time_us"] + 7} for event in made["device_traces"][0]]
+    made["device_traces"].append(events)
+    path = tmp_path / "two.pickle"
+    path.write_bytes(pickle.dumps(made))
+    chart, frames = split_chart(profframe.load(path).plot.snapshot_timeline())
+    # Vega's own stack has nothing of a device at the moments of the other one.
+    assert "'stack': 'zero'" not in str(chart)
+    assert "'field': 'bottom'" in str(chart)
+    (rows,) = frames.values()
+    assert rows["panel"].n_unique() == 2
+    for _, moment in rows.group_by("panel", "time"):
+        areas = sorted(moment.select("bottom", "top", "active").rows())
+        assert [bottom for bottom, *_ in areas] == [0, *(top for _, top, _ in areas[:-1])]
+        assert all(top - bottom == pytest.approx(active) for bottom, top, active in areas)
+
+
 def test_charts_without_a_snapshot_say_what_is_lacking(example: Path) -> None:
     pytest.importorskip("altair")
     trace = profframe.load(example)

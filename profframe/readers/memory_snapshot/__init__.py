@@ -32,9 +32,11 @@ from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
 __all__ = ["FORMAT", "knows", "read"]
 
 _BEGINNING: Final = re.compile(
-    rb"\A\x80[\x02-\x05].*(?:device_traces|segments|total_size)", re.DOTALL
+    rb"\A\x80[\x02-\x7f].*(?:device_traces|segments|total_size)", re.DOTALL
 )
-"""How a snapshot begins; `torch.cuda.memory_snapshot()` alone is a list of segments."""
+"""How a snapshot begins, also in a protocol to come, which is refused.
+
+`torch.cuda.memory_snapshot()` alone is a list of segments."""
 
 
 FORMAT: Final = "memory_snapshot"
@@ -55,6 +57,8 @@ _FIELDS: Final[Mapping[str, Mapping[str, Kind]]] = {
 _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 _ACTIVE: Final = "active"
+_DEVICE_BITS: Final = 16
+_MOST_DEVICES: Final = 1 << _DEVICE_BITS - 1
 
 
 def knows(head: bytes) -> bool:
@@ -158,7 +162,7 @@ def _tables(  # noqa: PLR0917
     """The tables of the trace; what is not needed for the next one is let go of."""
     quality = Quality()
     devices = _lists(snapshot.get(_TRACES), source)
-    segments, segment_of_list = _segments(
+    segments, segment_of_list, odd_values = _segments(
         _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine
     )
     block_rows = _block_rows(blocks, segments, segment_of_list, machine)
@@ -177,6 +181,8 @@ def _tables(  # noqa: PLR0917
         device_type="CUDA",
         metadata=_metadata(snapshot, machine),
     )
+    if odd := odd_values + machine.odd_values:
+        quality.note("odd_value", odd, "in tables segments, blocks and allocator_events")
     if odd := recording.impossible_times:
         quality.note("impossible_time", odd, "in table allocator_events")
     counts = {
@@ -210,6 +216,8 @@ def _lists(value: Any, source: ByteSource) -> list[int]:
         return []
     if not isinstance(value, list):
         raise SourceError(f"{source.path}: {_TRACES} is no list, with one list for each device")
+    if len(value) > _MOST_DEVICES:
+        raise SourceError(f"{source.path}: {_TRACES} has lists of {len(value):,} devices")
     return [getattr(part, "number", -1) for part in value]
 
 
@@ -230,11 +238,17 @@ _SEGMENT_NUMBERS: Final = (
 
 def _segments(
     rows: list[dict[Any, Any]], machine: RecordMachine
-) -> tuple[pa.Table, dict[int, int]]:
-    """Segments, and their rows by the number of their list of blocks."""
+) -> tuple[pa.Table, dict[int, int], int]:
+    """Segments, their rows by the number of their list of blocks, and how many values are odd."""
     columns: dict[str, list[Any]] = {
-        name: [_whole(row.get(key)) for row in rows] for name, key in _SEGMENT_NUMBERS
+        name: [_whole(row.get(key), _DEVICE_BITS if name == "device" else 64) for row in rows]
+        for name, key in _SEGMENT_NUMBERS
     }
+    odd = sum(
+        row.get(key) is not None and value is None
+        for name, key in _SEGMENT_NUMBERS
+        for row, value in zip(rows, columns[name], strict=True)
+    )
     columns |= {
         "segment_id": list(range(len(rows))),
         "segment_type": [_text(row.get("segment_type")) for row in rows],
@@ -249,7 +263,7 @@ def _segments(
         for i, row in enumerate(rows)
         if (part := row.get(_BLOCKS)) is not None and hasattr(part, "number")
     }
-    return _typed(schema.SEGMENTS, columns), numbers
+    return _typed(schema.SEGMENTS, columns), numbers, odd
 
 
 def _block_rows(
@@ -372,9 +386,9 @@ def _column(values: Any, type_: pa.DataType, count: int) -> pa.Array:
     return values if values.type == type_ else values.cast(type_)
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: Any, bits: int = 64) -> int | None:
     is_whole = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_whole and -(1 << 63) <= value < 1 << 63 else None
+    return value if is_whole and -1 << bits - 1 <= value < 1 << bits - 1 else None
 
 
 def _text(value: Any) -> str | None:

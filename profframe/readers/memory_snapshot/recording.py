@@ -45,7 +45,7 @@ class Recording:
         """Device of each record; -1 for a list that is no device's."""
         self.rows: pa.Table | SpooledTable = pa.table({})
         self._spans: list[tuple[int, int]] = []
-        self._kinds_of_texts = np.zeros(0, np.int8)
+        self._kinds_of_texts = np.zeros(1, np.int8)
         self._paired: list[tuple[npt.NDArray[np.int8], Ints]] = []
         self._lists: list[tuple[int, int]] = []
         self._parts: list[pa.Table] = []
@@ -54,8 +54,8 @@ class Recording:
     def add(self, chunk: Chunk, texts: list[str]) -> None:
         """Add some rows."""
         values, there = chunk.columns, chunk.is_there
-        if len(self._kinds_of_texts) < len(texts):
-            self._kinds_of_texts = np.array([_PAIRED.get(text, 0) for text in texts], np.int8)
+        if len(self._kinds_of_texts) <= len(texts):  # one behind them, for records without a text
+            self._kinds_of_texts = np.array([*(_PAIRED.get(t, 0) for t in texts), 0], np.int8)
         time, has_time = values["time_us"], there["time_us"]
         impossible = has_time & ((time <= -_LONGEST_US) | (time >= _LONGEST_US))
         self.impossible_times += int(impossible.sum())

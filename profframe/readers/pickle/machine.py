@@ -203,7 +203,8 @@ class Machine:
             names = [self.line()[:80].decode("utf-8", "replace") for _ in range(2)]
             what = " of " + ".".join(names)
         elif opcode == "STACK_GLOBAL":
-            what = " of " + ".".join(name[:80] for name in self.stack[-2:] if isinstance(name, str))
+            names = [name[:80] for name in self.stack[-2:] if isinstance(name, str)]
+            what = " of " + ".".join(names) if len(names) == 2 else ""
         raise NotATraceError(
             f"{place}: not a trace: its opcode {opcode}{what} can run code; a snapshot or a dump "
             "has plain data only (nothing was run)"

@@ -38,6 +38,7 @@ _MOST_CACHED: Final = 64 << 20
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
 
 _ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
+_FRAME_KEYS: Final = frozenset(["name", "filename", "line"])
 _PLAIN: Final = (bool, int, float)
 
 
@@ -121,6 +122,8 @@ class RecordMachine(Machine):
         self.stacks: list[bytes] = []
         """Numbers of frames of each stack, as bytes."""
         self.unknown_keys: dict[str, int] = {}
+        self.odd_values = 0
+        """Values of keys that are kept that are not of their kind, or too large."""
         self._fields = fields
         self._nested = nested
         self._take = take
@@ -331,6 +334,8 @@ class RecordMachine(Machine):
                 if number is not None:
                     values[key][row] = number
                     is_there[key][row] = True
+                elif value is not None and value != []:
+                    self.odd_values += 1
 
     def _number(self, kind: Kind, value: Any) -> int | None:
         if kind == "stack":
@@ -482,6 +487,8 @@ class RecordMachine(Machine):
         number = self._frame_ids.setdefault(triple, len(self.frames))
         if number == len(self.frames):
             self.frames.append(triple)
+            for key in frame.keys() - _FRAME_KEYS:
+                self.unknown_keys[key] = self.unknown_keys.get(key, 0) + 1
         return number
 
     def _stack_id(self, ids: Ints) -> int:

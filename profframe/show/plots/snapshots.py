@@ -57,6 +57,12 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
     labels = [n for n in frame["label"].unique(maintain_order=True).to_list() if n != _REST]
     order = {label: n for n, label in enumerate([*labels, _REST])}
     frame = frame.with_columns(pl.col("label").replace_strict(order, default=0).alias("order"))
+    # Stacked here: Vega would take what one device lacks at a moment of another one's for nothing.
+    keys = (*DEVICES, "time")
+    frame = frame.sort(*keys, "order", nulls_last=True, maintain_order=True).with_columns(
+        pl.col("active").cum_sum().over(keys).alias("top")
+    )
+    frame = frame.with_columns((pl.col("top") - pl.col("active")).alias("bottom"))
     colours = [palette.SERIES[n % parts.MOST_SERIES].light for n in range(len(labels))]
     domain = [*labels, _REST] if frame["is_rest"].any() else labels
     scale = alt.Scale(domain=domain, range=[*colours, palette.CLASSES["others"].light])
@@ -68,9 +74,9 @@ def timeline(rows: pl.DataFrame, traces: pl.DataFrame, by: str) -> parts.AnyChar
         .mark_area(interpolate="step-after")
         .encode(
             x=x,
-            y=alt.Y("active:Q", title=f"Active memory ({unit.name})", stack="zero"),
+            y=alt.Y("top:Q", title=f"Active memory ({unit.name})", stack=None),
+            y2=alt.Y2("bottom:Q"),
             color=alt.Color("label:N", scale=scale, legend=legend),
-            order=alt.Order("order:Q"),
             tooltip=parts.tips(
                 ("label:N", by, ""),
                 ("time:Q", heading, ",.3f"),
