@@ -260,7 +260,7 @@ meetings AS MATERIALIZED (
         coalesce(min(kind) < max(kind), false) AS has_kinds,
         coalesce(min(sizes) < max(sizes), false) AS has_sizes,
         coalesce(min(dtypes) < max(dtypes), false) AS has_dtypes,
-        bool_and(backend = 'gloo') AS is_gloo,
+        coalesce(bool_and(backend = 'gloo'), false) AS is_gloo,
         bool_or(is_all_to_all) AND sum(in_elements) <> sum(out_elements) AS has_sums,
         bool_or(is_open) AS has_open,
         bool_or(is_open OR backend = 'gloo') AS may_wait,

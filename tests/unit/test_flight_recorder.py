@@ -606,3 +606,9 @@ def test_sentence() -> None:
         "rank 2 did not arrive at all_reduce 17 of group default_pg: it is in all_gather 4 of tp; "
         "ranks 0, 1, 3 wait since 2023-11-14 22:13:20.123 UTC (no dump of rank 4)"
     )
+
+
+def test_what_has_not_ended_is_told_of_an_unknown_backend_too(tmp_path: Path) -> None:
+    entries = [entry(0, "all_reduce", state="started", time_discovered_completed_ns=None)]
+    files = [written(tmp_path / f"dump_{rank}", dump(*entries)) for rank in range(2)]
+    assert profframe.load(files).hangs()["finding"].to_list() == ["not_ended"]

@@ -102,8 +102,8 @@ def _dependencies_of_slices(
 
 def _place(values: pa.ChunkedArray, ids: pa.Array) -> pa.Array:
     """Place of each value among ids; NULL for one that is none of them."""
-    found = pc.index_in(values, value_set=ids, skip_nulls=True)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    place = pc.index_in(values, value_set=ids, skip_nulls=True)
+    return place.combine_chunks() if isinstance(place, pa.ChunkedArray) else place
 
 
 def _methods(event_id: Ints, how: str) -> pa.Array:

@@ -93,7 +93,7 @@ class _Walk:
     memoised: Ints
     """Values of each that came into the memo."""
     last: int
-    found: dict[str, tuple[Kind, Ints, Ints, Ints, Ints, Ints]] = field(default_factory=dict)
+    values: dict[str, tuple[Kind, Ints, Ints, Ints, Ints, Ints]] = field(default_factory=dict)
     """By key: kind, state, number, whether that counts from the memo of before, begin and end."""
 
     def move(self, size: Ints | int) -> None:
@@ -239,13 +239,13 @@ class _Walk:
         for key, kind, places in fields:
             self.key(places)
             if kind == "number":
-                self.found[key] = kind, *self.number(), none, none, none
+                self.values[key] = kind, *self.number(), none, none, none
             elif kind == "other":
-                self.found[key] = kind, *self.other()
+                self.values[key] = kind, *self.other()
             elif kind == "text":
-                self.found[key] = kind, *self.text()
+                self.values[key] = kind, *self.text()
             else:
-                self.found[key] = kind, *self.stack()
+                self.values[key] = kind, *self.stack()
         self.expect(_SETITEMS)
         ends = (self.words[self.at] & 0xFFFF) == (_APPENDS | _MARK << 8)
         self.move(2 * ends)  # a batch of the list ends, and the next one begins
@@ -337,14 +337,14 @@ class Cutter:
                 parts.append((here, at, walk))
         before = memoised + np.cumsum(own) - own
         columns: dict[tuple[str, Kind], Column] = {}
-        kinds = {(key, value[0]): None for *_, walk in parts for key, value in walk.found.items()}
+        kinds = {(key, value[0]): None for *_, walk in parts for key, value in walk.values.items()}
         for key, kind in kinds:
             state = np.zeros(len(rows), np.int8)
             numbers, begins, stops = (np.zeros(len(rows), np.int64) for _ in range(3))
             for here, at, walk in parts:
-                if key not in walk.found or walk.found[key][0] != kind:
+                if key not in walk.values or walk.values[key][0] != kind:
                     continue
-                _, states, values, is_own, begin, stop = walk.found[key]
+                _, states, values, is_own, begin, stop = walk.values[key]
                 state[here] = states[at]
                 numbers[here] = values[at] + np.where(is_own[at] > 0, before[here], 0)
                 begins[here], stops[here] = begin[at], stop[at]

@@ -499,12 +499,12 @@ class RecordMachine(Machine):
         return number
 
 
-def _kind(value: Any, known: Kind | None) -> Kind | None:
+def _kind(value: Any, expected: Kind | None) -> Kind | None:
     """How a value like this one is cut; None: not at all."""
     if value is None:
-        return known or "other"
+        return expected or "other"
     kind: Kind | None = None
-    if type(value) is int and known is not None:
+    if type(value) is int and expected is not None:
         kind = "number"
     elif type(value) is str:
         kind = "text"
@@ -514,4 +514,4 @@ def _kind(value: Any, known: Kind | None) -> Kind | None:
         type(value) is tuple and all(item is None or isinstance(item, _PLAIN) for item in value)
     ):
         kind = "other"
-    return kind if known in {None, kind} else None
+    return kind if expected in {None, kind} else None
