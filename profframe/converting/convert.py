@@ -31,6 +31,9 @@ from profframe.trace.trace import Trace
 
 __all__ = ["Progress", "convert"]
 
+_WORTH_BYTES: Final = 4 << 20
+_WORTH_FILES: Final = 16
+"""What each worker but the first needs to be worth its start, of more than a second."""
 _SCHEMA: Final = {
     "source": pl.String,
     "status": pl.String,
@@ -92,7 +95,7 @@ def convert(  # noqa: PLR0917 - the names and the store come first, by position 
     progress
         Called with a `Progress` at the start and after each file.
     workers
-        Processes of this machine, in place of as many as it has cores.
+        Processes of this machine; by default as many as it has cores, fewer for a few small files.
     compat, captures, kernel_categories, execution_trace, memory
         As for `load`. Workers need to see these files, too.
 
@@ -178,6 +181,12 @@ def _fact_choice(
     return FactChoice(compat, categories, paths, optional, files.content)
 
 
+def _default_workers(files: Sequence[Item]) -> int:
+    """As many as the machine has, but none that would start for longer than it works."""
+    worth = max(sum(item.size for item in files) // _WORTH_BYTES, len(files) // _WORTH_FILES)
+    return min(default_workers(), 1 + worth)
+
+
 @contextmanager
 def _engine(
     executor: Executor | None, files: Sequence[Item], workers: int | None, threads: int | None
@@ -192,7 +201,7 @@ def _engine(
         with ThreadPoolExecutor(1, "profframe-convert") as thread:
             yield thread
     else:
-        number = max(1, min(workers or default_workers(), count))
+        number = max(1, min(workers or _default_workers(files), count))
         pool = LocalPool(number, threads or max(1, cores() // number))
         try:
             yield pool

@@ -62,6 +62,12 @@ def job(folder: Path, ranks: int = 2) -> list[Path]:
     return [make(folder, rank) for rank in range(ranks) for make in makers]
 
 
+def convert(sources: Any, store: Path | str, **options: Any) -> pl.DataFrame:
+    """In this process: another one takes longer to start than to convert."""
+    with ThreadPoolExecutor(1) as thread:
+        return profframe.convert(sources, store, thread, **options)
+
+
 def names(files: pl.DataFrame) -> Names:
     return files.select("status", "run", "rank").rows()
 
@@ -105,11 +111,10 @@ def test_once_more_nothing_is_read_but_to_hash(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths, store = job(tmp_path / "job"), tmp_path / "store"
-    profframe.convert(paths, store)
+    convert(paths, store)
     before = {path: path.stat().st_ino for path in store.rglob("*.parquet")}
     monkeypatch.setattr("profframe.loading.files.read", None)
-    with ThreadPoolExecutor(1) as thread:
-        again = profframe.convert([*reversed(paths)], store, thread)
+    again = convert([*reversed(paths)], store)
     assert names(again) == [("unchanged", run, rank) for _, run, rank in reversed(JOINED)]
     assert again["events"].to_list() == [0, 0, 4, 0, 0, 4]
     assert {path: path.stat().st_ino for path in store.rglob("*.parquet")} == before
@@ -118,38 +123,38 @@ def test_once_more_nothing_is_read_but_to_hash(
 @pytest.mark.parametrize("changed", [0, 1, 2])
 def test_what_has_changed_takes_its_place_with_the_others(changed: int, tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job"), tmp_path / "store"
-    profframe.convert(paths, store)
+    convert(paths, store)
     if changed == 0:
         trace_of(tmp_path / "job", 0, "aten::addmm")
     elif changed == 1:
         snapshot_of(tmp_path / "job", 0, size=512)
     else:
         paths[2].write_bytes(pickle.dumps(dump(entry(0))))
-    files = profframe.convert(paths, store)
+    files = convert(paths, store)
     assert names(files) == [*JOINED[:3], *[("unchanged", "job", 1)] * 3]
     assert_same(content(store), loaded(paths))
-    assert statuses(profframe.convert(paths, store)) == ["unchanged"] * 6
+    assert statuses(convert(paths, store)) == ["unchanged"] * 6
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1), (1, 0, 2)])
 def test_one_that_comes_later_joins_what_is_there(order: Sequence[int], tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job", 1), tmp_path / "store"
     for number in order:
-        files = profframe.convert(paths[number], store)
+        files = convert(paths[number], store)
     assert names(files)[0][1:] == ("job", 0)
     stored = profframe.load(store)
     assert stored.traces.height == 1
     assert stored.allocations["step"].to_list() == [7]
     assert stored.recorded_collectives.height == 2
     assert stored.quality.filter(check="joined_file").height == 2
-    assert statuses(profframe.convert(paths, store)) == ["unchanged"] * 3
+    assert statuses(convert(paths, store)) == ["unchanged"] * 3
 
 
 def test_one_that_comes_later_joins_a_trace_in_a_pack(tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job"), tmp_path / "store"
-    profframe.convert([paths[0], paths[3], paths[5]], store)
+    convert([paths[0], paths[3], paths[5]], store)
     compact(store)
-    files = profframe.convert([paths[1], paths[4]], store)
+    files = convert([paths[1], paths[4]], store)
     assert names(files) == [("joined", "job", 0), ("joined", "job", 1)]
     stored = profframe.load(store)
     assert stored.allocations.select("rank", "step").rows() == [(0, 7), (1, 7)]
@@ -158,10 +163,10 @@ def test_one_that_comes_later_joins_a_trace_in_a_pack(tmp_path: Path) -> None:
 
 def test_a_part_that_has_changed_needs_the_others(tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job", 1), tmp_path / "store"
-    profframe.convert(paths, store)
+    convert(paths, store)
     before = content(store)
     snapshot_of(tmp_path / "job", 0, size=512)
-    files = profframe.convert(paths[1], store)
+    files = convert(paths[1], store)
     assert statuses(files) == ["failed"]
     for path in (paths[0], paths[2]):
         assert str(path) in files["error"].item()
@@ -170,7 +175,7 @@ def test_a_part_that_has_changed_needs_the_others(tmp_path: Path) -> None:
 
 def test_without_a_trace_of_its_rank_each_is_by_itself(tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job"), tmp_path / "store"
-    files = profframe.convert([paths[0], paths[4]], store)
+    files = convert([paths[0], paths[4]], store)
     assert names(files) == [("written", "job", 0), ("written", "job", 1)]
     assert_same(content(store), loaded([paths[0], paths[4]]))
 
@@ -180,22 +185,22 @@ def test_two_snapshots_or_two_traces_of_a_rank_are_numbered(tmp_path: Path) -> N
     for name, other in (("y", snapshot_of), ("z", trace_of)):
         (tmp_path / name).mkdir()
         more, store = [paths[0], paths[1], other(tmp_path / name)], tmp_path / f"store_{name}"
-        files = profframe.convert(more, store, run="r")
+        files = convert(more, store, run="r")
         assert names(files) == [("written", run, 0) for run in files["run"]]
         assert sorted(files["run"]) == ["r", "r.1", "r.2"]
         assert_same(content(store), loaded(more, run="r"))
-        assert statuses(profframe.convert(more, store, run="r")) == ["unchanged"] * 3
+        assert statuses(convert(more, store, run="r")) == ["unchanged"] * 3
 
 
 def test_a_later_cycle_has_its_own_snapshot(tmp_path: Path) -> None:
     store = tmp_path / "store"
     for folder in ("a", "b"):
         paths = job(tmp_path / folder, 1)
-        files = profframe.convert(paths, store, run="r")
+        files = convert(paths, store, run="r")
     assert names(files) == [("written", "r.1", 0), ("joined", "r.1", 0), ("joined", "r.1", 0)]
     stored = profframe.load(store)
     assert stored.allocations["run"].to_list() == ["r", "r.1"]
-    assert statuses(profframe.convert(paths, store, run="r")) == ["unchanged"] * 3
+    assert statuses(convert(paths, store, run="r")) == ["unchanged"] * 3
 
 
 @pytest.mark.parametrize("point", ["join", "publish", "discard"])
@@ -209,22 +214,22 @@ def test_a_killed_batch_ends_in_the_same_store(
 
     with monkeypatch.context() as patch:
         patch.setattr(scheduler if point == "join" else Folder, point, kill)
-        with pytest.raises(KeyboardInterrupt), ThreadPoolExecutor(1) as thread:
-            profframe.convert(paths, store, thread)
-    profframe.convert(paths, store)
+        with pytest.raises(KeyboardInterrupt):
+            convert(paths, store)
+    convert(paths, store)
     assert_same(content(store), loaded(paths))
-    assert statuses(profframe.convert(paths, store)) == ["unchanged"] * 6
+    assert statuses(convert(paths, store)) == ["unchanged"] * 6
     assert not list(store.glob(".[ts]*"))
 
 
 @pytest.mark.parametrize("damage", ["events", "traces", "allocations"])
 def test_damage_is_written_anew(damage: str, tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job", 1), tmp_path / "store"
-    profframe.convert(paths, store)
+    convert(paths, store)
     before = content(store)
     file = store / "run=job" / "rank=0" / f"{damage}.parquet"
     file.unlink() if damage == "allocations" else file.write_bytes(b"no Parquet")
-    assert names(profframe.convert(paths, store)) == JOINED[:3]
+    assert names(convert(paths, store)) == JOINED[:3]
     assert_same(content(store), before)
 
 
@@ -236,12 +241,11 @@ def test_another_batch_takes_the_parts_away(
 
     def late(*given: Any) -> Any:
         monkeypatch.setattr(scheduler, "join", join)
-        profframe.convert(paths, store)
+        convert(paths, store)
         return join(*given)
 
     monkeypatch.setattr(scheduler, "join", late)
-    with ThreadPoolExecutor(1) as thread:
-        files = profframe.convert(paths, store, thread)
+    files = convert(paths, store)
     assert names(files) == [("unchanged", "job", 0)] * 3
     assert_same(content(store), loaded(paths))
     assert not list(store.glob(".[ts]*"))
@@ -251,17 +255,17 @@ def test_two_batches_put_a_file_each_beside_one_trace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths, store = job(tmp_path / "job", 1), tmp_path / "store"
-    profframe.convert(paths[0], store)
+    convert(paths[0], store)
     join = worker.join
 
     def late(*given: Any) -> Any:
         monkeypatch.setattr(scheduler, "join", join)
         result = join(*given)
-        profframe.convert(paths[2], store)
+        convert(paths[2], store)
         return result
 
     monkeypatch.setattr(scheduler, "join", late)
-    assert names(profframe.convert(paths[1], store)) == [("joined", "job", 0)]
+    assert names(convert(paths[1], store)) == [("joined", "job", 0)]
     stored = profframe.load(store)
     assert (stored.allocations.height, stored.recorded_collectives.height) == (1, 2)
     assert not list(store.glob(".[ts]*"))
@@ -281,7 +285,7 @@ def test_events_of_a_pack_are_not_told_as_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths, store = job(tmp_path / "job"), tmp_path / "store"
-    profframe.convert(paths, store)
+    convert(paths, store)
     compact(store)
     assert command_line(["convert", *map(str, paths), "-o", str(store)]) == 0
     assert "1 run, 2 ranks: 6 files unchanged" in capsys.readouterr().err
@@ -291,13 +295,12 @@ def test_a_bucket(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     url = f"memory://{tmp_path.name}/store"
     paths = job(tmp_path / "job", 1)
-    with ThreadPoolExecutor(1) as thread:
-        assert names(profframe.convert(paths, url, thread)) == JOINED[:3]
-        assert names(profframe.convert(paths, url, thread)) == [("unchanged", "job", 0)] * 3
+    assert names(convert(paths, url)) == JOINED[:3]
+    assert names(convert(paths, url)) == [("unchanged", "job", 0)] * 3
 
 
 def test_a_small_trace_beside_a_dump_of_no_rank(tmp_path: Path) -> None:
     trace = write(tmp_path / "t.json")
     (tmp_path / "d").write_bytes(pickle.dumps(dump(entry(0))))
-    files = profframe.convert([trace, tmp_path / "d"], tmp_path / "store", run="r", rank=3)
+    files = convert([trace, tmp_path / "d"], tmp_path / "store", run="r", rank=3)
     assert names(files) == [("written", "r", 3), ("joined", "r", 3)]

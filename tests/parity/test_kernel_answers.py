@@ -33,7 +33,7 @@ REAL: Final = (
     "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank0/trace_view.json.gz",
     "GindaChen__nsys-ai/mock.sqlite",
 )
-LARGE: Final = (REAL[4], REAL[5], REAL[7])
+LARGE: Final = (REAL[0], REAL[2], REAL[4], REAL[5], REAL[7], REAL[9])
 ORACLES: Final[Mapping[str, Callable[..., oracle.Answer]]] = {
     "kernels": oracle.of_kernels,
     "kernel_categories": oracle.of_categories,

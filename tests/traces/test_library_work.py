@@ -24,7 +24,7 @@ def inference(traces: Path, name: str) -> Trace:
     [
         ("sglang_decode_capture_bs_32_rank0", 544),
         ("vllm_piecewise_graph_capture", 361),
-        ("xdit_flux_aiter_sage_graph_capture", 1566),
+        pytest.param("xdit_flux_aiter_sage_graph_capture", 1566, marks=pytest.mark.long),
     ],
 )
 def test_each_launch_in_a_capture_has_bytes_and_products_have_flops(
@@ -89,8 +89,8 @@ def test_attention_over_a_cache_is_counted_as_unknown(
     [
         "sglang_Qwen3-8B_prefilldecode",
         "vllm_piecewise_graph_execution",
-        "xdit_flux_aiter_sage_graph_capture",
-        "xdit_sd_3.5_profile_trace_rank_0",
+        pytest.param("xdit_flux_aiter_sage_graph_capture", marks=pytest.mark.long),
+        pytest.param("xdit_sd_3.5_profile_trace_rank_0", marks=pytest.mark.long),
     ],
 )
 def test_nothing_is_faster_than_its_device(traces: Path, name: str) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.reports import KINDS, check_numbers, data, loaded, tables_of
 
-ALIKE = ("rocm", "mtia")
-"""Their reports have the sections of CUDA's."""
+ALIKE = ("rocm", "mtia", "ascend", "graphs")
+"""Their reports have the sections of CUDA's; a browser opens that of Ascend."""
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import profframe
 from tests.conftest import chrome_traces, real_trace
 from tests.round_trip import differences
 
-MOST_BYTES: Final = int(os.environ.get("PROFFRAME_ROUND_TRIP_BYTES", "200000"))
+MOST_BYTES: Final = int(os.environ.get("PROFFRAME_ROUND_TRIP_BYTES", "100000"))
 """Larger files are left out, as they are compressed; all of them take half a minute."""
 SMALL: Final = [path for path in chrome_traces() if path.stat().st_size <= MOST_BYTES]
 

@@ -96,7 +96,13 @@ def test_a_bare_shell_says_the_same(store: Path) -> None:
         check(*(shell.sql(statement(*pair)).pl() for pair in (OUT_OF_MEMORY, HANGS)))
 
 
-@pytest.mark.parametrize("last", KINDS)
+@pytest.mark.parametrize(
+    "last",
+    [
+        kind if kind in {"trace", "snapshot"} else pytest.param(kind, marks=pytest.mark.long)
+        for kind in KINDS
+    ],
+)
 def test_what_comes_last_makes_no_difference(
     last: str, job: Path, store: Path, tmp_path: Path
 ) -> None:
