@@ -174,6 +174,7 @@ def tree(
 @one_option("--annotation", metavar="NAME", help="Of the first annotation of this name.")
 @one_option("--run", help="Which run, where there are several.")
 @one_option("--rank", type=int, help="Which rank, where there are several.")
+@click.option("--across-ranks", is_flag=True, help="Through all ranks of a run, on one clock.")
 @click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
 @click.option("--overlay", type=Path, metavar="FILE", help="Write the trace with the path marked.")
 @with_full_names
@@ -186,6 +187,7 @@ def critical_path(
     *,
     run: str | None,
     rank: int | None,
+    across_ranks: bool,
     top: int,
     overlay: Path | None,
     full_names: bool,
@@ -195,7 +197,8 @@ def critical_path(
     """Show what the end had to wait for.
 
     Of a step, an annotation or the whole trace, back to its start: host, launches, work of the
-    devices, waits. With --format or -o: every stretch of the path.
+    devices, waits. With --across-ranks of all ranks of a run, and what they waited for on others.
+    With --format or -o: every stretch of the path.
     """
     from rich.text import Text
 
@@ -203,7 +206,7 @@ def critical_path(
 
     trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
-        result = trace.critical_path(step, run, rank, annotation)
+        result = trace.critical_path(step, run, rank, annotation, across_ranks=across_ranks)
     if overlay is not None:
         trace.filter(runs=result.run, ranks=result.rank).export_chrome_trace(
             overlay, highlight=result if result.events.height else None
@@ -215,7 +218,7 @@ def critical_path(
         echo(Text(f"Critical path of {result.headline}"))
         return
     width = width_of_terminal()
-    echo(
+    tables = [
         terminal.table(result.bounds, width, f"Critical path of {visible(result.headline)}"),
         terminal.ranking(
             path.longest(result.events, full_names=full_names),
@@ -223,7 +226,11 @@ def critical_path(
             width,
             "What takes longest on it",
         ),
-    )
+    ]
+    if across_ranks:
+        waits = path.shortened_waits(result.waits, full_names=full_names)
+        tables.append(terminal.ranking(waits, top, width, "What ranks wait for on others"))
+    echo(*tables)
 
 
 def _phases(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:

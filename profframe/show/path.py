@@ -45,7 +45,8 @@ class ShownPath(CriticalPath):
             what = f"{self.annotation!r} in"
         parts = units.plural(self.events.height, "part")
         length = units.duration(self.length_ns).strip()
-        return f"{what} {self.run}, rank {self.rank}: {length}, {parts}"
+        ranks = "all ranks" if self.rank is None else f"rank {self.rank}"
+        return f"{what} {self.run}, {ranks}: {length}, {parts}"
 
     @property
     def _positive_bounds(self) -> pl.DataFrame:
@@ -65,6 +66,12 @@ class ShownPath(CriticalPath):
     def _repr_html_(self) -> str:
         parts = longest(self.events).head(_MOST_PARTS).select("edge", "name", "total_ns", "share")
         return notebook.titled_html("Critical path", self.headline, self._positive_bounds, parts)
+
+
+def shortened_waits(waits: pl.DataFrame, *, full_names: bool = False) -> pl.DataFrame:
+    """What ranks waited for on others; a name for what is not recorded."""
+    named = waits.with_columns(pl.col("name").fill_null(_UNRECORDED))
+    return named if full_names else shortened(named, "name", kernels=pl.col("bound") != "host")
 
 
 def longest(events: pl.DataFrame, *, full_names: bool = False) -> pl.DataFrame:

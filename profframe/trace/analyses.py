@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+import duckdb
 import polars as pl
 
 from profframe.analysis import outliers as unlike
 from profframe.analysis import regressions as slower
 from profframe.analysis import selecting, trends
+from profframe.analysis.critical_path import CriticalPath, job
 from profframe.analysis.critical_path import find as find_path
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import Text, integer, texts
@@ -26,6 +29,8 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     rank: int | None = None,
     annotation: str | None = None,
     instance: int = 0,
+    *,
+    across_ranks: bool = False,
 ) -> ShownPath:
     """Find what the end of a step had to wait for, back to its start: host, launches, devices.
 
@@ -39,12 +44,16 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
         Name of an annotation in place of a step.
     instance
         Which of the annotations of that name, from 0.
+    across_ranks
+        Follow it through all ranks of a run, on one clock: from each collective to the rank that
+        came last.
 
     Returns
     -------
     CriticalPath
         Its ``events`` without a gap, its ``length_ns``, and its ``bounds``: how much of the
-        length is bound by what. Without step and annotation it is of the whole trace.
+        length is bound by what. Across ranks ``waits`` says which ranks the others waited for, and
+        what these did. Without step and annotation it is of the whole trace.
 
     Raises
     ------
@@ -60,10 +69,36 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     >>> path.bounds["bound"][0], path.bounds["total_ns"].sum() == path.length_ns
     ('host', True)
     """
+    views = dict.fromkeys(("events", "traces"))
+    if across_ranks:
+        return ShownPath.of(_across_ranks(self, run, rank, (step, annotation, instance)))
     session = self._session.filter(runs=run, ranks=rank)
-    with session.connection(dict.fromkeys(("events", "traces"))) as connection:
+    with session.connection(views) as connection:
         path = find_path(connection, step, annotation, instance)
     return ShownPath.of(path)
+
+
+def _across_ranks(
+    self: Trace, run: str | None, rank: int | None, what: tuple[int | None, str | None, int]
+) -> CriticalPath:
+    if rank is not None:
+        raise ParameterError(
+            "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
+        )
+    session = self._session.filter(runs=run)
+    traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
+    runs = traces["run"].unique().to_list()
+    if len(runs) > 1:
+        raise ParameterError(
+            f"a critical path is of one run, and there are {len(runs)} "
+            f"({selecting.some_traces(traces.rows())}); choose one: run=..."
+        )
+
+    def connect(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        views = dict.fromkeys(("events", "traces"))
+        return (session if rank is None else session.filter(ranks=rank)).connection(views)
+
+    return job.find(connect, next(iter(runs), None), traces["rank"].to_list(), *what)
 
 
 def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:

@@ -34,6 +34,9 @@ WAIT: Final = 7
 UNKNOWN: Final = 8
 """Nothing in the window shows what was waited for."""
 
+MEETING: Final = 9
+"""A collective on the host, after its last rank came."""
+
 NONE: Final = -1
 UNSET: Final = -(2**62)
 """An unknown moment."""
@@ -142,9 +145,9 @@ class Points:
     inside : Ints
         The innermost slice from there to the next point of the thread, or -1.
     edge : Ints
-        SYNC or THREAD if the thread waited for something else than itself; else -1.
+        SYNC, THREAD or MEETING if the thread waited for something else than itself; else -1.
     before : Ints
-        Row of the work (SYNC) or of the point (THREAD) that it waited for.
+        Row of the work (SYNC) or else of the point that it waited for.
     via : Ints
         The slice that the thread was in since then.
     """
@@ -166,6 +169,8 @@ class Graph:
     """Each activity with the one that it waited for last.
 
     ``edge`` and ``before`` are of works: LAUNCH and a point, QUEUE or WAIT and a work, or UNKNOWN.
+    ``latest`` is the work that each work cannot end before the start of: that of the last rank of a
+    collective; of all else, and with one rank, the work itself.
     """
 
     slices: Slices
@@ -173,6 +178,7 @@ class Graph:
     points: Points
     edge: Ints
     before: Ints
+    latest: Ints
 
 
 def build(rows: Rows, last: tuple[int, int]) -> Graph:
@@ -191,7 +197,7 @@ def build(rows: Rows, last: tuple[int, int]) -> Graph:
     points = _with_joins(_points(rows, last), rows, order)
     launch = edge == LAUNCH
     before[launch] = points.at(works.call_thread[launch], _arrivals(works)[launch])
-    return Graph(rows.slices, works, points, edge, before)
+    return Graph(rows.slices, works, points, edge, before, np.arange(edge.size))
 
 
 def _arrivals(works: Works) -> Ints:

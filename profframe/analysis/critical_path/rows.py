@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import duckdb
 import numpy as np
@@ -20,7 +20,7 @@ from profframe.analysis.critical_path.graph import (
     WaitCalls,
     Works,
 )
-from profframe.errors import UnknownNameError
+from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.columns import numbers
 from profframe.intervals import Ints
 from profframe.query.run import select
@@ -41,8 +41,25 @@ class Window:
     thread: int
     event: int
 
+    def moved(self, by_ns: int) -> Window:
+        """The same on another clock."""
+        return replace(self, start_ns=self.start_ns + by_ns, end_ns=self.end_ns + by_ns)
 
-def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
+
+def window(
+    connection: duckdb.DuckDBPyConnection, step: int | None, annotation: str | None, instance: int
+) -> Window | None:
+    """Find the window of a step, of an annotation, or of all; None if nothing takes time."""
+    if step is not None and annotation is not None:
+        raise ParameterError("step and annotation: give one of them, not both")
+    if step is not None:
+        return _step_window(connection, step)
+    if annotation is not None:
+        return _annotation_window(connection, annotation, instance)
+    return _whole_window(connection)
+
+
+def _step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
     """Find the window of a profiler step: to the end of the work that it launched."""
     marks = _ints(
         connection,
@@ -60,7 +77,7 @@ def step_window(connection: duckdb.DuckDBPyConnection, step: int) -> Window:
     return _window(connection, marks, at, last)
 
 
-def annotation_window(
+def _annotation_window(
     connection: duckdb.DuckDBPyConnection, annotation: str, instance: int
 ) -> Window:
     """Find the window of an annotation: to the end of the work that was launched in it."""
@@ -97,7 +114,7 @@ def _window(
     return Window(start, end, thread, thread, NONE)
 
 
-def whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
+def _whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     """Find the window from the first start to the last end; None if nothing takes time.
 
     The main thread is the one with the forward ops of most backward ops. If none are known, it is

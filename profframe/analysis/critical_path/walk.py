@@ -42,6 +42,7 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     event, call = works.event.tolist(), works.call.tolist()
     start, end, call_start = works.start.tolist(), works.end.tolist(), works.call_start.tolist()
     edge_of, before_of = graph.edge.tolist(), graph.before.tolist()
+    latest_of = graph.latest.tolist()
     stops = (points.edge >= 0) | (points.time == 0)
     stop_of = np.maximum.accumulate(np.where(stops, np.arange(stops.size), 0))
     slices = np.append(graph.slices.event, NONE)
@@ -50,14 +51,15 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     time = max(end[work] if work >= 0 else int(points.time[point]), 0)
     while time > 0:
         if work >= 0:
-            stretches.append((event[work], WORK, start[work], time))
-            edge, before, time = edge_of[work], before_of[work], start[work]
+            latest = latest_of[work] if start[latest_of[work]] < time else work
+            stretches.append((event[work], WORK, start[latest], time))
+            edge, before, time = edge_of[latest], before_of[latest], start[latest]
             if edge == LAUNCH:
-                since, waiting, work, point = call_start[work], call[work], NONE, before
+                since, waiting, work, point = call_start[latest], call[latest], NONE, before
             elif edge == UNKNOWN:
                 since, waiting = 0, NONE
             else:
-                since, waiting, work = end[before], event[work], before
+                since, waiting, work = end[before], event[latest], before
         else:
             stop = int(stop_of[point])
             stretches.append((NONE, _LEAP, stop, point))

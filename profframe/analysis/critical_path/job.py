@@ -1,0 +1,300 @@
+"""The critical path of a job: through all ranks of a run, on one clock.
+
+The path of one rank ends where it waits for another one: in a collective. Here it goes on at the
+rank that came last. What is left of the collective is its transfer, and in place of what the others
+waited there is what that rank did meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeVar
+
+import duckdb
+import numpy as np
+import polars as pl
+
+from profframe.analysis.critical_path import graph, rows
+from profframe.analysis.critical_path.graph import MEETING, NONE, WORK, Graph, Points, Slices, Works
+from profframe.analysis.critical_path.path import CALLS, CriticalPath, RankedStretches, described
+from profframe.analysis.critical_path.walk import Stretches, walk
+from profframe.facts.columns import last_equal
+from profframe.intervals import Ints
+from profframe.query.header import Answer
+from profframe.query.run import prepare, select
+
+Connect = Callable[[int | None], AbstractContextManager[duckdb.DuckDBPyConnection]]
+"""A connection to the rows of one rank, or of all."""
+
+_EVENTS: Final = 1 << 40
+_THREADS: Final = 1 << 24
+"""Most events and threads of a rank: those of the next one are numbered from there on."""
+_Columns = TypeVar("_Columns", Slices, Works, Points)
+
+
+@dataclass(frozen=True, slots=True)
+class Meetings:
+    """Who takes part in collectives of two ranks or more, and by how much clocks are ahead.
+
+    Attributes
+    ----------
+    match, rank, event : Ints
+        One row per rank of a collective: which one, place of the rank among all, ``event_id``.
+    start, end : Ints
+        From its start to its end, on the clock of the job.
+    ahead : list of int
+        By how much the clock of each rank is ahead of that of the job; 0 where not known.
+    """
+
+    match: Ints
+    rank: Ints
+    event: Ints
+    start: Ints
+    end: Ints
+    ahead: list[int]
+
+
+def find(  # noqa: PLR0917 -- which part of which traces
+    connect: Connect,
+    run: str | None,
+    ranks: Sequence[int],
+    step: int | None = None,
+    annotation: str | None = None,
+    instance: int = 0,
+) -> CriticalPath:
+    """Find the critical path across the ranks of a run: of a step, an annotation, or all.
+
+    Its window is from the first start to the last end that any rank has for it.
+    """
+    with ExitStack() as stack:
+        of_all = _prepared(stack, connect(None))
+        meetings = _meetings(of_all, ranks)
+        connections = [_prepared(stack, connect(rank)) for rank in ranks]
+        windows: list[rows.Window | None] = []
+        for connection, ahead in zip(connections, meetings.ahead, strict=True):
+            window = rows.window(connection, step, annotation, instance)
+            windows.append(window and window.moved(-ahead))
+        some = [window for window in windows if window is not None]
+        end = max((window.end_ns for window in some), default=0)
+        start = min((window.start_ns for window in some), default=0)
+        graphs = []
+        for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
+            own = window or rows.Window(start, end, 0, 0, NONE)
+            whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
+            activities = _with_helpers(
+                rows.read(connection, whole), meetings.event[meetings.rank == place]
+            )
+            last = own.thread, own.end_ns - start
+            graphs.append(_numbered(graph.build(activities, last), place))
+        path = _path(graphs, meetings, windows, ranks, (start, end)) if some else _empty()
+        events = described(of_all, run, path, start)
+    starts = pl.DataFrame(
+        {"run": [run] * len(ranks), "rank": ranks, "start_ns": [start] * len(ranks)},
+        {"run": pl.String, "rank": pl.Int32, "start_ns": pl.Int64},
+    )
+    return CriticalPath(run, None, step, annotation, start, end, events, starts)
+
+
+def _prepared(
+    stack: ExitStack, opening: AbstractContextManager[duckdb.DuckDBPyConnection]
+) -> duckdb.DuckDBPyConnection:
+    connection = stack.enter_context(opening)
+    prepare(connection, Answer("critical_path", CALLS + _MATCHES + _AHEAD), {})
+    return connection
+
+
+def _path(
+    graphs: Sequence[Graph],
+    meetings: Meetings,
+    windows: Sequence[rows.Window | None],
+    ranks: Sequence[int],
+    bounds: tuple[int, int],
+) -> RankedStretches:
+    """Walk back from the end of the rank that ends last."""
+    start, end = bounds
+    whole = _with_meetings(_joined(graphs), meetings, start)
+    place, last = next(
+        (place, window)
+        for place, window in enumerate(windows)
+        if window is not None and window.end_ns == end
+    )
+    stretches = walk(whole, **_last(whole, place, last, end - start))
+    return _ranked(stretches, whole, np.asarray(ranks))
+
+
+def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Meetings:
+    connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
+    ahead = dict(select(connection, _AHEAD).fetchall())
+    table = select(connection, _MEMBERS).to_arrow_table()
+    connection.execute("DROP TABLE _matches")
+    columns: Mapping[str, Ints] = {
+        name: table[name].to_numpy().astype(np.int64, copy=False) for name in table.column_names
+    }
+    offsets = np.array([ahead.get(rank, 0) for rank in ranks], np.int64)
+    place = np.searchsorted(np.asarray(ranks), columns["rank"])
+    start, end = (columns[name] - offsets[place] for name in ("start_ns", "end_ns"))
+    return Meetings(columns["match"], place, columns["event_id"], start, end, offsets.tolist())
+
+
+def _with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
+    """Threads that do collectives of the host do them for the main thread, which waits for them."""
+    slices, threads = activities.slices, activities.threads
+    row = last_equal(slices.event, np.arange(slices.event.size), events)
+    helpers = np.unique(slices.thread[row[row >= 0]]).tolist()
+    pairs = [(threads.main, helper) for helper in helpers if helper != threads.main]
+    together = tuple(dict.fromkeys((*threads.pairs, *pairs)))
+    return replace(activities, threads=replace(threads, pairs=together))
+
+
+def _numbered(own: Graph, place: int) -> Graph:
+    """The graph of a rank, with numbers of events and threads that no other rank has."""
+
+    def event(number: Ints) -> Ints:
+        return np.where(number < 0, NONE, number + place * _EVENTS)
+
+    works, slices, points = own.works, own.slices, own.points
+    threads = place * _THREADS
+    return replace(
+        own,
+        works=replace(works, event=event(works.event), call=event(works.call)),
+        slices=replace(slices, event=event(slices.event), thread=slices.thread + threads),
+        points=replace(points, thread=points.thread + threads),
+    )
+
+
+def _joined(graphs: Sequence[Graph]) -> Graph:
+    """Graphs as one: the rows of each are behind those of the ones before."""
+    parts, works, points, slices = [], 0, 0, 0
+    for own in graphs:
+        parts.append(_behind(own, works, points, slices))
+        works += own.works.event.size
+        points += own.points.time.size
+        slices += own.slices.event.size
+    return Graph(
+        _concatenated(Slices, (part.slices for part in parts)),
+        _concatenated(Works, (part.works for part in parts)),
+        _concatenated(Points, (part.points for part in parts)),
+        *(
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("edge", "before", "latest")
+        ),
+    )
+
+
+def _behind(own: Graph, works: int, points: int, slices: int) -> Graph:
+    """The graph with its rows behind as many others."""
+
+    def behind(row: Ints, others: Ints | int) -> Ints:
+        return np.where(row < 0, row, row + others)
+
+    moments = own.points
+    return replace(
+        own,
+        before=behind(own.before, np.where(own.edge == graph.LAUNCH, points, works)),
+        latest=own.latest + works,
+        points=replace(
+            moments,
+            inside=behind(moments.inside, slices),
+            before=behind(moments.before, np.where(moments.edge == graph.SYNC, works, points)),
+            via=behind(moments.via, slices),
+        ),
+    )
+
+
+def _concatenated(kind: type[_Columns], parts: Iterable[_Columns]) -> _Columns:
+    columns = [[getattr(part, field.name) for field in fields(kind)] for part in parts]
+    return kind(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
+    """Each member of a collective, on a device or a host, with the one that came last.
+
+    A rank that left before that one came did not wait for it.
+    """
+    event = meetings.event + meetings.rank * _EVENTS
+    start, end = meetings.start - origin, meetings.end - origin
+    order = np.lexsort((-meetings.rank, start, meetings.match))
+    match = meetings.match[order]
+    is_last = np.append(match[1:] != match[:-1], True)[: match.size]
+    last = order[is_last][np.searchsorted(match[is_last], meetings.match)]
+    waits = (start[last] > start) & (end >= start[last])
+    member, last = np.flatnonzero(waits), last[waits]
+
+    works, slices, points = whole.works, whole.slices, whole.points
+    own, other = (
+        last_equal(works.event, np.arange(works.event.size), event[row]) for row in (member, last)
+    )
+    both = (own >= 0) & (other >= 0)
+    latest = whole.latest.copy()
+    latest[own[both]] = other[both]
+
+    own, other = (
+        last_equal(slices.event, np.arange(slices.event.size), event[row]) for row in (member, last)
+    )
+    own, other = own[(own >= 0) & (other >= 0)], other[(own >= 0) & (other >= 0)]
+    at = points.at(slices.thread[own], slices.end[own])
+    edge, before, via = points.edge.copy(), points.before.copy(), points.via.copy()
+    edge[at], via[at] = MEETING, own
+    before[at] = points.at(slices.thread[other], slices.start[other])
+    return replace(whole, latest=latest, points=replace(points, edge=edge, before=before, via=via))
+
+
+def _last(whole: Graph, place: int, window: rows.Window, length: int) -> dict[str, int]:
+    """Where the walk begins."""
+    if window.event >= 0:
+        number = window.event + place * _EVENTS
+        return {"work": int(np.flatnonzero(whole.works.event == number)[0])}
+    thread = np.array([window.thread + place * _THREADS])
+    return {"point": int(whole.points.at(thread, np.array([length]))[0])}
+
+
+def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
+    """The path with the rank that it is on, and the rank that waited meanwhile.
+
+    Where nothing is recorded, it is on the rank of what comes after.
+    """
+    waits = _waits(path, whole)
+    cuts = np.setdiff1d(np.array([start for start, _, _ in waits], np.int64), path.start)
+    row = np.searchsorted(path.start, np.sort(np.append(path.start, cuts)), side="right") - 1
+    start = np.sort(np.append(path.start, cuts))
+    end = np.append(start[1:], path.end[-1:])
+    place = np.where(path.event < 0, NONE, path.event // _EVENTS)
+    after = np.where(place >= 0, np.arange(place.size), place.size - 1)
+    place = place[np.minimum.accumulate(after[::-1])[::-1]]
+    waiting = np.full(start.size, NONE, np.int64)
+    for since, until, rank in waits:  # from the last to the first: the nearest wait counts
+        waiting[np.searchsorted(start, since) : np.searchsorted(start, until)] = rank
+    waiting = np.where(waiting == place[row], NONE, waiting)
+    event = np.where(path.event < 0, NONE, path.event % _EVENTS)[row]
+    known = np.append(ranks, NONE)
+    stretches = Stretches(event, path.edge[row], start, end)
+    return RankedStretches(stretches, known[place[row]], known[waiting])
+
+
+def _waits(path: Stretches, whole: Graph) -> list[tuple[int, int, int]]:
+    """Start, end and rank of each wait for another rank that the path leaves out, last first."""
+    works, slices = whole.works, whole.slices
+    is_work, is_slice = path.edge == WORK, path.edge == MEETING
+    of_work = last_equal(works.event, np.arange(works.event.size), path.event[is_work])
+    of_slice = last_equal(slices.event, np.arange(slices.event.size), path.event[is_slice])
+    came = np.zeros(path.event.size, np.int64)
+    came[is_work], came[is_slice] = works.start[of_work], slices.start[of_slice]
+    is_waiting = np.flatnonzero((is_work | is_slice) & (np.maximum(came, 0) < path.start))
+    columns = np.maximum(came, 0), path.start, path.event // _EVENTS
+    return [*zip(*(column[is_waiting[::-1]].tolist() for column in columns), strict=True)]
+
+
+def _empty() -> RankedStretches:
+    nothing: Any = np.empty(0, np.int64)
+    return RankedStretches(Stretches(nothing, nothing, nothing, nothing), nothing, nothing)
+
+
+_MATCHES: Final = "FROM collective_matches(events, traces)"
+_AHEAD: Final = "SELECT rank, offset_ns FROM clock_offsets(_matches)"
+_MEMBERS: Final = """
+    SELECT match, member.rank AS rank, member.event_id AS event_id, member.start_ns AS start_ns,
+        member.end_ns AS end_ns
+    FROM (SELECT match, unnest(members) AS member FROM _matches WHERE ranks > 1)
+"""

@@ -1,0 +1,184 @@
+"""A critical path as rows: its stretches, with columns of their events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe.analysis.critical_path.walk import Stretches
+from profframe.intervals import Ints
+from profframe.query.run import select
+
+BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
+"""Bounds of a stretch of the path."""
+
+_BOUNDS_OF_EDGES: Final = {
+    "slice": "host",
+    "between": "host",
+    "thread": "host",
+    "sync": "sync",
+    "launch": "launch",
+    "work": "",
+    "queue": "idle",
+    "wait": "idle",
+    "unknown": "idle",
+    "collective": "communication",
+}
+"""That of work is its class."""
+EDGES: Final = (*_BOUNDS_OF_EDGES,)
+"""Kinds of stretches; in the order of the constants of `graph`."""
+
+
+@dataclass(frozen=True, eq=False)
+class CriticalPath:
+    """What a step waited for, from its start to the end of its last activity.
+
+    Attributes
+    ----------
+    run, rank
+        The trace; None where it is empty. Across ranks ``rank`` is None.
+    step
+        N of the profiler step; None for an annotation or the whole trace.
+    annotation
+        Name of the annotation, or None.
+    start_ns, end_ns
+        The window, on the clock of ``traces.clock``.
+    events : polars.DataFrame
+        One row per stretch of the path, in time order; each starts where the one before ends.
+        ``run rank event_id name kind thread device stream`` are of the event (no event where
+        nothing was recorded), ``start_ns dur_ns`` of the stretch, ``bound`` is one of ``BOUNDS``,
+        ``waiting_rank`` is NULL, and ``edge`` tells how the stretch is part of the path:
+
+        ========  =============  ==================================================================
+        edge      bound          the stretch is
+        ========  =============  ==================================================================
+        slice     host           a host slice, in none of its children
+        between   host           a thread between two slices
+        thread    host           until a thread went on, or began, after another one
+        sync      sync           a call that waited for a device, after that was done
+        launch    launch         from the beginning of the launching call to that of the work
+        work      compute, ...   work of a device: ``compute``, ``communication`` or ``copy``
+        queue     idle           between the work before on its stream and the work ``event_id``
+        wait      idle           between other work waited for (an event, a graph) and ``event_id``
+        unknown   idle           nothing in the window tells what was waited for
+        ========  =============  ==================================================================
+
+        Across ranks, ``start_ns`` is on the clock of the lowest rank, and the row has the ``rank``
+        that the stretch is on. A collective goes from the start of the last rank to the end: its
+        transfer (on the host its edge is ``collective``). What that rank did before is on the path
+        in place of the others' waiting; ``waiting_rank`` is the rank that waited meanwhile, NULL
+        where none did.
+    starts : polars.DataFrame
+        ``run rank start_ns`` of the trace.
+    """
+
+    run: str | None
+    rank: int | None
+    step: int | None
+    annotation: str | None
+    start_ns: int
+    end_ns: int
+    events: pl.DataFrame
+    starts: pl.DataFrame
+
+    @property
+    def length_ns(self) -> int:
+        """Length of the path: of the window, and the sum of ``events["dur_ns"]``."""
+        return self.end_ns - self.start_ns
+
+    @cached_property
+    def waits(self) -> pl.DataFrame:
+        """What ranks waited for on the path: one row per rank waited for, bound and name.
+
+        ``rank bound name total_ns share``, the longest first; a part of what `bounds` has.
+        """
+        waited = self.events.filter(pl.col("waiting_rank").is_not_null())
+        total = pl.col("dur_ns").sum()
+        return (
+            waited.group_by("rank", "bound", "name", maintain_order=True)
+            .agg(total_ns=total, share=total / max(self.length_ns, 1))
+            .sort("total_ns", descending=True, maintain_order=True)
+        )
+
+    @cached_property
+    def bounds(self) -> pl.DataFrame:
+        """One row for each of ``BOUNDS``: ``bound total_ns share``; they add up to the length."""
+        totals_ns = dict(self.events.group_by("bound").agg(pl.col("dur_ns").sum()).iter_rows())
+        totals = [int(totals_ns.get(bound, 0)) for bound in BOUNDS]
+        shares = [total / self.length_ns if self.length_ns else None for total in totals]
+        types = {"bound": pl.String, "total_ns": pl.Int64, "share": pl.Float64}
+        return pl.DataFrame([BOUNDS, totals, shares], schema=types)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedStretches:
+    """Stretches with the rank of each, and the rank that waited meanwhile (-1: none)."""
+
+    stretches: Stretches
+    rank: Ints
+    waiting_rank: Ints
+
+
+def described(
+    connection: duckdb.DuckDBPyConnection, run: str | None, path: RankedStretches, origin: int
+) -> pl.DataFrame:
+    """The stretches with columns of their events."""
+    stretches, waiting = path.stretches, path.waiting_rank
+    table = pa.table(
+        {
+            "number": np.arange(stretches.event.size),
+            "rank": path.rank,
+            "event_id": pa.array(stretches.event, mask=stretches.event < 0),
+            "start_ns": stretches.start + origin,
+            "dur_ns": stretches.end - stretches.start,
+            "edge": np.array(EDGES, np.object_)[stretches.edge],
+            "bound": np.array([*_BOUNDS_OF_EDGES.values()], np.object_)[stretches.edge],
+            "waiting_rank": pa.array(waiting, mask=waiting < 0),
+        },
+        schema=_PATH,
+    )
+    connection.register("_path", table)
+    rows = pl.DataFrame(select(connection, _DESCRIBED).to_arrow_table())
+    connection.unregister("_path")
+    return rows.select(pl.lit(run, pl.String).alias("run"), pl.all())
+
+
+def starts(connection: duckdb.DuckDBPyConnection) -> pl.DataFrame:
+    """``run rank start_ns`` of the traces."""
+    return pl.DataFrame(select(connection, _STARTS).to_arrow_table())
+
+
+CALLS: Final = (
+    "path_slices() path_works() path_calls() path_annotations() path_host() path_work() "
+    "path_waits() path_wait_calls() backward_threads() step_marks() device_class()"
+)
+"""The macros that the queries of this folder call."""
+_PATH: Final = pa.schema(
+    {"number": pa.int64(), "rank": pa.int32()}
+    | dict.fromkeys(("event_id", "start_ns", "dur_ns"), pa.int64())
+    | dict.fromkeys(("edge", "bound"), pa.string())
+    | {"waiting_rank": pa.int32()}
+)
+_STARTS: Final = "SELECT run::VARCHAR AS run, rank, start_ns FROM traces"
+_DESCRIBED: Final = """
+    WITH described AS MATERIALIZED (
+        SELECT
+            rank, event_id, name, kind, thread, device, stream,
+            device_class(kind, kernel_category) AS class
+        FROM events
+        SEMI JOIN _path ON events.rank = _path.rank AND events.event_id = _path.event_id
+    )
+    SELECT
+        _path.rank, _path.event_id, described.name, described.kind, described.thread,
+        described.device, described.stream, _path.start_ns, _path.dur_ns,
+        CASE WHEN edge = 'work' THEN class ELSE bound END AS bound, edge, waiting_rank
+    FROM _path
+    LEFT JOIN described ON _path.rank = described.rank AND _path.event_id = described.event_id
+    ORDER BY number
+"""

@@ -1,0 +1,146 @@
+"""Critical paths across ranks: by hand, and against the longest path of jobs run by a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import profframe
+from profframe.errors import ParameterError
+from profframe.trace.trace import Trace
+from tests.builders import Row, event, loaded, together
+from tests.oracles.jobs import BETWEEN, COLLECTIVE, HOST, KERNEL, Op, Run, Slice, run, waited
+
+NAMES: Final = {
+    HOST: "aten::linear",
+    "launch": "cudaLaunchKernel",
+    "sync": "cudaDeviceSynchronize",
+    KERNEL: "gemm",
+    COLLECTIVE: "ncclDevKernel_AllReduce",
+}
+
+
+def row(of: Slice, ahead: int) -> Row:
+    name, start, end = NAMES[of.kind], of.start + ahead, of.end + ahead
+    if of.kind == HOST:
+        return event(name, start, end)
+    if of.kind in {"launch", "sync"}:
+        return event(name, start, end, category="cuda_runtime", correlation=of.number + 1)
+    more: dict[str, object] = {
+        "device": 0,
+        "stream": of.stream,
+        "correlation": of.number + 1,
+    }
+    if of.kind == COLLECTIVE:
+        more |= {"collective": "allreduce", "process_group": "0", "collective_seq": of.number}
+    return event(name, start, end, category="kernel", thread=100 + of.stream, **more)
+
+
+def job(done: Run, ahead: Sequence[int]) -> Trace:
+    """What happened, with the clock of each rank that much ahead."""
+    return together(
+        *(
+            loaded(
+                *(row(one, offset) for one in done.slices if one.rank == rank),
+                rank=rank,
+                header={"clock": "utc"},
+            )
+            for rank, offset in enumerate(ahead)
+        )
+    )
+
+
+def totals(path: pl.DataFrame) -> dict[tuple[int, str], int]:
+    return {
+        (rank, bound): total
+        for rank, bound, total in path.group_by("rank", "bound").agg(pl.col("dur_ns").sum()).rows()
+        if total
+    }
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> tuple[list[Op], list[int]]:
+    """Ops, and by how much each clock is ahead; times are drawn so that few are the same."""
+    ranks, rng = draw(st.integers(2, 4)), draw(st.randoms(use_true_random=False))
+
+    def each() -> list[int]:
+        return [rng.randrange(1, 10**6) for _ in range(ranks)]
+
+    kinds = st.sampled_from((HOST, KERNEL, KERNEL, COLLECTIVE))
+    kinds_and_streams = st.tuples(kinds, st.sampled_from((7, 20)))
+    ops = [
+        Op(kind, each(), each(), stream)
+        for kind, stream in draw(st.lists(kinds_and_streams, max_size=12))
+    ]
+    last = Op(COLLECTIVE, each(), each(), 20)
+    ahead = [0, *(rng.randrange(-(10**9), 10**9) for _ in range(ranks - 1))]
+    return [*ops, last], ahead
+
+
+@settings(max_examples=max(1, settings().max_examples // 2))
+@given(programs())
+def test_it_is_the_longest_path_of_the_job(program: tuple[list[Op], list[int]]) -> None:
+    ops, ahead = program
+    done = run(ops, len(ahead))
+    assume(not done.has_ties)
+    path = job(done, [offset + 10**10 for offset in ahead]).critical_path(across_ranks=True)
+    events = path.events
+    assert path.start_ns == 10**10 + BETWEEN
+    assert path.length_ns == events["dur_ns"].sum() == max(one.end for one in done.slices) - BETWEEN
+    assert (events["start_ns"] + events["dur_ns"])[:-1].equals(events["start_ns"][1:])
+    expected: dict[tuple[int, str], int] = {}
+    for rank, bound, start, end in done.path:
+        took = end - max(start, BETWEEN)
+        if took > 0:
+            expected[rank, bound] = expected.get((rank, bound), 0) + took
+    assert totals(events) == expected
+    assert totals(events.filter(pl.col("waiting_rank").is_not_null())) == waited(done)
+    assert path.waits["total_ns"].sum() == sum(waited(done).values())
+
+
+@pytest.mark.parametrize("where", [HOST, KERNEL])
+def test_what_made_a_rank_late_is_named(where: str) -> None:
+    """Rank 1 of three takes 5 ms more for one thing just before the collective."""
+    late = 5_000_000
+    took = [1_000_000, 1_000_000 + late, 1_000_000]
+    ops = [Op(KERNEL, [100_000] * 3, [5_000] * 3), Op(where, took, [5_000] * 3),
+           Op(COLLECTIVE, [50_000] * 3, [5_000] * 3)]  # fmt: skip
+    path = job(run(ops, 3), [0, 10**6, -(10**6)]).critical_path(across_ranks=True)
+    [first, *_] = path.waits.select("rank", "name", "total_ns").rows()
+    assert first == (1, NAMES[where], late - (5_000 + BETWEEN) * (where == HOST))
+    assert path.waits["total_ns"].sum() == late
+    assert "all ranks" in repr(path)
+
+
+def test_of_one_rank_it_is_that_of_the_rank() -> None:
+    trace = profframe.load("examples/gpu_training.json.gz")
+    for step in (None, trace.steps()["step"][0]):
+        alone, across = trace.critical_path(step), trace.critical_path(step, across_ranks=True)
+        assert alone.events.equals(across.events)
+        assert (alone.start_ns, alone.end_ns) == (across.start_ns, across.end_ns)
+        assert across.waits.is_empty()
+
+
+def test_several_runs_or_one_rank_are_refused() -> None:
+    one = loaded(event("mm", 0, 5), run="a")
+    with pytest.raises(ParameterError, match=r"of one run, and there are 2 \('a' 0, 'b' 0\)"):
+        together(one, loaded(event("mm", 0, 5), run="b")).critical_path(across_ranks=True)
+    with pytest.raises(ParameterError, match="rank and across_ranks"):
+        one.critical_path(rank=0, across_ranks=True)
+
+
+def test_real_jobs_have_no_gaps(traces: Path) -> None:
+    path = profframe.load(traces / "facebookresearch__param/dlrm_kineto").critical_path(
+        across_ranks=True
+    )
+    events = path.events
+    assert path.length_ns == events["dur_ns"].sum() > 0
+    assert (events["start_ns"] + events["dur_ns"])[:-1].equals(events["start_ns"][1:])
+    assert path.waits["rank"].unique().to_list() == [7]  # the straggler that advice names
+    assert path.waits["total_ns"].sum() == events.filter(waiting_rank=4)["dur_ns"].sum()
