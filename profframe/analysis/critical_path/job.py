@@ -268,9 +268,9 @@ def _ranked(path: Stretches, whole: Graph, ranks: Ints) -> RankedStretches:
         waiting[np.searchsorted(start, since) : np.searchsorted(start, until)] = rank
     waiting = np.where(waiting == place[row], NONE, waiting)
     event = np.where(path.event < 0, NONE, path.event % _EVENTS)[row]
-    known = np.append(ranks, NONE)
+    numbers = np.append(ranks, NONE)
     stretches = Stretches(event, path.edge[row], start, end)
-    return RankedStretches(stretches, known[place[row]], known[waiting])
+    return RankedStretches(stretches, numbers[place[row]], numbers[waiting])
 
 
 def _waits(path: Stretches, whole: Graph) -> list[tuple[int, int, int]]:
