@@ -2,7 +2,7 @@
 
 ::
 
-    python benchmarks/snapshot.py          # two minutes, 1.5 GB of disk
+    python benchmarks/snapshot.py          # five minutes, 1.5 GB of disk
     python benchmarks/snapshot.py --small  # does it run? 30 MB; figures mean nothing
 
 The file is what pickle writes of records of allocations as torch 2.13 makes them: frames are
@@ -20,7 +20,8 @@ import pickle
 import random
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -32,11 +33,14 @@ from benchmarks.large import MB, measured
 
 TARGET: Final = 1_000_000_000
 RECORDS: Final = 200_000
+RECORDS_WITH_FRAMES: Final = 20_000
 _NO_CONTEXT: Final = b"N/A"
 _POOL: Final = [0, 0]
 _FRAME: Final = 9
 _FRAME_CODE: Final = 0x95
 _BATCH: Final = b"ue(}\x94(h"
+_BEGINS: Final = 7
+"""Bytes from the end of a batch until behind the first key of a record."""
 _TAIL: Final = b"eau."
 """The last batch ends, the list of devices and the dict."""
 
@@ -92,9 +96,15 @@ def _unframed(data: bytes) -> tuple[bytes, list[int]]:
     return b"".join(parts), ends
 
 
-def write(path: Path, size: int) -> int:
+def records_with_frames(count: int) -> list[dict[str, Any]]:
+    """Records that share no frame."""
+    return [
+        {**record, "frames": [{**frame} for frame in record["frames"]]} for record in records(count)
+    ]
+
+
+def write(path: Path, size: int, made: list[dict[str, Any]]) -> int:
     """Write a snapshot of at least so many bytes; the number of its records."""
-    made = records(RECORDS)
     snapshot = {"segments": [], "device_traces": [made]}
     data, ends = _unframed(pickle.dumps(snapshot, 4))
     again = data.index(_BATCH, len(data) // 2) + 1
@@ -105,7 +115,8 @@ def write(path: Path, size: int) -> int:
         for begin, end in pairwise(cuts):
             yield bytes([_FRAME_CODE]) + (end - begin).to_bytes(8, "little") + data[begin:end]
 
-    of_copy = data.count(b"}\x94(h", again, last)
+    begins = data[again + 2 : again + _BEGINS]
+    of_copy = data.count(begins, again, last)
     copies = max(1, -(-(size - len(data)) // (last - again)))
     with path.open("wb") as file:
         file.write(data[:2])
@@ -117,23 +128,36 @@ def write(path: Path, size: int) -> int:
 
 
 def main() -> None:
-    """Write a snapshot, convert it, and print what that took."""
+    """Convert a snapshot of each form."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="30 MB; figures mean nothing")
     small = parser.parse_args().small
+    size = 30 * MB if small else TARGET
+    for what, make in (
+        ("frames that are shared", partial(records, RECORDS)),
+        ("frames of each record", partial(records_with_frames, RECORDS_WITH_FRAMES)),
+    ):
+        convert(what, make, size, is_checked=small)
+
+
+def convert(
+    what: str, make: Callable[[], list[dict[str, Any]]], size: int, *, is_checked: bool
+) -> None:
+    """Write a snapshot, convert it, and print what that took."""
     with tempfile.TemporaryDirectory() as name:
         path, store = Path(name) / "snapshot.pickle", Path(name) / "store"
-        count = write(path, 30 * MB if small else TARGET)
+        count = write(path, size, make())
         gc.collect()
         cost = measured("-m", "profframe", "convert", path, "-o", store)
         print(
-            f"{path.stat().st_size / MB:,.0f} MB, {count:,} records: {cost.seconds:.1f} s, "
-            f"{cost.cpu_seconds:.1f} s of processors, {cost.peak_bytes / MB:,.0f} MB of memory"
+            f"{what}: {path.stat().st_size / MB:,.0f} MB, {count:,} records: "
+            f"{cost.seconds:.1f} s, {cost.cpu_seconds:.1f} s of processors, "
+            f"{cost.peak_bytes / MB:,.0f} MB of memory"
         )
         kept = profframe.load(store).sql("SELECT count(*) FROM allocator_events").item()
         if kept != count:
             raise SystemExit(f"{kept:,} records in the store")
-        if small:
+        if is_checked:
             with path.open("rb") as file:
                 loaded = pickle.load(file)  # noqa: S301 - written here
             if [len(part) for part in loaded["device_traces"]] != [count]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profframe.errors import NotATraceError, ProfframeError, SourceError
-from profframe.readers.pickle import plain_values
+from profframe.readers.pickle import machine, plain_values
 
 PROTOCOLS = range(6)
 KEYS = st.text() | st.integers() | st.booleans() | st.none()
@@ -80,6 +80,13 @@ def test_a_memo_that_unfolds(protocol: int) -> None:
         value = [value, value]
     with pytest.raises(SourceError, match=r"byte [\d,]+: .*shared by the memo, would unfold to"):
         plain_values(pickle.dumps(value, protocol))
+
+
+def test_millions_of_empty_lists_end_in_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_MOST_CONTAINERS", 1000)
+    plain_values(b"\x80\x04](" + 999 * b"]" + b"e.")
+    with pytest.raises(SourceError, match="byte 1,004: the pickle has more than 1,000 lists"):
+        plain_values(b"\x80\x04](" + 1000 * b"]" + b"e.")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 import random
 import re
@@ -47,10 +48,10 @@ def decoded(
                 if chunk.is_there[key][i]:
                     row[key] = int(values[i])
                     if FIELDS["traces"][key] == "text":
-                        row[key] = machine.texts[row[key]]
+                        row[key] = machine.contents.texts[row[key]]
                     elif FIELDS["traces"][key] == "stack":
-                        ids = memoryview(machine.stacks[row[key]]).cast("i")
-                        row[key] = [machine.frames[i] for i in ids]
+                        ids = memoryview(machine.contents.stacks[row[key]]).cast("i")
+                        row[key] = [machine.contents.frames[i] for i in ids]
             rows.append(row)
 
     def prepare(_: str, row: dict[Any, Any]) -> dict[Any, Any]:
@@ -59,7 +60,7 @@ def decoded(
 
     machine = kind(blocks(data, size), "p", FIELDS, frozenset(["traces"]), take, prepare)
     machine.value()
-    return rows, machine.unknown_keys, len(alone)
+    return rows, machine.contents.unknown_keys, len(alone)
 
 
 def plain(traces: list[list[Row]]) -> list[Row]:
@@ -69,9 +70,14 @@ def plain(traces: list[list[Row]]) -> list[Row]:
         for record in records:
             row = {k: v for k, v in record.items() if k in FIELDS["traces"] and v is not None}
             if frames := row.pop("frames", None):
-                row["frames"] = [(f["name"], f["filename"], f["line"]) for f in frames]
+                row["frames"] = [(f.get("name"), f.get("filename"), line_of(f)) for f in frames]
             rows.append({"list": number, **row})
     return rows
+
+
+def line_of(frame: Row) -> int | None:
+    line = frame.get("line")
+    return line if isinstance(line, int) and line < 1 << 63 else None
 
 
 def text(value: str) -> str:
@@ -103,6 +109,38 @@ def test_keys_of_releases_to_come_do_not_keep_records_from_being_cut(
     assert rows == plain([records])
     assert unknown == ({} if more == {"x": None} else dict.fromkeys(more, 4000))
     assert alone < 600  # a new frame is in some of the first 300
+
+
+@pytest.mark.parametrize("has_memo", [True, False])
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_frames_of_each_record_are_cut_with_it(protocol: int, has_memo: bool) -> None:
+    records = [
+        {**record(i), "frames": [{**frame} for frame in FRAMES[i % 7 : i % 7 + i % 50]]}
+        for i in range(2000)
+    ]
+    data = dumped([records], protocol, has_memo=has_memo)
+    rows, unknown, alone = decoded(data)
+    assert (rows, unknown) == (plain([records]), {})
+    assert alone < 600
+
+
+def test_frames_that_some_records_share_are_cut_with_those_of_one() -> None:
+    records = [record(i) for i in range(2000)]
+    for i, one in enumerate(records):
+        shared = FRAMES[i % 290]
+        one["frames"] = [shared, {**FRAMES[0]}, {**shared}, shared, FRAMES[1], {**FRAMES[2]}]
+    rows, _, alone = decoded(pickle.dumps({"traces": [records]}, 4))
+    assert rows == plain([records])
+    assert alone < 600
+
+
+@pytest.mark.parametrize("count", [64, 65, 999, 1000, 1001, 1002, 2001, 9000])
+def test_long_lists_of_frames_are_cut(count: int) -> None:
+    frames = (FRAMES * (count // 300 + 1))[:count]
+    records = [{**record(i), "frames": [*frames]} for i in range(20)]
+    rows, _, alone = decoded(pickle.dumps({"traces": [records]}, 4))
+    assert rows == plain([records])
+    assert alone < 10
 
 
 def test_a_text_is_taken_that_another_key_put_later() -> None:
@@ -142,10 +180,41 @@ VALUES: tuple[Any, ...] = (
 SEEDS = st.integers(0, 1 << 32)
 
 
+def dumped(traces: list[list[Row]], protocol: int, *, has_memo: bool = True) -> bytes:
+    file = io.BytesIO()
+    pickler = pickle.Pickler(file, protocol)
+    pickler.fast = not has_memo
+    pickler.dump({"traces": traces})
+    return file.getvalue()
+
+
+def frames_made(chance: random.Random, share: float) -> list[Row]:
+    """Frames that no other record has, some with an odd value or from elsewhere."""
+    keys = chance.sample(["name", "filename", "line"], 3)
+    is_shared = chance.random() < 0.5
+    frames: list[Row] = []
+    for _ in range(chance.choice([0, 1, 2, 3, 9, 50])):
+        i = chance.randrange(290)
+        frame: Row = {key: FRAMES[i][key] for key in keys}
+        if not is_shared:
+            frame["name"] = text(frame["name"])
+        if chance.random() < share:
+            frame["line"] = chance.choice([None, True, 1 << 62, 1 << 63, -1, 2.5])
+        if chance.random() < share:
+            frame["more"] = chance.choice([None, 1, "x", (1, 2), text("}\x94(h")])
+        if chance.random() < share:
+            del frame[chance.choice([*frame])]
+        frames.append(FRAMES[i] if chance.random() < share else frame)
+        if chance.random() < share:
+            frames.append(frames[-1])
+    return frames
+
+
 def made(chance: random.Random) -> list[list[Row]]:
     """Lists of records of few forms, some with an odd value."""
     odd = chance.choices(VALUES, k=4)
     share = chance.choice([0, 0.02, 0.3])
+    own_frames = chance.choice([0, 0.5, 1])
     traces: list[list[Row]] = []
     for _ in range(chance.randrange(3)):
         of_list: list[Row] = []
@@ -153,6 +222,8 @@ def made(chance: random.Random) -> list[list[Row]]:
             of = record(chance.randrange(1 << 48))
             if chance.random() < 0.5:
                 of["frames"] = of_list[-1].get("frames", []) if of_list else []
+            if chance.random() < own_frames:
+                of["frames"] = frames_made(chance, share / 4)
             if chance.random() < share:
                 of["more"] = chance.choice(odd)
             if chance.random() < share:
@@ -164,10 +235,10 @@ def made(chance: random.Random) -> list[list[Row]]:
     return traces
 
 
-@given(SEEDS, st.sampled_from([2, 3, 4, 5]), st.sampled_from([700, 10_000, 1 << 20]))
-def test_rows_are_those_of_a_loop(seed: int, protocol: int, size: int) -> None:
+@given(SEEDS, st.sampled_from([2, 3, 4, 5]), st.sampled_from([700, 10_000, 1 << 20]), st.booleans())
+def test_rows_are_those_of_a_loop(seed: int, protocol: int, size: int, has_memo: bool) -> None:
     traces = made(random.Random(seed))  # noqa: S311
-    data = pickle.dumps({"traces": traces}, protocol)
+    data = dumped(traces, protocol, has_memo=has_memo)
     rows, unknown, _ = decoded(data, size=size)
     expected = plain(traces)
     for row in expected:

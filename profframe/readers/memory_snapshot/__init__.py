@@ -94,7 +94,7 @@ def read(
 
     def take(chunk: Chunk) -> None:
         if chunk.name == _TRACES:
-            recording.add(chunk, machine.texts)
+            recording.add(chunk, machine.contents.texts)
         else:
             blocks.parts.append(chunk)
 
@@ -256,7 +256,7 @@ def _segments(
         "is_expandable": [
             value if isinstance(value := row.get("is_expandable"), bool) else None for row in rows
         ],
-        "stack_id": [machine.stack_id(row.get("frames")) for row in rows],
+        "stack_id": [machine.contents.stack_id(row.get("frames")) for row in rows],
     }
     numbers = {
         part.number: i
@@ -292,7 +292,7 @@ def _block_rows(
     )
     columns["bytes"] = masked(sizes, has_size)
     columns["requested_bytes"] = masked(*blocks.column("requested_size"))
-    columns["state"] = named(*blocks.column("state"), pa.array(machine.texts, pa.string()))
+    columns["state"] = named(*blocks.column("state"), pa.array(machine.contents.texts, pa.string()))
     columns["stack_id"] = masked(*blocks.column("frames"))
     return _typed(schema.BLOCKS, columns)
 
@@ -322,11 +322,13 @@ def _together(
 
 def _stacks(machine: RecordMachine) -> pa.Table:
     """One row per frame of each stack."""
-    ids = np.frombuffer(b"".join(machine.stacks), np.int32)
-    depths = np.array([len(stack) >> 2 for stack in machine.stacks], np.int64)
+    ids = np.frombuffer(b"".join(machine.contents.stacks), np.int32)
+    depths = np.array([len(stack) >> 2 for stack in machine.contents.stacks], np.int64)
     number = np.repeat(np.arange(len(depths)), depths)
     depth = np.arange(len(ids)) - np.repeat(np.cumsum(depths) - depths, depths)
-    names, files, lines = zip(*machine.frames, strict=True) if machine.frames else ((), (), ())
+    names, files, lines = (
+        zip(*machine.contents.frames, strict=True) if machine.contents.frames else ((), (), ())
+    )
     frames = {
         "name": pa.array(names, pa.string()).dictionary_encode(),
         "file": pa.array(files, pa.string()).dictionary_encode(),
@@ -361,8 +363,8 @@ def _metadata(snapshot: dict[Any, Any], machine: RecordMachine) -> str | None:
         for key, value in snapshot.items()
         if key not in {_SEGMENTS, _TRACES, _ANNOTATIONS}
     }
-    if machine.unknown_keys:
-        rest["keys_not_loaded"] = dict(sorted(machine.unknown_keys.items()))
+    if machine.contents.unknown_keys:
+        rest["keys_not_loaded"] = dict(sorted(machine.contents.unknown_keys.items()))
     return json.dumps(rest, default=str) if rest else None
 
 

@@ -28,6 +28,8 @@ _LONGEST_TEXT: Final = 1 << 28
 _UNFOLDED: Final = 256
 """Values that one byte may unfold to, as by a list of frames that many events share."""
 _ALWAYS_UNFOLDED: Final = 100_000
+_MOST_CONTAINERS: Final = 3_000_000
+"""Of those that stay: each takes some 300 bytes of memory, where the file may have one."""
 
 _FRAME: Final = 9
 _FRAME_CODE: Final = 0x95
@@ -276,6 +278,11 @@ class Machine:
         if weight > _ALWAYS_UNFOLDED + _UNFOLDED * (self.passed + len(self.data)):
             self.fail(f"its values, shared by the memo, would unfold to {weight:,}")
         weights[id(container)] = weight, depth, container
+        if len(weights) > _MOST_CONTAINERS:
+            raise SourceError(
+                f"{self.path}: byte {self.place(self._opcode_at):,}: the pickle has more than "
+                f"{_MOST_CONTAINERS:,} lists and dicts that are no usual records and frames"
+            )
 
     def release(self) -> None:
         """Let go of all that only decoding needs."""

@@ -6,18 +6,19 @@ these keys are cut into columns at once (`cutting`). Other dicts are decoded one
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from profframe.readers.pickle.cutting import EMPTY, GET, VALUE, Column, Cut, Cutter, Kind, joined
-from profframe.readers.pickle.machine import Machine, text_of
+from profframe.readers.pickle.contents import FRAME_FIELDS, Contents
+from profframe.readers.pickle.cutting import Cut, Cutter, Dicts, joined
+from profframe.readers.pickle.machine import Machine
+from profframe.readers.pickle.walking import EMPTY, Kind, Shape, forms_of_key
 
 __all__ = ["Chunk", "Kind", "RecordList", "RecordMachine"]
 
@@ -25,6 +26,8 @@ Ints = npt.NDArray[np.int64]
 
 _CHUNK: Final = 32_768
 """Rows that become columns at once."""
+_CHUNK_BYTES: Final = 8 << 20
+"""Bytes of runs of them, which may hold some frames in ten bytes."""
 _WINDOW: Final = 4 << 20
 _NEAR_END: Final = 1 << 16
 _MOST_SHAPES: Final = 6
@@ -34,11 +37,8 @@ _FEWEST_STEPS: Final = 32
 _SHORT: Final = 3
 _MOST_SKIPPED: Final = 64
 """A run of fewer dicts costs more than it saves: some are decoded alone before the next try."""
-_MOST_CACHED: Final = 64 << 20
 _BOUNDS: Final = (-(1 << 63), 1 << 63)
 
-_ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
-_FRAME_KEYS: Final = frozenset(["name", "filename", "line"])
 _PLAIN: Final = (bool, int, float)
 
 
@@ -68,28 +68,6 @@ _Shape = tuple[tuple[str, Kind], ...]
 """Keys of a dict, and kinds of their values."""
 
 
-class _Numbers:
-    """Numbers by place in the memo; 0 where none is."""
-
-    def __init__(self) -> None:
-        self._values = np.zeros(1 << 12, np.int32)
-
-    def put(self, places: Ints, values: Ints) -> None:
-        if len(places):
-            self._grow(int(places.max()))
-            self._values[places] = values
-
-    def get(self, places: Ints) -> Ints:
-        is_here = places < len(self._values)
-        return np.where(is_here, self._values[np.where(is_here, places, 0)], 0).astype(np.int64)
-
-    def _grow(self, place: int) -> None:
-        if place >= len(self._values):
-            grown = np.zeros(max(place + 1, 2 * len(self._values)), np.int32)
-            grown[: len(self._values)] = self._values
-            self._values = grown
-
-
 class RecordMachine(Machine):
     """Decodes a pickle; rows of some lists go to ``take`` in chunks.
 
@@ -117,11 +95,7 @@ class RecordMachine(Machine):
         prepare: Callable[[str, dict[Any, Any]], dict[Any, Any]],
     ) -> None:
         super().__init__(blocks, path)
-        self.texts: list[str] = []
-        self.frames: list[tuple[str | None, str | None, int | None]] = []
-        self.stacks: list[bytes] = []
-        """Numbers of frames of each stack, as bytes."""
-        self.unknown_keys: dict[str, int] = {}
+        self.contents = Contents(self)
         self.odd_values = 0
         """Values of keys that are kept that are not of their kind, or too large."""
         self._fields = fields
@@ -129,24 +103,18 @@ class RecordMachine(Machine):
         self._take = take
         self._prepare = prepare
         self._lists = 0
-        self._text_ids: dict[str, int] = {}
-        self._frame_ids: dict[tuple[str | None, str | None, int | None], int] = {}
-        self._stack_ids: dict[bytes, int] = {}
-        self._texts_at, self._frames_at, self._stacks_at = _Numbers(), _Numbers(), _Numbers()
-        self._others_at = _Numbers()
-        self._other_ids: dict[bytes, int] = {}
         self._key_places: dict[str, list[int]] = {}
         self._shapes: dict[str, list[_Shape]] = {name: [] for name in fields}
-        self._cutter = Cutter(b"")
+        self._frame_shapes: list[_Shape] = []
+        self._cutter = Cutter(b"", ())
         self._steps = _FEWEST_STEPS
         self._skip, self._skipped = 0, 0
-        self._cached: dict[bytes, int] = {}
-        self._cached_bytes = 0
         self._pending: str | None = None
         """Name of the lists that the rows are from that are not yet columns."""
         self._rows = 0
         self._list_runs: list[tuple[int, int]] = []
-        self._runs: list[tuple[int, Cut]] = []
+        self._bytes = 0
+        self._runs: list[tuple[int, Dicts]] = []
         """First row of each run, and the run."""
         self._alone: list[tuple[int, dict[Any, Any]]] = []
 
@@ -161,9 +129,7 @@ class RecordMachine(Machine):
     def release(self) -> None:
         """Let go of all that only decoding needs; texts, frames and stacks stay."""
         super().release()
-        self._texts_at, self._frames_at, self._stacks_at = _Numbers(), _Numbers(), _Numbers()
-        self._others_at = _Numbers()
-        self._cached, self._stack_ids, self._other_ids = {}, {}, {}
+        self.contents.release()
 
     def step(self) -> None:
         """Decode one opcode, or a run of dicts."""
@@ -178,19 +144,10 @@ class RecordMachine(Machine):
             self._key_places.setdefault(value, []).append(index)
 
     def lost(self, index: int) -> Any:
-        """A text or a list of frames that was cut out of a run."""
+        """What was cut out of a run."""
         self.flush()
-        place = np.array([index])
-        if number := int(self._texts_at.get(place)[0]):
-            return self.texts[number - 1]
-        if number := int(self._stacks_at.get(place)[0]):
-            ids = np.frombuffer(self.stacks[number - 2] if number > 1 else b"", np.int32)
-            rows = (self.frames[i] for i in ids.tolist())
-            return [{"name": n, "filename": file, "line": line} for n, file, line in rows]
-        if number := int(self._others_at.get(place)[0]):
-            body = next(islice(self._other_ids, number - 1, None))
-            return Machine(iter((body, b".")), self.path).value()
-        return super().lost(index)
+        value = self.contents.lost(index)
+        return super().lost(index) if value is None else value
 
     def new_list(self) -> list[Any]:
         """A list; of one whose items are rows, one that says so."""
@@ -221,14 +178,16 @@ class RecordMachine(Machine):
 
     # Runs.
 
-    def _begin(self, container: RecordList, count: int) -> None:
-        """Have so many more rows of a list."""
-        if self._pending != container.name or self._rows >= _CHUNK:
+    def _begin(self, container: RecordList, count: int, size: int = 0) -> None:
+        """Have so many more rows of a list, of so many bytes."""
+        is_full = self._rows >= _CHUNK or self._bytes >= _CHUNK_BYTES
+        if self._pending != container.name or is_full:
             self.flush()
             self._pending = container.name
         container.rows += count
         self._list_runs.append((container.number, count))
         self._rows += count
+        self._bytes += size
 
     def _run(self) -> bool:
         """Take a run of dicts, if one begins here."""
@@ -247,25 +206,40 @@ class RecordMachine(Machine):
             self.put_values(container, items)
         if not shapes:
             return False
-        if len(self.data) - position < _NEAR_END:
-            self.fill(_WINDOW)
-        if self._cutter.data is not self.data:
-            self._cutter = Cutter(self.data)
-        places = self._key_places
-        run = self._cutter.cut(
-            self.position,
-            self._steps,
-            self.memoised,
-            [[(key, kind, places[key]) for key, kind in shape] for shape in shapes],
-        )
-        self._pace(0 if run is None else run.count)
+        run = self._cut(shapes)
+        self._pace(0 if run is None else run.dicts.count)
         if run is None:
             return False
-        self._begin(container, run.count)
-        self._runs.append((self._rows - run.count, run))
+        count = run.dicts.count
+        self._begin(container, count, run.end - self.position)
+        self._runs.append((self._rows - count, run.dicts))
         self.memoised += run.memoised
         self.position = run.end
         return True
+
+    def _cut(self, shapes: Sequence[_Shape]) -> Cut | None:
+        """The run of dicts that begins here."""
+        if len(self.data) - self.position < _NEAR_END:
+            self.fill(_WINDOW)
+        run = self._run_of(shapes)
+        if run is None and len(self.data) - self.position < _WINDOW and self.fill(2 * _WINDOW):
+            run = self._run_of(shapes)  # a long one has its end there now
+        return run
+
+    def _run_of(self, shapes: Sequence[_Shape]) -> Cut | None:
+        of_frames = self._with_forms(self._frame_shapes)
+        if self._cutter.data is not self.data or self._cutter.shapes != of_frames:
+            self._cutter = Cutter(self.data, of_frames)
+        of_rows = self._with_forms(shapes)
+        return self._cutter.cut(self.position, self._steps, self.memoised, of_rows)
+
+    def _with_forms(self, shapes: Sequence[_Shape]) -> list[Shape]:
+        """Shapes with what may be there for each key."""
+        places = self._key_places
+        return [
+            [(key, kind, forms_of_key(key, places.get(key, ()))) for key, kind in shape]
+            for shape in shapes
+        ]
 
     def _pace(self, count: int) -> None:
         """Look at more dicts after a long run, and at none for a while after a short one."""
@@ -285,18 +259,13 @@ class RecordMachine(Machine):
     # What the dicts of a list look like.
 
     def _learn(self, name: str, item: dict[Any, Any]) -> None:
-        """Let the pattern match dicts like this one."""
-        kinds, shapes = self._fields[name], self._shapes[name]
-        if len(shapes) >= _MOST_SHAPES or not item:
-            return
-        fields: list[tuple[str, Kind]] = []
-        for key, value in item.items():
-            kind = _kind(value, kinds.get(key))
-            if kind is None or key not in self._key_places:
-                return
-            fields.append((key, kind))
-        if (shape := tuple(fields)) not in shapes:
-            shapes.append(shape)
+        """Have runs take dicts like this one, and frames like its own."""
+        _add_shape(self._shapes[name], _shape(item, self._fields[name]))
+        if len(self._frame_shapes) < _MOST_SHAPES:
+            lists = (value for value in item.values() if type(value) is list)
+            for frame in chain.from_iterable(lists):
+                if type(frame) is dict:
+                    _add_shape(self._frame_shapes, _shape(frame, FRAME_FIELDS))
 
     # Columns.
 
@@ -311,7 +280,8 @@ class RecordMachine(Machine):
         if self._runs:
             self._put_runs(values, is_there)
         self._put_alone(name, values, is_there)
-        self._rows, self._list_runs, self._runs, self._alone = 0, [], [], []
+        self._rows, self._bytes = 0, 0
+        self._list_runs, self._runs, self._alone = [], [], []
         self._take(Chunk(name, np.repeat(numbers, counts), values, is_there))
 
     def _put_alone(
@@ -328,7 +298,7 @@ class RecordMachine(Machine):
                 if kind is None and value is None:
                     continue
                 if kind is None:
-                    self.unknown_keys[key] = self.unknown_keys.get(key, 0) + 1
+                    self.contents.count_unknown(key)
                     continue
                 number = self._number(kind, value)
                 if number is not None:
@@ -339,12 +309,12 @@ class RecordMachine(Machine):
 
     def _number(self, kind: Kind, value: Any) -> int | None:
         if kind == "stack":
-            return self.stack_id(value)
+            return self.contents.stack_id(value)
         if kind == "text":
             return (
                 None
                 if value is None
-                else self.text_id(value if isinstance(value, str) else repr(value))
+                else self.contents.text_id(value if isinstance(value, str) else repr(value))
             )
         if isinstance(value, (int, float)) and _BOUNDS[0] <= value < _BOUNDS[1]:
             return int(value)
@@ -355,148 +325,36 @@ class RecordMachine(Machine):
         values: Mapping[str, Ints],
         is_there: Mapping[str, npt.NDArray[np.bool_]],
     ) -> None:
-        parts: dict[tuple[str, Kind], list[tuple[Ints, Column]]] = {}
-        for first, run in self._runs:
-            rows = np.arange(first, first + run.count)
-            for of, column in run.columns.items():
-                parts.setdefault(of, []).append((rows, column))
-        columns = {of: joined(of_key, self._rows) for of, of_key in parts.items()}
-        # All that is put into the memo, before what is taken from it, under whichever key.
-        for (_, kind), column in columns.items():
-            self._memoise(kind, column)
-        for (key, kind), column in columns.items():
+        """Rows that were cut out."""
+        runs = [run for _, run in self._runs]
+        rows = [np.arange(first, first + run.count) for first, run in self._runs]
+        dicts = joined(runs, rows, self._rows)
+        self.contents.memoise(dicts)
+        for (key, kind), column in dicts.columns.items():
             is_set = column.state != EMPTY
             if key not in values:  # whatever the memo has there
-                if count := int(is_set.sum()):
-                    self.unknown_keys[key] = self.unknown_keys.get(key, 0) + count
+                self.contents.count_unknown(key, int(is_set.sum()))
                 continue
-            numbers = self._recalled(kind, column)
+            numbers = self.contents.recalled(kind, column)
             is_set &= (kind != "stack") | (numbers >= 0)
             values[key][is_set] = numbers[is_set]
             is_there[key][is_set] = True
 
-    def _memoise(self, kind: Kind, column: Column) -> None:
-        """Put the numbers of new texts and stacks in place of where they are in the memo."""
-        if not len(column.bodies):
-            return
-        bodies = column.bodies.dictionary_encode()
-        number_of = {
-            "text": self._text_of_bytes,
-            "stack": self._stack_of_gets,
-            "other": self._other_of_bytes,
-        }[kind]
-        ids = np.array([number_of(body) for body in bodies.dictionary.to_pylist()], np.int64)
-        numbers = ids[bodies.indices.to_numpy()]
-        is_new = column.state == VALUE
-        memo = column.numbers[is_new]
-        is_stored = memo >= 0
-        if kind == "other":
-            self._others_at.put(memo[is_stored], numbers + 1)
-            return
-        if kind == "text":
-            self._texts_at.put(memo[is_stored], numbers[is_stored] + 1)
-        else:
-            self._stacks_at.put(memo[is_stored], numbers[is_stored] + 2)
-        column.numbers[is_new] = numbers
 
-    def _recalled(self, kind: Kind, column: Column) -> Ints:
-        """Numbers of a column, with those of texts and stacks that the memo has."""
-        is_get = column.state == GET
-        if kind not in {"text", "stack"} or not is_get.any():
-            return column.numbers
-        at, least = (self._texts_at, 1) if kind == "text" else (self._stacks_at, 2)
-        places = column.numbers[is_get]
-        numbers = at.get(places)
-        if (unknown := np.unique(places[numbers == 0])).size:
-            of_memo = self._text_of_memo if kind == "text" else self._stack_of_memo
-            at.put(unknown, np.array([of_memo(i) for i in unknown.tolist()]) + least)
-            numbers = at.get(places)
-        column.numbers[is_get] = numbers - least
-        return column.numbers
+def _add_shape(shapes: list[_Shape], shape: _Shape) -> None:
+    if shape and len(shapes) < _MOST_SHAPES and shape not in shapes:
+        shapes.append(shape)
 
-    def _other_of_bytes(self, body: bytes) -> int:
-        return self._other_ids.setdefault(body, len(self._other_ids))
 
-    def _text_of_bytes(self, body: bytes) -> int:
-        try:
-            return self.text_id(text_of(body))
-        except UnicodeDecodeError:
-            self.fail("it has text that is not UTF-8")
-
-    def _text_of_memo(self, index: int) -> int:
-        value = self.memo.get(index)
-        if not isinstance(value, str):
-            self.fail(f"value {index:,} of the memo is no text, where one should be")
-        return self.text_id(value)
-
-    def _stack_of_memo(self, index: int) -> int:
-        value = self.memo.get(index)
-        if not isinstance(value, list):
-            self.fail(f"value {index:,} of the memo is no list of frames")
-        number = self.stack_id(value)
-        return -1 if number is None else number
-
-    def _stack_of_gets(self, body: bytes) -> int:
-        """Number of a stack by the opcodes of its list; -1 for an empty one."""
-        number = self._cached.get(body)
-        if number is not None:
-            return number
-        # No match begins at what marks the items, which lies before and behind them.
-        gets: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
-        if not gets:
-            return -1
-        places = np.array(
-            [short[0] if short else int.from_bytes(long, "little") for short, long in gets],
-            np.int64,
-        )
-        ids = self._frames_at.get(places)
-        for index in places[ids == 0].tolist():
-            frame = self.memo.get(index)
-            if not isinstance(frame, dict):
-                self.fail(f"value {index:,} of the memo is no frame")
-            self._frames_at.put(np.array([index]), np.array([self._frame_id(frame) + 1]))
-        number = self._stack_id(self._frames_at.get(places) - 1)
-        if self._cached_bytes > _MOST_CACHED:
-            self._cached, self._cached_bytes = {}, 0
-        self._cached[body] = number
-        self._cached_bytes += len(body) + 100
-        return number
-
-    def text_id(self, text: str) -> int:
-        """Number of a text."""
-        number = self._text_ids.setdefault(text, len(self.texts))
-        if number == len(self.texts):
-            self.texts.append(text)
-        return number
-
-    def stack_id(self, frames: Any) -> int | None:
-        """Number of a list of frames; None for an empty one."""
-        if not isinstance(frames, list) or not frames:
-            return None
-        ids = [self._frame_id(frame) for frame in frames if isinstance(frame, dict)]
-        return self._stack_id(np.array(ids, np.int64)) if ids else None
-
-    def _frame_id(self, frame: dict[Any, Any]) -> int:
-        name, file, line = frame.get("name"), frame.get("filename"), frame.get("line")
-        is_line = isinstance(line, int) and _BOUNDS[0] <= line < _BOUNDS[1]
-        triple = (
-            name if isinstance(name, str) else None,
-            file if isinstance(file, str) else None,
-            line if is_line else None,
-        )
-        number = self._frame_ids.setdefault(triple, len(self.frames))
-        if number == len(self.frames):
-            self.frames.append(triple)
-            for key in frame.keys() - _FRAME_KEYS:
-                self.unknown_keys[key] = self.unknown_keys.get(key, 0) + 1
-        return number
-
-    def _stack_id(self, ids: Ints) -> int:
-        key = ids.astype(np.int32).tobytes()
-        number = self._stack_ids.setdefault(key, len(self.stacks))
-        if number == len(self.stacks):
-            self.stacks.append(key)
-        return number
+def _shape(item: dict[Any, Any], fields: Mapping[str, Kind]) -> _Shape:
+    """How a dict like this one is cut; empty: not at all."""
+    shape: list[tuple[str, Kind]] = []
+    for key, value in item.items():
+        kind = _kind(value, fields.get(key))
+        if kind is None or type(key) is not str:
+            return ()
+        shape.append((key, kind))
+    return tuple(shape)
 
 
 def _kind(value: Any, expected: Kind | None) -> Kind | None:

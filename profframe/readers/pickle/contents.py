@@ -1,0 +1,320 @@
+"""Texts, frames and stacks of a pickle, each once, and which of them its memo has where."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from profframe.readers.pickle.cutting import Column, Dicts, Items
+from profframe.readers.pickle.machine import Machine, text_of
+from profframe.readers.pickle.walking import EMPTY, GET, ITEMS, VALUE, Kind
+
+__all__ = ["FRAME_FIELDS", "Contents"]
+
+Ints = npt.NDArray[np.int64]
+Frame = tuple[str | None, str | None, int | None]
+
+FRAME_FIELDS: Final[Mapping[str, Kind]] = {"name": "text", "filename": "text", "line": "number"}
+_FRAME: Final = "frame"
+_CODES: Final = {"text": 0, "stack": 1, "other": 2, _FRAME: 3}
+_NOTHING: Final = -2
+_EMPTY_STACK: Final = -1
+_MOST_CACHED: Final = 64 << 20
+_BOUNDS: Final = (-(1 << 63), 1 << 63)
+_LOW: Final = 0xFFFF_FFFF
+_ONE_GET: Final = re.compile(rb"h(.)|j(.{4})", re.DOTALL)
+
+
+class _Memo:
+    """Kinds and numbers by place in the memo."""
+
+    def __init__(self) -> None:
+        self._values = np.zeros(1 << 12, np.uint32)
+
+    def put(self, kind: str, places: Ints, numbers: Ints) -> None:
+        """Have these at these places; -1 is no place."""
+        is_place = places >= 0
+        if not is_place.all():
+            places, numbers = places[is_place], numbers[is_place]
+        if not len(places):
+            return
+        if (most := int(places.max())) >= len(self._values):
+            # In place: what is behind the end stays untouched memory until it is used.
+            self._values.resize(max(most + 1, len(self._values) * 5 // 4), refcheck=False)
+        self._values[places] = (numbers - _NOTHING << 2) | _CODES[kind]
+
+    def get(self, kind: str, places: Ints) -> Ints:
+        """The numbers of this kind; -2 where there is none."""
+        is_here = places < len(self._values)
+        values = np.where(is_here, self._values[np.where(is_here, places, 0)], 0).astype(np.int64)
+        is_kind = (values > 3) & ((values & 3) == _CODES[kind])
+        return np.where(is_kind, (values >> 2) + _NOTHING, _NOTHING)
+
+
+class Contents:
+    """Texts, frames and stacks by their numbers.
+
+    Parameters
+    ----------
+    machine
+        Has the memo of what was decoded by itself, and says where it fails.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.texts: list[str] = []
+        self.frames: list[Frame] = []
+        self.stacks: list[bytes] = []
+        """Numbers of frames of each stack, as bytes."""
+        self.unknown_keys: dict[str, int] = {}
+        """Keys that are not kept, by how many records and distinct frames have a value there."""
+        self._unknown_of_frames: set[tuple[str, int]] = set()
+        self._machine = machine
+        self._memo = _Memo()
+        self._text_ids: dict[str, int] = {}
+        self._frame_ids: dict[Frame, int] = {}
+        self._stack_ids: dict[bytes, int] = {}
+        self._other_ids: dict[bytes, int] = {}
+        self._cached: dict[bytes, int] = {}
+        self._cached_bytes = 0
+
+    def release(self) -> None:
+        """Let go of all that only decoding needs; texts, frames and stacks stay."""
+        self._memo = _Memo()
+        self._cached, self._stack_ids, self._other_ids = {}, {}, {}
+
+    # What was decoded by itself.
+
+    def text_id(self, text: str) -> int:
+        """Number of a text."""
+        number = self._text_ids.setdefault(text, len(self.texts))
+        if number == len(self.texts):
+            self.texts.append(text)
+        return number
+
+    def stack_id(self, frames: Any) -> int | None:
+        """Number of a list of frames; None for an empty one."""
+        if not isinstance(frames, list) or not frames:
+            return None
+        ids = [self._frame_id(frame) for frame in frames if isinstance(frame, dict)]
+        return self._stack_id(np.array(ids, np.int32).tobytes()) if ids else None
+
+    def _frame_id(self, frame: dict[Any, Any]) -> int:
+        name, file, line = (frame.get(key) for key in FRAME_FIELDS)
+        is_line = isinstance(line, int) and _BOUNDS[0] <= line < _BOUNDS[1]
+        number = self._number_of_frame(
+            (
+                name if isinstance(name, str) else None,
+                file if isinstance(file, str) else None,
+                line if is_line else None,
+            )
+        )
+        for key, value in frame.items():
+            if key not in FRAME_FIELDS and value is not None:
+                self._count_of_frame(key, number)
+        return number
+
+    def _number_of_frame(self, frame: Frame) -> int:
+        number = self._frame_ids.setdefault(frame, len(self.frames))
+        if number == len(self.frames):
+            self.frames.append(frame)
+        return number
+
+    def _stack_id(self, ids: bytes) -> int:
+        number = self._stack_ids.setdefault(ids, len(self.stacks))
+        if number == len(self.stacks):
+            self.stacks.append(ids)
+        return number
+
+    # What was cut out of runs.
+
+    def lost(self, index: int) -> Any:
+        """What the memo has at a place, if that was cut out of a run; else None."""
+        place = np.array([index])
+        numbers = {kind: int(self._memo.get(kind, place)[0]) for kind in _CODES}
+        if (number := numbers["text"]) != _NOTHING:
+            return self.texts[number]
+        if (number := numbers[_FRAME]) != _NOTHING:
+            return self._frame(number)
+        if (number := numbers["stack"]) != _NOTHING:
+            ids = self.stacks[number] if number != _EMPTY_STACK else b""
+            return [self._frame(i) for i in np.frombuffer(ids, np.int32).tolist()]
+        if (number := numbers["other"]) != _NOTHING:
+            body = next(islice(self._other_ids, number, None))
+            return Machine(iter((body, b".")), self._machine.path).value()
+        return None
+
+    def _frame(self, number: int) -> dict[str, Any]:
+        return dict(zip(FRAME_FIELDS, self.frames[number], strict=True))
+
+    def memoise(self, dicts: Dicts) -> None:
+        """Number what dicts put into the memo, before anything is taken from it."""
+        columns = [*dicts.every()]
+        for kind, column in columns:
+            if kind in {"text", "other"}:
+                self._memoise(kind, column)
+        with_items: list[tuple[Column, Items, Ints]] = []
+        for _, column in columns:
+            if column.items is not None:
+                frames = self._frames_of(column.items.dicts)
+                self._memo.put(_FRAME, column.items.dicts.places, frames)
+                with_items.append((column, column.items, frames))
+        for kind, column in columns:
+            if kind == "stack":
+                self._memoise(kind, column)
+        for column, items, frames in with_items:
+            self._memoise_items(column, items, frames)
+
+    def recalled(self, kind: Kind, column: Column) -> Ints:
+        """Numbers of a column that was memoised, those of the memo, too."""
+        is_get = column.state == GET
+        if kind not in {"text", "stack"} or not is_get.any():
+            return column.numbers
+        numbers = column.numbers.copy()
+        of_memo = self._text_of_memo if kind == "text" else self._stack_of_memo
+        numbers[is_get] = self._of_memo(kind, numbers[is_get], of_memo)
+        return numbers
+
+    def _of_memo(self, kind: str, places: Ints, of_memo: Callable[[int], int]) -> Ints:
+        """Numbers of what the memo has at some places."""
+        numbers = self._memo.get(kind, places)
+        if (unknown := np.unique(places[numbers == _NOTHING])).size:
+            self._memo.put(kind, unknown, np.array([of_memo(i) for i in unknown.tolist()]))
+            numbers = self._memo.get(kind, places)
+        return numbers
+
+    def _memoise(self, kind: Kind, column: Column) -> None:
+        """Put the numbers of new texts and stacks in place of where they are in the memo."""
+        if not len(column.bodies):
+            return
+        bodies = column.bodies.dictionary_encode()
+        number_of = {
+            "text": self._text_of_bytes,
+            "stack": self._stack_of_gets,
+            "other": self._other_of_bytes,
+        }[kind]
+        ids = np.array([number_of(body) for body in bodies.dictionary.to_pylist()], np.int64)
+        is_new = column.state == VALUE
+        if kind == "other":
+            is_new &= column.numbers >= 0
+        self._put(kind, column, is_new, ids[bodies.indices.to_numpy()])
+
+    def _memoise_items(self, column: Column, items: Items, frames: Ints) -> None:
+        """Put the numbers of stacks in place of where lists of frames are in the memo."""
+        is_here = items.gets < 0
+        ids = np.empty(len(items.gets), np.int32)
+        ids[is_here] = frames
+        ids[~is_here] = self._of_memo(_FRAME, items.gets[~is_here], self._frame_of_memo)
+        offsets = np.append([0], np.cumsum(4 * items.counts)).astype(np.int32)
+        bodies = pa.Array.from_buffers(
+            pa.binary(), len(items.counts), [None, pa.py_buffer(offsets), pa.py_buffer(ids)]
+        ).dictionary_encode()
+        numbers = np.array([self._stack_id(b) for b in bodies.dictionary.to_pylist()], np.int64)
+        self._put("stack", column, column.state == ITEMS, numbers[bodies.indices.to_numpy()])
+
+    def _put(self, kind: Kind, column: Column, rows: npt.NDArray[np.bool_], numbers: Ints) -> None:
+        self._memo.put(kind, column.numbers[rows], numbers)
+        column.numbers[rows] = numbers
+
+    def _frames_of(self, dicts: Dicts) -> Ints:
+        """Numbers of dicts that are frames."""
+        name, file = (self._numbers_of_text(dicts, key) for key in ("name", "filename"))
+        names_files, pairs = _encoded(pa.array((name + 1 << 32) | file + 1))
+        line = dicts.columns.get(("line", "number"))
+        lines = pa.nulls(dicts.count, pa.int64())
+        if line is not None:
+            lines = pa.array(line.numbers, mask=line.state == EMPTY)
+        of_lines, distinct_lines = _encoded(lines)
+        of_both, both = _encoded(pa.array(names_files << 32 | of_lines))
+        ids = np.empty(len(both), np.int64)
+        for i, one in enumerate(both):
+            name_file, of_line = pairs[one >> 32], distinct_lines[one & _LOW]
+            ids[i] = self._number_of_frame(
+                (self._text(name_file >> 32), self._text(name_file & _LOW), of_line)
+            )
+        for (key, _), column in dicts.columns.items():
+            if key not in FRAME_FIELDS:
+                for i in np.unique(of_both[column.state != EMPTY]).tolist():
+                    self._count_of_frame(key, int(ids[i]))
+        return ids[of_both]
+
+    def _text(self, number: int) -> str | None:
+        """A text by its number from 1 on; None for 0."""
+        return self.texts[number - 1] if number else None
+
+    def _numbers_of_text(self, dicts: Dicts, key: str) -> Ints:
+        column = dicts.columns.get((key, "text"))
+        if column is None:
+            return np.full(dicts.count, -1)
+        return np.where(column.state == EMPTY, -1, self.recalled("text", column))
+
+    def count_unknown(self, key: str, count: int = 1) -> None:
+        """Count values of a key that is not kept."""
+        if count:
+            self.unknown_keys[key] = self.unknown_keys.get(key, 0) + count
+
+    def _count_of_frame(self, key: str, number: int) -> None:
+        """Count a key that is not kept, once for each frame."""
+        if (key, number) not in self._unknown_of_frames:
+            self._unknown_of_frames.add((key, number))
+            self.count_unknown(key)
+
+    def _other_of_bytes(self, body: bytes) -> int:
+        return self._other_ids.setdefault(body, len(self._other_ids))
+
+    def _text_of_bytes(self, body: bytes) -> int:
+        try:
+            return self.text_id(text_of(body))
+        except UnicodeDecodeError:
+            self._machine.fail("it has text that is not UTF-8")
+
+    def _text_of_memo(self, index: int) -> int:
+        value = self._machine.memo.get(index)
+        if not isinstance(value, str):
+            self._machine.fail(f"value {index:,} of the memo is no text, where one should be")
+        return self.text_id(value)
+
+    def _frame_of_memo(self, index: int) -> int:
+        value = self._machine.memo.get(index)
+        if not isinstance(value, dict):
+            self._machine.fail(f"value {index:,} of the memo is no frame")
+        return self._frame_id(value)
+
+    def _stack_of_memo(self, index: int) -> int:
+        value = self._machine.memo.get(index)
+        if not isinstance(value, list):
+            self._machine.fail(f"value {index:,} of the memo is no list of frames")
+        number = self.stack_id(value)
+        return _EMPTY_STACK if number is None else number
+
+    def _stack_of_gets(self, body: bytes) -> int:
+        """Number of a stack by the opcodes of its list; -1 for an empty one."""
+        number = self._cached.get(body)
+        if number is not None:
+            return number
+        # No match begins at what marks the items, which lies before and behind them.
+        gets: list[tuple[bytes, bytes]] = _ONE_GET.findall(body)
+        if not gets:
+            return _EMPTY_STACK
+        places = np.array(
+            [short[0] if short else int.from_bytes(long, "little") for short, long in gets],
+            np.int64,
+        )
+        ids = self._of_memo(_FRAME, places, self._frame_of_memo)
+        number = self._stack_id(ids.astype(np.int32).tobytes())
+        if self._cached_bytes > _MOST_CACHED:
+            self._cached, self._cached_bytes = {}, 0
+        self._cached[body] = number
+        self._cached_bytes += len(body) + 100
+        return number
+
+
+def _encoded(values: pa.Array) -> tuple[Ints, list[Any]]:
+    """Numbers of values, and the values."""
+    encoded = values.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
