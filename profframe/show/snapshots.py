@@ -19,7 +19,7 @@ _SHOWN: Final = (
     "run", "rank", "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes",
     "unfreed_bytes", "allocations",
 )  # fmt: skip
-_NAMED: Final = pl.col("name").fill_null("(none)")
+_NAMED: Final = pl.col("name").fill_null("(no name)")
 _UTC_NS: Final = 1_200_000_000_000_000_000
 
 

@@ -118,6 +118,13 @@ def test_a_report_says_the_same(case: tuple[list[Path], str, str], tmp_path: Pat
     assert HOSTILE not in text
 
 
+def test_a_report_of_dumps_has_no_clocks_of_slices(tmp_path: Path) -> None:
+    profframe.load(late(tmp_path / "files")).report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "How far each rank came" in text
+    assert "How far the clocks are apart" not in text
+
+
 def test_a_trace_has_no_such_words(example: Path) -> None:
     trace = profframe.load(example)
     words = first_words(trace, trace.traces["format"])
