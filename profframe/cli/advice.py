@@ -50,13 +50,22 @@ def advice(
 
     Findings of rules, the most severe first, each with the events that show it. With --format or
     -o: the rows of the answer. `profframe answer advice` lists the thresholds.
+
+    Rules look at times of ops and devices. Of memory snapshots, dumps and execution traces alone:
+    what `profframe FILE` says first.
     """
     from profframe.query.catalogue import advice as advice_answer
-    from profframe.show.findings import findings
+    from profframe.show.findings import findings, without_rules
+    from profframe.show.first_words import first_words
 
     thresholds = dict(map(parameter, parameters))
     question = advice_answer(rules)
     check_question(question, thresholds)
     trace = terms.apply(load(sources, facts=facts))
     rows = trace.answer(question, **thresholds)
-    output.emit(rows, lambda _: findings(rows, top))
+    if rows.height or output.is_asked_for:
+        output.emit(rows, lambda _: findings(rows, top))
+        return
+    with trace.asking() as session:
+        words = first_words(session, session.traces["format"])
+    output.emit(rows, lambda _: without_rules(words) if words.is_all else findings(rows, top))

@@ -250,8 +250,13 @@ def _memory(
 
     rows = diff_memory(base, other, names, by=by)
     text, changed = snapshots.changes(rows)
-    title = f"What they hold, by {by}"
-    output.emit(rows, lambda width: Group(Text(text), terminal.ranking(changed, top, width, title)))
+    if changed.height:
+        title = f"What they hold, by {by}"
+        output.emit(
+            rows, lambda width: Group(Text(text), terminal.ranking(changed, top, width, title))
+        )
+    else:
+        output.emit(rows, lambda _: Text(f"{text}; nothing differs, by {by}"))
     before, after = (int(rows[f"{side}_peak_bytes"].sum()) for side in ("base", "other"))
     if limit is None or after - before <= limit * before:
         return 0

@@ -58,7 +58,8 @@ def export(
 
     chrome: for Perfetto and chrome://tracing, of one rank, with tracks beside it. speedscope: host
     threads, for https://www.speedscope.app. stacks: operators inside one another, folded, for
-    flamegraph.pl and the like. FILE is compressed if it ends in .gz or .zst.
+    flamegraph.pl and the like. FILE is compressed if it ends in .gz or .zst. Perfetto's protobuf
+    (.pftrace) is not written.
     """
     tool = form or _form(output)
     if tracks and tool != "chrome":

@@ -21,6 +21,8 @@ def hang(sources: tuple[str, ...], *, rank: int | None, top: int, output: Output
     DUMPs are those of torch's flight recorder, of all ranks: files, a glob, a folder or a store.
     First what hangs, in a sentence, with the stack of each side; then a table of it, and of how far
     each rank came. With --format or -o: the rows of the answer `hangs`.
+
+    The exit code is 0 whether or not something hangs: --format json writes [] where nothing does.
     """
     from profframe.show import first_words, terminal
 

@@ -110,7 +110,9 @@ def sql(
     """Run one SELECT over the tables.
 
     They are: events, memory, flows, counters, instants, threads, devices, traces, quality; of
-    execution traces, nodes and tensors. It reads nothing else but what --files names.
+    execution traces, nodes and tensors; of memory snapshots, segments, blocks, allocations,
+    allocator_events and stacks; of dumps of the flight recorder, recorded_collectives,
+    process_groups and stacks. It reads nothing else but what --files names.
     """
     trace = terms.apply(load((source,), facts=facts))
     rows = trace.sql(query)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Final, cast
 
 from profframe.analysis.export_lines.batches import Lines
+from profframe.errors import ExportError
 from profframe.system.atomic_files import atomic_write
 
 Write = Callable[[bytes | memoryview], object]
+_PROTOBUF: Final = re.compile(r"\.(?:pftrace|perfetto-trace)(?:\.gz|\.zst)?\Z", re.IGNORECASE)
+"""Names by which other tools take a file for Perfetto's protobuf."""
 
 
 @contextmanager
@@ -20,7 +24,17 @@ def written(path: str | os.PathLike[str]) -> Iterator[Write]:
 
     What ends in ``.gz`` or ``.zst`` is compressed. A file that is there stays as it is when
     something goes wrong. What is no file, as a pipe, is written to.
+
+    Raises
+    ------
+    ExportError
+        The name is that of a form which is not written, or the file cannot be written.
     """
+    if _PROTOBUF.search(os.fspath(path)):
+        raise ExportError(
+            f"{path}: Perfetto's protobuf is read, and not written; name it .json.gz: Perfetto "
+            "opens Chrome's JSON, too"
+        )
     suffix = Path(os.path.realpath(path)).suffix.lower()
     with atomic_write(path) as draft, _opened(draft, suffix) as file:
         yield file.write

@@ -12,6 +12,7 @@ from profframe.analysis.differences import Side, compare
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.loading.load import load
 from profframe.loading.memory_diff import FORMATS, diff_memory
+from profframe.show.first_words import without_times
 from profframe.show.frame import frame
 from profframe.trace.trace import Trace
 
@@ -128,7 +129,8 @@ def diff(
     Raises
     ------
     ParameterError
-        A value cannot be used, or a side has no steps.
+        A value cannot be used, or a side has no steps, or no times (dumps, execution traces, and
+        a memory snapshot beside something else).
     SourceError
         A side cannot be read.
 
@@ -176,9 +178,13 @@ def comparison(
         "devices": devices,
         "dtype": dtype,
     }
-    sides, left_out, formats = zip(
+    sides, left_out, formats, sources = zip(
         *(_side(source, outside, options) for source in (base, other)), strict=True
     )
+    is_of_memory = all(own and own <= FORMATS for own in formats)
+    for name, source, own in zip(names, sources, formats, strict=True):
+        if not is_of_memory and (text := without_times(own)):
+            raise ParameterError(f"{name} ({source}): {text}")
     for name, side in zip(names, sides, strict=True):
         if per == "step" and not side.samples.height:
             raise ParameterError(f"per='step': nothing of {name!r} is in a profiler step")
@@ -195,7 +201,6 @@ def comparison(
     )
     last = ("device", *(f"{side}_samples" for side in _SIDES))
     ordered = rows.select(pl.exclude(*times, *last), pl.col(times).fill_null(0), *last)
-    is_of_memory = all(own and own <= FORMATS for own in formats)
     return Comparison(frame(ordered.with_columns(side_names)), filled, is_of_memory)
 
 
@@ -220,8 +225,11 @@ def _check(names: Any, kernel_by: str, per: str, outside: str) -> None:
 
 def _side(
     source: Any, outside: str, options: dict[str, Any]
-) -> tuple[Side, pl.DataFrame, frozenset[str]]:
-    """Samples of a side, rows that it leaves out, its formats; the trace is then released."""
+) -> tuple[Side, pl.DataFrame, frozenset[str], str]:
+    """Samples of a side, rows that it leaves out, its formats and first source.
+
+    The trace is then released.
+    """
     trace = source if isinstance(source, Trace) else load(source)
     is_by_step = options["per"] == "step"
     rows = trace.samples(**options, outside="all" if is_by_step else "none")
@@ -242,7 +250,8 @@ def _side(
     rows = rows.join(samples, on=["run", "step"], nulls_equal=True)
     keys = ("run", "rank", "step")
     side = Side(rows.drop(keys), samples, spread=None if spread is None else spread.drop(keys))
-    return side, left_out, frozenset(trace.traces["format"])
+    traces = trace.traces
+    return side, left_out, frozenset(traces["format"]), next(iter(traces["source"]), "")
 
 
 def _mean_outside(prefix: str, side: Side, rows: pl.DataFrame) -> pl.DataFrame:

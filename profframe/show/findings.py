@@ -8,10 +8,13 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from profframe.show.terminal import sentences
 from profframe.show.units import duration, visible
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from profframe.show.first_words import FirstWords
 
 _STYLES: Final = {"high": "bold red", "medium": "bold yellow", "low": "bold cyan"}
 _INDENT: Final = 8
@@ -30,6 +33,12 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     rest = advice.height - top
     more = Text(f"{rest} more findings: --top {advice.height}")
     return Group(*parts, more) if rest > 0 else Group(*parts[:-1])
+
+
+def without_rules(words: FirstWords) -> RenderableType:
+    """What is said of files that no rule looks at: what matters most in them."""
+    first = Text("no findings of rules, which look at times of ops and devices", style="dim")
+    return Group(first, *(part for words in words.parts for part in (Text(), sentences(words))))
 
 
 def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:

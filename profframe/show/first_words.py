@@ -66,6 +66,8 @@ class View:
     formats: frozenset[str]
     """Formats of sources that have this and nothing else."""
     words: Callable[[Answering], Words]
+    without_times: str
+    """That it has no times of ops and devices, and what to ask instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,21 @@ def first_words(trace: Answering, formats: Iterable[str | None]) -> FirstWords:
     parts = [v.words(trace) for n, v in VIEWS.items() if counts[n] or own & v.formats]
     alone = frozenset[str]().union(*(view.formats for view in VIEWS.values()))
     return FirstWords(tuple(parts), is_all=bool(own) and own <= alone)
+
+
+def without_times(formats: Iterable[str | None]) -> str:
+    """That sources have no times of ops and devices, and what to ask; empty if they may have.
+
+    Parameters
+    ----------
+    formats
+        Those of the sources.
+    """
+    own = {*formats}
+    views = [view for view in VIEWS.values() if own & view.formats]
+    if not own or own - frozenset[str]().union(*(view.formats for view in views)):
+        return ""
+    return "; ".join(view.without_times for view in views)
 
 
 def dumps(trace: Answering) -> Words:
@@ -184,9 +201,23 @@ def execution(trace: Answering) -> Words:
 
 VIEWS: Final[Mapping[str, View]] = MappingProxyType(
     {
-        "dumps": View(frozenset({"flight_recorder"}), dumps),
-        "snapshots": View(snapshots.FORMATS, memory),
-        "execution_traces": View(frozenset({"execution_trace"}), execution),
+        "dumps": View(
+            frozenset({"flight_recorder"}),
+            dumps,
+            "dumps of the flight recorder have no times of ops or devices (profframe hang says who "
+            "is late)",
+        ),
+        "snapshots": View(
+            snapshots.FORMATS,
+            memory,
+            "a memory snapshot has no times of ops or devices (two of them can be compared)",
+        ),
+        "execution_traces": View(
+            frozenset({"execution_trace"}),
+            execution,
+            "an execution trace has no times (--execution-trace joins it with a trace of the same "
+            "process)",
+        ),
     }
 )
 """A view for each column of `sql/first_words/contents.sql`."""

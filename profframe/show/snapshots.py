@@ -19,6 +19,7 @@ _SHOWN: Final = (
     "run", "rank", "device", "name", "peak_bytes", "peak_blocks", "peak_share", "end_bytes",
     "unfreed_bytes", "allocations",
 )  # fmt: skip
+_NAMED: Final = pl.col("name").fill_null("(no name)")
 _UTC_NS: Final = 1_200_000_000_000_000_000
 
 
@@ -75,7 +76,8 @@ def table(stacks: pl.DataFrame) -> pl.DataFrame:
     """Rows of `memory_stacks` by a name, with the columns that people look at first."""
     rows = stacks.filter((pl.col("peak_bytes") > 0) | (pl.col("end_bytes") > 0)).select(_SHOWN)
     constant = [name for name in ("run", "rank", "device") if rows[name].n_unique() < 2]
-    return rows.drop(constant).rename(lambda name: name.replace("peak_", "held_"))
+    named = rows.drop(constant).with_columns(_NAMED)
+    return named.rename(lambda name: name.replace("peak_", "held_"))
 
 
 def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
@@ -95,7 +97,7 @@ def changes(rows: pl.DataFrame) -> tuple[str, pl.DataFrame]:
     text = f"{base} and {other} hold {', '.join(parts)}"
     changed = rows.filter(pl.col("status") != "equal")
     return text, changed.select(
-        "name", "base_peak_bytes", "other_peak_bytes", "change_peak_bytes", "base_end_bytes",
+        _NAMED, "base_peak_bytes", "other_peak_bytes", "change_peak_bytes", "base_end_bytes",
         "other_end_bytes", "change_end_bytes", "status",
     )  # fmt: skip
 

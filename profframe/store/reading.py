@@ -24,6 +24,7 @@ from profframe.store.rows import lazy, row_groups
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
+    import pyarrow.parquet as pq
 
 _LISTINGS: Final = 10
 _PATTERNS: Final = (
@@ -319,14 +320,22 @@ def check_folder(root: Path, place: Place) -> bool:
         for name in schema.TABLES
         if f"{name}.parquet" not in names and (name in listed or name not in schema.OPTIONAL_TABLES)
     ]
+    file = folder / "traces.parquet"
+    if file.name in names:  # before the others: a store of another version has other tables
+        metadata = _metadata_of_this_version(root, file)
     if missing:
         raise StoreError(f"{folder / missing[0]}.parquet: missing from the store; convert it again")
     if optional_tables(names) != place.optional:
         raise StoreError(f"{folder}: written again while the store was opened; load it again")
-    file = folder / "traces.parquet"
+    with reading(file):
+        return versions.is_current(metadata)
+
+
+def _metadata_of_this_version(root: Path, file: Path) -> pq.FileMetaData:
+    """Metadata of `traces.parquet`; an error if it is of another schema version."""
     with parquet_file(file) as traces:
         metadata = traces.metadata
-        version = (metadata.metadata or {}).get(VERSION_KEY)
+    version = (metadata.metadata or {}).get(VERSION_KEY)
     if version is None:
         raise StoreError(f"{file}: Parquet, but not of profframe: it has no {VERSION_KEY.decode()}")
     if version != str(schema.SCHEMA_VERSION).encode():
@@ -335,5 +344,4 @@ def check_folder(root: Path, place: Place) -> bool:
             f"reads version {schema.SCHEMA_VERSION}; convert the traces again, or install the "
             "profframe that wrote it"
         )
-    with reading(file):
-        return versions.is_current(metadata)
+    return metadata

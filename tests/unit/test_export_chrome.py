@@ -336,3 +336,13 @@ def test_frames_of_another_engine_agree(example: Path, tmp_path: Path) -> None:
     events = [e for e in document(out)["traceEvents"] if e["ph"] == "X"]
     total = sum(e["dur"] for e in events) * 1000
     assert int(total) == trace.events.select(pl.col("dur_ns").sum()).item()
+
+
+@pytest.mark.parametrize("name", ["t.pftrace", "t.perfetto-trace.gz", "T.PFTRACE"])
+def test_text_is_not_written_under_a_name_of_protobuf(name: str, tmp_path: Path) -> None:
+    trace = made_of([])
+    path = tmp_path / name
+    for write in (trace.export_chrome_trace, trace.augment, trace.report):
+        with pytest.raises(ExportError, match=f"{name}: Perfetto's protobuf is read, and not"):
+            write(path)
+    assert not path.exists()

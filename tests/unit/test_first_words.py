@@ -12,6 +12,7 @@ import pytest
 
 import profframe
 from profframe import cli
+from profframe.errors import ParameterError
 from profframe.show.first_words import VIEWS, first_words
 from profframe.trace.trace import Trace
 from tests.pages import Page
@@ -117,6 +118,13 @@ def test_a_report_says_the_same(case: tuple[list[Path], str, str], tmp_path: Pat
     assert HOSTILE not in text
 
 
+def test_a_report_of_dumps_has_no_clocks_of_slices(tmp_path: Path) -> None:
+    profframe.load(late(tmp_path / "files")).report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "How far each rank came" in text
+    assert "How far the clocks are apart" not in text
+
+
 def test_a_trace_has_no_such_words(example: Path) -> None:
     trace = profframe.load(example)
     words = first_words(trace, trace.traces["format"])
@@ -193,3 +201,44 @@ def test_verbs_about_times_have_no_empty_tables(
     ):
         assert cli.run([verb, str(dumped)]) == 0
         assert capsys.readouterr().out.strip() == said
+
+
+def test_advice_of_files_without_times_is_what_matters_in_them(
+    case: tuple[list[Path], str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    files, _, finding = case
+    assert cli.run(["advice", *map(str, files)]) == 0
+    said = capsys.readouterr().out
+    assert "no findings of rules, which look at times" in said
+    assert finding in said
+    assert cli.run(["advice", *map(str, files), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (late, "dumps of the flight recorder have no times of ops or devices (profframe hang says"),
+        (snapshot, "a memory snapshot has no times of ops or devices (two of them can be"),
+        (timeline, "a memory snapshot has no times of ops or devices (two of them can be"),
+        (tensors, "an execution trace has no times (--execution-trace joins it"),
+    ],
+)
+def test_what_has_no_times_is_not_compared_with_a_trace(
+    make: Callable[[Path], list[Path]],
+    what: str,
+    example: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    file = make(tmp_path / "files")[0]
+    assert cli.run(["diff", str(example), str(file)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: other ({file}): {what}")
+    assert cli.run(["diff", str(file), str(example)]) == 1
+    assert capsys.readouterr().err.startswith(f"error: base ({file}): {what}")
+
+
+def test_dumps_are_not_compared_with_dumps(tmp_path: Path) -> None:
+    first, second = late(tmp_path / "files")
+    with pytest.raises(ParameterError, match="profframe hang says who is late"):
+        profframe.diff(first, second)

@@ -87,6 +87,8 @@ def test_the_command_line_compares_snapshots(run: Run, before: Path, after: Path
     assert code == 0
     assert "base and other hold at the peak 4.00 MiB and 7.00 MiB (+3.00 MiB)" in out
     assert "/y/optim.py(5): step" in out
+    assert "(no name)" in out
+    assert "nothing differs, by stack" in run("diff", before, before)[1]
     code, _, errors = run("diff", before, after, "--fail-on", "10%")
     assert code == 3
     assert "grew by more than 10 %: memory at the peak" in errors

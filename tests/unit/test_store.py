@@ -306,6 +306,9 @@ def test_another_schema_version_is_refused(tmp_path: Path) -> None:
     now = f"version {schema.SCHEMA_VERSION};"
     assert all(part in str(error.value) for part in (str(tmp_path), "version 99", now))
     assert "convert the traces again" in str(error.value)
+    (tmp_path / "run=run/rank=0/devices.parquet").unlink()  # as before schema 5
+    with pytest.raises(StoreVersionError, match="version 99"):
+        store.scan(tmp_path)
 
 
 def test_parquet_of_somebody_else_in_a_stores_layout_is_refused(tmp_path: Path) -> None:

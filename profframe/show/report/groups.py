@@ -67,7 +67,8 @@ def _rank_parts(context: Context) -> list[Part]:
         title, about = "How even the ranks are", "Of the whole trace; the answer has each step."
         reply = Reply(balance.name, balance.call, trace_rows)
         parts.append(context.table(reply, "Balance of ranks", title=title, about=about))
-    if skew := context.answer("clock_skew"):
+    skew = context.answer("clock_skew")
+    if skew and (parts or {*skew.frame["note"]} != {"no_common_collective"}):
         title = "How far the clocks are apart"
         parts.append(context.table(skew, "Clocks", title=title))
     return parts
