@@ -172,9 +172,11 @@ class Trace:
     collective_summary = questions.collective_summary
     collective_traffic = questions.collective_traffic
     collectives = questions.collectives
+    communication_parts = questions.communication_parts
     counter_series = questions.counter_series
     counter_summary = questions.counter_summary
     evaluation = questions.evaluation
+    expert_balance = questions.expert_balance
     exposed_communication = questions.exposed_communication
     flame = questions.flame
     gaps = questions.gaps
@@ -183,6 +185,7 @@ class Trace:
     hangs = questions.hangs
     idle = questions.idle
     idle_owners = questions.idle_owners
+    input_balance = questions.input_balance
     kernel_overlap = questions.kernel_overlap
     kernel_shapes = questions.kernel_shapes
     kernel_types = questions.kernel_types
@@ -200,6 +203,8 @@ class Trace:
     optimizable_events = questions.optimizable_events
     overview = questions.overview
     phases = questions.phases
+    pipeline_actions = questions.pipeline_actions
+    pipeline_bubbles = questions.pipeline_bubbles
     python_lines = questions.python_lines
     queue_depth = questions.queue_depth
     queue_summary = questions.queue_summary

@@ -45,6 +45,12 @@ CREATE OR REPLACE TEMP MACRO collective_kind(name) AS map_extract_value(MAP {
     '|recv|receive|dispatch|combine'
 ));
 
+-- is_exchange: collectives by which tokens get to experts and back, as far as that can be told: all that go from all to all.
+-- parameter kind VARCHAR  what collective_kind says
+-- returns BOOLEAN  whether it is
+-- example: SELECT is_exchange('dispatch')
+CREATE OR REPLACE TEMP MACRO is_exchange(kind) AS kind IN ('all_to_all', 'dispatch', 'combine');
+
 -- message_bytes: what the bandwidth of a collective is about: all that one rank has in the end or in the beginning, the larger.
 -- parameter kind VARCHAR  what collective_kind says
 -- parameter in_bytes BIGINT  what a rank gives
@@ -607,3 +613,45 @@ SELECT
 FROM clocked
 JOIN bounds ON clocked.match = bounds.match
 JOIN query_table(matches) AS matches ON clocked.match = matches.match;
+
+-- collective_transfers: how many bytes each rank sends to each other one in each all_to_all and send of which that is known, as
+-- `collective_traffic` says.
+-- parameter matches TABLE  rows of collective_matches
+-- column run, process_group, rank  as in events
+-- column match, kind  as in collective_matches
+-- column peer_rank INTEGER  rank that it sends to, itself included
+-- column bytes HUGEINT  what it sends, rounded down
+-- example: WITH matches AS (FROM collective_matches(events, traces)) FROM collective_transfers(matches)
+CREATE OR REPLACE TEMP MACRO collective_transfers(matches) AS TABLE
+WITH members AS (
+    SELECT
+        match, run, process_group, of_group, member.rank AS rank, member.in_bytes::HUGEINT AS in_bytes, member.kind AS kind,
+        member.peer_rank AS peer_rank,
+        CASE
+            WHEN member.in_splits IS NULL OR translate(member.in_splits, ' ', '') IN ('', '[]')
+                THEN list_transform(of_group, lambda r: 1::BIGINT)
+            ELSE from_json(json_text(member.in_splits), '["BIGINT"]')
+        END AS splits
+    FROM (SELECT *, unnest(members) AS member FROM query_table(matches))
+    WHERE group_ranks IS NOT NULL OR member.peer_rank IS NOT NULL
+),
+sized AS (
+    SELECT * REPLACE (CASE WHEN list_sum(splits) = 0 THEN 0 ELSE in_bytes END AS in_bytes)
+    FROM members
+    WHERE
+        kind = 'all_to_all' AND len(of_group) > 0 AND len(splits) = len(of_group)
+        AND list_min(splits) >= 0 AND NOT list_contains(list_transform(splits, lambda size: size IS NULL), true)
+),
+parts AS (
+    SELECT
+        match, kind, run, rank, process_group, in_bytes, unnest(of_group) AS peer_rank, unnest(splits)::HUGEINT AS split,
+        coalesce(nullif(list_sum(splits), 0), 1) AS splits
+    FROM sized
+    UNION ALL
+    SELECT match, kind, run, rank, process_group, in_bytes, peer_rank, 1, 1
+    FROM members
+    WHERE kind = 'send' AND peer_rank IS NOT NULL
+)
+SELECT run, process_group, match, kind, rank, peer_rank, in_bytes * split // splits AS bytes
+FROM parts
+WHERE in_bytes IS NOT NULL;

@@ -8,25 +8,25 @@
 -- suggestion: Load in the background, DataLoader(num_workers=4, persistent_workers=True), and move slow transforms out of the
 -- loop.
 -- link: https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html#enable-asynchronous-data-loading-and-augmentation
--- only if: EXISTS (FROM shared_names WHERE starts_with(name, 'enumerate(DataLoader)#'))
+-- only if: EXISTS (FROM shared_names WHERE is_data_load(name))
 -- needs: events
 -- parameter data_loading_share DOUBLE = 0.05  least part of the time that is a finding
 WITH loading AS (
     SELECT
         events.run, events.rank, events.event_id, events.name, frame_of(coalesce(events.python_stack, events.stack)) AS line,
         idle_ns IS NOT NULL AS has_device,
-        coalesce(idle_ns, dur_ns) AS waited_ns,
+        input_wait(idle_ns, dur_ns) AS waited_ns,
         windows.steps, windows.window_ns
     FROM events
     JOIN shared_windows AS windows ON events.run = windows.run AND events.rank = windows.rank
     WHERE
         preorder IS NOT NULL
-        AND name IN (SELECT name FROM shared_names WHERE starts_with(name, 'enumerate(DataLoader)#'))
+        AND name IN (SELECT name FROM shared_names WHERE is_data_load(name))
         AND CASE
             WHEN windows.steps = 0 THEN events.start_ns BETWEEN windows.start_ns AND windows.end_ns
             ELSE events.step IS NOT NULL
         END
-        AND coalesce(idle_ns, dur_ns) > 0
+        AND input_wait(idle_ns, dur_ns) > 0
 )
 SELECT
     run,

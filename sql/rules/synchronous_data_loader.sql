@@ -22,7 +22,7 @@ made AS (
         ON made.run = checked.run AND made.rank = checked.rank AND made.event_id = checked.parent_id
 ),
 batches AS MATERIALIZED (
-    SELECT run, rank, step, event_id, coalesce(idle_ns, dur_ns) AS waited_ns, idle_ns
+    SELECT run, rank, step, event_id, input_wait(idle_ns, dur_ns) AS waited_ns, idle_ns
     FROM shared_marked
     WHERE name = 'enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__'
 ),

@@ -280,6 +280,7 @@ ELSEWHERE: Final = {
     "idle_owners",  # tests/traces/test_sums.py: what idle has, and not a nanosecond else
     "memory_bandwidth",  # tests/parity/test_memory_answers.py
     *("optimizable_events", "phases"),  # below
+    *("pipeline_actions", "pipeline_bubbles"),  # tests/property/test_pipelines.py
     "python_lines",  # tests/traces/test_sums.py: idle time is a part of the fact `idle_ns`
 }
 """Answers of which every column is compared with loops of their own."""

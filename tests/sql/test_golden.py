@@ -11,7 +11,11 @@ from profframe.query.catalogue import catalogue, find
 from tests.cases import Case, read_case, result
 
 ACROSS_RANKS = frozenset(
-    {"clock_skew", "collective_progress", "collective_traffic", "hang_sides", "hangs", "stragglers"}
+    {
+        *("clock_skew", "collective_progress", "collective_traffic", "hang_sides", "hangs"),
+        *("communication_parts", "expert_balance", "input_balance", "pipeline_bubbles"),
+        "stragglers",
+    }
 )
 """Answers with a row per rank that depends on the other ranks of its run."""
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))

@@ -18,12 +18,14 @@ ANSWERS = catalogue()
 PLACES = {
     "collective_summary": ("run", "process_group", "collective", "dtype", "bytes", "ranks"),
     "collectives": ("run", "number", "rank"),
+    "expert_balance": ("run", "step", "collective", "process_group", "number", "rank"),
     "exposed_communication": ("run", "rank", "start_ns"),
     "flame": ("run", "rank", "node_id"),
     "kernel_types": ("run", "rank", "classes"),
     "key_averages": ("run", "rank", "first_occurrence"),
     "op_kernels": ("run", "rank", "first_event_id"),
     "phases": ("run", "rank", "start_ns", "event_id"),
+    "pipeline_actions": ("run", "rank", "start_ns", "event_id", "stage", "microbatch"),
     "queue_depth": ("run", "rank", "device", "stream", "time_ns"),
     "rank_balance": ("run", "step", "place"),
     "samples": ("run", "rank", "step", "what", "label"),
@@ -161,6 +163,28 @@ def test_columns_are_fixed() -> None:
             "missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns dur_ns "
             "wait_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s "
             "bus_gb_per_s is_corrected"
+        ),
+        "communication_parts": (
+            "step ranks start_ns span_ns compute_ns communication_ns hidden_ns exposed_ns "
+            "wait_ns transfer_ns unknown_ns hidden_share exposed_share wait_share "
+            "compute_over_mean exposed_over_mean wait_over_mean"
+        ),
+        "expert_balance": (
+            "step collective process_group number ranks calls sent_bytes received_bytes "
+            "received_over_mean received_max_over_mean most_received_rank dur_ns wait_ns "
+            "transfer_ns transfer_over_mean transfer_max_over_mean slowest_rank is_corrected"
+        ),
+        "input_balance": (
+            "step ranks calls load_ns wait_ns mean_wait_ns median_wait_ns max_wait_ns "
+            "over_median_ns wait_over_mean slowest_rank"
+        ),
+        "pipeline_actions": (
+            "step pass stage microbatch phase event_id name start_ns dur_ns idle_ns source"
+        ),
+        "pipeline_bubbles": (
+            "step pass stages microbatches actions start_ns window_ns busy_ns bubble_ns "
+            "bubble_share warmup_ns steady_ns cooldown_ns pipeline_ranks ideal_share "
+            "is_corrected"
         ),
         "rank_balance": "step class min_ns max_ns mean_ns std_ns max_over_mean min_rank max_rank",
         "stragglers": (

@@ -1,0 +1,67 @@
+-- communication_parts: computation and communication of each rank and step, and how much of what is exposed is waiting.
+-- One row per (run, step, rank) that used devices, by run, the rows without a step first, then by step and rank.
+-- Computation, hidden and exposed communication are those of time_breakdown; rows without a step are of the whole traces. Exposed
+-- time is transfer while a collective runs that all its ranks have come to; else it is waiting while one runs whose last rank has
+-- not come, as collectives has it; else it is unknown: of communication whose other ranks are not loaded, or whose clocks cannot
+-- be compared. The three add up to exposed_ns. Shares of the mean are over the ranks of the run that have the step.
+-- In a bare shell read from `sql/lib` first: devices, lanes, collectives, intervals, steps, busy, exposure.
+-- needs: events, traces
+-- parameter corrected BOOLEAN = true  take the offsets of clock_skew off the clocks, where all are known
+-- run                VARCHAR        run that the trace belongs to
+-- rank               INTEGER        rank within the run
+-- step               BIGINT         N of the step; NULL for the whole trace
+-- ranks              BIGINT         number of ranks that have it
+-- start_ns           BIGINT   ns    start, on the clock that traces.clock names
+-- span_ns            BIGINT   ns    duration of the step on the host; of a whole trace first start to last end on the devices
+-- compute_ns         BIGINT   ns    computation ran
+-- communication_ns   BIGINT   ns    communication ran
+-- hidden_ns          BIGINT   ns    part of communication_ns in which computation ran, too
+-- exposed_ns         BIGINT   ns    part of communication_ns in which none did
+-- wait_ns            BIGINT   ns    part of exposed_ns that was waiting for the last rank
+-- transfer_ns        BIGINT   ns    part of exposed_ns that was transfer
+-- unknown_ns         BIGINT   ns    part of exposed_ns of which that is not known
+-- hidden_share       DOUBLE   0..1  hidden_ns over communication_ns; NULL where that is 0
+-- exposed_share      DOUBLE   0..1  exposed_ns over span_ns; NULL where that is 0
+-- wait_share         DOUBLE   0..1  wait_ns over exposed_ns; NULL where that is 0
+-- compute_over_mean  DOUBLE         compute_ns over the mean of the ranks; NULL where that is 0
+-- exposed_over_mean  DOUBLE         exposed_ns over the mean of the ranks; NULL where that is 0
+-- wait_over_mean     DOUBLE         wait_ns over the mean of the ranks: a rank that others wait for is far below 1
+WITH matches AS MATERIALIZED (
+    FROM collective_matches(events, traces)
+),
+waits AS MATERIALIZED (
+    FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), true))
+),
+windows AS MATERIALIZED (
+    FROM device_breakdown(events)
+),
+parts AS (
+    FROM exposed_waits(events, waits, windows)
+)
+SELECT
+    windows.run,
+    windows.rank,
+    windows.step,
+    count(*) OVER of_step AS ranks,
+    windows.start_ns,
+    span_ns,
+    compute_ns,
+    hidden_communication_ns + exposed_communication_ns AS communication_ns,
+    hidden_communication_ns AS hidden_ns,
+    exposed_communication_ns AS exposed_ns,
+    wait_ns,
+    transfer_ns,
+    exposed_communication_ns - wait_ns - transfer_ns AS unknown_ns,
+    hidden_communication_ns / nullif(hidden_communication_ns + exposed_communication_ns, 0) AS hidden_share,
+    exposed_communication_ns / nullif(span_ns, 0) AS exposed_share,
+    wait_ns / nullif(exposed_communication_ns, 0) AS wait_share,
+    compute_ns * count(*) OVER of_step / nullif(sum(compute_ns) OVER of_step, 0) AS compute_over_mean,
+    exposed_communication_ns * count(*) OVER of_step / nullif(sum(exposed_communication_ns) OVER of_step, 0) AS exposed_over_mean,
+    wait_ns * count(*) OVER of_step / nullif(sum(wait_ns) OVER of_step, 0) AS wait_over_mean
+FROM windows
+JOIN parts
+    ON windows.run = parts.run
+    AND windows.rank = parts.rank
+    AND windows.event_id IS NOT DISTINCT FROM parts.event_id
+WINDOW of_step AS (PARTITION BY windows.run, windows.event_id IS NULL, windows.step)
+ORDER BY windows.run, windows.step NULLS FIRST, windows.rank, windows.start_ns

@@ -1,0 +1,39 @@
+-- pipeline_actions: what each rank of a pipeline did when: which stage, which microbatch, forward or backward.
+-- One row per action of a pipeline, by run, rank, start, event_id, stage and microbatch.
+-- Actions are what annotations, NVTX ranges or Python frames name: schedules of torch.distributed.pipelining, Megatron-LM and
+-- DeepSpeed, `forward_mb_0`. Without any, they are what a rank with one stage computes between sends and receives whose peers the
+-- source names: after data from a lower rank or for a higher one it is a forward, after data from a higher or for a lower one a
+-- backward; what both is said of is forward_backward.
+-- An action lasts from the first start to the last end of what was launched in it on the devices (of a rank without devices, of
+-- the ops in it): communication before and behind it does not count, as it is what the stage waits for. Transfers and
+-- optimizers are rows where a slice names them. An action of two, OVERLAP_F_B, is two rows at the same time.
+-- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, pipelines.
+-- needs: events
+-- run         VARCHAR      run that the trace belongs to
+-- rank        INTEGER      rank within the run
+-- step        BIGINT       profiler step; NULL in none
+-- pass        BIGINT       n-th time that the step does this, from 1
+-- stage       BIGINT       stage; where no name says it, place of the rank in its pipeline; NULL where neither is known
+-- microbatch  BIGINT       microbatch, from 0; where no name says it, the n-th of its phase; NULL where not known, or several
+-- phase       VARCHAR      forward, backward, weight_gradient, forward_backward, communication or optimizer
+-- event_id    BIGINT       event_id of the slice that names it; NULL where none does
+-- name        VARCHAR      its name
+-- start_ns    BIGINT   ns  start, on the clock that traces.clock names; NULL where nothing ran on the devices for it
+-- dur_ns      BIGINT   ns  first start to last end of what ran for it
+-- idle_ns     BIGINT   ns  time before it in which no stage of the rank worked; NULL of the first, and where no stage works
+-- source      VARCHAR      what it is known by: annotations, or messages between ranks
+WITH actions AS MATERIALIZED (
+    FROM pipeline_actions(events)
+)
+SELECT
+    run, rank, step, pass, stage, microbatch, phase, event_id, name, start_ns, end_ns - start_ns AS dur_ns, idle_ns, source
+FROM (
+    SELECT
+        * EXCLUDE (slice_id, free_ns, added_ns, gap_ns) REPLACE (slice_id AS event_id),
+        CASE WHEN free_ns IS NOT NULL THEN gap_ns END AS idle_ns
+    FROM pipeline_order(actions)
+    UNION ALL BY NAME
+    FROM actions
+    WHERE NOT is_computing(phase) OR start_ns IS NULL OR end_ns IS NULL
+)
+ORDER BY run, rank, start_ns NULLS LAST, event_id, stage, microbatch
