@@ -112,6 +112,25 @@ def collectives(
     return self.answer("collectives", per=per, mismatched=mismatched, corrected=corrected)
 
 
+def communication_parts(self: "Trace", corrected: bool = True) -> pl.DataFrame:
+    """What ranks compute and communicate in each step, and what of it is waiting.
+
+    Parameters
+    ----------
+    corrected
+        Take the offsets of clock_skew off the clocks, where all are known.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, step, rank) that used devices, by run, the rows without a step first, then
+        by step and rank. Columns: ``run rank step ranks start_ns span_ns compute_ns
+        communication_ns hidden_ns exposed_ns wait_ns transfer_ns unknown_ns hidden_share
+        exposed_share wait_share compute_over_mean exposed_over_mean wait_over_mean``.
+    """
+    return self.answer("communication_parts", corrected=corrected)
+
+
 def counter_series(self: "Trace", name: str = "") -> pl.DataFrame:
     """Every counter of the trace over time.
 
@@ -158,6 +177,28 @@ def evaluation(self: "Trace") -> pl.DataFrame:
         event_id parent_id name kind step start_ns dur_ns self_ns idle_ns idle_share queue_depth``.
     """
     return self.answer("evaluation")
+
+
+def expert_balance(self: "Trace", per: str = "step", corrected: bool = True) -> pl.DataFrame:
+    """How evenly ranks get the tokens of experts: bytes and time.
+
+    Parameters
+    ----------
+    per
+        What has a row of its own. One of ``"step"``, ``"collective"``.
+    corrected
+        Take the offsets of clock_skew off the clocks, where all are known.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, step, collective, process_group, rank), or with per=collective one per
+        rank of each, by run, step,. Columns: ``run rank step collective process_group number ranks
+        calls sent_bytes received_bytes received_over_mean received_max_over_mean most_received_rank
+        dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean slowest_rank
+        is_corrected``.
+    """
+    return self.answer("expert_balance", per=per, corrected=corrected)
 
 
 def exposed_communication(self: "Trace") -> pl.DataFrame:
@@ -324,6 +365,19 @@ def idle_owners(self: "Trace", by: str = "line", per: str = "device") -> pl.Data
         max_ns max_id``.
     """
     return self.answer("idle_owners", by=by, per=per)
+
+
+def input_balance(self: "Trace") -> pl.DataFrame:
+    """How long each rank waits for its input, and which of them holds up the others.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, step, rank) with a call of a DataLoader, by run, the rows without a step
+        first, then by step and rank. Columns: ``run rank step ranks calls load_ns wait_ns
+        mean_wait_ns median_wait_ns max_wait_ns over_median_ns wait_over_mean slowest_rank``.
+    """
+    return self.answer("input_balance")
 
 
 def kernel_categories(self: "Trace", per: str = "rank") -> pl.DataFrame:
@@ -690,6 +744,37 @@ def phases(self: "Trace", per: str = "phase") -> pl.DataFrame:
         idle_share communication_ns exposed_communication_ns known_share roofline_share``.
     """
     return self.answer("phases", per=per)
+
+
+def pipeline_actions(self: "Trace") -> pl.DataFrame:
+    """What each rank of a pipeline did when: which stage, which microbatch, forward or backward.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per action of a pipeline, by run, rank, start, event_id, stage and microbatch.
+        Columns: ``run rank step pass stage microbatch phase event_id name start_ns dur_ns idle_ns
+        source``.
+    """
+    return self.answer("pipeline_actions")
+
+
+def pipeline_bubbles(self: "Trace", corrected: bool = True) -> pl.DataFrame:
+    """How long each rank of a pipeline waited for others: before, between and after its work.
+
+    Parameters
+    ----------
+    corrected
+        Take the offsets of clock_skew off the clocks, where all are known.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per (run, rank, step, pass), by run, step, pass and rank. Columns: ``run rank step
+        pass stages microbatches actions start_ns window_ns busy_ns bubble_ns bubble_share warmup_ns
+        steady_ns cooldown_ns pipeline_ranks ideal_share is_corrected``.
+    """
+    return self.answer("pipeline_bubbles", corrected=corrected)
 
 
 def python_lines(self: "Trace") -> pl.DataFrame:

@@ -1,4 +1,4 @@
--- communication_parts: computation and communication of each rank and step, and how much of what is exposed is waiting.
+-- communication_parts: what ranks compute and communicate in each step, and what of it is waiting.
 -- One row per (run, step, rank) that used devices, by run, the rows without a step first, then by step and rank.
 -- Computation, hidden and exposed communication are those of time_breakdown; rows without a step are of the whole traces. Exposed
 -- time is transfer while a collective runs that all its ranks have come to; else it is waiting while one runs whose last rank has

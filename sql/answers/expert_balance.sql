@@ -1,4 +1,4 @@
--- expert_balance: how evenly ranks get the tokens of experts: bytes and time of all-to-all, dispatch and combine.
+-- expert_balance: how evenly ranks get the tokens of experts: bytes and time.
 -- One row per (run, step, collective, process_group, rank), or with per=collective one per rank of each, by run, step,
 -- collective, group, number and rank, unknown ones last.
 -- Collectives are those of collectives: every all_to_all, and the kernels of libraries for expert parallelism (DeepEP and others)

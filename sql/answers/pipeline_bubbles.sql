@@ -1,4 +1,4 @@
--- pipeline_bubbles: how long each rank of a pipeline waited for others: before its first action, between actions, after the last.
+-- pipeline_bubbles: how long each rank of a pipeline waited for others: before, between and after its work.
 -- One row per (run, rank, step, pass), by run, step, pass and rank.
 -- Actions are those of pipeline_actions; busy is the time in which at least one in which a stage works was open. The pipeline
 -- lasts from the first start to the last end of such an action on any rank of the run: busy_ns, warmup_ns, steady_ns and

@@ -48,7 +48,7 @@ class Job:
 
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
-    """Stages of one or two chunks; each rank does its actions one after another, with any pauses."""
+    """Stages in chunks; each rank does its actions one after another, with any pauses."""
     ranks, chunks, microbatches = (draw(st.integers(1, 3)) for _ in range(3))
     is_shown = draw(st.booleans())
     offsets = (0, *(draw(st.integers(-50, 50)) if is_shown else 0 for _ in range(ranks - 1)))
