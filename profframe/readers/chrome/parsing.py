@@ -184,6 +184,8 @@ class Parser:
         self._sound_keys: set[int] = set()
         """Hashes of lists of keys without duplicates."""
         self._session = Session()
+        self.source_pids: Mapping[str, str | None] = {}
+        """What processes were called in the traces of which a file was made."""
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
@@ -221,7 +223,7 @@ class Parser:
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a character of the text
                 return None
-            return with_device_args(batch_of(members), session)
+            return with_device_args(batch_of(members, self.source_pids), session)
 
     def _parse(self, pieces: pa.LargeStringArray, patterns: _Patterns) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and searched afterwards."""
