@@ -133,7 +133,7 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
         base_ns=base_of(parts),
         connect=partial(_connect, session),
         watch=_Done(wanted.progress, session).watch,
-        is_whole=session.selection.is_of_traces and arrivals is None,
+        is_whole=session.selection.is_of_traces and (arrivals is None or arrivals.is_empty()),
         marked=wanted.marked,
         tracks=None if wanted.tracks is None else _tracks(trace, parts, wanted.tracks),
         arrivals=arrivals,

@@ -393,7 +393,7 @@ def _name_of(process: Row) -> str:
 
 
 def base_of(parts: Sequence[Part]) -> int | None:
-    """What times in a file are since: the earliest base; late times without one, the first."""
+    """What times in a file are since: the earliest base; for late ones without it the first."""
     bases: list[int] = [
         part.trace["base_ns"] for part in parts if part.trace["base_ns"] is not None
     ]

@@ -17,6 +17,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -39,7 +40,7 @@ from profframe.readers.build.rows import (
     gather,
     replaced,
 )
-from profframe.readers.bytes import ByteSource
+from profframe.readers.bytes import ByteSource, is_pipe
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
 from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
 from profframe.readers.chrome.parsing import Parser
@@ -87,6 +88,7 @@ def read(
     threads: int | None = None,
     *,
     as_one: bool = False,
+    source_pids: Mapping[str, str | None] = MappingProxyType({}),
 ) -> RawTrace:
     """Read one Chrome trace.
 
@@ -100,6 +102,8 @@ def read(
         Threads that parse; None for one per processor, up to 8.
     as_one
         Whether several traces in it, if it has them, are taken for one.
+    source_pids
+        What processes were called in the traces of which it was made, if that is known already.
 
     Raises
     ------
@@ -111,7 +115,7 @@ def read(
         The file cannot be read.
     """
     parsing_database.open_in_background()
-    parser = Parser()
+    parser = Parser(source_pids)
     threads = threads or min(8, os.cpu_count() or 1)
     reader = ArrayReader(
         source.blocks(),
@@ -134,6 +138,9 @@ def read(
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
     if job := None if as_one else job_of(document.header):
+        if not parser.source_pids and not is_pipe(source.path):  # it is behind the events
+            with closing(ByteSource(source.path)) as second:
+                return read(second, spool, threads, source_pids=job.pids)
         parts = _of_job(rows, job, document.header, quality, dropped)
         if len(parts) == 1:
             return parts[0]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -179,12 +180,12 @@ class _DoubledError(Exception):
 class Parser:
     """Turns text into rows; calls may run in parallel."""
 
-    def __init__(self) -> None:
+    def __init__(self, source_pids: Mapping[str, str | None] = MappingProxyType({})) -> None:
         self._expects_other_keys = False
         self._sound_keys: set[int] = set()
         """Hashes of lists of keys without duplicates."""
         self._session = Session()
-        self.source_pids: Mapping[str, str | None] = {}
+        self.source_pids = source_pids
         """What processes were called in the traces of which a file was made."""
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
