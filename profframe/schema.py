@@ -778,6 +778,7 @@ CHECKS: Final[Mapping[str, Check]] = MappingProxyType(
             Check("repeated_node_id", "nodes of an execution trace with the number of another one, as forked processes write them into one file", "numbered anew, after all others; data dependencies are drawn beside a trace only, between nodes that are its slices"),
             Check("unread_tensor", "values of nodes that say to be tensors and are not of the format's form", "not in `tensors`; `nodes` has the values"),
             Check("combined_file", "one file has several traces, with the header of the first (`combine_with` of torch)", "each is a run of its own; rank, metadata and flags of the later ones are unknown, and times are taken to have the base of the first"),
+            Check("clock_corrected", "times of a rank that was written together with others, on their clock", "as they are written: by how much they differ from the rank's own clock is in `detail`"),
             Check("mixed_traces", "one file has several traces that cannot be told apart", "loaded as one: ids of one may be those of another"),
             Check("no_events", "the source holds no events", "loaded as an empty trace"),
             Check("odd_value", "values of a database or a memory snapshot that are not of the type of their column", "became NULL, or text"),

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from profframe.cli.loading import load, naming
+from profframe.cli.loading import Bar, load, naming
 from profframe.cli.verbs import takes_sources, verbs, with_parts
 from profframe.show.units import visible
+
+if TYPE_CHECKING:
+    from profframe.query.selection import Integers
 
 _FORMS: Final = ("chrome", "speedscope", "stacks")
 _ENDINGS: Final = {".speedscope.json": "speedscope", ".folded": "stacks", ".txt": "stacks"}
@@ -40,7 +44,18 @@ _METRICS: Final = {"host": "self_ns", "device": "self_device_ns"}
     help="Add to chrome: queue_depth, memory, exposed_communication, critical_path,"
     " achieved_flop_per_s, or any answer; can be repeated.",
 )
+@click.option(
+    "--collectives",
+    is_flag=True,
+    help="Arrows in chrome from the rank that came last to each collective to the others.",
+)
+@click.option(
+    "--keep-clocks",
+    is_flag=True,
+    help="Leave the times of ranks as they are, instead of on one clock (clock_skew).",
+)
 @click.option("--run", "runs", multiple=True, help="Only this run; can be repeated.")
+@click.option("--kind", "kinds", multiple=True, help="Only this kind of event; can be repeated.")
 @with_parts
 def export(
     sources: tuple[str, ...],
@@ -49,28 +64,44 @@ def export(
     *,
     metric: str,
     tracks: tuple[str, ...],
+    collectives: bool,
+    keep_clocks: bool,
     runs: tuple[str, ...],
-    ranks: tuple[int, ...],
-    steps: tuple[int, ...],
+    kinds: tuple[str, ...],
+    ranks: Integers,
+    steps: Integers,
     phases: tuple[str, ...],
 ) -> None:
     """Write traces for other tools.
 
-    chrome: for Perfetto and chrome://tracing, of one rank, with tracks beside it. speedscope: host
-    threads, for https://www.speedscope.app. stacks: operators inside one another, folded, for
-    flamegraph.pl and the like. FILE is compressed if it ends in .gz or .zst. Perfetto's protobuf
-    (.pftrace) is not written.
+    chrome: for Perfetto and chrome://tracing, with tracks beside it; ranks are together on one
+    clock, as in export STORE --rank 0-63 --step 5 -o job.json.gz. speedscope: host threads, for
+    https://www.speedscope.app. stacks: operators inside one another, folded, for flamegraph.pl and
+    the like. FILE is compressed if it ends in .gz or .zst. Perfetto's protobuf (.pftrace) is not
+    written.
     """
     tool = form or _form(output)
-    if tracks and tool != "chrome":
-        raise click.UsageError(f"--track is for chrome, not for {tool}")
+    of_chrome = {"--track": tracks, "--collectives": collectives, "--keep-clocks": keep_clocks}
+    for option in (name for name, is_given in of_chrome.items() if is_given and tool != "chrome"):
+        raise click.UsageError(f"{option} is for chrome, not for {tool}")
     trace = load(sources)
     with naming(sources):
         trace = trace.filter(
-            runs=runs or None, ranks=ranks or None, steps=steps or None, phase=phases or None
+            runs=runs or None,
+            ranks=ranks or None,
+            steps=steps or None,
+            kinds=kinds or None,
+            phase=phases or None,
         )
     if tool == "chrome":
-        trace.export_chrome_trace(output, tracks=tracks or None)
+        with closing(Bar("events")) as bar:
+            trace.export_chrome_trace(
+                output,
+                tracks=tracks or None,
+                clocks="recorded" if keep_clocks else "corrected",
+                collectives=collectives,
+                progress=lambda done, total, what: bar(done, total, f"writing {what}".rstrip()),
+            )
     elif tool == "speedscope":
         trace.export_speedscope(output, _METRICS[metric])
     else:

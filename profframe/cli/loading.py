@@ -55,7 +55,8 @@ def naming(sources: Sequence[str], kind: type[AnswerError] = UnknownNameError) -
 class Bar:
     """Progress of loading on a terminal, if it takes a while."""
 
-    def __init__(self) -> None:
+    def __init__(self, unit: str = "bytes") -> None:
+        self._unit = unit
         self._start = time.monotonic()
         self._bar: tuple[Progress, TaskID] | None = None
 
@@ -64,11 +65,12 @@ class Bar:
         if self._bar is None:
             if time.monotonic() - self._start < QUIET_S or not sys.stderr.isatty():
                 return
-            from rich.progress import DownloadColumn, Progress
+            from rich.progress import DownloadColumn, MofNCompleteColumn, Progress
 
             from profframe.show.terminal import console
 
-            columns = *Progress.get_default_columns(), DownloadColumn()
+            count = DownloadColumn() if self._unit == "bytes" else MofNCompleteColumn()
+            columns = *Progress.get_default_columns(), count
             progress = Progress(*columns, console=console(error=True), transient=True)
             self._bar = progress, progress.add_task(what)
             progress.start()

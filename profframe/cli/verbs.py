@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,12 @@ from profframe import __version__
 from profframe.errors import ParameterError
 
 if TYPE_CHECKING:
+    from profframe.query.selection import Integers
     from profframe.trace.trace import Trace
 
 BAD_INPUT: Final = 1
+_SPAN: Final = re.compile(r"(-?[0-9]{1,18})(?:-([0-9]{1,18}))?")
+_MOST_NUMBERS: Final = 1_000_000
 GREW: Final = 3
 INTERRUPTED: Final = 130
 
@@ -40,6 +44,35 @@ def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) ->
     if len(values) > 1:
         raise click.UsageError(f"{option.opts[0]}: only one, not {', '.join(map(str, values))}")
     return values[0] if values else None
+
+
+class Span(click.ParamType):  # type: ignore[type-arg] - not generic before click 8.5
+    """A number, or two and all between them: 0-63."""
+
+    name = "integer"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> range:
+        """The numbers."""
+        if isinstance(value, range):
+            return value
+        match = _SPAN.fullmatch(value)
+        if match is None:
+            self.fail(f"{value!r} is not a valid integer, or two as 0-63.", param, ctx)
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            self.fail(f"{value!r} ends before it begins.", param, ctx)
+        return range(first, last + 1)
+
+
+def _numbers(_: click.Context, __: click.Parameter, spans: tuple[range, ...]) -> Integers:
+    """One range, of which some may be absent, or all that are named."""
+    if len(spans) == 1 and len(spans[0]) != 1:
+        return spans[0]
+    if sum(map(len, spans)) > _MOST_NUMBERS:
+        raise click.BadParameter(f"more than {_MOST_NUMBERS:,} numbers in several spans")
+    return tuple(number for span in spans for number in span)
 
 
 takes_sources = click.argument("sources", metavar="TRACE...", nargs=-1, required=True)
@@ -78,10 +111,20 @@ _FACTS: Final = (
 )
 _PARTS: Final = (
     click.option(
-        "--rank", "ranks", multiple=True, type=int, help="Only this rank; can be repeated."
+        "--rank",
+        "ranks",
+        multiple=True,
+        type=Span(),
+        callback=_numbers,
+        help="Only this rank, or ranks as 0-63; can be repeated.",
     ),
     click.option(
-        "--step", "steps", multiple=True, type=int, help="Only this profiler step; can be repeated."
+        "--step",
+        "steps",
+        multiple=True,
+        type=Span(),
+        callback=_numbers,
+        help="Only this profiler step, or steps as 5-7; can be repeated.",
     ),
     click.option(
         "--phase",

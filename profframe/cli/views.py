@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import polars as pl
     from rich.console import RenderableType
 
+    from profframe.query.selection import Integers
     from profframe.show.summary import Summary
     from profframe.trace.trace import Trace
 
@@ -47,8 +48,8 @@ def show(
     sources: tuple[str, ...],
     top: int,
     sort: str,
-    ranks: tuple[int, ...],
-    steps: tuple[int, ...],
+    ranks: Integers,
+    steps: Integers,
     *,
     phases: tuple[str, ...],
     full_names: bool,

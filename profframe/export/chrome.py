@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from profframe.analysis.export_lines.batches import Lines
 from profframe.analysis.export_lines.chrome import ChromeEvents, ident
+from profframe.analysis.export_lines.job import PROCESS_LABELS, Job, Part
 from profframe.export.files import put_lines, written
 from profframe.readers.chrome.columns import OWN_KEY
+from profframe.readers.chrome.job import JOB_KEY
 from profframe.readers.json import exact
 
 _DECODER: Final = exact.decoder(constant=lambda _: None)
@@ -18,11 +20,6 @@ _OWN_HEADER: Final = (
     "format", "clock", "rank", "rank_source", "world_size", "backend", "device_type",
 )  # fmt: skip
 """Columns of `traces` that the file does not say itself, or not in the same words."""
-_PROCESS_LABELS: Final = {
-    "process_name": "name",
-    "process_labels": "labels",
-    "process_sort_index": "sort_index",
-}
 _THREAD_LABELS: Final = {"thread_name": "name", "thread_sort_index": "sort_index"}
 
 
@@ -39,6 +36,51 @@ def write(path: str | os.PathLike[str], events: ChromeEvents) -> None:
         count += put_lines(put, events.lines, first=not count)
         own = "" if OWN_KEY in header else f', "{OWN_KEY}": {_own(events, count)}'
         put(f"\n]{own}}}\n".encode())
+
+
+def write_job(path: str | os.PathLike[str], job: Job) -> None:
+    """Write several traces: what the header of each says, then the events of one after another."""
+    around: dict[str, Any] = {} if job.base_ns is None else {"baseTimeNanoseconds": job.base_ns}
+    around[JOB_KEY] = {"clocks": job.clocks, "traces": [_of_part(part) for part in job.parts]}
+    with written(path) as put:
+        put(f'{exact.dumps(around)[:-1]}, "traceEvents": ['.encode())
+        is_first = True
+        counts = []
+        for part in job.parts:
+            with job.events(part) as events:
+                for label in _labels(events.threads):
+                    put(f"{',' * (not is_first)}\n{label}".encode())
+                    is_first = False
+                count = put_lines(put, events.lines, first=is_first)
+                is_first = is_first and not count
+                counts.append(_counts(events, part, count))
+        with job.between() as lines:
+            put_lines(put, lines, first=is_first)
+        put(f'\n], "{OWN_KEY}": {exact.dumps({"traces": counts})}}}\n'.encode())
+
+
+def _of_part(part: Part) -> dict[str, Any]:
+    """What a file of several traces says of one."""
+    return {
+        "run": part.trace["run"],
+        "rank": part.trace["rank"],
+        "base_ns": part.trace["base_ns"],
+        "offset_ns": part.offset_ns,
+        "header": {k: v for k, v in _header(part.trace).items() if k != "baseTimeNanoseconds"},
+        "source": _source(part.trace),
+        "processes": [*part.processes],
+        "named_threads": [*part.named_threads],
+    }
+
+
+def _counts(events: ChromeEvents, part: Part, count: int) -> dict[str, Any]:
+    """How many events the file has of a trace, with the labels that it had before."""
+    if not events.is_whole:
+        return {}
+    written_threads = {row["thread"] for row in events.threads}
+    labels = _labels(row for row in part.threads if row["thread"] in written_threads)
+    accounted = _loaded(events.trace.get("accounted"))
+    return {"events": count + sum(1 for _ in labels), "accounted": accounted}
 
 
 def write_list(path: str | os.PathLike[str], lines: Lines) -> None:
@@ -65,10 +107,16 @@ def _header(trace: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own(events: ChromeEvents, count: int) -> str:
     """What the file cannot say in Kineto's words, and how many events were written."""
-    own = {column: events.trace.get(column) for column in _OWN_HEADER}
+    own = _source(events.trace)
     if events.is_whole:
-        own |= {"events": count, "accounted": _loaded(events.trace.get("accounted"))}
-    return exact.dumps({key: value for key, value in own.items() if value is not None})
+        accounted = _loaded(events.trace.get("accounted"))
+        own |= {"events": count} | ({} if accounted is None else {"accounted": accounted})
+    return exact.dumps(own)
+
+
+def _source(trace: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file cannot say of its source in Kineto's words."""
+    return {name: trace[name] for name in _OWN_HEADER if trace.get(name) is not None}
 
 
 def _loaded(text: str | None) -> Any:
@@ -85,14 +133,14 @@ def _labels(threads: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for row in threads:
         is_known = row["pid"] in processes
         processes.add(row["pid"])
-        labels = _THREAD_LABELS if is_known else _PROCESS_LABELS | _THREAD_LABELS
+        labels = _THREAD_LABELS if is_known else {**PROCESS_LABELS, **_THREAD_LABELS}
         for label, key in labels.items():
             if row[label] is None:
                 continue
             event: dict[str, Any] = {"ph": "M", "name": label}
             if row["pid"] is not None:
                 event["pid"] = json.loads(ident(row["pid"]))
-            if label in _PROCESS_LABELS:
+            if label in PROCESS_LABELS:
                 event["tid"] = 0
             elif row["tid"] is not None:
                 event["tid"] = json.loads(ident(row["tid"]))

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 
 from profframe import schema
+from profframe.errors import ParameterError
 from profframe.facts.fact import Tables
 from profframe.loading.beside import FORMATS, fit_together, own_tables, with_rows_of
 from profframe.readers import RawTrace
@@ -67,6 +68,8 @@ def name_trace(
     else:
         rank, rank_source = 0, "assumed"
     if run is None:
+        run = raw.header.run
+    if run is None:
         run = _run_of(path, is_rank_known=rank_source != "assumed")
     return NamedTrace(path, raw, run, rank, rank_source)
 
@@ -80,7 +83,22 @@ def known_rank(path: Path, raw: RawTrace, rank: int | None = None) -> int | None
 def name_parts(
     path: Path, parts: Sequence[RawTrace], run: str | None = None, rank: int | None = None
 ) -> list[NamedTrace]:
-    """Name the traces of one file: the first as `name_trace` does, the others by numbers."""
+    """Name the traces of one file: by what it says, else the first as `name_trace` does.
+
+    The others are numbered then.
+
+    Raises
+    ------
+    ParameterError
+        A rank is given for several ranks.
+    """
+    if len(parts) > 1 and all(raw.header.run is not None for raw in parts):
+        if rank is not None:
+            raise ParameterError(
+                f"rank: {path} has {len(parts)} traces, with ranks of their own; "
+                f"to keep one of them: ranks={rank}"
+            )
+        return [name_trace(path, raw, run) for raw in parts]
     first = name_trace(path, parts[0], run, rank)
     source = "argument" if first.rank_source == "argument" else "assumed"
     later = [

@@ -97,6 +97,8 @@ def read_parts(path: Path, progress: Progress | None = None) -> list[RawTrace]:
     try:
         return [read(path, progress)]
     except chrome.SeveralTracesError as several:
+        if several.parts is not None:
+            return [*several.parts]
         if is_pipe(path):
             raise SourceError(
                 f"{path}: {several.count} traces in one file, which a pipe cannot be read twice "

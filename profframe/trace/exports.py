@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from profframe import store
-from profframe.analysis.critical_path import CriticalPath, find
+from profframe.analysis.critical_path import CriticalPath
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.facts.formulas.dtypes import peak_name
-from profframe.query.catalogue import catalogue
 from profframe.query.parameters import check_override
 from profframe.query.selection import Text
 
@@ -45,8 +43,15 @@ def export_chrome_trace(
     legacy: bool = False,
     highlight: CriticalPath | pl.DataFrame | None = None,
     tracks: Given | None = None,
+    *,
+    clocks: str = "corrected",
+    collectives: bool = False,
+    progress: Callable[[int, int, str], None] | None = None,
 ) -> None:
     """Write a Chrome trace that Perfetto, chrome://tracing and `profframe.load` open.
+
+    Several ranks go into one file, on one clock: each is a group of processes of its own there,
+    and `load` gives them back. Choose what is in it with `filter`.
 
     Parameters
     ----------
@@ -59,8 +64,9 @@ def export_chrome_trace(
     highlight
         Events to highlight: a critical path, or a frame with ``event_id`` (and ``run``
         and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
-        they are red in chrome://tracing, and arrows join the parts of a path from one thread or
-        stream to another.
+        they are red in chrome://tracing, and arrows join the parts of a path (rows with
+        ``start_ns``, ``dur_ns`` and ``edge``, in their order) from one thread, stream or rank to
+        another. Times are by the clock of the row's rank, as in ``events``.
     tracks
         What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
         ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
@@ -68,37 +74,42 @@ def export_chrome_trace(
         become slices on lines of their own, those with ``time_ns`` counters of their numbers;
         each device and stream has its own. They are of a process ``profframe``. `load` keeps
         added slices in ``instants`` and added counters in ``counters``: nothing counts them.
+        Of several ranks each has those rows that have its ``run`` and ``rank``, on its clock; a
+        path over several ranks is also one line of a process for all, and so are rows without a
+        rank, whose times are those of the file.
+    clocks
+        ``"corrected"``: the offsets of `clock_skew` are taken off the times of several ranks
+        where they are known, and the file says so. ``"recorded"``: times stay as they are.
+    collectives
+        Whether arrows of the category ``collective`` lead from the rank that came last to each
+        collective to the others that waited in it.
+    progress
+        Called with the number of events written, of all, and what is being written.
 
     Raises
     ------
     UnknownNameError
         There is no track and no answer of that name.
     ParameterError
-        There are several (run, rank): a file holds one. Or nothing that was highlighted is in
-        the file, or a track has no column of times or values, or the file is to be written as
-        torch does.
+        Nothing that was highlighted is in the file, or a track has no column of times or values,
+        or such are to be written as torch does, which holds one (run, rank). Or clocks have not
+        the same origin, and no collective says by how much they differ.
     ExportError
         The file cannot be written.
     """
-    from profframe.analysis.export_lines.chrome import chrome_events
     from profframe.analysis.export_lines.legacy import listed_lines
-    from profframe.analysis.export_lines.single_trace import single_trace
-    from profframe.analysis.export_lines.tracks import added_rows
     from profframe.export import chrome
+    from profframe.trace.chrome_export import Wanted, write
 
     for name, value in (("highlight", highlight), ("tracks", tracks)):
         if legacy and value is not None:
             raise ParameterError(f"{name}: not in the form that torch writes (legacy=True)")
-    marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
-    is_whole = self._session.selection.is_of_traces
-    with self._session.connection() as connection:
-        if legacy:
+    if legacy:
+        with self._session.connection() as connection:
             chrome.write_list(path, listed_lines(connection))
-            return
-        trace = single_trace(connection)
-        added = None if tracks is None else added_rows(tracks, partial(_track, self), trace)
-        events = chrome_events(connection, trace, is_whole=is_whole, marked=marked, tracks=added)
-        chrome.write(path, events)
+        return
+    marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
+    write(self, path, Wanted(marked, tracks, clocks, collectives, progress))
 
 
 def augment(
@@ -275,13 +286,3 @@ def report(
     report.write(
         type(self)(self._session.unlimited()), path, report.Options(title, sections, rows), progress
     )
-
-
-def _track(self: Trace, name: str) -> pl.DataFrame | CriticalPath:
-    from profframe.analysis.export_lines.tracks import named_rows
-
-    def path() -> CriticalPath:
-        with self._session.connection() as connection:
-            return find(connection)
-
-    return named_rows(name, self.answer, path, [answer.name for answer in catalogue()])

@@ -7,12 +7,14 @@ a member of our own, which the reader takes out again.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+import pyarrow as pa
 
 from profframe.analysis.export_lines.batches import Lines, text_batches
 from profframe.analysis.export_lines.highlight import Highlight, highlight
@@ -105,6 +107,40 @@ class ChromeEvents:
     """Elements of the array, behind names of processes and threads."""
     is_whole: bool
     """All events of the source are there, and no others."""
+    places: pa.Table | None = None
+    """Where the stretches of a path are, for arrows between traces; of a part of a file only."""
+    is_marked: bool = False
+    """Some events are highlighted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a trace is among several in one file; as it is, it is alone.
+
+    Attributes
+    ----------
+    number
+        From 1 on; it is a part of ids that are known beyond a process.
+    ahead_ns
+        By how much the times of what is added are ahead of those in the file.
+    tracks_pid, tracks_name
+        Process of tracks.
+    """
+
+    number: int | None = None
+    ahead_ns: int = 0
+    tracks_pid: str = OWN_KEY
+    tracks_name: str = OWN_KEY
+
+    def set_variables(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Let the macros of a connection know it."""
+        connection.execute("SET VARIABLE place = ?::BIGINT", [self.number])
+        connection.execute("SET VARIABLE ahead_ns = ?::BIGINT", [self.ahead_ns])
+        connection.execute("SET VARIABLE tracks_pid = ?::VARCHAR", [self.tracks_pid])
+        connection.execute("SET VARIABLE tracks_name = ?::VARCHAR", [self.tracks_name])
+
+
+ALONE: Final = Place()
 
 
 def chrome_events(
@@ -114,28 +150,43 @@ def chrome_events(
     is_whole: bool,
     marked: pl.DataFrame | None = None,
     tracks: pl.DataFrame | None = None,
+    place: Place = ALONE,
 ) -> ChromeEvents:
     """Prepare the lines of the one trace of a connection.
 
     ``is_whole`` says that all events are there, so that the file counts as many as its source.
     ``marked`` is for `highlight`, ``tracks`` are rows of `profframe.analysis.export_lines.tracks`.
     """
+    is_part = place.number is not None
     connection.execute("SET preserve_insertion_order = true")
     if connection.sql("SELECT count(replays) > 0 FROM events").fetchall() == [(True,)]:
         connection.execute(_WITHOUT_CAPTURES)
     connection.execute(MACROS + _VARIABLES)
     connection.execute("SET VARIABLE base_ns = ?::BIGINT", [trace.get("base_ns")])
-    marks = Highlight() if marked is None else highlight(connection, marked, trace)
+    place.set_variables(connection)
+    marks = Highlight()
+    if marked is not None:
+        marks = highlight(connection, marked, trace, is_part=is_part)
     threads = connection.sql("FROM threads ORDER BY thread").to_arrow_table().to_pylist()
     connection.execute("SET VARIABLE thread_keys = ?::VARCHAR[]", [_thread_keys(threads)])
     rare = _Rare.of(connection)
-    queries = [*_queries(_rows(trace), trace.get("format") in JSON_FORMATS, rare, marks)]
+    arrows = None if is_part else marks.arrows
+    is_json = trace.get("format") in JSON_FORMATS
+    queries = [*_queries(_rows(trace), is_json, rare, marks, arrows)]
+    lines: Lines = (batch for query in queries for batch in text_batches(connection.sql(query)))
     if tracks is not None:
-        connection.register("_tracks", tracks.with_row_index("number").to_arrow())
-        queries += _TRACKS
-    lines = (batch for query in queries for batch in text_batches(connection.sql(query)))
-    is_whole = is_whole and marks.arrows is None and tracks is None
-    return ChromeEvents(trace, threads, lines, is_whole)
+        lines = itertools.chain(lines, track_lines(connection, tracks))
+    is_whole = is_whole and marks.places is None and tracks is None
+    places = None
+    if is_part and marks.places is not None:
+        places = connection.sql(marks.places).to_arrow_table()
+    return ChromeEvents(trace, threads, lines, is_whole, places, marks != Highlight())
+
+
+def track_lines(connection: duckdb.DuckDBPyConnection, tracks: pl.DataFrame) -> Lines:
+    """Lines of tracks, on a connection that has `MACROS` and the variables of a `Place`."""
+    connection.register("_tracks", tracks.with_row_index("number").to_arrow())
+    return (batch for query in _TRACKS for batch in text_batches(connection.sql(query)))
 
 
 def ident(text: str) -> str:
@@ -180,7 +231,9 @@ class _Rare:
         return cls(*(bool(connection.sql(f"FROM {row} LIMIT 1").fetchall()) for row in rows))
 
 
-def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterator[str]:
+def _queries(
+    rows: str, is_json: bool, rare: _Rare, marks: Highlight, arrows: str | None
+) -> Iterator[str]:
     """One query for each table, one column of text."""
     args = marks.args.format("json_text(args)" if is_json else f"({_FILLED_ARGS})")
     # A begin event is what never ended; but one must not meet an end that was never begun.
@@ -233,12 +286,12 @@ def _queries(rows: str, is_json: bool, rare: _Rare, marks: Highlight) -> Iterato
         FROM memory"""
     yield """
         SELECT concat(',\n{"ph":' || to_json(phase), common(category, name, pid, tid),
-                      at_time(time_ns, NULL), ',"id":' || ident(flow_id),
+                      at_time(time_ns, NULL), ',"id":' || shared_id(flow_id),
                       ',"bp":' || to_json(binding_point), with_args(json_text(args)))
         FROM flows
         WHERE binding_point IS DISTINCT FROM 'bind_id'"""
-    if marks.arrows is not None:
-        yield marks.arrows
+    if arrows is not None:
+        yield arrows
     # An event has a row for each value, and the row of the first is written.
     yield """
         SELECT concat(',\n{"ph":"C"', common(category, name, pid, tid), at_time(time_ns, NULL),
@@ -259,21 +312,23 @@ _ARROW: Final = f"""
                      ',"flow_in":' || (args->'$.flow_in')::VARCHAR,
                      ',"flow_out":' || (args->'$.flow_out')::VARCHAR) ELSE '' END"""
 _TRACKS: Final = (
-    f"""
-        SELECT concat(',\n{{"ph":"M","name":"process_name","pid":"{OWN_KEY}","tid":0',
-                      ',"args":{{"name":"{OWN_KEY}"}}}}')
+    """
+        SELECT concat(',\n{"ph":"M","name":"process_name","pid":',
+                      ident(getvariable('tracks_pid')), ',"tid":0,"args":{"name":',
+                      to_json(getvariable('tracks_name')), '}}')
         FROM (FROM _tracks LIMIT 1)""",
-    f"""
-        SELECT concat(',\n{{"ph":"M","name":"thread_name","pid":"{OWN_KEY}","tid":', ident(line),
-                      ',"args":{{"name":', to_json(line), '}}}}')
+    """
+        SELECT concat(',\n{"ph":"M","name":"thread_name","pid":',
+                      ident(getvariable('tracks_pid')), ',"tid":', ident(line),
+                      ',"args":{"name":', to_json(line), '}}')
         FROM _tracks WHERE dur_ns IS NOT NULL GROUP BY line ORDER BY min(number)""",
     f"""
-        SELECT concat(',\n{{"ph":"C"', common('{OWN_KEY}', name, '{OWN_KEY}', NULL),
-                      at_time(time_ns, NULL), with_args(args))
+        SELECT concat(',\n{{"ph":"C"', common('{OWN_KEY}', name, getvariable('tracks_pid'), NULL),
+                      at_time(time_ns - getvariable('ahead_ns'), NULL), with_args(args))
         FROM _tracks WHERE dur_ns IS NULL ORDER BY number""",
     f"""
-        SELECT concat(',\n{{"ph":"X"', common('{OWN_KEY}', name, '{OWN_KEY}', line),
-                      at_time(time_ns, dur_ns), with_args(args))
+        SELECT concat(',\n{{"ph":"X"', common('{OWN_KEY}', name, getvariable('tracks_pid'), line),
+                      at_time(time_ns - getvariable('ahead_ns'), dur_ns), with_args(args))
         FROM _tracks WHERE dur_ns IS NOT NULL ORDER BY number""",
 )
 """What is added comes last, so that it numbers nothing anew."""

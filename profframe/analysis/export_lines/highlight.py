@@ -9,7 +9,9 @@ from typing import Any, Final
 import duckdb
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
+from profframe.analysis.export_lines.batches import Lines, text_batches
 from profframe.errors import ParameterError
 
 MARK: Final = '"critical":1'
@@ -17,6 +19,7 @@ MARK: Final = '"critical":1'
 CATEGORY: Final = "critical_path"
 """Category of the arrows."""
 
+NOTHING_MARKED: Final = "highlight: none of its events is in this trace"
 _PATH: Final = ("start_ns", "dur_ns", "edge")
 _MACROS: Final = f"""
     -- Bits, as a join would not keep the order of the events.
@@ -24,32 +27,35 @@ _MACROS: Final = f"""
         coalesce(getvariable('marked')[(id >> 5) + 1] >> (id & 31) & 1 = 1, false);
     CREATE TEMP MACRO with_mark(args) AS
         CASE WHEN contains(args, '{MARK}') THEN args ELSE with_added(args, '{MARK}') END;"""
+_PLACES: Final = """
+    SELECT number, edge, begin_ns - getvariable('ahead_ns') AS begin_ns,
+           end_ns - getvariable('ahead_ns') AS end_ns, pid, tid,
+           coalesce(getvariable('place')::BIGINT << 32, 0) + thread AS line, start_ns AS from_ns,
+           greatest(start_ns + dur_ns - 1, start_ns) AS to_ns
+    FROM _path AS path JOIN events ON path.event_id = events.event_id"""
+_LAST_ID: Final = "(SELECT coalesce(max(try_cast(flow_id AS BIGINT)), 0) FROM flows)"
 _ARROWS: Final = f"""
-    WITH places AS (
-        SELECT path.*, events.pid, events.tid, events.thread, events.start_ns AS from_ns,
-               greatest(events.start_ns + events.dur_ns - 1, events.start_ns) AS to_ns
-        FROM _path AS path JOIN events ON path.event_id = events.event_id
-    ),
+    WITH places AS ({{places}}),
     pairs AS (SELECT places AS a, lead(places) OVER (ORDER BY number) AS b FROM places),
-    used AS (SELECT coalesce(max(try_cast(flow_id AS BIGINT)), 0) AS id FROM flows),
     arrows AS (
-        SELECT a, b, used.id + row_number() OVER (ORDER BY a.number) AS id
-        FROM pairs, used WHERE a.thread <> b.thread
+        SELECT a, b, {{last_id}} + row_number() OVER (ORDER BY a.number) AS id
+        FROM pairs WHERE a.line <> b.line
     )
-    SELECT line FROM (
+    SELECT text FROM (
         SELECT id, 0 AS part,
-               concat(',\n{{"ph":"s"', common('{CATEGORY}', a.edge, a.pid, a.tid),
+               concat(',\n{{{{"ph":"s"', common('{CATEGORY}', a.edge, a.pid, a.tid),
                       at_time(greatest(a.from_ns, least(a.end_ns, a.to_ns)), NULL), ',"id":', id,
-                      '}}') AS line
+                      '}}}}') AS text
         FROM arrows
         UNION ALL
         SELECT id, 1,
-               concat(',\n{{"ph":"f"', common('{CATEGORY}', a.edge, b.pid, b.tid),
+               concat(',\n{{{{"ph":"f"', common('{CATEGORY}', a.edge, b.pid, b.tid),
                       at_time(greatest(b.from_ns, least(b.begin_ns, b.to_ns)), NULL), ',"id":', id,
-                      ',"bp":"e"}}')
+                      ',"bp":"e"}}}}')
         FROM arrows
     )
     ORDER BY id, part"""
+"""Arrows of a path, by the places of its stretches in `places`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,27 +66,39 @@ class Highlight:
     ----------
     args, member
         Patterns for the arguments of an event, and for what follows them.
-    arrows
-        A query of lines, or None.
+    places
+        A query for where the stretches of a path are, or None.
     """
 
     args: str = "{}"
     member: str = "NULL"
-    arrows: str | None = None
+    places: str | None = None
+
+    @property
+    def arrows(self) -> str | None:
+        """A query of lines: the arrows of a path in one trace; None where there is none."""
+        if self.places is None:
+            return None
+        return _ARROWS.format(places=self.places, last_id=_LAST_ID)
 
 
 def highlight(
-    connection: duckdb.DuckDBPyConnection, events: pl.DataFrame, trace: Mapping[str, Any]
+    connection: duckdb.DuckDBPyConnection,
+    events: pl.DataFrame,
+    trace: Mapping[str, Any],
+    *,
+    is_part: bool = False,
 ) -> Highlight:
     """Prepare a connection that has `MACROS` for marks.
 
     Events have an ``event_id``, and ``run`` and ``rank`` where they are of several traces. Rows
     with ``start_ns``, ``dur_ns`` and ``edge`` are a path: arrows join each to the next on another
-    line.
+    line. Of ``is_part`` of what is written none need be there.
     """
     if "event_id" not in events.columns or not events.schema["event_id"].is_integer():
         columns = ", ".join(events.columns)
         raise ParameterError(f"highlight: needs a column event_id of integers, found ({columns})")
+    events = events.with_columns(pl.int_range(pl.len()).alias("_number"))
     for key in ("run", "rank"):
         if key in events.columns and key in trace:
             events = events.filter(pl.col(key) == trace[key])
@@ -88,19 +106,30 @@ def highlight(
     ids = chosen["event_id"].unique().sort().to_numpy().astype(np.int64)
     last_id = connection.sql("SELECT max(event_id) FROM events").fetchall()[0][0]
     ids = ids[ids <= (-1 if last_id is None else last_id)]
+    if not ids.size and is_part:
+        return Highlight()
     if not ids.size:
-        raise ParameterError("highlight: none of its events is in this trace")
+        raise ParameterError(NOTHING_MARKED)
     words = np.bincount(ids >> 5, 2.0 ** (ids & 31)).astype(np.int64)
     connection.execute("SET VARIABLE marked = ?::BIGINT[]", [words.tolist()])
     connection.execute(_MACROS)
-    arrows = None
+    places = None
     if set(_PATH) <= set(chosen.columns):
         end = pl.col("start_ns") + pl.col("dur_ns")
-        path = chosen.select("event_id", "edge", begin_ns="start_ns", end_ns=end)
-        connection.register("_path", path.with_row_index("number").to_arrow())
-        arrows = _ARROWS
+        path = chosen.select("event_id", "edge", number="_number", begin_ns="start_ns", end_ns=end)
+        connection.register("_path", path.to_arrow())
+        places = _PLACES
     return Highlight(
         "CASE WHEN is_marked(event_id) THEN with_mark({0}) ELSE {0} END",
         """CASE WHEN is_marked(event_id) THEN ',"cname":"terrible"' END""",
-        arrows,
+        places,
     )
+
+
+def arrows_between(connection: duckdb.DuckDBPyConnection, places: pa.Table) -> Lines:
+    """Arrows of a path over several traces, on a connection that has `MACROS`.
+
+    ``places`` has the rows of the query `Highlight.places` of each.
+    """
+    connection.register("_places", places)
+    return text_batches(connection.sql(_ARROWS.format(places="FROM _places", last_id=0)))

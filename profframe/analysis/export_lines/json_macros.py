@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
+from profframe.readers.chrome.job import ID_BITS, ID_MARK
+
 MACROS: Final = r"""
     -- A text of a name or an id; what was a number is one again.
     CREATE OR REPLACE TEMP MACRO ident(t) AS
         CASE WHEN regexp_full_match(t, '0|-?[1-9][0-9]{0,17}') THEN t ELSE to_json(t) END;
+    -- An id that is known beyond a process: of several traces the place of its own is in it.
+    CREATE OR REPLACE TEMP MACRO shared_id(t) AS CASE
+        WHEN getvariable('place') IS NULL THEN ident(t)
+        WHEN regexp_full_match(t, '0|[1-9][0-9]{0,12}')
+            AND try_cast(t AS BIGINT) < 1::BIGINT << ID_BITS
+        THEN ((getvariable('place')::BIGINT << ID_BITS) + try_cast(t AS BIGINT))::VARCHAR
+        ELSE to_json(getvariable('place')::VARCHAR || 'ID_MARK' || t) END;
     CREATE OR REPLACE TEMP MACRO microseconds(ns) AS (ns * 0.001::DECIMAL(4, 3))::VARCHAR;
     CREATE OR REPLACE TEMP MACRO json_text(t) AS
         CASE WHEN json_valid(t) THEN t ELSE to_json(t) END;
@@ -20,7 +29,7 @@ MACROS: Final = r"""
             THEN id = concat('local:', (args->>'$.scope') || ':') || (args->>'$.id2.local')
         END
         THEN concat(',"scope":' || (args->'$.scope')::VARCHAR, ',"id2":', (args->'$.id2')::VARCHAR)
-        ELSE ',"id":' || ident(id) END;
+        ELSE ',"id":' || shared_id(id) END;
     -- What all events have; a NULL of concat() is left out.
     CREATE OR REPLACE TEMP MACRO common(category, name, pid, tid) AS concat(
         ',"cat":' || to_json(category), ',"name":' || to_json(name),
@@ -35,4 +44,4 @@ MACROS: Final = r"""
         THEN concat('{', members, '}')
         WHEN trim(args, E' \t\r\n')[1] = '{' AND json_valid(args)
         THEN concat(trim(args, E' \t\r\n')[:-2], ',', members, '}')
-        ELSE args END;"""
+        ELSE args END;""".replace("ID_BITS", str(ID_BITS)).replace("ID_MARK", ID_MARK)

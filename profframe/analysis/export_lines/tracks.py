@@ -63,6 +63,8 @@ TRACKS: Final[Mapping[str, Named]] = MappingProxyType(
 )
 """Tracks that are made of an answer of another name, or of some of its columns."""
 CRITICAL_PATH: Final = "critical_path"
+_PATH: Final = ("rank", "name", "start_ns", "dur_ns", "edge")
+"""Columns of a path over several ranks."""
 
 
 def added_rows(
@@ -84,20 +86,86 @@ def added_rows(
     >>> added_rows({"power": rows}, lambda name: rows, {}).select("name", "args").row(0)
     ('power device 0', '{"watts":300.5}')
     """
-    made = [pl.DataFrame(schema=_SCHEMA)]
-    for title, what in _titled(given):
-        rows = ask(what) if isinstance(what, str) else what
-        frame = rows if isinstance(rows, pl.DataFrame) else getattr(rows, "events", None)
-        if not isinstance(frame, pl.DataFrame):
+    return rows_of(titled_rows(given, ask), trace)
+
+
+def titled_rows(given: Given, ask: Callable[[str], Rows]) -> list[tuple[str, Rows]]:
+    """What tracks are made of, with their titles; answers are asked by their names."""
+    rows = [(title, ask(what) if isinstance(what, str) else what) for title, what in _titled(given)]
+    for title, what in rows:
+        if _frame(what) is None:
             raise ParameterError(
                 f"tracks: {title!r}: needs a name, a polars DataFrame or a critical path, "
                 f"got {type(what).__name__}"
             )
+    return rows
+
+
+def rows_of(titled: Sequence[tuple[str, Rows]], trace: Mapping[str, object]) -> pl.DataFrame:
+    """The rows of tracks that are of a trace, or of none."""
+    made = [pl.DataFrame(schema=_SCHEMA)]
+    for title, rows in titled:
+        frame = _frame(rows)
+        assert frame is not None  # noqa: S101 - `titled_rows` has seen to it
         for key in _KEYS:
             if key in frame.columns and key in trace:
                 frame = frame.filter(pl.col(key) == trace[key])
         made.append(_track(title, frame, apart=isinstance(rows, pl.DataFrame)))
     return pl.concat(made)
+
+
+def _frame(rows: Rows) -> pl.DataFrame | None:
+    frame = rows if isinstance(rows, pl.DataFrame) else getattr(rows, "events", None)
+    return frame if isinstance(frame, pl.DataFrame) else None
+
+
+def of_a_trace(titled: Sequence[tuple[str, Rows]]) -> list[tuple[str, Rows]]:
+    """Those of several tracks that have rows of single traces."""
+    frames = [(title, rows, _frame(rows)) for title, rows in titled]
+    return [(t, rows) for t, rows, frame in frames if frame is not None and "rank" in frame.columns]
+
+
+def of_all_traces(
+    titled: Sequence[tuple[str, Rows]], ahead_ns: Mapping[tuple[str, int], int]
+) -> list[tuple[str, Rows]]:
+    """Rows of tracks that are of no single trace, and paths over several of them.
+
+    ``ahead_ns`` is by how much the clock of each is ahead; what is not in it is left out.
+    """
+    found: list[tuple[str, Rows]] = []
+    for title, rows in titled:
+        frame = _frame(rows)
+        assert frame is not None  # noqa: S101 - `titled_rows` has seen to it
+        if "rank" not in frame.columns:
+            found.append((title, rows))
+            continue
+        if not (rest := frame.filter(pl.col("rank").is_null())).is_empty():
+            found.append((title, rest.drop(_KEYS, strict=False)))
+        if set(_PATH) <= set(frame.columns) and frame["rank"].n_unique() > 1:
+            found.append((title, _path(frame, ahead_ns)))
+    return found
+
+
+def _path(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.DataFrame:
+    """A path over several ranks as one line, each stretch with its rank."""
+    runs = {run for run, _ in ahead_ns}
+    ahead = pl.DataFrame(
+        [(run, rank, ns) for (run, rank), ns in ahead_ns.items()],
+        schema={"run": pl.String, "rank": pl.Int64, "_ahead": pl.Int64},
+        orient="row",
+    )
+    keys = [key for key in _KEYS if key in frame.columns]
+    if "run" not in keys and len(runs) > 1:
+        raise ParameterError("tracks: a path over ranks of several runs needs a column run")
+    typed = frame.with_columns(pl.col("rank").cast(pl.Int64))
+    path = typed.join(ahead.select(*keys, "_ahead"), on=keys, maintain_order="left")
+    name = pl.col("name").cast(pl.String).fill_null("")
+    return path.select(
+        name=pl.format("rank {}: {}", "rank", name),
+        start_ns=pl.col("start_ns") - pl.col("_ahead"),
+        dur_ns="dur_ns",
+        **{column: column for column in ("bound", "edge", "kind") if column in path.columns},
+    )
 
 
 def named_rows(

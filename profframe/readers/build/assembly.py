@@ -401,7 +401,7 @@ def _traces(
         "source_events": sum(accounted.values()),
         "accounted": json.dumps({name: count for name, count in accounted.items() if count}),
     }
-    names = row.keys() - {"rank", "rank_source"}
+    names = row.keys() - {"run", "rank", "rank_source"}
     fields = [field for field in schema.TRACES.arrow if field.name in names]
     return pa.Table.from_pylist([row], pa.schema(fields))
 

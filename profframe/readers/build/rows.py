@@ -225,6 +225,8 @@ class Header:
     device_properties: str | None = None
     profiler_flags: str | None = None
     metadata: str | None = None
+    run: str | None = None
+    """Run, where the source says it."""
 
 
 @dataclass(slots=True)

@@ -15,7 +15,9 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -38,14 +40,15 @@ from profframe.readers.build.rows import (
     gather,
     replaced,
 )
-from profframe.readers.bytes import ByteSource
+from profframe.readers.bytes import ByteSource, is_pipe
 from profframe.readers.chrome.columns import DEVICE_CATEGORIES, OWN_KEY
+from profframe.readers.chrome.job import JOB_KEY, Job, job_of, rows_of_traces
 from profframe.readers.chrome.parsing import Parser
 from profframe.readers.chrome.parts import SeveralTracesError, spans, split, windows
 from profframe.readers.json.exact import dumps
 from profframe.readers.json.opening import NoArrayError, opening
 from profframe.readers.json.repair import DROPS
-from profframe.readers.json.stream import ArrayReader, Document
+from profframe.readers.json.stream import ArrayReader, members_in
 from profframe.schema import INT32
 from profframe.system.disk_tables import Spool
 
@@ -68,9 +71,8 @@ _DEVICE_TYPES: Final = (
     (re.compile("(?:cpu_to_cuda|" + "|".join(DEVICE_CATEGORIES) + r")\Z"), "CUDA"),
 )
 """The first match names the devices of the trace; ROCm calls itself CUDA, as torch does."""
-_OF_ALL_PARTS: Final = (
-    "schemaVersion", "deviceProperties", "displayTimeUnit", "baseTimeNanoseconds",
-)  # fmt: skip
+_BASE: Final = "baseTimeNanoseconds"
+_OF_ALL_PARTS: Final = ("schemaVersion", "deviceProperties", "displayTimeUnit", _BASE)
 """Members of the header of a file of several traces that count for all of them."""
 _TO_DEVICE: Final = "cpu_to_"
 _DEVICE_LABEL: Final = re.compile(r"(?!(?:CPU|GPU)\b)([A-Za-z]\w*) \d+\s*")
@@ -86,6 +88,7 @@ def read(
     threads: int | None = None,
     *,
     as_one: bool = False,
+    source_pids: Mapping[str, str | None] = MappingProxyType({}),
 ) -> RawTrace:
     """Read one Chrome trace.
 
@@ -99,6 +102,8 @@ def read(
         Threads that parse; None for one per processor, up to 8.
     as_one
         Whether several traces in it, if it has them, are taken for one.
+    source_pids
+        What processes were called in the traces of which it was made, if that is known already.
 
     Raises
     ------
@@ -110,10 +115,16 @@ def read(
         The file cannot be read.
     """
     parsing_database.open_in_background()
-    parser = Parser()
+    parser = Parser(source_pids)
     threads = threads or min(8, os.cpu_count() or 1)
     reader = ArrayReader(
-        source.blocks(), _EVENTS_KEY, parser.wave, parser.array, threads, mark=_PHASE
+        source.blocks(),
+        _EVENTS_KEY,
+        parser.wave,
+        parser.array,
+        threads,
+        mark=_PHASE,
+        begun=partial(_begun, parser, source.path, is_spooled=spool is not None),
     )
     try:
         rows = gather(reader.rows(), spool)
@@ -126,8 +137,16 @@ def read(
     for note in document.notes("events", source.damage):
         quality.note(*note)
     dropped = sum(document.repairs[check] for check in DROPS)
-    header = _header(document, rows)
-    exported = _exported(document)
+    if job := None if as_one else job_of(document.header):
+        if not parser.source_pids and not is_pipe(source.path):  # it is behind the events
+            with closing(ByteSource(source.path)) as second:
+                return read(second, spool, threads, source_pids=job.pids)
+        parts = _of_job(rows, job, document.header, quality, dropped)
+        if len(parts) == 1:
+            return parts[0]
+        raise SeveralTracesError(source.path, len(parts), document.header, parts)
+    exported = _exported(document.header)
+    header = _header(document.header, rows, _base_ns(document.header))
     count = windows(rows[Table.INSTANTS])
     if count > 1 and not as_one:
         raise SeveralTracesError(source.path, count, document.header)
@@ -139,6 +158,56 @@ def read(
         quality.note("mixed_traces", rows[Table.EVENTS].num_rows, f"{count} traces")
     with parsing_database.connect() as connection:
         raw = assemble(rows, header, quality, dropped, connection)
+    return _finished(raw, exported)
+
+
+def _begun(parser: Parser, path: Path, before: bytes, *, is_spooled: bool) -> None:
+    """Tell the parser what the members in front of the events say of processes."""
+    if JOB_KEY.encode() not in before:
+        return
+    job = job_of(members_in(before))
+    if job is None:
+        return
+    if is_spooled and len(job.traces) > 1:
+        raise SeveralTracesError(path, len(job.traces), {JOB_KEY: None})
+    parser.source_pids = job.pids
+
+
+def _of_job(
+    rows: Rows, job: Job, members: Mapping[str, Any], quality: Quality, dropped: int
+) -> list[RawTrace]:
+    """Each of the traces of a job; what was repaired in the file is noted in the first."""
+    parts = []
+    base_ns = _base_ns(members)
+    own = members.get(OWN_KEY)
+    counts = own.get("traces") if isinstance(own, dict) else None
+    for number, (trace, part) in enumerate(zip(job.traces, rows_of_traces(rows, job), strict=True)):
+        exported = {**trace.own}
+        if isinstance(counts, list) and len(counts) == len(job.traces):
+            exported |= counts[number] if isinstance(counts[number], dict) else {}
+        header = _exported_header(_header(trace.header, part, base_ns), exported)
+        source = _text(trace.own.get("rank_source")) or header.rank_source
+        header = replace(header, run=trace.run, rank=trace.rank, rank_source=source)
+        noted = Quality() if number else quality
+        if trace.offset_ns:
+            count = sum(map(len, part.values())) - len(part[Table.THREADS])
+            noted.note("clock_corrected", count, f"{trace.offset_ns:,} ns were taken off")
+        with parsing_database.connect() as connection:
+            raw = assemble(part, header, noted, 0 if number else dropped, connection)
+        raw = _finished(_with_base(raw, trace.base_ns), exported)
+        parts.append(raw)
+    return parts
+
+
+def _with_base(raw: RawTrace, base_ns: int | None) -> RawTrace:
+    """The trace with the base that its own file had; its times are since the one of this file."""
+    traces = replaced(raw.tables["traces"], "base_ns", pa.array([base_ns], pa.int64()))
+    header = replace(raw.header, base_ns=base_ns)
+    return RawTrace({**raw.tables, "traces": traces}, header)
+
+
+def _finished(raw: RawTrace, exported: Mapping[str, Any] | None) -> RawTrace:
+    """The trace with what only all of it together tells."""
     raw = _with_ascend_streams(_with_kineto_flags(raw))
     return raw if exported is None else _with_exported_counts(raw, exported)
 
@@ -221,12 +290,15 @@ def _has_phase(rows: Rows) -> bool:
     )
 
 
-def _header(document: Document, rows: Rows) -> Header:
-    """Header from the members around the events."""
-    members = dict(document.header)
-    if _exported(document) is not None:
+def _base_ns(members: Mapping[str, object]) -> int | None:
+    return _integer(members.get(_BASE))
+
+
+def _header(around: Mapping[str, Any], rows: Rows, base_ns: int | None) -> Header:
+    """Header from the members around the events, and the base of their times."""
+    members = {key: value for key, value in around.items() if key != _BASE}
+    if _exported(around) is not None:
         del members[OWN_KEY]
-    base_ns = _integer(members.pop("baseTimeNanoseconds", None))
     rank, world_size, backend = distributed_job(members.get("distributedInfo"))
     flags = {flag: members.pop(flag) for flag in _FLAGS if flag in members}
     devices = members.pop("deviceProperties", None)
@@ -264,9 +336,9 @@ def _loads(args: str) -> dict[str, Any]:
     return values if isinstance(values, dict) else {}
 
 
-def _exported(document: Document) -> dict[str, Any] | None:
+def _exported(around: Mapping[str, Any]) -> dict[str, Any] | None:
     """What an exported trace says of its source; None if profframe did not write the file."""
-    exported = document.header.get(OWN_KEY)
+    exported = around.get(OWN_KEY)
     return (
         exported if isinstance(exported, dict) and {"format", "clock"} <= exported.keys() else None
     )

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from profframe.readers.build.decimal_time import nanoseconds
 from profframe.readers.build.rows import Batch, Table, conform, has_values, nulls
+from profframe.readers.chrome.job import ids_before
 
 DEVICE_CATEGORIES: Final = (
     "kernel", "Kernel", "concurrent_kernel", "gpu_memcpy", "Memcpy", "gpu_memset", "Memset",
@@ -87,6 +88,8 @@ _ON_NODE: Final = re.compile(r"\s*node_id:(-?\d{1,18}), thread_id:\d+\s*")
 _LABELS: Final = (
     "process_name", "process_labels", "process_sort_index", "thread_name", "thread_sort_index",
 )  # fmt: skip
+_SOURCE_PID: Final = "source pid"
+"""Member with the process of an event where it was recorded."""
 _KEYS: Final = {"pid": "pid", "tid": "tid", "bad_time": "bad_time", "rounded": "rounded"}
 _MARK: Final = _KEYS | {"time_ns": "time_ns"}
 _TEXTS: Final = {"category": "cat", "name": "name", "args": "args"}
@@ -126,7 +129,9 @@ _ZERO, _NO_NUMBER = pa.scalar(0, pa.int64()), pa.scalar(None, pa.int64())
 _DEVICE_TYPES: Final = pa.scalar(len(ALLOCATOR_DEVICES), pa.int64())
 
 
-def batch_of(members: Mapping[str, pa.Array]) -> Batch:
+def batch_of(
+    members: Mapping[str, pa.Array], source_pids: Mapping[str, str | None] = MappingProxyType({})
+) -> Batch:
     """Rows by the table they go to.
 
     Parameters
@@ -135,10 +140,13 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
         Arrays of the members of events and of their arguments, by name; those in ``old.`` have an
         old spelling, and ``time_text.`` is there if a time could not be read. Instead of the
         decimals ``ts`` and ``dur`` there may be what `_times` makes of them.
+    source_pids
+        What processes were called where the events were recorded: devices are known by that.
     """
     members = dict(members)
     for name in ("ph", "cat", "name", "pid", "tid"):
         members[name] = pc.dictionary_encode(members[name])
+    members[_SOURCE_PID] = _source_pid(members["pid"], source_pids)
     if "full_id" in members:
         members["id"] = pc.coalesce(members["full_id"], members["id"])
     if "time_ns" not in members:
@@ -154,11 +162,20 @@ def batch_of(members: Mapping[str, pa.Array]) -> Batch:
         elif table is Table.MEMORY:
             columns |= _device_of_memory(rows) | _category_of_memory(rows)
         elif table is Table.FLOWS:
-            columns["category"] = _flow_category(columns["category"], columns["flow_id"])
+            ids = ids_before(columns["flow_id"]) if source_pids else columns["flow_id"]
+            columns["category"] = _flow_category(columns["category"], ids)
         elif table is Table.COUNTERS:
-            columns |= _counted(columns["name"], columns["pid"])
+            columns |= _counted(columns["name"], rows[_SOURCE_PID])
         batch[table] = conform(table, columns)
     return batch
+
+
+def _source_pid(pid: pa.DictionaryArray, names: Mapping[str, str | None]) -> pa.DictionaryArray:
+    """Processes as they were called where the events were recorded."""
+    if not names:
+        return pid
+    texts = [names.get(text, text) for text in pid.dictionary.to_pylist()]
+    return pa.array(texts, pa.string()).take(pid.indices).dictionary_encode()
 
 
 class _FilteredMembers:
@@ -280,11 +297,11 @@ def _device_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     """Device and stream of device events: from the arguments, else from process and thread."""
     is_device = _is(rows["cat"], DEVICE_CATEGORIES)
     on_device = is_device | rows["Stream Id"].is_valid().to_numpy(zero_copy_only=False)
-    in_list = _is(rows["pid"], (_LIST_DEVICES,))
+    in_list = _is(rows[_SOURCE_PID], (_LIST_DEVICES,))
     if not (on_device | in_list).any():
         return {}
     line = _numbers(rows["tid"])
-    by_process = pc.if_else(pa.array(is_device), _numbers(rows["pid"]), None)
+    by_process = pc.if_else(pa.array(is_device), _numbers(rows[_SOURCE_PID]), None)
     device = pc.coalesce(rows["device"], by_process)
     stream = pc.coalesce(
         rows["original_stream"],
@@ -309,7 +326,7 @@ def _stream_of_nodes(rows: _FilteredMembers, line: pa.Array) -> pa.Array:
     is_node = pc.is_valid(rows["graph node id"])
     if not pc.any(is_node).as_py():
         return pa.nulls(len(line), pa.int64())
-    is_on_own_line = pc.equal(_numbers(rows["pid"]), rows["device"])
+    is_on_own_line = pc.equal(_numbers(rows[_SOURCE_PID]), rows["device"])
     return pc.if_else(pc.and_(is_node, pc.fill_null(is_on_own_line, fill_value=False)), line, None)
 
 
@@ -354,7 +371,7 @@ def _is_rate(values: pa.Array) -> pa.Array:
 
 def _node_columns(rows: _FilteredMembers) -> dict[str, pa.Array]:
     """Node of remote events, from the names of threads in torch's lists of events."""
-    in_list = _is(rows["pid"], (_LIST_PROCESS,))
+    in_list = _is(rows[_SOURCE_PID], (_LIST_PROCESS,))
     if not in_list.any():
         return {}
     tid = rows["tid"]

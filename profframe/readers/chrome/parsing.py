@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Final
 
 import duckdb
@@ -179,11 +180,13 @@ class _DoubledError(Exception):
 class Parser:
     """Turns text into rows; calls may run in parallel."""
 
-    def __init__(self) -> None:
+    def __init__(self, source_pids: Mapping[str, str | None] = MappingProxyType({})) -> None:
         self._expects_other_keys = False
         self._sound_keys: set[int] = set()
         """Hashes of lists of keys without duplicates."""
         self._session = Session()
+        self.source_pids = source_pids
+        """What processes were called in the traces of which a file was made."""
 
     def wave(self, wave: Wave) -> Parsed[Batch]:
         """Rows of each run of sound pieces; None for a run that needs repair."""
@@ -221,7 +224,7 @@ class Parser:
                 return None
             except UnicodeDecodeError:  # DuckDB's message quotes half a character of the text
                 return None
-            return with_device_args(batch_of(members), session)
+            return with_device_args(batch_of(members, self.source_pids), session)
 
     def _parse(self, pieces: pa.LargeStringArray, patterns: _Patterns) -> dict[str, pa.Array]:
         """Members of the events. Keys without a column are rare, and searched afterwards."""

@@ -8,7 +8,7 @@ beginning or near the end. Ids of ops, calls and flows mean nothing beyond their
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -18,6 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from profframe.errors import SourceError
+from profframe.readers.build.rows import RawTrace
+from profframe.readers.chrome.job import JOB_KEY
 from profframe.readers.json.exact import dumps
 
 WINDOW_END: Final = "Record Window End"
@@ -34,15 +36,26 @@ _LONGEST: Final = 4 << 10
 
 
 class SeveralTracesError(SourceError):
-    """A file has several traces where one is read."""
+    """A file has several traces where one is read; ``parts`` are these, if they are read."""
 
-    def __init__(self, path: Path, count: int, header: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        count: int,
+        header: Mapping[str, object],
+        parts: Sequence[RawTrace] | None = None,
+    ) -> None:
+        what = (
+            "that profframe wrote together, which only profframe.load takes apart"
+            if JOB_KEY in header
+            else "as torch's combine_with writes them, of which only profframe.load makes runs"
+        )
         super().__init__(
-            f"{path}: {count} traces in one file, as torch's combine_with writes them, of which "
-            "only profframe.load makes runs: write load(path).to_parquet(store)"
+            f"{path}: {count} traces in one file, {what}: write load(path).to_parquet(store)"
         )
         self.count = count
         self.header = header
+        self.parts = parts
 
 
 def windows(instants: pa.Table) -> int:

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 
@@ -209,6 +209,8 @@ class ArrayReader(Generic[Rows]):
     cut
         Finds where an element ends and another begins: its group is the comma between them. What
         looks like it inside elements costs a repair of each.
+    begun
+        Called with the text in front of the array, before any of it is parsed.
     """
 
     def __init__(
@@ -221,7 +223,9 @@ class ArrayReader(Generic[Rows]):
         *,
         mark: bytes = b"",
         cut: re.Pattern[bytes] = _CUT,
+        begun: Callable[[bytes], None] | None = None,
     ) -> None:
+        self._begun = begun
         self._blocks = blocks
         self._mark = mark
         self._between = cut
@@ -246,6 +250,8 @@ class ArrayReader(Generic[Rows]):
         """
         array = opening(self._blocks, self._key)
         self.document.is_array = array.before == b"["
+        if self._begun is not None:
+            self._begun(array.before)
         tail = Tail()
         waves = self._readable(self._parsed(array.text, array.start), tail)
         yield from self._in_order(waves, tail)
@@ -487,6 +493,12 @@ class ArrayReader(Generic[Rows]):
                 repairs["second_array"] = len(array)
             self.document.header = header
         self.document.repairs.update(+repairs)
+
+
+def members_in(head: bytes) -> dict[str, Any]:
+    """Members in front of an array that opens at the end of the text; none if unsound."""
+    members, _ = _read_around(head + b"null]}")
+    return members if isinstance(members, dict) else {}
 
 
 def _read_around(text: bytes | None) -> tuple[object, Counter[str]]:

@@ -1,0 +1,179 @@
+"""A Chrome trace of what a `Trace` holds: of one (run, rank), or of several together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from functools import partial
+from os import PathLike
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import polars as pl
+
+from profframe.analysis.critical_path import CriticalPath, find
+from profframe.analysis.export_lines.chrome import chrome_events
+from profframe.analysis.export_lines.job import (
+    ARRIVALS,
+    CLOCKS,
+    OFFSETS,
+    STREAMS,
+    Job,
+    Part,
+    Row,
+    base_of,
+    check_clocks,
+    parts_of,
+)
+from profframe.analysis.export_lines.single_trace import single_trace
+from profframe.analysis.export_lines.tracks import (
+    CRITICAL_PATH,
+    Given,
+    Rows,
+    added_rows,
+    named_rows,
+    of_a_trace,
+    of_all_traces,
+    rows_of,
+    titled_rows,
+)
+from profframe.errors import UnknownNameError
+from profframe.export import chrome
+from profframe.query.catalogue import catalogue
+from profframe.query.header import Answer
+from profframe.query.session import Session
+
+if TYPE_CHECKING:
+    from profframe.analysis.export_lines.batches import Lines
+    from profframe.trace.trace import Trace
+
+Progress = Callable[[int, int, str], None]
+_KEY: Final = ["run", "rank"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a file is to have; see `Trace.export_chrome_trace`."""
+
+    marked: pl.DataFrame | None = None
+    tracks: Given | None = None
+    clocks: str = CLOCKS[0]
+    collectives: bool = False
+    progress: Progress | None = None
+
+    def __post_init__(self) -> None:
+        if self.clocks not in CLOCKS:
+            raise UnknownNameError.among("clocks", self.clocks, CLOCKS)
+
+
+def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
+    """Write the file."""
+    session = trace._session.unlimited()  # noqa: SLF001 - a method of it
+    if session.rows("traces").height > 1:
+        chrome.write_job(path, _job(type(trace)(session), wanted))
+        return
+    is_whole = session.selection.is_of_traces
+    with session.connection() as connection:
+        row = single_trace(connection)
+        added = None
+        if wanted.tracks is not None:
+            added = added_rows(wanted.tracks, partial(_track, trace), row)
+        events = chrome_events(
+            connection, row, is_whole=is_whole, marked=wanted.marked, tracks=added
+        )
+        done = _Done(wanted.progress, session)
+        chrome.write(path, replace(events, lines=done.watch(events.lines, "")))
+
+
+class _Done:
+    """Tells how much of a file is written."""
+
+    def __init__(self, progress: Progress | None, session: Session) -> None:
+        self._progress = progress
+        self._done = 0
+        self._all = 0
+        if progress is not None:
+            self._all = session.sql("SELECT count(*) AS events FROM events")["events"][0]
+
+    def watch(self, lines: Lines, what: str) -> Lines:
+        """The lines, each batch told of when it is written."""
+        for batch in lines:
+            yield batch
+            self._done += len(batch)
+            if self._progress is not None:
+                self._progress(self._done, max(self._done, self._all), what)
+
+
+def _job(trace: Trace, wanted: Wanted) -> Job:
+    """Several traces, prepared to be written one after another."""
+    session = trace._session  # noqa: SLF001 - a method of it
+    traces = session.rows("traces").sort(_KEY).to_dicts()
+    threads = session.rows("threads").sort([*_KEY, "thread"])
+    offsets: dict[tuple[str, int], int] = {}
+    whole = session.with_selection(session.selection.of_traces())
+    if wanted.clocks == CLOCKS[0]:
+        rows = whole.answer(OFFSETS, {}).drop_nulls("offset_ns")
+        offsets = {(run, rank): offset for run, rank, offset in rows.rows()}
+    streams: dict[tuple[str, int, int], int] = {}
+    if threads["thread_name"].null_count():
+        streams = {
+            (run, rank, line): n for run, rank, line, n in session.answer(STREAMS, {}).rows()
+        }
+    parts = parts_of(traces, threads.to_dicts(), streams, offsets)
+    if wanted.clocks == CLOCKS[0]:
+        check_clocks(parts)
+    arrivals = None
+    if wanted.collectives:
+        query = ARRIVALS.format(corrected=wanted.clocks == CLOCKS[0])
+        arrivals = session.answer(Answer("arrivals", query), {})
+    return Job(
+        parts=parts,
+        clocks=wanted.clocks,
+        base_ns=base_of(parts),
+        connect=partial(_connect, session),
+        watch=_Done(wanted.progress, session).watch,
+        is_whole=session.selection.is_of_traces and (arrivals is None or arrivals.is_empty()),
+        marked=wanted.marked,
+        tracks=None if wanted.tracks is None else _tracks(trace, parts, wanted.tracks),
+        arrivals=arrivals,
+    )
+
+
+def _connect(
+    session: Session, trace: Row | None
+) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    if trace is None:
+        return session.connection()
+    return session.filter(runs=trace["run"], ranks=trace["rank"]).connection()
+
+
+def _tracks(trace: Trace, parts: list[Part], given: Given) -> dict[int | None, pl.DataFrame]:
+    """Rows of tracks by the place of the trace that they are of; None for those of all."""
+    answers: dict[str, Rows] = {}
+
+    def ask(of: Trace, name: str) -> Rows:
+        if name == CRITICAL_PATH:  # of one trace
+            return _track(of, name)
+        if name not in answers:
+            answers[name] = _track(trace, name)
+        return answers[name]
+
+    tracks: dict[int | None, pl.DataFrame] = {}
+    titled: list[tuple[str, Rows]] = []
+    for part in parts:
+        key = {name: part.trace[name] for name in _KEY}
+        of = trace.filter(runs=part.trace["run"], ranks=part.trace["rank"])
+        titled = titled_rows(given, partial(ask, of))
+        tracks[part.place.number] = rows_of(of_a_trace(titled), key)
+    ahead = {(p.trace["run"], p.trace["rank"]): p.place.ahead_ns for p in parts}
+    shared = rows_of(of_all_traces(titled, ahead), {})
+    return tracks if shared.is_empty() else tracks | {None: shared}
+
+
+def _track(trace: Trace, name: str) -> Rows:
+    def path() -> CriticalPath:
+        with trace._session.connection() as connection:  # noqa: SLF001 - a method of it
+            return find(connection)
+
+    return named_rows(name, trace.answer, path, [answer.name for answer in catalogue()])
