@@ -25,6 +25,7 @@ from profframe.readers.build.rows import Header, Quality, RawTrace, Table, confo
 from profframe.readers.bytes import ByteSource
 from profframe.readers.memory_snapshot.lifetimes import lifetimes
 from profframe.readers.memory_snapshot.recording import Recording, masked, named
+from profframe.readers.pickle.contents import Contents
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
 from profframe.system import collector
 from profframe.system.disk_tables import PIECE_ROWS, Spool, SpooledTable
@@ -58,6 +59,8 @@ _UTC_US: Final = 1_200_000_000_000_000
 """Times from here on, in microseconds, are since the epoch (the year 2008)."""
 _ACTIVE: Final = "active"
 _DEVICE_BITS: Final = 16
+_STACKS: Final = 1 << 14
+"""Stacks that become rows at once."""
 _MOST_DEVICES: Final = 1 << _DEVICE_BITS - 1
 
 
@@ -166,7 +169,7 @@ def _tables(  # noqa: PLR0917
         _dicts(snapshot.get(_SEGMENTS), _SEGMENTS, source), machine
     )
     block_rows = _block_rows(blocks, segments, segment_of_list, machine)
-    stacks = _stacks(machine)
+    stacks = _stacks(machine.contents, spool)
     machine.release()
     recording.finish(devices)
     pairs = lifetimes(recording, _allocated(block_rows))
@@ -320,20 +323,27 @@ def _together(
     return rows
 
 
-def _stacks(machine: RecordMachine) -> pa.Table:
+def _stacks(contents: Contents, spool: Spool | None) -> pa.Table | SpooledTable:
     """One row per frame of each stack."""
-    ids = np.frombuffer(b"".join(machine.contents.stacks), np.int32)
-    depths = np.array([len(stack) >> 2 for stack in machine.contents.stacks], np.int64)
-    number = np.repeat(np.arange(len(depths)), depths)
-    depth = np.arange(len(ids)) - np.repeat(np.cumsum(depths) - depths, depths)
-    names, files, lines = (
-        zip(*machine.contents.frames, strict=True) if machine.contents.frames else ((), (), ())
-    )
+    names, files, lines = zip(*contents.frames, strict=True) if contents.frames else ((), (), ())
     frames = {
         "name": pa.array(names, pa.string()).dictionary_encode(),
         "file": pa.array(files, pa.string()).dictionary_encode(),
         "line": pa.array(lines, pa.int64()),
     }
+    parts = (
+        _frames_of_stacks(contents.stacks[first : first + _STACKS], first, frames)
+        for first in range(0, max(1, len(contents.stacks)), _STACKS)
+    )
+    return pa.concat_tables(parts) if spool is None else spool.table(parts)
+
+
+def _frames_of_stacks(stacks: list[bytes], first: int, frames: Mapping[str, pa.Array]) -> pa.Table:
+    """The rows of some stacks, which are numbered from the first one on."""
+    ids = np.frombuffer(b"".join(stacks), np.int32)
+    depths = np.array([len(stack) >> 2 for stack in stacks], np.int64)
+    number = np.repeat(np.arange(first, first + len(depths)), depths)
+    depth = np.arange(len(ids)) - np.repeat(np.cumsum(depths) - depths, depths)
     columns = {"stack_id": pa.array(number), "depth": pa.array(depth, pa.int32())}
     columns |= {name: values.take(pa.array(ids)) for name, values in frames.items()}
     return _typed(schema.STACKS, columns)
