@@ -14,7 +14,9 @@ import pytest
 
 import profframe
 from profframe.errors import MissingExtraError, NotATraceError
+from profframe.intervals import Ints
 from profframe.readers import perfetto
+from profframe.readers.perfetto import wire
 from profframe.trace.trace import Trace
 from tests.conftest import TRACES
 
@@ -412,6 +414,56 @@ def test_compressed_packets_and_files(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(outer.SerializeToString()))
     trace = profframe.load(path)
     assert trace.events.select("run", "name", "dur_ns").rows() == [("a", "a", 3)]
+
+
+def test_compressed_packets_are_taken_a_chunk_at_a_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Kilobytes of gzip may hold millions of packets, whose bounds alone would fill the memory."""
+    sizes: list[int] = []
+
+    def watched(buffer: wire.Bytes, starts: Ints, ends: Ints) -> Any:
+        sizes.append(starts.size)
+        return fields(buffer, starts, ends)
+
+    fields = wire.fields
+    monkeypatch.setattr("profframe.readers.perfetto.packets.fields", watched)
+    monkeypatch.setattr("profframe.readers.perfetto.packets._CHUNK", 1 << 14)
+    inside = b"\n\x02\x08\x01" * (1 << 16)
+    outer = pb.Trace(packet=[
+        thread(1, 10, 11, "main"),
+        pb.TracePacket(compressed_packets=zlib.compress(inside)),
+    ])  # fmt: skip
+    path = tmp_path / "a.pftrace"
+    path.write_bytes(outer.SerializeToString())
+    assert profframe.load(path).events.height == 0
+    assert sum(sizes) >= 1 << 16
+    assert max(sizes) <= 1 << 13
+
+
+def test_runs_of_empty_packets_are_passed_over() -> None:
+    for count in (1, 127, 128, 129, 1000, 1_000_000):
+        framing = wire.Framing()
+        data = b"\n\x02\x08\x01" + b"\n\0" * count + b"\n\x02\x08\x02"
+        found = [*framing.chunks(iter((data,)), 1 << 22)]
+        assert (framing.packets, framing.damage) == (count + 2, None)
+        assert len(found) == 1
+        (buffer, starts, ends) = found[0]
+        assert starts.size < 258
+        assert buffer[starts[-1] : ends[-1]].tolist() == [8, 2]
+    framing = wire.Framing()
+    assert [*framing.chunks(iter((b"\n\0" * 256,)), 1 << 22)] == []
+    assert (framing.packets, framing.damage) == (256, None)
+
+
+def test_a_packet_that_no_memory_holds_ends_the_reading() -> None:
+    framing = wire.Framing()
+    data = b"\n\x02\x08\x01" + b"\n" + b"\xff" * 4 + b"\x7f" + b"\x08" * 100
+    blocks = iter([data, *[b"\x08" * (1 << 20)] * 64])
+    found = [*framing.chunks(blocks, 64)]
+    assert [starts.tolist() for _, starts, _ in found] == [[2]]
+    assert framing.damage == "the packet at byte 4 is said to have 34,359,738,367 bytes"
+    assert next(blocks, None) is not None  # the rest is not waited for
 
 
 def test_a_store_has_the_rows_of_the_file(tmp_path: Path) -> None:

@@ -154,7 +154,8 @@ class Reading:
                 packed = buffer[at : at + size].tobytes()
                 plain = self._plain(packed, int(compressed.number[row]))
                 framing = Framing()
-                for chunk in framing.chunks(iter((plain,)), _CHUNK):
+                blocks = (plain[n : n + _CHUNK] for n in range(0, len(plain), _CHUNK))
+                for chunk in framing.chunks(blocks, _CHUNK):
                     yield from self._decoded(protos, *chunk, is_inside=True)
                 self.damaged += framing.damage is not None
             low, high = np.searchsorted(parts.owner, (first, end))

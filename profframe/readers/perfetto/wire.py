@@ -24,6 +24,10 @@ PADDING: Final = 16
 """Bytes that have to follow a buffer, so that the last numbers can be read."""
 _PACKET: Final = 0x0A
 """Tag of a packet in a trace: field 1, with a length."""
+_EMPTY: Final = b"\n\0" * 128
+"""Packets without a field: they say nothing, and gzip has a million of them in two kilobytes."""
+_LONGEST_PACKET: Final = 256 << 20
+"""Bytes of a packet, at most: it is in memory as a whole."""
 _MOST_FIELDS: Final = 1 << 16
 """Fields of a message, at most: each takes a pass over all messages that have as many."""
 
@@ -104,6 +108,10 @@ class Framing:
                 break
             # Most are shorter than 16 kB, and there are millions.
             if at + 2 < total and (byte := data[at + 1]) < 128:
+                if not byte and data.startswith(_EMPTY, at):
+                    self.packets += len(_EMPTY) // 2
+                    at += len(_EMPTY)
+                    continue
                 size, begin = byte, at + 2
             elif at + 2 < total and data[at + 2] < 128:
                 size, begin, byte = byte & 127 | data[at + 2] << 7, at + 3, 0
@@ -119,6 +127,10 @@ class Framing:
                 self.damage = f"no length of a packet at byte {self.position + at:,}"
                 break
             if begin + size > total:
+                if size > _LONGEST_PACKET:
+                    self.damage = (
+                        f"the packet at byte {self.position + at:,} is said to have {size:,} bytes"
+                    )
                 break
             starts.append(begin)
             at = begin + size
