@@ -42,7 +42,7 @@ def source(rank: int) -> str:
         {"ph": "M", "name": "process_sort_index", "pid": 42, "tid": 0, "args": {"sort_index": 42}},
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "python"}},
         {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}},
-        {"ph": "M", "name": "process_sort_index", "pid": 0, "tid": 0, "args": {"sort_index": 5000000}},
+        {"ph": "M", "name": "process_sort_index", "pid": 0, "args": {"sort_index": 5000000}},
         {"ph": "M", "name": "thread_name", "pid": 42, "tid": 42, "args": {"name": "thread 42"}},
     ]  # fmt: skip
     for n, late in enumerate(LATE):
@@ -107,7 +107,7 @@ def test_a_viewer_sees_each_rank_apart_and_in_order(trace: Trace, tmp_path: Path
     trace.export_chrome_trace(tmp_path / "o.json")
     labels: dict[int, dict[str, Any]] = {}
     for event in events(tmp_path / "o.json", "M"):
-        labels.setdefault(event["pid"], {})[event["name"]] = [*event["args"].values()][0]
+        labels.setdefault(event["pid"], {})[event["name"]] = next(iter(event["args"].values()))
     order = sorted(labels, key=lambda pid: labels[pid]["process_sort_index"])
     assert [labels[pid]["process_name"] for pid in order] == [
         f"rank {rank}: python ({label})" for rank in range(3) for label in ("CPU", "GPU 0")
@@ -185,7 +185,7 @@ def test_clocks_of_other_origins_need_a_collective(tmp_path: Path, folder: Path)
     other.parent.mkdir()
     other.write_text('[{"ph": "X", "name": "a", "ts": 5, "dur": 1}]')
     trace = profframe.load([folder / "rank0.json", other])
-    with pytest.raises(ParameterError, match="relative, utc.*rank 0 differs"):
+    with pytest.raises(ParameterError, match=r"relative, utc.*rank 0 differs"):
         trace.export_chrome_trace(tmp_path / "o.json")
     assert not (tmp_path / "o.json").exists()
     assert differences(trace, again(trace, tmp_path / "o.json", clocks="recorded")) == []
@@ -277,7 +277,8 @@ def test_tracks_of_no_rank_and_of_answers_over_all(trace: Trace, tmp_path: Path)
     blame = trace.collectives(per="rank").select(
         "run", "rank", "start_ns", "dur_ns", name="collective"
     )
-    again(trace, tmp_path / "o.json", tracks={"blame": blame, "watts": watts, "collectives": "collectives"})  # fmt: skip
+    tracks = {"blame": blame, "watts": watts, "collectives": "collectives"}
+    again(trace, tmp_path / "o.json", tracks=tracks)
     added = [e for e in events(tmp_path / "o.json", "X", "C") if e.get("cat") == "profframe"]
     by_process = {pid: [e for e in added if e["pid"] == pid] for pid in {e["pid"] for e in added}}
     assert {pid: len(rows) for pid, rows in by_process.items()} == {
