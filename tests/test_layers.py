@@ -50,6 +50,7 @@ MAY_NAME_FORMAT_WORDS = {
     "export/chrome.py": "its writer",
     "analysis/export_lines/chrome.py": "the lines that it writes",
     "analysis/export_lines/highlight.py": "the same",
+    "analysis/export_lines/job.py": "the same",
     "analysis/export_lines/legacy.py": "those of its older form",
     "readers/sqlite/nsys.py": "the reader of Nsight Systems' databases",
     "readers/sqlite/nvprof.py": "the reader of nvprof's databases",

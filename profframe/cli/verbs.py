@@ -46,7 +46,7 @@ def _only(_: click.Context, option: click.Parameter, values: tuple[Any, ...]) ->
     return values[0] if values else None
 
 
-class Span(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
+class Span(click.ParamType):  # type: ignore[type-arg]  # not generic in click 8.2
     """A number, or two and all between them: 0-63."""
 
     name = "integer"

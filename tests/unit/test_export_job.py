@@ -42,13 +42,7 @@ def source(rank: int) -> str:
         {"ph": "M", "name": "process_sort_index", "pid": 42, "tid": 0, "args": {"sort_index": 42}},
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "python"}},
         {"ph": "M", "name": "process_labels", "pid": 0, "tid": 0, "args": {"labels": "GPU 0"}},
-        {
-            "ph": "M",
-            "name": "process_sort_index",
-            "pid": 0,
-            "tid": 0,
-            "args": {"sort_index": 5000000},
-        },
+        {"ph": "M", "name": "process_sort_index", "pid": 0, "args": {"sort_index": 5000000}},
         {"ph": "M", "name": "thread_name", "pid": 42, "tid": 42, "args": {"name": "thread 42"}},
     ]  # fmt: skip
     for n, late in enumerate(LATE):
@@ -283,11 +277,8 @@ def test_tracks_of_no_rank_and_of_answers_over_all(trace: Trace, tmp_path: Path)
     blame = trace.collectives(per="rank").select(
         "run", "rank", "start_ns", "dur_ns", name="collective"
     )
-    again(
-        trace,
-        tmp_path / "o.json",
-        tracks={"blame": blame, "watts": watts, "collectives": "collectives"},
-    )
+    tracks = {"blame": blame, "watts": watts, "collectives": "collectives"}
+    again(trace, tmp_path / "o.json", tracks=tracks)
     added = [e for e in events(tmp_path / "o.json", "X", "C") if e.get("cat") == "profframe"]
     by_process = {pid: [e for e in added if e["pid"] == pid] for pid in {e["pid"] for e in added}}
     assert {pid: len(rows) for pid, rows in by_process.items()} == {
