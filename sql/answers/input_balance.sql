@@ -1,8 +1,8 @@
 -- input_balance: how long each rank waits for its input, and which of them holds up the others.
 -- One row per (run, step, rank) with a call of a DataLoader, by run, the rows without a step first, then by step and rank.
 -- Waiting is that of the rule data_loading: in calls of a DataLoader for its next batch, where the rank used devices only the
--- part in which none of them was busy. Rows without a step are of the whole traces, calls outside of any step included. Ranks without
--- a call in the step do not count in it. Steps of different ranks are the same step by their number.
+-- part in which none of them was busy. Rows without a step are of the whole traces, calls outside of any step included. Ranks
+-- without a call in the step do not count in it. Steps of different ranks are the same step by their number.
 -- In a bare shell read from `sql/lib` first: collectives, inputs.
 -- needs: events
 -- run               VARCHAR       run that the trace belongs to

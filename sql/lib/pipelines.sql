@@ -4,8 +4,8 @@
 
 -- pipeline_calls: what the name of an annotation, of an NVTX range or of a Python frame says that a pipeline does: torch's
 -- schedules (`PP:1F0`, `PP:(0F1;2B0)OVERLAP_F_B`, `Forward 0`, methods of a stage), Megatron's (`forward_step`,
--- `backward-compute`, `send_forward_recv_backward`), DeepSpeed's instructions (`ForwardPass`), and `forward_mb_0`. Backward for the input alone is
--- backward.
+-- `backward-compute`, `send_forward_recv_backward`), DeepSpeed's instructions (`ForwardPass`), and `forward_mb_0`. Backward for
+-- the input alone is backward.
 -- parameter name VARCHAR  name of a slice
 -- returns STRUCT[]  `stage`, `phase` and `microbatch` of each, NULL where the name does not say; no rows for any other name
 -- example: SELECT pipeline_calls('PP:(0F1;2B0)OVERLAP_F_B')
@@ -29,7 +29,7 @@ list_transform(
             THEN [
                 regexp_extract(
                     regexp_replace(name, '\(buffer.*', ''),
-                    '((?:backward_weight|forward|backward)(?:_one_chunk|_step|_pass|-compute)|[A-Za-z_-]+)$', 1
+                    '(?:_exec_)?((?:backward_weight|forward|backward)(?:_one_chunk|_step|_pass|-compute)|[A-Za-z_-]+)$', 1
                 )
             ]
         WHEN regexp_full_match(name, 'Optimizer\.step#.*|OptimizerStep(\(.*\))?') THEN ['OptimizerStep']
@@ -268,8 +268,8 @@ LEFT JOIN inside ON slices.run = inside.run AND slices.rank = inside.rank AND sl
 LEFT JOIN on_devices ON slices.run = on_devices.run AND slices.rank = on_devices.rank;
 
 -- pipeline_inferred: the same where no slice says it, by the order in which the host calls: what a rank launches after it
--- received, and before it sends. Data from a lower rank or for a higher one is of a forward, data from a higher or for a lower one of a
--- backward; where both are said it is both. What neither follows the one nor leads to the other is no action.
+-- received, and before it sends. Data from a lower rank or for a higher one is of a forward, data from a higher or for a lower
+-- one of a backward; where both are said it is both. What neither follows the one nor leads to the other is no action.
 -- parameter messages TABLE  rows of pipeline_messages
 -- parameter work TABLE  rows of pipeline_work, without the ranks of pipeline_slices
 -- column run, rank, event_id, name, step, phase, microbatch, start_ns, end_ns  as in pipeline_marked
