@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import duckdb
 import polars as pl
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from profframe.analysis.export_lines.batches import Lines
     from profframe.trace.trace import Trace
 
+Item = TypeVar("Item")
 Progress = Callable[[int, int, str], None]
 _KEY: Final = ["run", "rank"]
 
@@ -56,7 +57,7 @@ _KEY: Final = ["run", "rank"]
 class Wanted:
     """What a file is to have; see `Trace.export_chrome_trace`."""
 
-    marked: pl.DataFrame | None = None
+    highlight: CriticalPath | pl.DataFrame | None = None
     tracks: Given | None = None
     clocks: str = CLOCKS[0]
     collectives: bool = False
@@ -65,6 +66,50 @@ class Wanted:
     def __post_init__(self) -> None:
         if self.clocks not in CLOCKS:
             raise UnknownNameError.among("clocks", self.clocks, CLOCKS)
+
+    @property
+    def marked(self) -> pl.DataFrame | None:
+        """Rows to highlight."""
+        path = self.highlight
+        return path.events if isinstance(path, CriticalPath) else path
+
+    @property
+    def has_path_of_job(self) -> bool:
+        """Whether there is a path over several ranks, whose times are on one clock."""
+        return any(map(_is_of_job, [self.highlight, *_each(self.tracks)]))
+
+    def on_own_clocks(self, offsets: Mapping[tuple[str, int], int]) -> Wanted:
+        """The same with paths over several ranks by the clock of each, as events are."""
+        tracks = self.tracks
+        if isinstance(tracks, Mapping):
+            tracks = {title: _on_own_clocks(what, offsets) for title, what in tracks.items()}
+        elif tracks is not None and not isinstance(tracks, str):
+            tracks = [_on_own_clocks(what, offsets) for what in tracks]
+        return replace(self, highlight=_on_own_clocks(self.highlight, offsets), tracks=tracks)
+
+
+def _each(tracks: Given | None) -> Iterable[object]:
+    if tracks is None or isinstance(tracks, str):
+        return ()
+    return tracks.values() if isinstance(tracks, Mapping) else tracks
+
+
+def _is_of_job(what: object) -> bool:
+    return isinstance(what, CriticalPath) and what.run is not None and what.rank is None
+
+
+def _on_own_clocks(what: Item, offsets: Mapping[tuple[str, int], int]) -> Item:
+    if not isinstance(what, CriticalPath) or not _is_of_job(what):
+        return what
+    rows = what.events
+    ahead = pl.DataFrame(
+        [(rank, ns) for (run, rank), ns in offsets.items() if run == what.run],
+        schema={"rank": rows.schema["rank"], "_ahead": pl.Int64},
+        orient="row",
+    )
+    start = pl.col("start_ns") + pl.col("_ahead").fill_null(0)
+    moved = rows.join(ahead, on="rank", how="left", maintain_order="left").with_columns(start)
+    return replace(what, events=moved.drop("_ahead"))
 
 
 def write(trace: Trace, path: str | PathLike[str], wanted: Wanted) -> None:
@@ -112,9 +157,12 @@ def _job(trace: Trace, wanted: Wanted) -> Job:
     threads = session.rows("threads").sort([*_KEY, "thread"])
     offsets: dict[tuple[str, int], int] = {}
     whole = session.with_selection(session.selection.of_traces())
-    if wanted.clocks == CLOCKS[0]:
+    if wanted.clocks == CLOCKS[0] or wanted.has_path_of_job:
         rows = whole.answer(OFFSETS, {}).drop_nulls("offset_ns")
         offsets = {(run, rank): offset for run, rank, offset in rows.rows()}
+    wanted = wanted.on_own_clocks(offsets)
+    if wanted.clocks != CLOCKS[0]:
+        offsets = {}
     streams: dict[tuple[str, int, int], int] = {}
     if threads["thread_name"].null_count():
         streams = {

@@ -66,7 +66,7 @@ def export_chrome_trace(
         and ``rank``, where they are of several traces). Their arguments have ``critical: 1``,
         they are red in chrome://tracing, and arrows join the parts of a path (rows with
         ``start_ns``, ``dur_ns`` and ``edge``, in their order) from one thread, stream or rank to
-        another. Times are by the clock of the row's rank, as in ``events``.
+        another. Times of a frame are by the clock of the row's rank, as in ``events``.
     tracks
         What to add, as a list or by titles: ``"queue_depth"``, ``"memory"``,
         ``"exposed_communication"``, ``"critical_path"``, ``"achieved_flop_per_s"``, the name of
@@ -108,8 +108,7 @@ def export_chrome_trace(
         with self._session.connection() as connection:
             chrome.write_list(path, listed_lines(connection))
         return
-    marked = highlight.events if isinstance(highlight, CriticalPath) else highlight
-    write(self, path, Wanted(marked, tracks, clocks, collectives, progress))
+    write(self, path, Wanted(highlight, tracks, clocks, collectives, progress))
 
 
 def augment(

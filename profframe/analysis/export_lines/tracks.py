@@ -164,7 +164,11 @@ def _path(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.Da
         name=pl.format("rank {}: {}", "rank", name),
         start_ns=pl.col("start_ns") - pl.col("_ahead"),
         dur_ns="dur_ns",
-        **{column: column for column in ("bound", "edge", "kind") if column in path.columns},
+        **{
+            column: column
+            for column in ("bound", "edge", "kind", "waiting_rank")
+            if column in path.columns
+        },
     )
 
 
