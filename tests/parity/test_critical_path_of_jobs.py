@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
@@ -144,3 +146,27 @@ def test_real_jobs_have_no_gaps(traces: Path) -> None:
     assert (events["start_ns"] + events["dur_ns"])[:-1].equals(events["start_ns"][1:])
     assert path.waits["rank"].unique().to_list() == [7]  # the straggler that advice names
     assert path.waits["total_ns"].sum() == events.filter(waiting_rank=4)["dur_ns"].sum()
+
+
+@pytest.mark.parametrize("clocks", ["corrected", "recorded"])
+def test_it_is_marked_in_a_file_of_all_ranks(clocks: str, tmp_path: Path) -> None:
+    """On the clock of the file: that of the job, or of each rank."""
+    ahead = [10**9, 10**9 + 10**6, 10**9 - 10**6]
+    ops = [Op(KERNEL, [9_000, 700_000, 8_000], [5_000] * 3),
+           Op(COLLECTIVE, [50_000] * 3, [5_000] * 3)]  # fmt: skip
+    trace = job(run(ops, 3), ahead)
+    path = trace.critical_path(across_ranks=True)
+    assert path.events["rank"].n_unique() == 2
+    tracks = {"critical path": path}
+    trace.export_chrome_trace(tmp_path / "job.json", highlight=path, tracks=tracks, clocks=clocks)
+    written = json.loads((tmp_path / "job.json").read_text(), parse_float=Decimal)
+    base = int(written.get("baseTimeNanoseconds", 0))
+    slices = [event | event.get("args", {}) for event in written["traceEvents"]]
+    marked = [one for one in slices if one.get("critical") == 1]
+    line = [one for one in slices if one["pid"] == "profframe" and one["ph"] == "X"]
+    assert sorted(base + int(Decimal(e["ts"]) * 1000) for e in line) == sorted(
+        start + (ahead[rank] - ahead[0]) * (clocks == "recorded")
+        for rank, start in path.events.select("rank", "start_ns").rows()
+    )
+    events = path.events.drop_nulls("event_id").unique(["rank", "event_id"])
+    assert sorted(one["name"] for one in marked) == sorted(events["name"])
