@@ -193,7 +193,7 @@ def expert_balance(self: "Trace", per: str = "step", corrected: bool = True) -> 
     -------
     polars.DataFrame
         One row per (run, step, collective, process_group, rank), or with per=collective one per
-        rank of each, by run, step,. Columns: ``run rank step collective process_group number ranks
+        rank of each, in this order. Columns: ``run rank step collective process_group number ranks
         calls sent_bytes received_bytes received_over_mean received_max_over_mean most_received_rank
         dur_ns wait_ns transfer_ns transfer_over_mean transfer_max_over_mean slowest_rank
         is_corrected``.

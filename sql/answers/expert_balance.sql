@@ -1,11 +1,10 @@
 -- expert_balance: how evenly ranks get the tokens of experts: bytes and time.
--- One row per (run, step, collective, process_group, rank), or with per=collective one per rank of each, by run, step,
--- collective, group, number and rank, unknown ones last.
+-- One row per (run, step, collective, process_group, rank), or with per=collective one per rank of each, in this order.
 -- Collectives are those of collectives: every all_to_all, and the kernels of libraries for expert parallelism (DeepEP and others)
 -- that dispatch tokens to experts or combine what these return. Bytes are what the source says of the rank's own input and
 -- output, or where it says no output, what all ranks of the group send to it; kernels of such libraries say none. A
 -- rank's transfer is its time without its wait for the last rank; where waits are not known it is not known either. Shares of
--- the mean are over ranks with the same other columns.
+-- the mean are over ranks with the same other columns. What is not known comes last.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
 -- needs: events, traces
 -- parameter per       VARCHAR(step|collective) = step  what has a row of its own
