@@ -132,18 +132,18 @@ def of_all_traces(
 
     ``ahead_ns`` is by how much the clock of each is ahead; what is not in it is left out.
     """
-    found: list[tuple[str, Rows]] = []
+    kept: list[tuple[str, Rows]] = []
     for title, rows in titled:
         frame = _frame(rows)
         assert frame is not None  # noqa: S101 - `titled_rows` has seen to it
         if "rank" not in frame.columns:
-            found.append((title, rows))
+            kept.append((title, rows))
             continue
         if not (rest := frame.filter(pl.col("rank").is_null())).is_empty():
-            found.append((title, rest.drop(_KEYS, strict=False)))
+            kept.append((title, rest.drop(_KEYS, strict=False)))
         if set(_PATH) <= set(frame.columns) and frame["rank"].n_unique() > 1:
-            found.append((title, _path(frame, ahead_ns)))
-    return found
+            kept.append((title, _path(frame, ahead_ns)))
+    return kept
 
 
 def _path(frame: pl.DataFrame, ahead_ns: Mapping[tuple[str, int], int]) -> pl.DataFrame:

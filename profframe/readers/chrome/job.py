@@ -154,8 +154,8 @@ def rows_of_traces(rows: Rows, job: Job) -> list[Rows]:
 def _split(rows: pa.Table, job: Job) -> list[pa.Table]:
     """Rows by their trace, in their order."""
     code, pids = codes(rows["pid"])
-    found = [None if pid is None else job.processes.get(pid) for pid in pids]
-    trace_of = [0 if process is None else process.trace for process in found]
+    processes = [None if pid is None else job.processes.get(pid) for pid in pids]
+    trace_of = [0 if process is None else process.trace for process in processes]
     traces = np.array(trace_of, np.int64)[code]
     if np.any(np.diff(traces) < 0):
         order = np.argsort(traces, kind="stable")
@@ -226,8 +226,8 @@ def _with_bind_ids(rows: pa.Table) -> pa.Table:
     args = pc.if_else(named, rows["args"], None)
     with parsing_database.connect() as connection:
         connection.register("slices", pa.table({"args": args}))
-        found = connection.sql(_BIND_IDS).to_arrow_table()
-        texts = found["id"].cast(pa.string())
+        ids = connection.sql(_BIND_IDS).to_arrow_table()
+        texts = ids["id"].cast(pa.string())
         is_text = pc.starts_with(texts, '"')
         before = ids_before(pc.utf8_trim(texts, characters='"'))
         quoted = pc.binary_join_element_wise('"', before, '"', "")

@@ -106,12 +106,12 @@ class Cutter:
         self._block = Block.of(data)
         starts = may_begin(self._block.codes)
         self._starts = starts[starts <= self._block.last]
-        self._inner: _Found | None = None
+        self._inner: _Walked | None = None
         if shapes and len(self._starts):
-            found = _Found(self._block, self._starts, shapes, None)
-            if len(found.starts):
-                self._inner = found
-                self._starts = np.delete(self._starts, found.rows)
+            walked = _Walked(self._block, self._starts, shapes, None)
+            if len(walked.starts):
+                self._inner = walked
+                self._starts = np.delete(self._starts, walked.rows)
 
     def cut(self, position: int, most: int, memoised: int, shapes: Sequence[Shape]) -> Cut | None:
         """The dicts that lie one behind the other from a place on, and have one of these shapes.
@@ -131,20 +131,20 @@ class Cutter:
         starts = self._starts[row : row + most]
         if not len(starts) or starts[0] != position:
             return None
-        found = _Found(self._block, starts, shapes, self._inner)
-        rows = found.run(position)
+        walked = _Walked(self._block, starts, shapes, self._inner)
+        rows = walked.run(position)
         if not len(rows):
             return None
-        own = found.memoised[rows]
+        own = walked.memoised[rows]
         before = memoised + np.cumsum(own) - own
-        return Cut(int(found.ends[rows[-1]]), int(own.sum()), found.dicts(rows, before))
+        return Cut(int(walked.ends[rows[-1]]), int(own.sum()), walked.dicts(rows, before))
 
 
-class _Found:
+class _Walked:
     """Dicts of some shapes, wherever they begin in a block."""
 
     def __init__(
-        self, block: Block, starts: Ints, shapes: Sequence[Shape], inner: _Found | None
+        self, block: Block, starts: Ints, shapes: Sequence[Shape], inner: _Walked | None
     ) -> None:
         self._block = block
         self._inner = inner
@@ -155,10 +155,10 @@ class _Found:
             walk = Walk(block, starts[rest], None if inner is None else inner.lying)
             walk.dicts(shape)
             right = np.flatnonzero(walk.is_right)
-            found = walk.rows[right]
-            if len(found):
-                walks.append((rest[found], right, walk))
-                rest = np.delete(rest, found)
+            passed = walk.rows[right]
+            if len(passed):
+                walks.append((rest[passed], right, walk))
+                rest = np.delete(rest, passed)
             if not len(rest):
                 break
         none = np.empty(0, np.int64)

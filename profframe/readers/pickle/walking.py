@@ -371,8 +371,8 @@ class Walk:
             np.minimum(at, self._last, out=at)
         else:
             for i in np.flatnonzero(_GET_SIZE[self._codes[at]]).tolist():
-                if found := _MORE_GETS.match(self._block.data, at[i]):
-                    at[i] = min(found.end() - 1, self._last)
+                if places := _MORE_GETS.match(self._block.data, at[i]):
+                    at[i] = min(places.end() - 1, self._last)
                     is_closed[rows[i]] = True
         self.at[rows] = at
         self.is_right[rows] &= at < self._last
