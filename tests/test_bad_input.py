@@ -411,9 +411,9 @@ def test_the_slow_way_gives_the_same_tables(
     init = ArrayReader.__init__
 
     def repairing_all(
-        reader: ArrayReader[Any], blocks: Any, key: str, _: Any, *rest: Any, mark: bytes
+        reader: ArrayReader[Any], blocks: Any, key: str, _: Any, *rest: Any, **named: Any
     ) -> None:
-        init(reader, blocks, key, _to_repair, *rest, mark=mark)
+        init(reader, blocks, key, _to_repair, *rest, **named)
 
     monkeypatch.setattr(ArrayReader, "__init__", repairing_all)
     assert plain(load(tmp_path, case.text).tables) == fast

@@ -257,9 +257,9 @@ def test_the_slow_way_gives_the_same_rows(document: str, piece: int) -> None:
         assert_as_plain(raw(document), oracle.read(document))
 
 
-def _repairing_all(reader: ArrayReader[Any], *arguments: Any, mark: bytes) -> None:
+def _repairing_all(reader: ArrayReader[Any], *arguments: Any, **named: Any) -> None:
     blocks, key, _, *others = arguments
-    _INIT(reader, blocks, key, _needs_repair, *others, mark=mark)
+    _INIT(reader, blocks, key, _needs_repair, *others, **named)
 
 
 def _needs_repair(wave: Wave) -> Parsed[Any]:
