@@ -223,22 +223,24 @@ def _with_meetings(whole: Graph, meetings: Meetings, origin: int) -> Graph:
     member, last = np.flatnonzero(waits), last[waits]
 
     works, slices, points = whole.works, whole.slices, whole.points
-    own, other = (
-        last_equal(works.event, np.arange(works.event.size), event[row]) for row in (member, last)
-    )
-    both = (own >= 0) & (other >= 0)
+    own, other = _both(works.event, event, member, last)
     latest = whole.latest.copy()
-    latest[own[both]] = other[both]
+    latest[own] = other
 
-    own, other = (
-        last_equal(slices.event, np.arange(slices.event.size), event[row]) for row in (member, last)
-    )
-    own, other = own[(own >= 0) & (other >= 0)], other[(own >= 0) & (other >= 0)]
+    own, other = _both(slices.event, event, member, last)
     at = points.at(slices.thread[own], slices.end[own])
     edge, before, via = points.edge.copy(), points.before.copy(), points.via.copy()
     edge[at], via[at] = MEETING, own
     before[at] = points.at(slices.thread[other], slices.start[other])
     return replace(whole, latest=latest, points=replace(points, edge=edge, before=before, via=via))
+
+
+def _both(events: Ints, event: Ints, member: Ints, last: Ints) -> tuple[Ints, Ints]:
+    """Rows of the events of members, and of those that came last, where both are among them."""
+    row = last_equal(events, np.arange(events.size), event)
+    own, other = row[member], row[last]
+    is_there = (own >= 0) & (other >= 0)
+    return own[is_there], other[is_there]
 
 
 def _last(whole: Graph, place: int, window: rows.Window, length: int) -> dict[str, int]:
