@@ -192,21 +192,21 @@ def build(rows: Rows, last: tuple[int, int]) -> Graph:
     moment at which a walk may begin.
     """
     works = rows.works
-    order = _launch_order(works)
+    order = launch_order(works)
     before, edge = _predecessors(rows, order)
     points = _with_joins(_points(rows, last), rows, order)
     launch = edge == LAUNCH
-    before[launch] = points.at(works.call_thread[launch], _arrivals(works)[launch])
+    before[launch] = points.at(works.call_thread[launch], arrivals(works)[launch])
     return Graph(rows.slices, works, points, edge, before, np.arange(edge.size))
 
 
-def _arrivals(works: Works) -> Ints:
+def arrivals(works: Works) -> Ints:
     """When the path leaves the host for the work: at the start of its launch, or its own."""
     return np.clip(works.call_start, 0, works.start)
 
 
 @dataclass(frozen=True, slots=True)
-class _LaunchOrder:
+class LaunchOrder:
     """Works by (stream, launch): rows, streams, launches, and the last work to end so far."""
 
     row: Ints
@@ -215,7 +215,7 @@ class _LaunchOrder:
     last: Ints
 
 
-def _launch_order(works: Works) -> _LaunchOrder:
+def launch_order(works: Works) -> LaunchOrder:
     launched = np.minimum(works.call_start, works.start)
     row = np.lexsort((works.start, launched, works.stream))
     stream, size = works.stream[row], row.size
@@ -223,16 +223,16 @@ def _launch_order(works: Works) -> _LaunchOrder:
     rank = np.empty(size, np.int64)
     rank[by_end] = np.arange(size)
     last = by_end[np.maximum.accumulate(stream * size + rank[row]) - stream * size]
-    return _LaunchOrder(row, stream, launched[row], last)
+    return LaunchOrder(row, stream, launched[row], last)
 
 
-def _last_put(order: _LaunchOrder, stream: Ints, moment: Ints) -> Ints:
+def last_put(order: LaunchOrder, stream: Ints, moment: Ints) -> Ints:
     """Row of the last work to end of those put on a stream before a moment; -1 is none."""
     place = last_until(order.stream, order.launched, stream, moment - 1)
     return np.where(place < 0, NONE, np.append(order.last, NONE)[place])
 
 
-def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
+def _predecessors(rows: Rows, order: LaunchOrder) -> tuple[Ints, Ints]:
     """The work that each work waited for, and how; its launch if that came later."""
     works = rows.works
     queued = last_until(works.stream, works.end, works.stream, works.start)
@@ -251,13 +251,13 @@ def _predecessors(rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
     return before, edge
 
 
-def _last_awaited(rows: Rows, order: _LaunchOrder) -> Ints:
+def _last_awaited(rows: Rows, order: LaunchOrder) -> Ints:
     """The last work on any stream that each work waited for."""
     works = rows.works
     pairs = (
-        _stream_targets(rows.stream_waits, order),
-        _call_targets(works, rows.wait_calls),
-        _launch_targets(works),
+        stream_targets(rows.stream_waits, order),
+        call_targets(works, rows.wait_calls),
+        launch_targets(works),
     )
     work, target = (np.concatenate(column) for column in zip(*pairs, strict=True))
     ended = (target >= 0) & (works.end[target] <= works.start[work]) if target.size else target >= 0
@@ -268,16 +268,16 @@ def _last_awaited(rows: Rows, order: _LaunchOrder) -> Ints:
     return latest_work
 
 
-def _stream_targets(waits: StreamWaits, order: _LaunchOrder) -> tuple[Ints, Ints]:
+def stream_targets(waits: StreamWaits, order: LaunchOrder) -> tuple[Ints, Ints]:
     """The next work on the stream of each wait, and the work that it has to wait for."""
-    target = _last_put(order, waits.on_stream, waits.recorded)
+    target = last_put(order, waits.on_stream, waits.recorded)
     place = last_until(order.stream, order.launched, waits.stream, waits.issued - 1) + 1
     place = np.maximum(place, np.searchsorted(order.stream, waits.stream))
     exists = np.append(order.stream, NONE)[place] == waits.stream
     return order.row[place[exists]], target[exists]
 
 
-def _call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
+def call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
     """The next work that the thread of each call launched, and the last work to end before it.
 
     The latter counts if it was put on its stream before the call.
@@ -296,7 +296,7 @@ def _call_targets(works: Works, calls: WaitCalls) -> tuple[Ints, Ints]:
     return work[is_target], target[is_target]
 
 
-def _launch_targets(works: Works) -> tuple[Ints, Ints]:
+def launch_targets(works: Works) -> tuple[Ints, Ints]:
     """Works of a graph, and the last of it to end before each: edges of graphs are not known."""
     work = np.flatnonzero(works.call >= 0)
     call = works.call[work]
@@ -312,7 +312,7 @@ def _points(rows: Rows, last: tuple[int, int]) -> Points:
     lines = np.unique(np.concatenate([slices.thread, call_thread, [rows.threads.main, last[0]]]))
     thread = np.concatenate([slices.thread, slices.thread, call_thread, lines, [last[0]]])
     start = np.zeros(lines.size, np.int64)
-    time = np.concatenate([slices.start, slices.end, _arrivals(works)[launched], start, [last[1]]])
+    time = np.concatenate([slices.start, slices.end, arrivals(works)[launched], start, [last[1]]])
     order = np.lexsort((time, thread))
     thread, time = thread[order], time[order]
     new = np.append(True, (thread[1:] != thread[:-1]) | (time[1:] != time[:-1]))
@@ -322,7 +322,7 @@ def _points(rows: Rows, last: tuple[int, int]) -> Points:
     return Points(thread, time, inside, none, none, none)
 
 
-def _with_joins(points: Points, rows: Rows, order: _LaunchOrder) -> Points:
+def _with_joins(points: Points, rows: Rows, order: LaunchOrder) -> Points:
     """Points with waits for other activities, if these came last."""
     works, threads = rows.works, rows.threads
     size = points.time.size
@@ -350,7 +350,7 @@ def _with_joins(points: Points, rows: Rows, order: _LaunchOrder) -> Points:
     return Points(points.thread, points.time, points.inside, edge, before, via)
 
 
-def _sync_joins(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, Ints]:
+def _sync_joins(points: Points, rows: Rows, order: LaunchOrder) -> tuple[Ints, Ints]:
     """Points at which calls that waited for a device return, and the last work of each wait."""
     slices, works, waits = rows.slices, rows.works, rows.host_waits
     row = np.arange(slices.event.size)
@@ -362,7 +362,7 @@ def _sync_joins(points: Points, rows: Rows, order: _LaunchOrder) -> tuple[Ints, 
     anywhere = last_until(group[call.size :], works.end, group[: call.size], until)
     on_stream = last_until(works.stream, works.end, stream, until)
     work = np.where(on < 0, anywhere, on_stream)
-    work = np.where(recorded == UNSET, work, _last_put(order, stream, recorded))
+    work = np.where(recorded == UNSET, work, last_put(order, stream, recorded))
     copies = np.flatnonzero(works.copy & (works.call >= 0))  # a copy that ended before its call did
     copy_call = last_equal(slices.event, row, works.call[copies])
     copies, copy_call = copies[copy_call >= 0], copy_call[copy_call >= 0]

@@ -44,6 +44,10 @@ class Meetings:
         One row per rank of a collective: which one, place of the rank among all, ``event_id``.
     start, end : Ints
         From its start to its end, on the clock of the job.
+    numbered : Ints
+        1: a number of the source says which belong together; 0: their order does.
+    bus_bytes : Ints
+        Bytes that pass the slowest link at least; -1 where not known.
     ahead : list of int
         By how much the clock of each rank is ahead of that of the job; 0 where not known.
     """
@@ -53,6 +57,8 @@ class Meetings:
     event: Ints
     start: Ints
     end: Ints
+    numbered: Ints
+    bus_bytes: Ints
     ahead: list[int]
 
 
@@ -69,26 +75,10 @@ def find(  # noqa: PLR0917 -- which part of which traces
     Its window is from the first start to the last end that any rank has for it.
     """
     with ExitStack() as stack:
-        of_all = _prepared(stack, connect(None))
-        meetings = _meetings(of_all, ranks)
-        connections = [_prepared(stack, connect(rank)) for rank in ranks]
-        windows: list[rows.Window | None] = []
-        for connection, ahead in zip(connections, meetings.ahead, strict=True):
-            window = rows.window(connection, step, annotation, instance)
-            windows.append(window and window.moved(-ahead))
-        some = [window for window in windows if window is not None]
-        end = max((window.end_ns for window in some), default=0)
-        start = min((window.start_ns for window in some), default=0)
-        graphs = []
-        for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
-            own = window or rows.Window(start, end, 0, 0, NONE)
-            whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
-            activities = _with_helpers(
-                rows.read(connection, whole), meetings.event[meetings.rank == place]
-            )
-            last = own.thread, own.end_ns - start
-            graphs.append(_numbered(graph.build(activities, last), place))
-        path = _path(graphs, meetings, windows, ranks, (start, end)) if some else _empty()
+        of_all = prepared(stack, connect(None))
+        found = gather(of_all, stack, connect, ranks, (step, annotation, instance))
+        start, end = found.start_ns, found.end_ns
+        path = _path(found, ranks) if any(found.windows) else _empty()
         events = described(of_all, run, path, start)
     starts = pl.DataFrame(
         {"run": [run] * len(ranks), "rank": ranks, "start_ns": [start] * len(ranks)},
@@ -97,27 +87,66 @@ def find(  # noqa: PLR0917 -- which part of which traces
     return CriticalPath(run, None, step, annotation, start, end, events, starts)
 
 
-def _prepared(
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the ranks of a run did in a window, on one clock, from ``start_ns`` to ``end_ns``.
+
+    Of each rank its own window, None where nothing takes time, its activities, and what each of
+    them waited for last.
+    """
+
+    start_ns: int
+    end_ns: int
+    meetings: Meetings
+    windows: list[rows.Window | None]
+    activities: list[graph.Rows]
+    graphs: list[Graph]
+    connections: list[duckdb.DuckDBPyConnection]
+
+
+def gather(
+    of_all: duckdb.DuckDBPyConnection,
+    stack: ExitStack,
+    connect: Connect,
+    ranks: Sequence[int],
+    what: tuple[int | None, str | None, int],
+) -> Job:
+    """Read what the ranks did: in a step, an annotation, or all."""
+    meetings = _meetings(of_all, ranks)
+    connections = [prepared(stack, connect(rank)) for rank in ranks]
+    windows: list[rows.Window | None] = []
+    for connection, ahead in zip(connections, meetings.ahead, strict=True):
+        window = rows.window(connection, *what)
+        windows.append(window and window.moved(-ahead))
+    some = [window for window in windows if window is not None]
+    end = max((window.end_ns for window in some), default=0)
+    start = min((window.start_ns for window in some), default=0)
+    activities, graphs = [], []
+    for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
+        own = window or rows.Window(start, end, 0, 0, NONE, 0, start)
+        whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
+        members = meetings.event[meetings.rank == place]
+        activities.append(_with_helpers(rows.read(connection, whole), members))
+        graphs.append(graph.build(activities[-1], (own.thread, own.end_ns - start)))
+    return Job(start, end, meetings, windows, activities, graphs, connections)
+
+
+def prepared(
     stack: ExitStack, opening: AbstractContextManager[duckdb.DuckDBPyConnection]
 ) -> duckdb.DuckDBPyConnection:
     connection = stack.enter_context(opening)
-    prepare(connection, Answer("critical_path", CALLS + _MATCHES + _AHEAD), {})
+    prepare(connection, Answer("critical_path", CALLS + _MATCHES + _AHEAD + _MEMBERS), {})
     return connection
 
 
-def _path(
-    graphs: Sequence[Graph],
-    meetings: Meetings,
-    windows: Sequence[rows.Window | None],
-    ranks: Sequence[int],
-    bounds: tuple[int, int],
-) -> RankedStretches:
+def _path(found: Job, ranks: Sequence[int]) -> RankedStretches:
     """Walk back from the end of the rank that ends last."""
-    start, end = bounds
-    whole = _with_meetings(_joined(graphs), meetings, start)
+    start, end = found.start_ns, found.end_ns
+    graphs = [_numbered(own, place) for place, own in enumerate(found.graphs)]
+    whole = _with_meetings(_joined(graphs), found.meetings, start)
     place, last = next(
         (place, window)
-        for place, window in enumerate(windows)
+        for place, window in enumerate(found.windows)
         if window is not None and window.end_ns == end
     )
     stretches = walk(whole, **_last(whole, place, last, end - start))
@@ -135,7 +164,16 @@ def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Me
     offsets = np.array([ahead.get(rank, 0) for rank in ranks], np.int64)
     place = np.searchsorted(np.asarray(ranks), columns["rank"])
     start, end = (columns[name] - offsets[place] for name in ("start_ns", "end_ns"))
-    return Meetings(columns["match"], place, columns["event_id"], start, end, offsets.tolist())
+    return Meetings(
+        columns["match"],
+        place,
+        columns["event_id"],
+        start,
+        end,
+        columns["numbered"],
+        columns["bus_bytes"],
+        offsets.tolist(),
+    )
 
 
 def _with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
@@ -297,6 +335,9 @@ _MATCHES: Final = "FROM collective_matches(events, traces)"
 _AHEAD: Final = "SELECT rank, offset_ns FROM clock_offsets(_matches)"
 _MEMBERS: Final = """
     SELECT match, member.rank AS rank, member.event_id AS event_id, member.start_ns AS start_ns,
-        member.end_ns AS end_ns
-    FROM (SELECT match, unnest(members) AS member FROM _matches WHERE ranks > 1)
+        member.end_ns AS end_ns, (matched_by = 'seq')::BIGINT AS numbered,
+        coalesce(round(bytes * bus_factor(kind, expected_ranks))::BIGINT, -1) AS bus_bytes
+    FROM (
+        SELECT *, unnest(members) AS member FROM _matches WHERE ranks > 1
+    )
 """

@@ -32,7 +32,7 @@ class Window:
     """The window of a path, to the end of its last activity.
 
     ``main`` is the main thread. The last activity is a slice of ``thread``, or the work ``event``
-    if that is not -1.
+    if that is not -1. The host is done at ``host_end_ns`` on ``host_thread``.
     """
 
     start_ns: int
@@ -40,10 +40,14 @@ class Window:
     main: int
     thread: int
     event: int
+    host_thread: int
+    host_end_ns: int
 
     def moved(self, by_ns: int) -> Window:
         """The same on another clock."""
-        return replace(self, start_ns=self.start_ns + by_ns, end_ns=self.end_ns + by_ns)
+        moments = (self.start_ns, self.end_ns, self.host_end_ns)
+        start, end, host_end = (moment + by_ns for moment in moments)
+        return replace(self, start_ns=start, end_ns=end, host_end_ns=host_end)
 
 
 def window(
@@ -110,8 +114,8 @@ def _window(
     start, end, thread = (int(marks[name][at]) for name in ("start_ns", "end_ns", "thread"))
     work = _ints(connection, last)
     if work["event"].size and work["end_ns"][0] > end:
-        return Window(start, int(work["end_ns"][0]), thread, thread, int(work["event"][0]))
-    return Window(start, end, thread, thread, NONE)
+        return Window(start, int(work["end_ns"][0]), thread, thread, int(work["event"][0]), thread, end)
+    return Window(start, end, thread, thread, NONE, thread, end)
 
 
 def _whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
@@ -139,10 +143,12 @@ def _whole_window(connection: duckdb.DuckDBPyConnection) -> Window | None:
     threads = host["thread"].tolist()
     others = [thread for thread in threads if thread not in set(pairs["thread"].tolist())]
     main = next(iter((*linked, *others, *threads)), 0)
-    last = host["thread"][host["end_ns"] == end].tolist()
-    if last:
-        return Window(start, end, main, main if main in last else min(last), NONE)
-    return Window(start, end, main, main, int(work["event"][0]))
+    host_end = int(host["end_ns"].max(initial=start))
+    last = host["thread"][host["end_ns"] == host_end].tolist() or [main]
+    thread = main if main in last else min(last)
+    if host_end == end:
+        return Window(start, end, main, thread, NONE, thread, host_end)
+    return Window(start, end, main, main, int(work["event"][0]), thread, host_end)
 
 
 def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:

@@ -1,0 +1,194 @@
+"""All that each activity of a rank had to wait for, and not only what it waited for last.
+
+Arrays only, as in `graph`: sources and targets are rows of its works and points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+import numpy as np
+
+from profframe.analysis.critical_path.graph import (
+    NONE,
+    UNSET,
+    Graph,
+    LaunchOrder,
+    Rows,
+    call_targets,
+    last_put,
+    launch_order,
+    launch_targets,
+    stream_targets,
+)
+from profframe.analysis.critical_path.graph import THREAD as THREAD_EDGE
+from profframe.facts.columns import last_equal
+from profframe.intervals import Ints, Mask, last_until
+
+LAUNCH: Final = 0
+"""From a point of a thread, at which the call begins, to the start of the work that it launched."""
+STREAM: Final = 1
+"""From the end of work to the start of the next work on its stream."""
+WAIT: Final = 2
+"""From the end of work to the start of work on another stream, which had to wait for it."""
+GRAPH: Final = 3
+"""From the end of work to the start of work of the same graph."""
+SYNC: Final = 4
+"""From the end of work to the point at which a call returned that waited for it."""
+THREAD: Final = 5
+"""From a point of a thread to one of another thread, which waited for it."""
+KINDS: Final = ("launch", "stream", "wait", "graph", "sync", "thread")
+"""Names of these kinds."""
+
+RECORDED: Final = 0
+"""The source says it."""
+IMPLIED: Final = 1
+"""The order of a stream, or what a call does, implies it."""
+ORDERED: Final = 2
+"""Only the order of what happened suggests it."""
+
+_Columns: TypeAlias = tuple[int, Ints, Ints, Ints, Ints]
+"""Kind, source, target, certainty, and call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Dependencies of one rank.
+
+    Attributes
+    ----------
+    kind : Ints
+        LAUNCH, STREAM, WAIT, GRAPH, SYNC or THREAD.
+    source, target : Ints
+        A work's end and a work's start; but LAUNCH and THREAD come from a point, and SYNC and
+        THREAD lead to one.
+    certainty : Ints
+        RECORDED, IMPLIED or ORDERED.
+    call : Ints
+        The slice that waited, of SYNC; else -1.
+    """
+
+    kind: Ints
+    source: Ints
+    target: Ints
+    certainty: Ints
+    call: Ints
+
+    def of(self, *kinds: int) -> Ints:
+        """Rows of some kinds."""
+        return np.flatnonzero(np.isin(self.kind, kinds))
+
+
+def edges(rows: Rows, graph: Graph, dependencies: tuple[Ints, Ints]) -> Edges:
+    """Find all dependencies between activities of a rank.
+
+    ``dependencies`` are recorded ones between works of a graph: rows of what came first, and of
+    what had to wait. Work of the same launch waits for these, and if none are there for the last
+    that ended before it.
+    """
+    order = launch_order(rows.works)
+    parts = (
+        _launches(rows, graph),
+        _queued(rows),
+        *_awaited(rows, order),
+        *_in_graphs(rows, dependencies),
+        *_synchronised(rows, graph, order),
+        _joined_threads(graph),
+    )
+    kinds = [np.full(part[1].size, part[0], np.int64) for part in parts]
+    columns = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
+    return Edges(np.concatenate(kinds), *columns)
+
+
+def _part(
+    kind: int, source: Ints, target: Ints, certainty: int | Ints, call: Ints | None = None
+) -> _Columns:
+    nowhere = np.full(source.size, NONE, np.int64)
+    sure = np.broadcast_to(np.asarray(certainty, np.int64), source.shape)
+    return kind, source, target, sure, nowhere if call is None else call
+
+
+def _launches(rows: Rows, graph: Graph) -> _Columns:
+    works = rows.works
+    work = np.flatnonzero(works.call >= 0)
+    called = np.clip(works.call_start[work], 0, works.start[work])
+    return _part(LAUNCH, graph.points.at(works.call_thread[work], called), work, RECORDED)
+
+
+def _queued(rows: Rows) -> _Columns:
+    works = rows.works
+    before = last_until(works.stream, works.end, works.stream, works.start)
+    work = np.flatnonzero(before >= 0)
+    return _part(STREAM, before[work], work, IMPLIED)
+
+
+def _awaited(rows: Rows, order: LaunchOrder) -> tuple[_Columns, _Columns]:
+    works = rows.works
+    work, before = _ended(rows, *stream_targets(rows.stream_waits, order))
+    other = works.stream[work] != works.stream[before]
+    recorded = _part(WAIT, before[other], work[other], RECORDED)
+    work, before = _ended(rows, *call_targets(works, rows.wait_calls))
+    other = works.stream[work] != works.stream[before]
+    return recorded, _part(WAIT, before[other], work[other], ORDERED)
+
+
+def _in_graphs(rows: Rows, dependencies: tuple[Ints, Ints]) -> tuple[_Columns, _Columns]:
+    before, work = dependencies
+    work, before = _ended(rows, work, before)
+    recorded = _part(GRAPH, before, work, RECORDED)
+    work, before = _ended(rows, *launch_targets(rows.works))
+    calls = rows.works.call
+    known = np.isin(calls[work], calls[recorded[2]])
+    other = ~known & (rows.works.stream[work] != rows.works.stream[before])
+    return recorded, _part(GRAPH, before[other], work[other], ORDERED)
+
+
+def _ended(rows: Rows, work: Ints, before: Ints) -> tuple[Ints, Ints]:
+    """Those pairs of which the second had ended when the first began."""
+    works = rows.works
+    work, before = work[before >= 0], before[before >= 0]
+    fits = works.end[before] <= works.start[work]
+    return work[fits], before[fits]
+
+
+def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> tuple[_Columns, ...]:
+    """The last work of each stream that a call waited for; and copies within their calls."""
+    works, slices, waits = rows.works, rows.slices, rows.host_waits
+    call = last_equal(slices.event, np.arange(slices.event.size), waits.event)
+    there = call >= 0
+    call, on, recorded = call[there], waits.on_stream[there], waits.recorded[there]
+    known = recorded != UNSET
+    marked = last_put(order, on[known], recorded[known])
+    parts = [(call[known], marked, RECORDED)]
+    one = ~known & (on >= 0)
+    until = slices.end[call]
+    parts.append((call[one], last_until(works.stream, works.end, on[one], until[one]), IMPLIED))
+    every = np.flatnonzero(~known & (on < 0))
+    streams = np.unique(works.stream)
+    waiting = np.repeat(every, streams.size)
+    of_each = last_until(
+        works.stream, works.end, np.tile(streams, every.size), until[waiting]
+    )
+    parts.append((call[waiting], of_each, IMPLIED))
+    copies = np.flatnonzero(works.copy & (works.call >= 0))
+    copy_call = last_equal(slices.event, np.arange(slices.event.size), works.call[copies])
+    parts.append((copy_call, copies, IMPLIED))
+    return tuple(_sync_part(rows, graph, *part) for part in parts)
+
+
+def _sync_part(rows: Rows, graph: Graph, call: Ints, work: Ints, certainty: int) -> _Columns:
+    """Calls that returned after the end of the work."""
+    works, slices = rows.works, rows.slices
+    there = (call >= 0) & (work >= 0)
+    call, work = call[there], work[there]
+    fits: Mask = works.end[work] <= slices.end[call]
+    call, work = call[fits], work[fits]
+    at = graph.points.at(slices.thread[call], slices.end[call])
+    return _part(SYNC, work, at, certainty, call)
+
+
+def _joined_threads(graph: Graph) -> _Columns:
+    points = graph.points
+    at = np.flatnonzero(points.edge == THREAD_EDGE)
+    return _part(THREAD, points.before[at], at, ORDERED)

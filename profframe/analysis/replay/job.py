@@ -1,0 +1,238 @@
+"""A job as a network: when it ends if something in it takes another time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from profframe.analysis.critical_path import edges as found
+from profframe.analysis.critical_path.edges import (
+    GRAPH,
+    LAUNCH,
+    ORDERED,
+    RECORDED,
+    STREAM,
+    SYNC,
+    THREAD,
+    WAIT,
+)
+from profframe.analysis.critical_path.graph import NONE, Graph, Rows
+from profframe.analysis.critical_path.job import Meetings
+from profframe.analysis.critical_path.path import BOUNDS
+from profframe.analysis.replay.network import (
+    ORIGIN,
+    Network,
+    Times,
+    longest_arrow,
+    network,
+    times,
+)
+from profframe.analysis.replay.rank import (
+    ALONE,
+    ARRIVAL,
+    BEGIN,
+    SELF,
+    TRANSFER,
+    Lengths,
+    Members,
+    Rank,
+    lengths,
+    rank,
+)
+from profframe.facts.columns import last_equal
+from profframe.intervals import Ints
+
+CLASSES: Final = ("compute", "communication", "copy")
+"""Bounds of work, by its class."""
+_BOUNDS: Mapping[int, str] = {
+    LAUNCH: "launch",
+    STREAM: "idle",
+    WAIT: "idle",
+    GRAPH: "idle",
+    SYNC: "sync",
+    THREAD: "host",
+    BEGIN: "idle",
+    SELF: "host",
+    ARRIVAL: "communication",
+    TRANSFER: "communication",
+    ALONE: "communication",
+}
+"""Bounds of the lags of arrows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a rank did: its activities, recorded dependencies in graphs, and its own window.
+
+    ``until`` is the end of the window, ``host`` the thread and moment at which its host was done.
+    """
+
+    rows: Rows
+    graph: Graph
+    dependencies: tuple[Ints, Ints]
+    until: int
+    host: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The ranks of a job as one network.
+
+    ``rows`` has the first arrow of each rank, and their number.
+    """
+
+    ranks: tuple[Rank, ...]
+    net: Network
+    rows: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """When the job is done, and where: the rank, and a point of it or the work (-1: not it)."""
+
+    end: int
+    place: int
+    point: int
+    node: int
+    times: Times
+    lengths: Ints
+
+
+def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
+    """Make ranks a network. ``origin`` is the start of the window on the clock of the job."""
+    match, ranked = _meetings_in(parts, meetings, origin)
+    nodes = 1 + match.size
+    ranks: list[Rank] = []
+    for part, members in zip(parts, ranked, strict=True):
+        edges = found.edges(part.rows, part.graph, part.dependencies)
+        end = part.graph.points.at(*(np.array([value]) for value in part.host))
+        ranks.append(rank(part.graph, edges, members, nodes, (part.until, int(end[0]))))
+        nodes += ranks[-1].nodes.moment.size
+    source = np.concatenate([of.arrows.source for of in ranks])
+    target = np.concatenate([of.arrows.target for of in ranks])
+    moment = np.concatenate([[-(2**61)], match, *(of.nodes.moment for of in ranks)])
+    phase = np.concatenate(
+        [[0], np.full(match.size, 3, np.int64), *(of.nodes.phase for of in ranks)]
+    )
+    order = np.lexsort((phase, moment))
+    rows = np.cumsum([0, *(of.arrows.source.size for of in ranks)])
+    preference = np.concatenate([_preference(own) for own in ranks])
+    return Job(tuple(ranks), network(nodes, source, target, order, preference), rows)
+
+
+def _preference(own: Rank) -> Ints:
+    """What was waited for last; if it was so of several works of a stretch, of the last one."""
+    arrows = own.arrows
+    place = np.append(own.streams.place, 0)[arrows.into]
+    return np.where(arrows.binds, 1 + place, 0)
+
+
+def _meetings_in(
+    parts: Sequence[Part], meetings: Meetings, origin: int
+) -> tuple[Ints, list[Members]]:
+    """When the last rank came to each collective of several ranks, and the members of each rank."""
+    rows = []
+    for place, part in enumerate(parts):
+        mine = np.flatnonzero(meetings.rank == place)
+        event = meetings.event[mine]
+        works, slices = part.graph.works, part.graph.slices
+        work = last_equal(works.event, np.arange(works.event.size), event)
+        call = last_equal(slices.event, np.arange(slices.event.size), event)
+        begun = works.start[np.maximum(work, 0)] < 0 if works.event.size else work < 0
+        there = ((work >= 0) & ~begun) | ((work < 0) & (call >= 0))
+        rows.append((mine[there], work[there], np.where(work < 0, call, NONE)[there]))
+    member = np.concatenate([mine for mine, _, _ in rows])
+    match, number, count = np.unique(
+        meetings.match[member], return_inverse=True, return_counts=True
+    )
+    last = np.full(match.size, -(2**62), np.int64)
+    np.maximum.at(last, number, meetings.start[member] - origin)
+    several = count > 1
+    node = np.where(several, np.cumsum(several), NONE)
+    members, begin = [], 0
+    for mine, work, call in rows:
+        its = number[begin : begin + mine.size]
+        begin += mine.size
+        kept = several[its]
+        sure = np.where(meetings.numbered[mine] > 0, RECORDED, ORDERED)
+        members.append(
+            Members(node[its][kept], work[kept], call[kept], last[its][kept], sure[kept])
+        )
+    return last[several], members
+
+
+def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:
+    """When the job is done if everything takes these lengths."""
+    each = [lengths(own, new) for own, new in zip(of.ranks, changed, strict=True)]
+    length = np.concatenate(each) if each else np.empty(0, np.int64)
+    found_times = times(of.net, length)
+    best = (-1, 0, NONE, ORIGIN)
+    reached = np.array(found_times.reached)
+    for place, (own, new) in enumerate(zip(of.ranks, changed, strict=True)):
+        if own.end >= 0:
+            anchor = own.nodes.anchor[own.end]
+            spent = int(new.own[anchor + 1 : own.end + 1].sum())
+            end = int(reached[own.nodes.point[anchor]]) + spent
+            best = max(best, (end, -place, own.end, int(own.nodes.point[anchor])))
+        ends = np.flatnonzero((own.nodes.tail >= 0) & (own.graph.works.end <= own.until))
+        if ends.size:
+            node = own.nodes.tail[ends]
+            last = int(np.argmax(reached[node]))
+            best = max(best, (int(reached[node[last]]), -place, NONE, int(node[last])))
+    return Outcome(best[0], -best[1], best[2], best[3], found_times, length)
+
+
+def totals(
+    of: Job, changed: Sequence[Lengths], result: Outcome, classes: Sequence[Ints]
+) -> dict[str, int]:
+    """What the longest way to the end is bound by: nanoseconds by bound.
+
+    ``classes`` says for each work of each rank which of ``CLASSES`` it is.
+    """
+    sums = dict.fromkeys(BOUNDS, 0)
+    if result.point >= 0:
+        own, new = of.ranks[result.place], changed[result.place]
+        anchor = own.nodes.anchor[result.point]
+        sums["host"] += int(new.own[anchor + 1 : result.point + 1].sum())
+    ways = _way(of, result)
+    for place, (own, new) in enumerate(zip(of.ranks, changed, strict=True)):
+        rows = ways[(ways >= of.rows[place]) & (ways < of.rows[place + 1])] - of.rows[place]
+        _add(sums, own, new, rows, classes[place])
+    return sums
+
+
+def _way(of: Job, result: Outcome) -> Ints:
+    """Arrows of the longest way to the end, last first."""
+    way, node, source, by = [], result.node, of.net.source.tolist(), result.times.by
+    while by[node] >= 0:
+        way.append(longest_arrow(of.net, result.lengths, by[node]))
+        node = source[by[node]]
+    return np.array(way, np.int64)
+
+
+def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Ints) -> None:
+    """Add up some arrows of a rank."""
+    arrows, lanes = own.arrows, own.streams
+    for kind, bound in _BOUNDS.items():
+        sums[bound] += int(new.lag[rows[arrows.kind[rows] == kind]].sum())
+    points = arrows.point[rows]
+    points = points[points >= 0]
+    spent = np.cumsum(new.own)
+    sums["host"] += int((spent[points] - spent[own.nodes.anchor[points]]).sum())
+    selves = rows[arrows.kind[rows] == SELF]
+    sums["host"] += int(new.own[arrows.point[selves] + 1].sum())
+    into = arrows.into[rows]
+    into = into[into >= 0]
+    if not into.size:
+        return
+    first, last = lanes.place[into], lanes.place[lanes.tail[into]]
+    gaps = np.cumsum(new.gap[lanes.order])
+    sums["idle"] += int((gaps[last] - gaps[first]).sum())
+    in_order = classes[lanes.order]
+    for number, bound in enumerate(CLASSES):
+        work = np.where(in_order == number, new.work[lanes.order], 0)
+        passed = np.append(0, np.cumsum(work))
+        sums[bound] += int((passed[last + 1] - passed[first]).sum())

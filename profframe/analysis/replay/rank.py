@@ -1,0 +1,393 @@
+"""One rank as a part of a network: which moments are nodes, and how long everything took.
+
+A thread between two of its waits, and a stream between two works that something else waits for, go
+on by themselves: they are not nodes but lengths, sums over what they did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Final
+
+import numpy as np
+
+from profframe.analysis.critical_path import graph as paths
+from profframe.analysis.critical_path.edges import (
+    IMPLIED,
+    KINDS,
+    LAUNCH,
+    RECORDED,
+    STREAM,
+    SYNC,
+    THREAD,
+    Edges,
+)
+from profframe.analysis.critical_path.graph import NONE, Graph
+from profframe.analysis.replay.lags import Lags, lags
+from profframe.analysis.replay.network import ORIGIN
+from profframe.analysis.replay.streams import Streams, streams
+from profframe.intervals import Ints, Mask
+
+BEGIN: Final = len(KINDS)
+"""From the beginning to what nothing known came before."""
+SELF: Final = BEGIN + 1
+"""From one point of a thread to the next."""
+ARRIVAL: Final = BEGIN + 2
+"""From the start of a member of a collective to the moment at which all ranks are there."""
+TRANSFER: Final = BEGIN + 3
+"""From that moment to the end of a member."""
+ALONE: Final = BEGIN + 4
+"""From the start to the end of a member that did not wait for the last rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Collectives of two ranks or more, as a rank takes part.
+
+    Attributes
+    ----------
+    meeting : Ints
+        Node of each collective: the moment at which all its ranks are there.
+    work, call : Ints
+        Row of the work, or of the slice of a host; the other is -1.
+    last : Ints
+        When the last rank came.
+    certainty : Ints
+        How sure it is that these belong together.
+    """
+
+    meeting: Ints
+    work: Ints
+    call: Ints
+    last: Ints
+    certainty: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Arrows:
+    """What each node waits for.
+
+    Attributes
+    ----------
+    kind : Ints
+        That of the edge, or one of this module's.
+    source, target : Ints
+        Nodes of the network.
+    point, into : Ints
+        The point that an arrow leaves, and the work at whose start it ends; -1 is none.
+    slack, lag : Ints
+        The time that there was, and how much of it is needed.
+    certainty : Ints
+        As of edges.
+    binds : Mask
+        Its target waited for it last.
+    """
+
+    kind: Ints
+    source: Ints
+    target: Ints
+    point: Ints
+    into: Ints
+    slack: Ints
+    lag: Ints
+    certainty: Ints
+    binds: Mask
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """How long everything of a rank takes; a change of these is a prediction.
+
+    Attributes
+    ----------
+    own : Ints
+        Of each point: what its thread did itself since the point before.
+    work : Ints
+        Of each work: its duration.
+    gap : Ints
+        Of each work: from the end of the work before in its stretch to its start.
+    lag : Ints
+        Of each arrow, beside what is above.
+    """
+
+    own: Ints
+    work: Ints
+    gap: Ints
+    lag: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """Moments of a rank that are nodes.
+
+    Attributes
+    ----------
+    point, tail, start : Ints
+        Node of each point of a thread that waited or began, of the end of each last work of a
+        stretch, and of the start of each member of a collective; -1 for all others.
+    anchor : Ints
+        The last point with a node, at or before each.
+    moment, phase : Ints
+        When each node was reached, and which come first at one moment.
+    """
+
+    point: Ints
+    tail: Ints
+    start: Ints
+    anchor: Ints
+    moment: Ints
+    phase: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """One rank as a part of a network.
+
+    ``until`` is the end of its window, and ``end`` the point at which its host is done.
+    """
+
+    graph: Graph
+    streams: Streams
+    nodes: Nodes
+    arrows: Arrows
+    recorded: Lengths
+    until: int
+    end: int
+
+
+def rank(graph: Graph, edges: Edges, members: Members, first: int, ends: tuple[int, int]) -> Rank:
+    """Make a rank a part of a network, in which ``first`` is its first node.
+
+    ``ends`` are the end of its window, and the point at which its host is done.
+    """
+    until, end = ends
+    timed = lags(graph, edges)
+    edges = timed.edges
+    of_works = members.work[members.work >= 0]
+    lanes = streams(graph, edges, of_works, until)
+    call_ends = _call_ends(graph, members)
+    nodes = _nodes(graph, edges, lanes, of_works, call_ends, first)
+    arrows = _concatenated(
+        (
+            _of_edges(timed, lanes, nodes),
+            _selves(graph, timed, nodes),
+            _begins(graph, lanes, nodes),
+            *_meetings(graph, members, call_ends, nodes),
+        )
+    )
+    own = _own(graph, timed, members, call_ends)
+    works = graph.works
+    gap = np.zeros(works.event.size, np.int64)
+    queued = edges.of(STREAM)
+    queued = queued[lanes.before[edges.target[queued]] >= 0]
+    gap[edges.target[queued]] = timed.lag[queued]
+    recorded = Lengths(own, works.end - works.start, gap, arrows.lag)
+    return Rank(graph, lanes, nodes, arrows, recorded, until, end)
+
+
+def _call_ends(graph: Graph, members: Members) -> Ints:
+    """The point at the end of each member that is a slice of a host, or -1."""
+    slices, call = graph.slices, members.call
+    ends = np.full(call.size, NONE, np.int64)
+    there = call >= 0
+    ends[there] = graph.points.at(slices.thread[call[there]], slices.end[call[there]])
+    return ends
+
+
+def _nodes(  # noqa: PLR0917 -- what makes a moment a node
+    graph: Graph, edges: Edges, lanes: Streams, of_works: Ints, call_ends: Ints, first: int
+) -> Nodes:
+    points, works = graph.points, graph.works
+    is_anchor = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    is_anchor[edges.target[edges.of(SYNC, THREAD)]] = True
+    is_anchor[call_ends[call_ends >= 0]] = True
+    anchors = np.flatnonzero(is_anchor)
+    size = works.event.size
+    tails = np.flatnonzero(lanes.tail == np.arange(size))
+    groups = ((points.time.size, anchors), (size, tails), (size, of_works))
+    numbers = []
+    for total, rows in groups:
+        numbers.append(np.full(total, NONE, np.int64))
+        numbers[-1][rows] = first + np.arange(rows.size)
+        first += rows.size
+    return Nodes(
+        *numbers,
+        anchor=np.maximum.accumulate(np.where(is_anchor, np.arange(points.time.size), 0)),
+        moment=np.concatenate([points.time[anchors], works.end[tails], works.start[of_works]]),
+        phase=np.repeat([1, 0, 2], [anchors.size, tails.size, of_works.size]),
+    )
+
+
+def _concatenated(parts: Iterable[Arrows]) -> Arrows:
+    columns = [[getattr(part, field.name) for field in fields(Arrows)] for part in parts]
+    return Arrows(*map(np.concatenate, zip(*columns, strict=True)))
+
+
+def _entered(lanes: Streams, nodes: Nodes, work: Ints) -> tuple[Ints, Ints]:
+    """The node that an arrow to the start of each work leads to, and the work, if it is inside."""
+    start = nodes.start[work]
+    inside = start < 0
+    return np.where(inside, nodes.tail[lanes.tail[work]], start), np.where(inside, work, NONE)
+
+
+def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
+    """Arrows of the edges that leave the stretch that they begin in."""
+    edges = timed.edges
+    to_work = ~np.isin(edges.kind, (SYNC, THREAD))
+    from_point = np.isin(edges.kind, (LAUNCH, THREAD))
+    inside = edges.kind == STREAM
+    inside[inside] = (lanes.before[edges.target[inside]] == edges.source[inside]) & (
+        nodes.tail[edges.source[inside]] < 0
+    )
+    keeps = ~inside
+    keeps[keeps] = ~to_work[keeps] | ~lanes.begins[np.where(to_work[keeps], edges.target[keeps], 0)]
+    keeps[timed.slack < 0] = False
+    redundant = ~from_point & to_work & (edges.kind != STREAM)
+    redundant[redundant] = lanes.before[edges.target[redundant]] == edges.source[redundant]
+    rows = np.flatnonzero(keeps & ~redundant)
+    source, target = edges.source[rows], edges.target[rows]
+    leaves, enters = from_point[rows], to_work[rows]
+    point = np.where(leaves, source, NONE)
+    from_node = np.empty(rows.size, np.int64)
+    from_node[leaves] = nodes.point[nodes.anchor[source[leaves]]]
+    from_node[~leaves] = nodes.tail[source[~leaves]]
+    to_node, into = np.empty(rows.size, np.int64), np.full(rows.size, NONE, np.int64)
+    to_node[enters], into[enters] = _entered(lanes, nodes, target[enters])
+    to_node[~enters] = nodes.point[target[~enters]]
+    return Arrows(
+        edges.kind[rows],
+        from_node,
+        to_node,
+        point,
+        into,
+        timed.slack[rows],
+        timed.lag[rows],
+        edges.certainty[rows],
+        timed.binds[rows],
+    )
+
+
+def _simple(kind: int, source: Ints, target: Ints, lag: Ints, **columns: Ints) -> Arrows:
+    """Arrows that say all that is known: their lag is the time that there was."""
+    nothing = np.full(source.size, NONE, np.int64)
+    return Arrows(
+        kind=np.full(source.size, kind, np.int64),
+        source=source,
+        target=target,
+        point=columns.get("point", nothing),
+        into=columns.get("into", nothing),
+        slack=lag,
+        lag=lag,
+        certainty=columns.get("certainty", np.full(source.size, RECORDED, np.int64)),
+        binds=np.ones(source.size, np.bool_),
+    )
+
+
+def _selves(graph: Graph, timed: Lags, nodes: Nodes) -> Arrows:
+    """Points that waited for others also wait for their own thread: its length is in ``own``."""
+    points = graph.points
+    first = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    at = np.flatnonzero((nodes.point >= 0) & ~first)
+    source = nodes.point[nodes.anchor[at - 1]]
+    arrows = _simple(SELF, source, nodes.point[at], np.zeros(at.size, np.int64), point=at - 1)
+    waits = np.zeros(points.time.size, np.bool_)
+    waits[timed.edges.target[timed.edges.of(SYNC, THREAD)][timed.binds[timed.edges.of(SYNC, THREAD)]]] = True
+    arrows.binds[:] = ~waits[at]
+    return arrows
+
+
+def _begins(graph: Graph, lanes: Streams, nodes: Nodes) -> Arrows:
+    """Threads begin with the window; work that nothing is known of when it did."""
+    points, works = graph.points, graph.works
+    first = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    at, work = np.flatnonzero(first), np.flatnonzero(lanes.begins)
+    to_node, into = _entered(lanes, nodes, work)
+    target = np.append(nodes.point[at], to_node)
+    time = np.append(points.time[at], works.start[work])
+    into = np.append(np.full(at.size, NONE, np.int64), into)
+    source = np.full(target.size, ORIGIN, np.int64)
+    certainty = np.full(target.size, IMPLIED, np.int64)
+    return _simple(BEGIN, source, target, time, into=into, certainty=certainty)
+
+
+def _meetings(
+    graph: Graph, members: Members, call_ends: Ints, nodes: Nodes
+) -> tuple[Arrows, Arrows, Arrows]:
+    """Members come, wait until the last is there, and leave when the transfer is done."""
+    works, slices, points = graph.works, graph.slices, graph.points
+    of_work = members.work >= 0
+    work, call = members.work[of_work], members.call[~of_work]
+    came = points.at(slices.thread[call], slices.start[call])
+    source, target, end = (np.empty(members.meeting.size, np.int64) for _ in range(3))
+    source[of_work], source[~of_work] = nodes.start[work], nodes.point[nodes.anchor[came]]
+    target[of_work], target[~of_work] = nodes.tail[work], nodes.point[call_ends[~of_work]]
+    end[of_work], end[~of_work] = works.end[work], slices.end[call]
+    point = np.full(members.meeting.size, NONE, np.int64)
+    point[~of_work] = came
+    waits = end > members.last
+    zero = np.zeros(members.meeting.size, np.int64)
+    sure = members.certainty
+    arrivals = _simple(ARRIVAL, source, members.meeting, zero, point=point, certainty=sure)
+    transfers = _simple(
+        TRANSFER,
+        members.meeting[waits],
+        target[waits],
+        (end - members.last)[waits],
+        certainty=sure[waits],
+    )
+    alone = of_work & ~waits
+    duration = (works.end - works.start)[members.work[alone]]
+    return arrivals, transfers, _simple(ALONE, source[alone], target[alone], duration)
+
+
+def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
+    """What each thread did itself since its point before: all the time but that of its waits.
+
+    After a wait for a device only the return is its own. A thread that waited for another one is
+    its own until that began and since it was done; one that was woken did nothing before.
+    """
+    points, edges = graph.points, timed.edges
+    own = np.append(0, np.diff(points.time))
+    first = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    own[first] = 0
+    synced = edges.of(SYNC)
+    synced = synced[timed.binds[synced]]
+    at = edges.target[synced]
+    own[at] = np.minimum(own[at], timed.slack[synced])
+    joined = edges.of(THREAD)
+    at, cause = edges.target[joined], edges.source[joined]
+    idle = points.inside[at - 1] < 0
+    began = points.at(points.thread[cause], points.time[at - 1]) + 1
+    since = points.time[np.minimum(began, cause)] - points.time[at - 1]
+    waiting = np.maximum(since, 0) + timed.slack[joined]
+    own[at] = np.where(idle, 0, np.minimum(own[at], waiting))
+    calls = np.flatnonzero(call_ends >= 0)
+    at = call_ends[calls]
+    left = points.time[at] - members.last[calls]
+    waited = left > 0
+    own[at[waited]] = np.minimum(own[at[waited]], left[waited])
+    return own
+
+
+def lengths(rank: Rank, of: Lengths) -> Ints:
+    """How long each arrow is: what the thread did from its anchor on, its lag, and what follows.
+
+    What follows is all work from the one that it leads into to the end of the stretch.
+    """
+    arrows, nodes, lanes, points = rank.arrows, rank.nodes, rank.streams, rank.graph.points
+    length = of.lag.copy()
+    if points.time.size:
+        spent = np.cumsum(of.own)
+        leaves = arrows.point >= 0
+        point = arrows.point[leaves]
+        length[leaves] += spent[point] - spent[nodes.anchor[point]]
+        selves = arrows.kind == SELF
+        length[selves] += of.own[arrows.point[selves] + 1]
+    if of.work.size:
+        passed = np.empty(of.work.size, np.int64)
+        passed[lanes.order] = np.cumsum((of.work + of.gap)[lanes.order])
+        enters = arrows.into >= 0
+        work = arrows.into[enters]
+        length[enters] += passed[lanes.tail[work]] - passed[work] + of.work[work]
+    return length
