@@ -34,6 +34,7 @@ from profframe.analysis.replay.rank import (
     ALONE,
     ARRIVAL,
     BEGIN,
+    HOLD,
     SELF,
     TRANSFER,
     Lengths,
@@ -59,6 +60,7 @@ _BOUNDS: Mapping[int, str] = {
     ARRIVAL: "communication",
     TRANSFER: "communication",
     ALONE: "communication",
+    HOLD: "idle",
 }
 """Bounds of the lags of arrows."""
 
@@ -195,8 +197,8 @@ def totals(
     sums = dict.fromkeys(BOUNDS, 0)
     if result.point >= 0:
         own, new = of.ranks[result.place], changed[result.place]
-        anchor = own.nodes.anchor[result.point]
-        sums["host"] += int(new.own[anchor + 1 : result.point + 1].sum())
+        since = own.nodes.anchor[result.point] + 1
+        _add_host(sums, own, new, np.array([since]), np.array([result.point + 1]))
     ways = _way(of, result)
     for place, (own, new) in enumerate(zip(of.ranks, changed, strict=True)):
         rows = ways[(ways >= of.rows[place]) & (ways < of.rows[place + 1])] - of.rows[place]
@@ -218,12 +220,16 @@ def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Int
     arrows, lanes = own.arrows, own.streams
     for kind, bound in _BOUNDS.items():
         sums[bound] += int(new.lag[rows[arrows.kind[rows] == kind]].sum())
-    points = arrows.point[rows]
-    points = points[points >= 0]
-    spent = np.cumsum(new.own)
-    sums["host"] += int((spent[points] - spent[own.nodes.anchor[points]]).sum())
-    selves = rows[arrows.kind[rows] == SELF]
-    sums["host"] += int(new.own[arrows.point[selves] + 1].sum())
+    leaves = rows[arrows.point[rows] >= 0]
+    point, called = arrows.point[leaves], arrows.called[leaves]
+    anchor = own.nodes.anchor[point]
+    launches = called >= 0
+    calls = np.where(launches, np.maximum(called, anchor), point)
+    _add_host(sums, own, new, anchor + 1, calls + 1)
+    spent = np.append(0, np.cumsum(new.own))
+    sums["launch"] += int((spent[point + 1] - spent[calls + 1]).sum())
+    selves = arrows.point[rows[arrows.kind[rows] == SELF]] + 1
+    _add_host(sums, own, new, selves, selves + 1)
     into = arrows.into[rows]
     into = into[into >= 0]
     if not into.size:
@@ -236,3 +242,10 @@ def _add(sums: dict[str, int], own: Rank, new: Lengths, rows: Ints, classes: Int
         work = np.where(in_order == number, new.work[lanes.order], 0)
         passed = np.append(0, np.cumsum(work))
         sums[bound] += int((passed[last + 1] - passed[first]).sum())
+
+
+def _add_host(sums: dict[str, int], own: Rank, new: Lengths, since: Ints, until: Ints) -> None:
+    """Add what threads did from one row of points to another."""
+    for bound, mask in (("host", ~own.unseen), ("idle", own.unseen)):
+        spent = np.append(0, np.cumsum(np.where(mask, new.own, 0)))
+        sums[bound] += int((spent[until] - spent[since]).sum())

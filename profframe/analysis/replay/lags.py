@@ -48,6 +48,8 @@ class Lags:
         It was waited for last.
     lag : Ints
         How long it takes.
+    called : Ints
+        Of a launch the point at which its call began; else -1.
     """
 
     edges: Edges
@@ -55,16 +57,18 @@ class Lags:
     usual: Ints
     binds: Mask
     lag: Ints
+    called: Ints
 
 
 def lags(graph: Graph, edges: Edges) -> Lags:
     """Find how long each edge of a rank takes."""
     binds = _binding(graph, edges)
+    called = np.where(edges.kind == LAUNCH, edges.source, NONE)
     edges = _from_call_ends(graph, edges, binds)
     slack = _target_times(graph, edges) - _source_times(graph, edges)
     usual = _usual(graph, edges, slack, binds)
     lag = np.where(binds, slack, np.minimum(slack, usual))
-    return Lags(edges, slack, usual, binds, lag)
+    return Lags(edges, slack, usual, binds, lag, called)
 
 
 def _binding(graph: Graph, edges: Edges) -> Mask:

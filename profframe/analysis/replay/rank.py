@@ -7,12 +7,11 @@ on by themselves: they are not nodes but lengths, sums over what they did.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 import numpy as np
 
-from profframe.analysis.critical_path import graph as paths
 from profframe.analysis.critical_path.edges import (
     IMPLIED,
     KINDS,
@@ -39,6 +38,10 @@ TRANSFER: Final = BEGIN + 3
 """From that moment to the end of a member."""
 ALONE: Final = BEGIN + 4
 """From the start to the end of a member that did not wait for the last rank."""
+HOLD: Final = BEGIN + 5
+"""From the beginning to work that came later than what is known explains; it does not count."""
+NOTHING: Final = -(2**61)
+"""The lag of an arrow that does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,10 @@ class Arrows:
         Nodes of the network.
     point, into : Ints
         The point that an arrow leaves, and the work at whose start it ends; -1 is none.
-    slack, lag : Ints
-        The time that there was, and how much of it is needed.
+    called : Ints
+        Of a launch the point at which its call began; else -1.
+    slack, lag, usual : Ints
+        The time that there was, how much of it is needed, and how much of it such an arrow needs.
     certainty : Ints
         As of edges.
     binds : Mask
@@ -89,8 +94,10 @@ class Arrows:
     target: Ints
     point: Ints
     into: Ints
+    called: Ints
     slack: Ints
     lag: Ints
+    usual: Ints
     certainty: Ints
     binds: Mask
 
@@ -145,6 +152,8 @@ class Rank:
     """One rank as a part of a network.
 
     ``until`` is the end of its window, and ``end`` the point at which its host is done.
+    ``usual_gap`` is of each work, where more than it is not explained; ``unseen`` are points at
+    which threads began to do anything.
     """
 
     graph: Graph
@@ -152,6 +161,8 @@ class Rank:
     nodes: Nodes
     arrows: Arrows
     recorded: Lengths
+    usual_gap: Ints
+    unseen: Mask
     until: int
     end: int
 
@@ -173,17 +184,27 @@ def rank(graph: Graph, edges: Edges, members: Members, first: int, ends: tuple[i
             _of_edges(timed, lanes, nodes),
             _selves(graph, timed, nodes),
             _begins(graph, lanes, nodes),
+            _holds(graph, timed, lanes, nodes),
             *_meetings(graph, members, call_ends, nodes),
         )
     )
     own = _own(graph, timed, members, call_ends)
     works = graph.works
-    gap = np.zeros(works.event.size, np.int64)
+    gap, usual_gap = np.zeros((2, works.event.size), np.int64)
     queued = edges.of(STREAM)
     queued = queued[lanes.before[edges.target[queued]] >= 0]
     gap[edges.target[queued]] = timed.lag[queued]
+    usual_gap[edges.target[queued]] = np.minimum(timed.lag, timed.usual)[queued]
     recorded = Lengths(own, works.end - works.start, gap, arrows.lag)
-    return Rank(graph, lanes, nodes, arrows, recorded, until, end)
+    first = _firsts(graph)
+    unseen = np.append(False, first[:-1]) & (np.append(0, graph.points.inside[:-1]) < 0)
+    return Rank(graph, lanes, nodes, arrows, recorded, usual_gap, unseen, until, end)
+
+
+def _firsts(graph: Graph) -> Mask:
+    """The first point of each thread."""
+    thread = graph.points.thread
+    return np.append(True, thread[1:] != thread[:-1])[: thread.size]
 
 
 def _call_ends(graph: Graph, members: Members) -> Ints:
@@ -199,7 +220,7 @@ def _nodes(  # noqa: PLR0917 -- what makes a moment a node
     graph: Graph, edges: Edges, lanes: Streams, of_works: Ints, call_ends: Ints, first: int
 ) -> Nodes:
     points, works = graph.points, graph.works
-    is_anchor = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    is_anchor = _firsts(graph)
     is_anchor[edges.target[edges.of(SYNC, THREAD)]] = True
     is_anchor[call_ends[call_ends >= 0]] = True
     anchors = np.flatnonzero(is_anchor)
@@ -240,12 +261,11 @@ def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
     inside[inside] = (lanes.before[edges.target[inside]] == edges.source[inside]) & (
         nodes.tail[edges.source[inside]] < 0
     )
-    keeps = ~inside
-    keeps[keeps] = ~to_work[keeps] | ~lanes.begins[np.where(to_work[keeps], edges.target[keeps], 0)]
-    keeps[timed.slack < 0] = False
     redundant = ~from_point & to_work & (edges.kind != STREAM)
     redundant[redundant] = lanes.before[edges.target[redundant]] == edges.source[redundant]
-    rows = np.flatnonzero(keeps & ~redundant)
+    begins = to_work.copy()
+    begins[begins] = lanes.begins[edges.target[begins]]
+    rows = np.flatnonzero(~inside & ~redundant & ~begins & (timed.slack >= 0))
     source, target = edges.source[rows], edges.target[rows]
     leaves, enters = from_point[rows], to_work[rows]
     point = np.where(leaves, source, NONE)
@@ -261,8 +281,10 @@ def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
         to_node,
         point,
         into,
+        timed.called[rows],
         timed.slack[rows],
         timed.lag[rows],
+        timed.usual[rows],
         edges.certainty[rows],
         timed.binds[rows],
     )
@@ -277,8 +299,10 @@ def _simple(kind: int, source: Ints, target: Ints, lag: Ints, **columns: Ints) -
         target=target,
         point=columns.get("point", nothing),
         into=columns.get("into", nothing),
+        called=nothing,
         slack=lag,
         lag=lag,
+        usual=lag,
         certainty=columns.get("certainty", np.full(source.size, RECORDED, np.int64)),
         binds=np.ones(source.size, np.bool_),
     )
@@ -287,12 +311,13 @@ def _simple(kind: int, source: Ints, target: Ints, lag: Ints, **columns: Ints) -
 def _selves(graph: Graph, timed: Lags, nodes: Nodes) -> Arrows:
     """Points that waited for others also wait for their own thread: its length is in ``own``."""
     points = graph.points
-    first = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    first = _firsts(graph)
     at = np.flatnonzero((nodes.point >= 0) & ~first)
     source = nodes.point[nodes.anchor[at - 1]]
     arrows = _simple(SELF, source, nodes.point[at], np.zeros(at.size, np.int64), point=at - 1)
     waits = np.zeros(points.time.size, np.bool_)
-    waits[timed.edges.target[timed.edges.of(SYNC, THREAD)][timed.binds[timed.edges.of(SYNC, THREAD)]]] = True
+    joins = timed.edges.of(SYNC, THREAD)
+    waits[timed.edges.target[joins[timed.binds[joins]]]] = True
     arrows.binds[:] = ~waits[at]
     return arrows
 
@@ -300,7 +325,7 @@ def _selves(graph: Graph, timed: Lags, nodes: Nodes) -> Arrows:
 def _begins(graph: Graph, lanes: Streams, nodes: Nodes) -> Arrows:
     """Threads begin with the window; work that nothing is known of when it did."""
     points, works = graph.points, graph.works
-    first = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    first = _firsts(graph)
     at, work = np.flatnonzero(first), np.flatnonzero(lanes.begins)
     to_node, into = _entered(lanes, nodes, work)
     target = np.append(nodes.point[at], to_node)
@@ -309,6 +334,22 @@ def _begins(graph: Graph, lanes: Streams, nodes: Nodes) -> Arrows:
     source = np.full(target.size, ORIGIN, np.int64)
     certainty = np.full(target.size, IMPLIED, np.int64)
     return _simple(BEGIN, source, target, time, into=into, certainty=certainty)
+
+
+def _holds(graph: Graph, timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
+    """Work that came later than usual after what it waited for; ``slack`` is when it came."""
+    edges = timed.edges
+    late = timed.binds & (timed.slack > timed.usual) & ~np.isin(edges.kind, (SYNC, THREAD))
+    work = np.unique(edges.target[late])
+    work = work[~lanes.begins[work]]
+    target, into = _entered(lanes, nodes, work)
+    source, certainty = np.full((2, work.size), ORIGIN, np.int64)
+    arrows = _simple(HOLD, source, target, graph.works.start[work], into=into, certainty=certainty)
+    return replace(
+        arrows,
+        lag=np.full(work.size, NOTHING, np.int64),
+        binds=np.zeros(work.size, np.bool_),
+    )
 
 
 def _meetings(
@@ -349,7 +390,7 @@ def _own(graph: Graph, timed: Lags, members: Members, call_ends: Ints) -> Ints:
     """
     points, edges = graph.points, timed.edges
     own = np.append(0, np.diff(points.time))
-    first = np.append(True, points.thread[1:] != points.thread[:-1])[: points.time.size]
+    first = _firsts(graph)
     own[first] = 0
     synced = edges.of(SYNC)
     synced = synced[timed.binds[synced]]
