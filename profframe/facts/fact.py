@@ -23,6 +23,43 @@ Note: TypeAlias = tuple[str, int, str | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
+class Gathering:
+    """A table that gets columns one after the other: a `pyarrow.Table` copies its list each time.
+
+    It has what facts and `with_output` need of a table.
+    """
+
+    arrays: Mapping[str, pa.ChunkedArray | pa.Array]
+
+    @classmethod
+    def of(cls, table: pa.Table) -> Gathering:
+        """The same rows."""
+        return cls(dict(zip(table.column_names, table.columns, strict=True)))
+
+    @property
+    def column_names(self) -> list[str]:
+        """Names of the columns."""
+        return [*self.arrays]
+
+    @property
+    def columns(self) -> list[pa.ChunkedArray | pa.Array]:
+        """The columns."""
+        return [*self.arrays.values()]
+
+    def select(self, names: Iterable[str]) -> pa.Table:
+        """Some columns."""
+        return pa.table({name: self.arrays[name] for name in names})
+
+    def with_column(self, name: str, values: pa.ChunkedArray | pa.Array) -> Gathering:
+        """The same with another column, or with one in place of another."""
+        return Gathering({**self.arrays, name: values})
+
+    def table(self) -> pa.Table:
+        """All columns as a table."""
+        return pa.table(self.arrays)
+
+
+@dataclass(frozen=True, slots=True)
 class Output:
     """Result of a fact: arrays by names of columns, and rows of ``quality``."""
 
@@ -70,9 +107,14 @@ class Fact:
         )
 
     def _inputs_of(self, tables: Tables) -> Tables:
+        wanted: dict[str, set[str]] = {}
+        for column in self.inputs:
+            table, _, name = column.partition(".")
+            wanted.setdefault(table, set()).add(name)
         names = {
-            table: [name for name in rows.column_names if f"{table}.{name}" in self.inputs]
+            table: [name for name in rows.column_names if name in wanted[table]]
             for table, rows in tables.items()
+            if table in wanted
         }
         return {table: tables[table].select(chosen) for table, chosen in names.items() if chosen}
 
@@ -112,7 +154,9 @@ def with_output(tables: Tables, output: Output) -> Tables:
         name, _, column = full_name.partition(".")
         table = tables[name]
         values = _shared_if_null(table, array)
-        if column in table.column_names:
+        if isinstance(table, Gathering):
+            table = table.with_column(column, values)
+        elif column in table.column_names:
             table = table.set_column(table.column_names.index(column), column, values)
         else:
             table = table.append_column(column, values)

@@ -7,12 +7,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
+
 from profframe.facts.consistency import consistency
 from profframe.facts.device_names import device_names
 from profframe.facts.device_time import device_time
 from profframe.facts.devices import devices
 from profframe.facts.duplicates import duplicates
-from profframe.facts.fact import Fact, Output, Tables, with_output
+from profframe.facts.fact import Fact, Gathering, Output, Tables, with_output
 from profframe.facts.flow_ends import flow_ends
 from profframe.facts.formulas import Formula
 from profframe.facts.forward import forward
@@ -86,6 +88,8 @@ Python. The other two take two fifths of the time: this saves a fifth of it. Wit
 threads that run whatever is ready, facts took as long, a tenth more processor time (page faults,
 and waiting for the interpreter) and up to a tenth more memory.
 """
+_WIDE: Final = frozenset(column.partition(".")[0] for fact in FACTS for column in fact.outputs)
+"""Tables that get columns of facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +159,7 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
     """
     memory_is_short = isinstance(tables["events"], SpooledTable)
     parallel = frozenset[Fact]() if memory_is_short else PARALLEL
+    tables = _gathering(tables)
     running: dict[Fact, Future[Output]] = {}
     with ThreadPoolExecutor(1, "profframe-facts") as pool:
         for place, fact in enumerate(facts_of(options.compat)):
@@ -164,13 +169,29 @@ def add_facts(tables: Tables, options: Options = Options()) -> Tables:
                 running[fact] = pool.submit(fact.output, tables, **options.of(fact))
             else:
                 tables = fact(tables, **options.of(fact))
-            if FACTS[place] is launches and may_attribute(tables, options.captures):
+            if FACTS[place] is launches and may_attribute(_whole(tables), options.captures):
                 for other in [*running]:  # there will be more rows
                     tables = with_output(tables, running.pop(other).result())
-                tables = attribute_replays(tables, options.captures, options.rank)
+                whole = attribute_replays(_whole(tables), options.captures, options.rank)
+                tables = _gathering(whole)
         for future in running.values():
             tables = with_output(tables, future.result())
-    return tables
+    return _whole(tables)
+
+
+def _gathering(tables: Tables) -> Tables:
+    """Tables of facts in memory, ready to get many columns."""
+    return {
+        name: Gathering.of(table) if name in _WIDE and isinstance(table, pa.Table) else table
+        for name, table in tables.items()
+    }
+
+
+def _whole(tables: Tables) -> Tables:
+    return {
+        name: table.table() if isinstance(table, Gathering) else table
+        for name, table in tables.items()
+    }
 
 
 def captured(tables: Tables, options: Options = Options()) -> Tables:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, ExitStack
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -13,8 +14,12 @@ from profframe.analysis import regressions as slower
 from profframe.analysis import selecting, trends
 from profframe.analysis.critical_path import CriticalPath, job
 from profframe.analysis.critical_path import find as find_path
+from profframe.analysis.replay import what_if as replay
+from profframe.analysis.replay.what_if import Wishes
 from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.models import Devices
 from profframe.query.selection import Text, integer, texts
+from profframe.query.session import Session
 from profframe.show.frame import frame
 from profframe.show.path import ShownPath
 
@@ -85,20 +90,140 @@ def _across_ranks(
         raise ParameterError(
             "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
         )
+    session, name, ranks = _job(self, run, "a critical path")
+    return job.find(_connect(session, "events", "traces"), name, ranks, *what)
+
+
+def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:
+    """The session of one run, its name and its ranks."""
     session = self._session.filter(runs=run)
     traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
     runs = traces["run"].unique().to_list()
     if len(runs) > 1:
         raise ParameterError(
-            f"a critical path is of one run, and there are {len(runs)} "
+            f"{what} is of one run, and there are {len(runs)} "
             f"({selecting.some_traces(traces.rows())}); choose one: run=..."
         )
+    return session, next(iter(runs), None), traces["rank"].to_list()
+
+
+def _connect(session: Session, *tables: str) -> job.Connect:
+    """Connections to some tables of one rank, or of all."""
 
     def connect(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        views = dict.fromkeys(("events", "traces"))
-        return (session if rank is None else session.filter(ranks=rank)).connection(views)
+        part = session if rank is None else session.filter(ranks=rank)
+        return part.connection(dict.fromkeys(tables))
 
-    return job.find(connect, next(iter(runs), None), traces["rank"].to_list(), *what)
+    return connect
+
+
+def what_if(  # noqa: PLR0913 -- what can be otherwise
+    self: Trace,
+    step: int | None = None,
+    run: str | None = None,
+    *,
+    communication: float | None = None,
+    bandwidth_gb_per_s: float | None = None,
+    latency_us: float | None = None,
+    stragglers: bool = True,
+    kernels: Mapping[str, float] | None = None,
+    categories: Mapping[str, float] | None = None,
+    launches: bool = True,
+    host: float | None = None,
+    copies: bool = True,
+    fused: Text = (),
+    device: str | None = None,
+    devices: Devices | None = None,
+) -> pl.DataFrame:
+    """Predict what a step, or the whole trace, would take if something were otherwise.
+
+    What happened is replayed on all ranks of a run, on one clock: each activity begins when all
+    that it waited for is done. `docs/what_if.md` says what a replay knows and what it does not.
+
+    Parameters
+    ----------
+    step
+        N of a profiler step; without it the whole trace.
+    run
+        The run, where there are several.
+    communication
+        Factor of the time of transfers. Where the other ranks are not loaded, waiting for them
+        cannot be told from transfer: then of all communication.
+    bandwidth_gb_per_s, latency_us
+        Instead, of the slowest link: a transfer takes the latency, and the time of its bytes.
+    stragglers
+        False: each op, gap between ops, and kernel takes what it takes on the median rank (of an
+        even number of ranks the lower one in the middle), matched by name and order.
+    kernels, categories
+        Factors of the time of kernels, copies and fills by name or category; ``*`` in a name
+        stands for anything, and 0 takes them away.
+    launches
+        False: calls that launch work, and the ops around them, take no time, as in a graph.
+    host
+        Factor of the time of all that threads do.
+    copies
+        False: copies take no time, as if they ran beside everything else.
+    fused
+        Names of ops, modules or annotations: the work that each launches is one kernel, as long
+        as the longest of it.
+    device
+        Name of a model of `profframe.device_models`: work with known operations and bytes scales
+        by its peaks, what moves more than it computes by its bandwidth.
+    devices
+        More models, as `load` takes them.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row for what is (``nothing`` changed), one for each change, and one for all of them
+        together:
+
+        ``change``
+            What is otherwise.
+        ``now_ns predicted_ns saved_ns saved_share``
+            Length of the step as recorded and as predicted.
+        ``low_ns high_ns``
+            From the shortest to the longest prediction, if what is not recorded is taken
+            otherwise: work that came later than usual after all that is known comes when it came;
+            waits that only the order suggests do not count.
+        ``replay_error``
+            Replay of the unchanged step over what was recorded, minus 1.
+        ``host_ns launch_ns compute_ns communication_ns copy_ns sync_ns idle_ns``
+            Bounds of the new critical path; they add up to ``predicted_ns``.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, step, kernel, category, op or device.
+    ParameterError
+        There are several runs, or a value cannot be used.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> rows = load("examples/cpu_training.json.gz").what_if(host=0.5)
+    >>> rows["change"].to_list(), rows["saved_ns"][1] > 0
+    (['nothing', 'host x 0.5'], True)
+    """
+    wishes = Wishes(
+        communication=communication,
+        bandwidth_gb_per_s=bandwidth_gb_per_s,
+        latency_us=latency_us,
+        stragglers=stragglers,
+        kernels=kernels or {},
+        categories=categories or {},
+        launches=launches,
+        host=host,
+        copies=copies,
+        fused=texts("fused", fused),
+        device=device,
+    )
+    session, _, ranks = _job(self, run, "a prediction")
+    connect = _connect(session, "events", "traces", "flows", "devices")
+    with ExitStack() as stack:
+        replayed = replay.model(stack, connect, ranks, (step, None, 0))
+        rows = replay.predictions(replayed, wishes, session.table("devices"), devices)
+    return frame(rows)
 
 
 def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:

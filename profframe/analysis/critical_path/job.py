@@ -110,10 +110,14 @@ def gather(
     connect: Connect,
     ranks: Sequence[int],
     what: tuple[int | None, str | None, int],
+    macros: str = "",
 ) -> Job:
-    """Read what the ranks did: in a step, an annotation, or all."""
+    """Read what the ranks did: in a step, an annotation, or all.
+
+    ``macros`` are those that others will call on the connections of ranks.
+    """
     meetings = _meetings(of_all, ranks)
-    connections = [prepared(stack, connect(rank)) for rank in ranks]
+    connections = [prepared(stack, connect(rank), macros) for rank in ranks]
     windows: list[rows.Window | None] = []
     for connection, ahead in zip(connections, meetings.ahead, strict=True):
         window = rows.window(connection, *what)
@@ -132,10 +136,12 @@ def gather(
 
 
 def prepared(
-    stack: ExitStack, opening: AbstractContextManager[duckdb.DuckDBPyConnection]
+    stack: ExitStack, opening: AbstractContextManager[duckdb.DuckDBPyConnection], macros: str = ""
 ) -> duckdb.DuckDBPyConnection:
+    """A connection with the macros of this folder, and others."""
     connection = stack.enter_context(opening)
-    prepare(connection, Answer("critical_path", CALLS + _MATCHES + _AHEAD + _MEMBERS), {})
+    text = CALLS + _MATCHES + _AHEAD + _MEMBERS + macros
+    prepare(connection, Answer("critical_path", text), {})
     return connection
 
 

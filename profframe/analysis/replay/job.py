@@ -83,12 +83,14 @@ class Part:
 class Job:
     """The ranks of a job as one network.
 
-    ``rows`` has the first arrow of each rank, and their number.
+    ``rows`` has the first arrow of each rank, and their number; ``meetings`` a member of each
+    collective, whose nodes are those from 1 on.
     """
 
     ranks: tuple[Rank, ...]
     net: Network
     rows: Ints
+    meetings: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Outcome:
 
 def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     """Make ranks a network. ``origin`` is the start of the window on the clock of the job."""
-    match, ranked = _meetings_in(parts, meetings, origin)
+    match, ranked, several = _meetings_in(parts, meetings, origin)
     nodes = 1 + match.size
     ranks: list[Rank] = []
     for part, members in zip(parts, ranked, strict=True):
@@ -122,7 +124,8 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     order = np.lexsort((phase, moment))
     rows = np.cumsum([0, *(of.arrows.source.size for of in ranks)])
     preference = np.concatenate([_preference(own) for own in ranks])
-    return Job(tuple(ranks), network(nodes, source, target, order, preference), rows)
+    net = network(nodes, source, target, order, preference)
+    return Job(tuple(ranks), net, rows, several)
 
 
 def _preference(own: Rank) -> Ints:
@@ -134,8 +137,8 @@ def _preference(own: Rank) -> Ints:
 
 def _meetings_in(
     parts: Sequence[Part], meetings: Meetings, origin: int
-) -> tuple[Ints, list[Members]]:
-    """When the last rank came to each collective of several ranks, and the members of each rank."""
+) -> tuple[Ints, list[Members], Ints]:
+    """When the last rank came to each collective of several ranks; members of each rank; one of each."""
     rows = []
     for place, part in enumerate(parts):
         mine = np.flatnonzero(meetings.rank == place)
@@ -147,8 +150,8 @@ def _meetings_in(
         there = ((work >= 0) & ~begun) | ((work < 0) & (call >= 0))
         rows.append((mine[there], work[there], np.where(work < 0, call, NONE)[there]))
     member = np.concatenate([mine for mine, _, _ in rows])
-    match, number, count = np.unique(
-        meetings.match[member], return_inverse=True, return_counts=True
+    match, one, number, count = np.unique(
+        meetings.match[member], return_index=True, return_inverse=True, return_counts=True
     )
     last = np.full(match.size, -(2**62), np.int64)
     np.maximum.at(last, number, meetings.start[member] - origin)
@@ -163,7 +166,7 @@ def _meetings_in(
         members.append(
             Members(node[its][kept], work[kept], call[kept], last[its][kept], sure[kept])
         )
-    return last[several], members
+    return last[several], members, member[one[several]]
 
 
 def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:

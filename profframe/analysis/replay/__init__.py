@@ -1,0 +1,1 @@
+"""What a job would take if something were otherwise: what happened, replayed with other lengths."""

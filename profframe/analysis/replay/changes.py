@@ -1,0 +1,303 @@
+"""Changes to a job: other lengths for what its ranks did.
+
+Each is a function from lengths to lengths, so that several are one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+import polars as pl
+
+from profframe.analysis.critical_path.edges import GRAPH, LAUNCH, ORDERED, SYNC, WAIT
+from profframe.analysis.critical_path.graph import NONE
+from profframe.analysis.replay.job import CLASSES, Job
+from profframe.analysis.replay.rank import ALONE, HOLD, NOTHING, TRANSFER, Lengths, Rank
+from profframe.intervals import Ints, Mask, stab
+
+COMMUNICATION = CLASSES.index("communication")
+COPY = CLASSES.index("copy")
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What changes need to know of the activities of a rank.
+
+    Attributes
+    ----------
+    classes : Ints
+        Of each work which of ``CLASSES`` it is.
+    work_name, slice_name : Ints
+        Numbers of the names of works and slices, the same on all ranks.
+    is_call, is_op : Mask
+        Slices that are calls of the driver or its runtime, and those that are ops.
+    """
+
+    classes: Ints
+    work_name: Ints
+    slice_name: Ints
+    is_call: Mask
+    is_op: Mask
+
+
+Change: TypeAlias = Callable[[Sequence[Lengths]], list[Lengths]]
+"""Other lengths for all ranks."""
+
+
+def scaled(values: Ints, factor: float) -> Ints:
+    """Nanoseconds times a factor, rounded."""
+    return values if factor == 1 else np.rint(values * factor).astype(np.int64)
+
+
+def _where(values: Ints, rows: Mask, factor: float) -> Ints:
+    return np.where(rows, scaled(values, factor), values)
+
+
+def host(of: Job, factor: float) -> Change:
+    """Everything that threads do themselves, times a factor."""
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        return [
+            replace(new, own=_where(new.own, ~own.unseen, factor))
+            for own, new in zip(of.ranks, lengths, strict=True)
+        ]
+
+    return change
+
+
+def communication(of: Job, details: Sequence[Details], factor: float) -> Change:
+    """Transfers times a factor; of collectives whose other ranks are not there, all of them."""
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        changed = []
+        for own, its, new in zip(of.ranks, details, lengths, strict=True):
+            transfers = np.isin(own.arrows.kind, (TRANSFER, ALONE))
+            work = _where(new.work, its.classes == COMMUNICATION, factor)
+            changed.append(replace(new, work=work, lag=_where(new.lag, transfers, factor)))
+        return changed
+
+    return change
+
+
+def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> Change:
+    """Transfers as long as a latency and their bytes take.
+
+    ``sizes`` are the bytes that pass the slowest link in each collective, -1 where not known.
+    """
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        changed = []
+        for own, new in zip(of.ranks, lengths, strict=True):
+            arrows, lag = own.arrows, new.lag.copy()
+            rows = np.flatnonzero(arrows.kind == TRANSFER)
+            size = sizes[arrows.source[rows] - 1]
+            rows, size = rows[size >= 0], size[size >= 0]
+            lag[rows] = np.rint(latency_ns + size / bytes_per_ns).astype(np.int64)
+            changed.append(replace(new, lag=lag))
+        return changed
+
+    return change
+
+
+def works(of: Job, chosen: Sequence[Mask], factors: Sequence[Ints | float]) -> Change:
+    """Chosen works of each rank, times a factor."""
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        changed = []
+        for own, rows, factor, new in zip(of.ranks, chosen, factors, lengths, strict=True):
+            work = np.where(rows, np.rint(new.work * factor).astype(np.int64), new.work)
+            starts = own.nodes.start
+            lag = new.lag.copy()
+            alone = np.flatnonzero(own.arrows.kind == ALONE)
+            members = np.flatnonzero(starts >= 0)
+            member = members[np.argsort(starts[members])]
+            at = member[np.searchsorted(starts[member], own.arrows.source[alone])]
+            lag[alone] = work[at]
+            changed.append(replace(new, work=work, lag=lag))
+        return changed
+
+    return change
+
+
+def launches(of: Job, details: Sequence[Details]) -> Change:
+    """Calls that launch work, and the ops around them, take no time of their own."""
+    free = [_launching(own, its) for own, its in zip(of.ranks, details, strict=True)]
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        changed = []
+        for own, rows, new in zip(of.ranks, free, lengths, strict=True):
+            inside = np.append(NONE, own.graph.points.inside[:-1])
+            in_launch = np.append(rows, False)[inside]
+            changed.append(replace(new, own=np.where(in_launch, 0, new.own)))
+        return changed
+
+    return change
+
+
+def _launching(own: Rank, details: Details) -> Mask:
+    """Slices that launch work, and ops that contain one of them."""
+    slices, works_of = own.graph.slices, own.graph.works
+    launched = works_of.call >= 0
+    calls = np.isin(slices.event, works_of.call[launched])
+    limit = np.int64(1) << 42
+    begun = np.sort(slices.thread[calls] * limit + slices.start[calls])
+    first = np.searchsorted(begun, slices.thread * limit + slices.start)
+    behind = np.searchsorted(begun, slices.thread * limit + slices.end)
+    return (calls & details.is_call) | (details.is_op & (behind > first))
+
+
+def copies(of: Job, details: Sequence[Details]) -> Change:
+    """Copies run beside everything else: nothing waits for them."""
+    chosen = [its.classes == COPY for its in details]
+    return works(of, chosen, [0.0] * len(chosen))
+
+
+def fused(of: Job, chosen: Sequence[Mask]) -> Change:
+    """All work that each of some slices launches is one, as long as the longest of it.
+
+    ``chosen`` are these slices; what launches the rest of their work takes no time.
+    """
+    parts = [_fused(own, rows) for own, rows in zip(of.ranks, chosen, strict=True)]
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        changed = []
+        for own, (group, call_group), new in zip(of.ranks, parts, lengths, strict=True):
+            work, own_time = new.work.copy(), new.own.copy()
+            rows = np.flatnonzero(group >= 0)
+            rows = rows[np.lexsort((rows, -work[rows], group[rows]))]
+            rest = rows[1:][group[rows[1:]] == group[rows[:-1]]]
+            work[rest] = 0
+            calls = np.flatnonzero(call_group >= 0)
+            later = calls[1:][call_group[calls[1:]] == call_group[calls[:-1]]]
+            is_later = np.zeros(call_group.size + 1, np.bool_)
+            is_later[later] = True
+            inside = np.append(NONE, own.graph.points.inside[:-1])
+            own_time[is_later[inside]] = 0
+            changed.append(replace(new, work=work, own=own_time))
+        return changed
+
+    return change
+
+
+def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:
+    """The slice that each work, and each slice that launches work, was launched in; else -1."""
+    slices, works_of = own.graph.slices, own.graph.works
+    rows = np.flatnonzero(chosen)
+    within = np.append(rows, NONE)
+    launched = works_of.call >= 0
+    group = np.full(works_of.event.size, NONE, np.int64)
+    columns = slices.thread[rows], slices.start[rows], slices.end[rows] - 1
+    group[launched] = within[
+        stab(*columns, works_of.call_thread[launched], works_of.call_start[launched])
+    ]
+    calls = np.flatnonzero(np.isin(slices.event, works_of.call[launched]))
+    call_group = np.full(slices.event.size, NONE, np.int64)
+    call_group[calls] = within[stab(*columns, slices.thread[calls], slices.start[calls])]
+    return group, call_group
+
+
+def stragglers(of: Job, details: Sequence[Details]) -> Change:
+    """Each work, slice and gap between slices takes what it takes on the median rank.
+
+    They are matched by name and by order: the n-th of a name on each rank. Of an even number of
+    ranks the lower one of the two in the middle counts. What not all ranks have stays as it is.
+    """
+
+    def change(lengths: Sequence[Lengths]) -> list[Lengths]:
+        owns = _medians([_host_pieces(*pieces) for pieces in zip(of.ranks, details, lengths)])
+        changed = []
+        for own, new, (slot, old, median) in zip(of.ranks, lengths, owns, strict=True):
+            ratio = np.divide(median, old, out=np.ones(old.size), where=old > 0)
+            times = np.append(ratio, 1.0)[slot]
+            changed.append(replace(new, own=np.rint(new.own * times).astype(np.int64)))
+        medians = _medians([_work_pieces(*pieces) for pieces in zip(of.ranks, details, lengths)])
+        for place, (slot, _, median) in enumerate(medians):
+            old = changed[place].work
+            work = np.where(slot >= 0, np.append(median, 0)[slot], old)
+            changed[place] = replace(changed[place], work=work)
+        return changed
+
+    return change
+
+
+_Pieces: TypeAlias = tuple[Ints, Ints, Ints]
+"""The piece that each row is a part of (-1: none); and of each piece its name and time."""
+
+
+def _host_pieces(own: Rank, details: Details, lengths: Lengths) -> _Pieces:
+    """Slices in the order of their starts, and the gaps before them."""
+    points, slices = own.graph.points, own.graph.slices
+    size = slices.event.size
+    inside = np.append(NONE, points.inside[:-1])
+    gap = (inside < 0) & (points.inside >= 0)
+    slot = np.where(gap, points.inside + size, inside)
+    slot[own.unseen] = NONE
+    rows = slot >= 0
+    time = np.bincount(slot[rows], weights=lengths.own[rows], minlength=2 * size)
+    order = np.argsort(slices.start, kind="stable")
+    name = np.concatenate([details.slice_name, ~details.slice_name])
+    place = np.concatenate([order, order + size])
+    back = np.empty(2 * size + 1, np.int64)
+    back[place], back[-1] = np.arange(2 * size), NONE
+    return back[slot], name[place], time.astype(np.int64)[place]
+
+
+def _work_pieces(own: Rank, details: Details, lengths: Lengths) -> _Pieces:
+    """Works but those of communication, in the order of their launches."""
+    works_of = own.graph.works
+    rows = np.flatnonzero(details.classes != COMMUNICATION)
+    order = rows[np.lexsort((works_of.start[rows], works_of.call_start[rows]))]
+    slot = np.full(works_of.event.size, NONE, np.int64)
+    slot[order] = np.arange(order.size)
+    return slot, details.work_name[order], lengths.work[order]
+
+
+def _medians(ranks: Sequence[_Pieces]) -> list[_Pieces]:
+    """For each rank its slots and times, and the median times of all ranks."""
+    frames = [
+        pl.DataFrame({"rank": place, "name": name, "ns": time}).with_columns(
+            turn=pl.int_range(pl.len()).over("name")
+        )
+        for place, (_, name, time) in enumerate(ranks)
+    ]
+    together = pl.concat(frames)
+    median = pl.col("ns").sort().get((pl.len() - 1) // 2)
+    typical = (
+        together.group_by("name", "turn")
+        .agg(median=median, ranks=pl.len())
+        .filter(pl.col("ranks") == len(ranks))
+    )
+    found = []
+    for (slot, _, time), rows in zip(ranks, frames, strict=True):
+        joined = rows.join(typical, on=["name", "turn"], how="left", maintain_order="left")
+        median_ns = joined["median"].fill_null(joined["ns"]).to_numpy()
+        found.append((slot, time, median_ns))
+    return found
+
+
+def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
+    """What came later than usual comes when it came, whatever is before it."""
+    changed = []
+    for own, new in zip(of.ranks, lengths, strict=True):
+        arrows = own.arrows
+        late = arrows.binds & (arrows.slack > arrows.usual) & (arrows.kind < SYNC)
+        lag = np.where(late, arrows.usual, new.lag)
+        lag = np.where(arrows.kind == HOLD, arrows.slack, lag)
+        changed.append(replace(new, lag=lag, gap=np.minimum(new.gap, own.usual_gap)))
+    return changed
+
+
+def without_guesses(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
+    """Waits that only the order suggests do not count: work comes as long after its launch."""
+    changed = []
+    for own, new in zip(of.ranks, lengths, strict=True):
+        arrows = own.arrows
+        guesses = (arrows.certainty == ORDERED) & np.isin(arrows.kind, (WAIT, GRAPH))
+        late = guesses & arrows.binds
+        launches_of = np.isin(arrows.target * 2**32 + arrows.into, (arrows.target * 2**32 + arrows.into)[late])
+        lag = np.where((arrows.kind == LAUNCH) & launches_of, arrows.slack, new.lag)
+        changed.append(replace(new, lag=np.where(guesses, NOTHING, lag)))
+    return changed

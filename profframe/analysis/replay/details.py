@@ -1,0 +1,158 @@
+"""What changes need to know of activities: classes, names, categories, limits of devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from fnmatch import fnmatchcase
+from typing import Final
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from profframe.analysis.critical_path.graph import Graph
+from profframe.analysis.replay.changes import Details
+from profframe.analysis.replay.job import CLASSES
+from profframe.errors import ParameterError, UnknownNameError
+from profframe.facts.columns import last_equal, numbers
+from profframe.intervals import Ints, Mask
+from profframe.query.run import select
+
+MACROS: Final = "device_class() is_busy() is_call() kernel_limits() needs_flops()"
+"""The macros that the queries of this module call."""
+
+
+def details(connection: duckdb.DuckDBPyConnection, graph: Graph) -> Details:
+    """Read what changes need to know of a rank."""
+    classes, work_name = _of(connection, graph.works.event, _WORKS, "class", "name")
+    name, kind = _of(connection, graph.slices.event, _SLICES, "name", "kind")
+    return Details(classes, work_name, name, kind == _CALL, kind == _OP)
+
+
+def dependencies(connection: duckdb.DuckDBPyConnection, events: Ints) -> tuple[Ints, Ints]:
+    """Rows of works that other works of their graph had to wait for, and of these."""
+    table = select(connection, _DEPENDENCIES).to_arrow_table()
+    rows = np.arange(events.size)
+    before, after = (last_equal(events, rows, numbers(table, name)) for name in ("before", "after"))
+    there = (before >= 0) & (after >= 0)
+    return before[there], after[there]
+
+
+def chosen(
+    connections: Sequence[duckdb.DuckDBPyConnection],
+    events: Sequence[Ints],
+    column: str,
+    pattern: str,
+) -> list[Mask]:
+    """Which events of each rank have a name, or a category, that fits a pattern.
+
+    ``column`` is one of ``COLUMNS``.
+
+    Raises
+    ------
+    UnknownNameError
+        None has; the message says which there are.
+    """
+    expression, condition = _COLUMNS[column]
+    sql = f"SELECT DISTINCT {expression} AS name FROM events WHERE {condition}"
+    texts = {name for of in connections for (name,) in select(of, sql).fetchall() if name is not None}
+    fitting = [text for text in texts if text == pattern or fnmatchcase(text, pattern)]
+    if not fitting:
+        raise UnknownNameError.among(column, pattern, sorted(texts))
+    return [
+        _having(of, ids, f"{condition} AND {expression} IN (SELECT unnest(?::VARCHAR[]))", fitting)
+        for of, ids in zip(connections, events, strict=True)
+    ]
+
+
+def _having(
+    connection: duckdb.DuckDBPyConnection, events: Ints, condition: str, names: Collection[str]
+) -> Mask:
+    table = connection.execute(
+        f"SELECT event_id FROM events WHERE {condition}", [list(names)]
+    ).to_arrow_table()
+    return np.isin(events, numbers(table, "event_id"))
+
+
+def device_factors(
+    connection: duckdb.DuckDBPyConnection, works: Ints, classes: Ints, others: pa.Table
+) -> Ints:
+    """What each work takes on other devices, over what it takes on its own.
+
+    Work with known operations and bytes takes as much more or less as the least time that it can
+    take; of all else what moves more than it computes goes with the bandwidth. The rest stays.
+
+    Raises
+    ------
+    ParameterError
+        The peaks of the recorded devices are not known.
+    """
+    connection.register("_others", others)
+    try:
+        table = select(connection, _FACTORS).to_arrow_table()
+    finally:
+        connection.unregister("_others")
+    factors = np.ones(works.size)
+    row = last_equal(numbers(table, "event_id"), np.arange(table.num_rows), works)
+    known = (row >= 0) & (classes == CLASSES.index("compute"))
+    factors[known] = table["factor"].to_numpy()[row[known]]
+    if works.size and not table.num_rows:
+        raise ParameterError(
+            "device: the peaks of the recorded devices are not known; "
+            "give them with devices=, as load takes them"
+        )
+    return factors
+
+
+def _of(
+    connection: duckdb.DuckDBPyConnection, events: Ints, sql: str, *names: str
+) -> list[Ints]:
+    table = select(connection, sql).to_arrow_table()
+    row = last_equal(numbers(table, "event_id"), np.arange(table.num_rows), events)
+    return [numbers(table, name, missing=-1)[row] for name in names]
+
+
+_CALL: Final = 1
+_OP: Final = 2
+_WORKS: Final = f"""
+    SELECT event_id, (hash(name) >> 1)::BIGINT AS name,
+        list_position({list(CLASSES)!r}, device_class(kind, kernel_category)) - 1 AS class
+    FROM events WHERE is_busy(kind)
+"""
+_SLICES: Final = f"""
+    SELECT event_id, (hash(name) >> 1)::BIGINT AS name,
+        CASE WHEN is_call(kind) THEN {_CALL} WHEN kind = 'host_op' THEN {_OP} ELSE 0 END AS kind
+    FROM events WHERE NOT is_busy(kind) AND dur_ns > 0
+"""
+_DEPENDENCIES: Final = """
+    SELECT before.event_id AS before, after.event_id AS after
+    FROM flows AS before
+    JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
+    WHERE before.category = 'graph_dependency' AND before.phase = 's' AND after.phase = 'f'
+        AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL
+"""
+_FACTORS: Final = """
+    WITH bandwidths AS (
+        SELECT own.device, other.bandwidth_bytes_per_s / own.bandwidth_bytes_per_s AS ratio
+        FROM devices AS own
+        JOIN _others AS other ON own.device = other.device
+        WHERE own.bandwidth_bytes_per_s IS NOT NULL AND other.bandwidth_bytes_per_s IS NOT NULL
+    )
+    SELECT event_id, coalesce(limits.factor, 1 / ratio) AS factor
+    FROM events
+    LEFT JOIN (
+        SELECT own.event_id, other.limit_ps / own.limit_ps AS factor
+        FROM kernel_limits(events, devices, '') AS own
+        JOIN kernel_limits(events, _others, '') AS other ON own.event_id = other.event_id
+        WHERE own.limit_ps > 0
+    ) AS limits USING (event_id)
+    LEFT JOIN bandwidths ON events.device = bandwidths.device AND NOT needs_flops(kernel_category)
+    WHERE is_busy(kind) AND kind <> 'memcpy' AND coalesce(limits.factor, ratio) IS NOT NULL
+"""
+_COLUMNS: Final[dict[str, tuple[str, str]]] = {
+    "kernel": ("name", "is_busy(kind)"),
+    "category": ("kernel_category", "is_busy(kind)"),
+    "op": ("name", "kind IN ('host_op', 'annotation', 'python')"),
+}
+COLUMNS: Final = (*_COLUMNS,)
+"""What can be chosen by a pattern: kernels by name or category, and slices of the host by name."""

@@ -1,0 +1,222 @@
+"""What a job would take if something in it were otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from math import isfinite
+from typing import Final
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe.analysis.critical_path import job as whole
+from profframe.analysis.critical_path.path import BOUNDS
+from profframe.analysis.replay import changes, details
+from profframe.analysis.replay.changes import Change
+from profframe.analysis.replay.job import Job, Part, job, outcome, totals
+from profframe.analysis.replay.rank import Lengths
+from profframe.errors import ParameterError
+from profframe.facts.devices import match_models
+from profframe.facts.models import Devices, models
+from profframe.errors import UnknownNameError
+from profframe.intervals import Ints
+
+UNCHANGED: Final = "nothing"
+TOGETHER: Final = "all of these"
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be otherwise; see `Trace.what_if`."""
+
+    communication: float | None = None
+    latency_us: float | None = None
+    bandwidth_gb_per_s: float | None = None
+    stragglers: bool = True
+    kernels: Mapping[str, float] = field(default_factory=dict)
+    categories: Mapping[str, float] = field(default_factory=dict)
+    launches: bool = True
+    host: float | None = None
+    copies: bool = True
+    fused: Sequence[str] = ()
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        factors = {"communication": self.communication, "host": self.host}
+        factors |= {f"kernels[{name!r}]": factor for name, factor in self.kernels.items()}
+        factors |= {f"categories[{name!r}]": factor for name, factor in self.categories.items()}
+        for name, factor in factors.items():
+            _check(name, factor)
+        _check("latency_us", self.latency_us)
+        _check("bandwidth_gb_per_s", self.bandwidth_gb_per_s)
+        if self.bandwidth_gb_per_s == 0:
+            raise ParameterError("bandwidth_gb_per_s: expected more than 0")
+        if self.communication is not None and self.bandwidth_gb_per_s is not None:
+            raise ParameterError("communication and bandwidth_gb_per_s: give one of them")
+        if self.latency_us is not None and self.bandwidth_gb_per_s is None:
+            raise ParameterError("latency_us: give bandwidth_gb_per_s, too")
+
+
+def _check(name: str, value: float | None) -> None:
+    if value is None:
+        return
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not isfinite(value) or value < 0:
+        raise ParameterError(f"{name}: expected a number from 0, got {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A job that can be replayed.
+
+    ``length_ns`` is what was recorded.
+    """
+
+    length_ns: int
+    job: Job
+    details: Sequence[changes.Details]
+    bus_bytes: Ints
+    gathered: whole.Job
+
+    @property
+    def recorded(self) -> list[Lengths]:
+        """What everything took."""
+        return [own.recorded for own in self.job.ranks]
+
+
+def model(
+    stack: ExitStack,
+    connect: whole.Connect,
+    ranks: Sequence[int],
+    what: tuple[int | None, str | None, int],
+) -> Model:
+    """Read what can be replayed: of a step, an annotation, or all."""
+    of_all = whole.prepared(stack, connect(None), details.MACROS)
+    gathered = whole.gather(of_all, stack, connect, ranks, what, details.MACROS)
+    parts, known = [], []
+    for activities, graph, window, connection in zip(
+        gathered.activities, gathered.graphs, gathered.windows, gathered.connections, strict=True
+    ):
+        before = details.dependencies(connection, graph.works.event)
+        until, host = -1, (0, 0)
+        if window is not None:
+            until = window.end_ns - gathered.start_ns
+            host = window.host_thread, window.host_end_ns - gathered.start_ns
+        parts.append(Part(activities, graph, before, until, host))
+        known.append(details.details(connection, graph))
+    found = job(parts, gathered.meetings, gathered.start_ns)
+    sizes = np.full(max(found.meetings.size, 1), -1, np.int64)
+    sizes[: found.meetings.size] = gathered.meetings.bus_bytes[found.meetings]
+    return Model(gathered.end_ns - gathered.start_ns, found, known, sizes, gathered)
+
+
+def predictions(
+    of: Model, wishes: Wishes, devices: pa.Table, user_models: Devices | None = None
+) -> pl.DataFrame:
+    """One row for what is, one for each change, and one for all of several together."""
+    parts = _changes(of, wishes, devices, user_models)
+    replayed = outcome(of.job, of.recorded).end
+    error = (replayed - of.length_ns) / of.length_ns if of.length_ns else None
+    wanted: dict[str, Sequence[Change]] = {UNCHANGED: ()}
+    wanted |= {label: (change,) for label, change in parts.items()}
+    if len(parts) > 1:
+        wanted[TOGETHER] = (*parts.values(),)
+    rows = [_prediction(of, label, error, some) for label, some in wanted.items()]
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def _changes(
+    of: Model, wishes: Wishes, devices: pa.Table, user_models: Devices | None
+) -> dict[str, Change]:
+    """A change for each wish, by what a reader is told of it."""
+    job_of, known = of.job, of.details
+    parts: dict[str, Change] = {}
+    connections = of.gathered.connections
+    works = [own.graph.works.event for own in job_of.ranks]
+    choose = partial(details.chosen, connections, works)
+    if wishes.communication is not None:
+        label = f"communication x {wishes.communication:g}"
+        parts[label] = changes.communication(job_of, known, wishes.communication)
+    if wishes.bandwidth_gb_per_s is not None:
+        if not (of.bus_bytes >= 0).any():
+            raise ParameterError(
+                "bandwidth_gb_per_s: no collective with two ranks or more has a known size; "
+                "use communication=FACTOR"
+            )
+        latency = wishes.latency_us or 0.0
+        label = f"communication at {wishes.bandwidth_gb_per_s:g} GB/s and {latency:g} us"
+        rate = wishes.bandwidth_gb_per_s  # bytes per nanosecond
+        parts[label] = changes.transfers(job_of, of.bus_bytes, latency * 1000, rate)
+    if not wishes.stragglers:
+        parts["no stragglers"] = changes.stragglers(job_of, known)
+    for column, factors in (("kernel", wishes.kernels), ("category", wishes.categories)):
+        for pattern, factor in factors.items():
+            rows = choose(column, pattern)
+            parts[f"{column} {pattern} x {factor:g}"] = changes.works(
+                job_of, rows, [factor] * len(rows)
+            )
+    if not wishes.launches:
+        parts["launches free"] = changes.launches(job_of, known)
+    if wishes.host is not None:
+        parts[f"host x {wishes.host:g}"] = changes.host(job_of, wishes.host)
+    if not wishes.copies:
+        parts["copies hidden"] = changes.copies(job_of, known)
+    slices = [own.graph.slices.event for own in job_of.ranks]
+    for pattern in wishes.fused:
+        rows = details.chosen(connections, slices, "op", pattern)
+        parts[f"fused: {pattern}"] = changes.fused(job_of, rows)
+    if wishes.device is not None:
+        others = _others(devices, wishes.device, user_models)
+        factors_of = [
+            details.device_factors(connection, work, its.classes, others)
+            for connection, work, its in zip(connections, works, known, strict=True)
+        ]
+        every = [np.ones(work.size, np.bool_) for work in works]
+        parts[f"on {wishes.device}"] = changes.works(job_of, every, factors_of)
+    return parts
+
+
+def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Table:
+    """The devices, as if each were of another model."""
+    known = models(user_models)
+    if name not in known:
+        raise UnknownNameError.among("device", name, known)
+    rows = match_models(devices, known).to_pylist()
+    columns = {**known[name].columns, "model": name}
+    cleared = {key: None for key in devices.column_names if key.endswith("_per_s")}
+    return pa.Table.from_pylist([row | cleared | columns for row in rows], devices.schema)
+
+
+def _prediction(
+    of: Model, label: str, error: float | None, wanted: Sequence[Change]
+) -> tuple[object, ...]:
+    """Replay a job with changes, and with what is not recorded taken in two other ways."""
+    lengths: Sequence[Lengths] = of.recorded
+    for change in wanted:
+        lengths = change(lengths)
+    result = outcome(of.job, lengths)
+    ends = [result.end]
+    for variant in (changes.held, changes.without_guesses) if wanted else ():
+        ends.append(outcome(of.job, variant(of.job, lengths)).end)
+    bounds = totals(of.job, lengths, result, [its.classes for its in of.details])
+    now = of.length_ns
+    saved = now - result.end
+    share = saved / now if now else None
+    times = (now, result.end, saved, share, min(ends), max(ends), error)
+    return (label, *times, *(bounds[bound] for bound in BOUNDS))
+
+
+SCHEMA: Final = {
+    "change": pl.String,
+    "now_ns": pl.Int64,
+    "predicted_ns": pl.Int64,
+    "saved_ns": pl.Int64,
+    "saved_share": pl.Float64,
+    "low_ns": pl.Int64,
+    "high_ns": pl.Int64,
+    "replay_error": pl.Float64,
+} | {f"{bound}_ns": pl.Int64 for bound in BOUNDS}
