@@ -283,7 +283,7 @@ def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
     changed = []
     for own, new in zip(of.ranks, lengths, strict=True):
         arrows = own.arrows
-        late = arrows.binds & (arrows.slack > arrows.usual) & (arrows.kind < SYNC)
+        late = arrows.binds & (arrows.slack > arrows.most) & (arrows.kind < SYNC)
         lag = np.where(late, arrows.usual, new.lag)
         lag = np.where(arrows.kind == HOLD, arrows.slack, lag)
         changed.append(replace(new, lag=lag, gap=np.minimum(new.gap, own.usual_gap)))

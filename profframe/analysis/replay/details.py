@@ -60,7 +60,7 @@ def chosen(
     if not fitting:
         raise UnknownNameError.among(column, pattern, sorted(texts))
     return [
-        _having(of, ids, f"{condition} AND {expression} IN (SELECT unnest(?::VARCHAR[]))", fitting)
+        _having(of, ids, f"{condition} AND {expression} IN (SELECT unnest(getvariable('chosen_names')))", fitting)
         for of, ids in zip(connections, events, strict=True)
     ]
 
@@ -68,9 +68,8 @@ def chosen(
 def _having(
     connection: duckdb.DuckDBPyConnection, events: Ints, condition: str, names: Collection[str]
 ) -> Mask:
-    table = connection.execute(
-        f"SELECT event_id FROM events WHERE {condition}", [list(names)]
-    ).to_arrow_table()
+    connection.execute("SET VARIABLE chosen_names = ?::VARCHAR[]", [list(names)])
+    table = select(connection, f"SELECT event_id FROM events WHERE {condition}").to_arrow_table()
     return np.isin(events, numbers(table, "event_id"))
 
 

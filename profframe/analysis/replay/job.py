@@ -22,6 +22,7 @@ from profframe.analysis.critical_path.edges import (
 from profframe.analysis.critical_path.graph import NONE, Graph, Rows
 from profframe.analysis.critical_path.job import Meetings
 from profframe.analysis.critical_path.path import BOUNDS
+from profframe.analysis.replay.lags import lags
 from profframe.analysis.replay.network import (
     ORIGIN,
     Network,
@@ -110,10 +111,12 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     match, ranked, several = _meetings_in(parts, meetings, origin)
     nodes = 1 + match.size
     ranks: list[Rank] = []
-    for part, members in zip(parts, ranked, strict=True):
-        edges = found.edges(part.rows, part.graph, part.dependencies)
+    edges = [found.edges(part.rows, part.graph, part.dependencies) for part in parts]
+    graphs = [part.graph for part in parts]
+    timed = lags([*zip(graphs, edges, strict=True)])
+    for part, members, its in zip(parts, ranked, timed, strict=True):
         end = part.graph.points.at(*(np.array([value]) for value in part.host))
-        ranks.append(rank(part.graph, edges, members, nodes, (part.until, int(end[0]))))
+        ranks.append(rank(part.graph, its, members, nodes, (part.until, int(end[0]))))
         nodes += ranks[-1].nodes.moment.size
     source = np.concatenate([of.arrows.source for of in ranks])
     target = np.concatenate([of.arrows.target for of in ranks])

@@ -7,6 +7,7 @@ less.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from profframe.analysis.critical_path import graph as paths
 from profframe.analysis.critical_path.edges import (
     GRAPH,
+    KINDS,
     LAUNCH,
     STREAM,
     SYNC,
@@ -42,8 +44,8 @@ class Lags:
         The edges; a launch comes from the end of its call, where that says more.
     slack : Ints
         From what came first to what waited for it.
-    usual : Ints
-        What is usual for its kind.
+    usual, most : Ints
+        What is usual for its kind, and from where on a lag is out of the ordinary.
     binds : Mask
         It was waited for last.
     lag : Ints
@@ -55,20 +57,33 @@ class Lags:
     edges: Edges
     slack: Ints
     usual: Ints
+    most: Ints
     binds: Mask
     lag: Ints
     called: Ints
 
 
-def lags(graph: Graph, edges: Edges) -> Lags:
-    """Find how long each edge of a rank takes."""
-    binds = _binding(graph, edges)
-    called = np.where(edges.kind == LAUNCH, edges.source, NONE)
-    edges = _from_call_ends(graph, edges, binds)
-    slack = _target_times(graph, edges) - _source_times(graph, edges)
-    usual = _usual(graph, edges, slack, binds)
-    lag = np.where(binds, slack, np.minimum(slack, usual))
-    return Lags(edges, slack, usual, binds, lag, called)
+def lags(parts: Sequence[tuple[Graph, Edges]]) -> list[Lags]:
+    """Find how long each edge of each rank takes; what is usual is the same for all ranks."""
+    timed = []
+    for graph, edges in parts:
+        binds = _binding(graph, edges)
+        moved = _from_call_ends(graph, edges, binds)
+        slack = _target_times(graph, moved) - _source_times(graph, moved)
+        timed.append((graph, edges, moved, slack, binds))
+    groups = [_groups(graph, moved) for graph, _, moved, _, _ in timed]
+    free = [_free(graph, moved, binds) for graph, _, moved, _, binds in timed]
+    slacks = [slack for *_, slack, _ in timed]
+    usual, most = _usual(*map(np.concatenate, (groups, slacks, free)))
+    found = []
+    for (_, edges, moved, slack, binds), group in zip(timed, groups, strict=True):
+        usual_of, most_of = usual[group], most[group]
+        own = edges.kind == THREAD
+        usual_of[own] = most_of[own] = slack[own]
+        lag = np.where(binds, slack, np.minimum(slack, usual_of))
+        called = np.where(edges.kind == LAUNCH, edges.source, NONE)
+        found.append(Lags(moved, slack, usual_of, most_of, binds, lag, called))
+    return found
 
 
 def _binding(graph: Graph, edges: Edges) -> Mask:
@@ -107,16 +122,16 @@ def _target_times(graph: Graph, edges: Edges) -> Ints:
 
 
 def _from_call_ends(graph: Graph, edges: Edges, binds: Mask) -> Edges:
-    """Launches from the ends of their calls, if work follows these more closely than the starts."""
+    """Launches from the ends of their calls, unless work follows the starts more closely."""
     works, points = graph.works, graph.points
     rows = edges.of(LAUNCH)
     work = edges.target[rows]
     start, called, returned = works.start[work], works.call_start[work], works.call_end[work]
     free = binds[rows] & (_ready(graph, edges)[work] <= called) & (called >= 0)
     after_start, after_end = (start - called)[free], (start - returned)[free]
-    if not after_end.size or np.quantile(after_end, 0.05) < 0:
+    if after_end.size and np.quantile(after_end, 0.05) < 0:
         return edges
-    if _spread(after_end) >= _spread(after_start):
+    if after_end.size and _spread(after_end) > _spread(after_start):
         return edges
     moved = (returned <= start) & (returned >= 0)
     source = edges.source.copy()
@@ -138,34 +153,40 @@ def _spread(values: Ints) -> float:
     return float(high - low)
 
 
-def _usual(graph: Graph, edges: Edges, slack: Ints, binds: Mask) -> Ints:
-    """The median of those edges of a kind that nothing else can have held up.
+def _groups(graph: Graph, edges: Edges) -> Ints:
+    """Kinds of edges; copies are launched by other means than kernels, so they are others."""
+    to_work = ~np.isin(edges.kind, (SYNC, THREAD))
+    copies = np.zeros(edges.kind.size, np.int64)
+    copies[to_work] = graph.works.copy[edges.target[to_work]]
+    return edges.kind * 2 + copies
 
-    Copies are launched by other means than kernels; they are a kind of their own. Where all were
-    held up, it is the least slack.
-    """
-    works = graph.works
-    usual = np.zeros(edges.kind.size, np.int64)
-    for kind in (LAUNCH, STREAM, WAIT, GRAPH):
-        rows = edges.of(kind)
-        target, source = edges.target[rows], edges.source[rows]
-        if kind == LAUNCH:
-            free = _ready(graph, edges)[target] <= works.call_start[target]
-        else:
-            free = works.call_end[target] <= works.end[source]
-        free &= binds[rows] & (works.start[target] >= 0)
-        copies = works.copy[target]
-        for group in (copies, ~copies):
-            usual[rows[group]] = _median(slack[rows[group]], free[group])
+
+def _free(graph: Graph, edges: Edges, binds: Mask) -> Mask:
+    """Edges that nothing else can have held up."""
+    works, free = graph.works, binds.copy()
+    rows = edges.of(LAUNCH)
+    target = edges.target[rows]
+    free[rows] &= _ready(graph, edges)[target] <= works.call_start[target]
+    rows = edges.of(STREAM, WAIT, GRAPH)
+    target, source = edges.target[rows], edges.source[rows]
+    free[rows] &= works.call_end[target] <= works.end[source]
     rows = edges.of(SYNC)
-    blocked = graph.works.end[edges.source[rows]] > graph.slices.start[edges.call[rows]]
-    usual[rows] = _median(slack[rows], blocked & binds[rows])
-    rows = edges.of(THREAD)
-    usual[rows] = slack[rows]
-    return usual
+    free[rows] &= works.end[edges.source[rows]] > graph.slices.start[edges.call[rows]]
+    return free
 
 
-def _median(values: Ints, known: Mask) -> int:
-    if known.any():
-        return int(np.quantile(values[known], 0.5, method="lower"))
-    return int(values.min(initial=2**62)) if values.size else 0
+def _usual(group: Ints, slack: Ints, free: Mask) -> tuple[Ints, Ints]:
+    """The median of the free edges of each group, and Tukey's fence above it.
+
+    Where all were held up, a launch takes the least that any did, and all else nothing.
+    """
+    usual, most = np.zeros((2, 2 * len(KINDS)), np.int64)
+    for kind in np.unique(group).tolist():
+        rows = group == kind
+        values = slack[rows & free]
+        if values.size:
+            low, middle, high = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
+            usual[kind], most[kind] = middle, high + 3 * (high - low) // 2
+        elif kind // 2 == LAUNCH:
+            usual[kind] = most[kind] = slack[rows].min()
+    return usual, most

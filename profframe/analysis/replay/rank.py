@@ -23,7 +23,7 @@ from profframe.analysis.critical_path.edges import (
     Edges,
 )
 from profframe.analysis.critical_path.graph import NONE, Graph
-from profframe.analysis.replay.lags import Lags, lags
+from profframe.analysis.replay.lags import Lags
 from profframe.analysis.replay.network import ORIGIN
 from profframe.analysis.replay.streams import Streams, streams
 from profframe.intervals import Ints, Mask
@@ -81,8 +81,10 @@ class Arrows:
         The point that an arrow leaves, and the work at whose start it ends; -1 is none.
     called : Ints
         Of a launch the point at which its call began; else -1.
-    slack, lag, usual : Ints
-        The time that there was, how much of it is needed, and how much of it such an arrow needs.
+    slack, lag : Ints
+        The time that there was, and how much of it is needed.
+    usual, most : Ints
+        What such an arrow needs, and from where on a lag is out of the ordinary.
     certainty : Ints
         As of edges.
     binds : Mask
@@ -98,6 +100,7 @@ class Arrows:
     slack: Ints
     lag: Ints
     usual: Ints
+    most: Ints
     certainty: Ints
     binds: Mask
 
@@ -167,13 +170,12 @@ class Rank:
     end: int
 
 
-def rank(graph: Graph, edges: Edges, members: Members, first: int, ends: tuple[int, int]) -> Rank:
+def rank(graph: Graph, timed: Lags, members: Members, first: int, ends: tuple[int, int]) -> Rank:
     """Make a rank a part of a network, in which ``first`` is its first node.
 
     ``ends`` are the end of its window, and the point at which its host is done.
     """
     until, end = ends
-    timed = lags(graph, edges)
     edges = timed.edges
     of_works = members.work[members.work >= 0]
     lanes = streams(graph, edges, of_works, until)
@@ -194,7 +196,9 @@ def rank(graph: Graph, edges: Edges, members: Members, first: int, ends: tuple[i
     queued = edges.of(STREAM)
     queued = queued[lanes.before[edges.target[queued]] >= 0]
     gap[edges.target[queued]] = timed.lag[queued]
-    usual_gap[edges.target[queued]] = np.minimum(timed.lag, timed.usual)[queued]
+    usual_gap[edges.target[queued]] = np.where(
+        timed.lag > timed.most, timed.usual, timed.lag
+    )[queued]
     recorded = Lengths(own, works.end - works.start, gap, arrows.lag)
     first = _firsts(graph)
     unseen = np.append(False, first[:-1]) & (np.append(0, graph.points.inside[:-1]) < 0)
@@ -285,6 +289,7 @@ def _of_edges(timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
         timed.slack[rows],
         timed.lag[rows],
         timed.usual[rows],
+        timed.most[rows],
         edges.certainty[rows],
         timed.binds[rows],
     )
@@ -303,6 +308,7 @@ def _simple(kind: int, source: Ints, target: Ints, lag: Ints, **columns: Ints) -
         slack=lag,
         lag=lag,
         usual=lag,
+        most=lag,
         certainty=columns.get("certainty", np.full(source.size, RECORDED, np.int64)),
         binds=np.ones(source.size, np.bool_),
     )
@@ -339,7 +345,7 @@ def _begins(graph: Graph, lanes: Streams, nodes: Nodes) -> Arrows:
 def _holds(graph: Graph, timed: Lags, lanes: Streams, nodes: Nodes) -> Arrows:
     """Work that came later than usual after what it waited for; ``slack`` is when it came."""
     edges = timed.edges
-    late = timed.binds & (timed.slack > timed.usual) & ~np.isin(edges.kind, (SYNC, THREAD))
+    late = timed.binds & (timed.slack > timed.most) & ~np.isin(edges.kind, (SYNC, THREAD))
     work = np.unique(edges.target[late])
     work = work[~lanes.begins[work]]
     target, into = _entered(lanes, nodes, work)
