@@ -74,22 +74,29 @@ def _apart(events: list[Event]) -> dict[str, int]:
     return apart | {_STEP: 1 + max((int(n) for n in steps if n.isdecimal()), default=0)}
 
 
-def tiled(events: list[Event], count: int) -> Iterator[Event]:
-    """Copies of the events until there are ``count``."""
+def bounds_us(events: list[Event]) -> tuple[float, float]:
+    """First start and last end."""
     timed = [event for event in events if "ts" in event and event.get("ph") != "M"]
     first = min(float(event["ts"]) for event in timed)
-    last = max(float(event["ts"]) + float(event.get("dur", 0)) for event in timed)
-    apart, by_us = _apart(events), float(int(last - first) + 1000)
+    return first, max(float(event["ts"]) + float(event.get("dur", 0)) for event in timed)
+
+
+def tiled(events: list[Event], count: int, by_us: float | None = None) -> Iterator[Event]:
+    """Copies of the events until there are ``count``, ``by_us`` apart: by default with a gap."""
+    timed = [event for event in events if "ts" in event and event.get("ph") != "M"]
+    first, last = bounds_us(events)
+    by_us = float(int(last - first) + 1000) if by_us is None else by_us
+    apart = _apart(events)
     yield from events
     repeated = [event for event in timed if event.get("name") != _END]
     for number in range(1, -(-count // len(events))):
         yield from (moved(event, number, by_us, apart) for event in repeated)
 
 
-def tile(source: Path, count: int, target: Path) -> None:
+def tile(source: Path, count: int, target: Path, by_us: float | None = None) -> None:
     """Write a trace of at least ``count`` events."""
     whole = document(source)
-    events = tiled(whole.pop("traceEvents"), count)
+    events = tiled(whole.pop("traceEvents"), count, by_us)
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as file:
         file.write(orjson.dumps(whole)[:-1] + (b"," if whole else b"") + b'"traceEvents":[')

@@ -626,6 +626,24 @@ _OF_SOME_SOURCES: Final = (
     SEGMENTS, BLOCKS, ALLOCATIONS, ALLOCATOR_EVENTS, RECORDED_COLLECTIVES, PROCESS_GROUPS, STACKS,
     NODES, TENSORS,
 )  # fmt: skip
+DEPENDENCIES = Table(
+    "dependencies",
+    "one row per pair of moments of which the second had to wait for the first",
+    "What waited for what, on all ranks of a run; found when it is asked for, and in no store.",
+    (
+        Column("run", NAME, "Run that the traces belong to."),
+        Column("source_rank", INT32, "Rank of what came first."),
+        Column("source_id", INT64, "Its `event_id`."),
+        Column("source_edge", NAME, "Which moment of it: start or end."),
+        Column("target_rank", INT32, "Rank of what waited."),
+        Column("target_id", INT64, "Its `event_id`."),
+        Column("target_edge", NAME, "Which moment of it: start or end."),
+        Column("kind", NAME, "launch: a call, and the work that it launched. stream: work, and the next on its stream. wait: work, and work of another stream that waits for it. graph: the same within a graph. sync: work, and the end of a call that waits for it. thread: what another thread waited for. collective, message: the start of the last rank, and the end of each; the start of each, and the end on the last rank. backward: a forward op, and its backward op. data: an op, and one that reads what it wrote."),
+        Column("certainty", NAME, "recorded: the source says it. implied: the order of a stream, or what a call does, implies it. ordered: only the order of what happened suggests it."),
+        Column("lag_ns", INT64, "From the one moment to the other, on the clock of the lowest rank.", "ns"),
+    ),
+)  # fmt: skip
+
 TABLES: Final[Mapping[str, Table]] = MappingProxyType(
     {t.name: t for t in (*_IN_EACH_TRACE, *_OF_SOME_SOURCES)}
 )

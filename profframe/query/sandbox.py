@@ -161,7 +161,7 @@ def user_tables(tables: Mapping[str, object] | None) -> Mapping[str, pa.Table]:
     >>> user_tables({"mine": pa.table({"a": [1]})})["mine"].num_rows
     1
     """
-    reserved = {*schema.TABLES, *macros.names(), *_SYSTEM}
+    reserved = {*schema.TABLES, schema.DEPENDENCIES.name, *macros.names(), *_SYSTEM}
     arrow = {}
     for name, frame in (tables or {}).items():
         if not _NAME.fullmatch(str(name)):

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 
+from profframe import schema
+from profframe.analysis import dependencies as waits
 from profframe.analysis import outliers as unlike
 from profframe.analysis import regressions as slower
 from profframe.analysis import selecting, trends
@@ -115,6 +118,38 @@ def _connect(session: Session, *tables: str) -> job.Connect:
         return part.connection(dict.fromkeys(tables))
 
     return connect
+
+
+def dependencies(self: Trace) -> pl.DataFrame:
+    """What had to wait for what: launches, streams, waits, collectives of all ranks, and more.
+
+    In SQL it is the table `dependencies`. It is found when it is asked for.
+
+    Returns
+    -------
+    polars.DataFrame
+        One row per pair of moments, by target; `docs/tables.md` has its columns.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> load("examples/gpu_training.json.gz").dependencies()["kind"][0]
+    'launch'
+    """
+    rows = pl.DataFrame(dependency_table(self._session))
+    return frame(rows.with_columns(pl.col(pl.Categorical).cast(pl.String)))
+
+
+def dependency_table(session: Session) -> pa.Table:
+    """The table `dependencies` of all runs."""
+    runs = session.rows("traces")["run"].unique().sort().to_list()
+    tables = [schema.DEPENDENCIES.arrow.empty_table()]
+    for run in runs:
+        of_run = session.filter(runs=run)
+        ranks = of_run.rows("traces")["rank"].unique().sort().to_list()
+        connect = _connect(of_run, "events", "traces", "flows")
+        tables.append(waits.dependencies(connect, run, ranks))
+    return pa.concat_tables(tables)
 
 
 def what_if(  # noqa: PLR0913 -- what can be otherwise

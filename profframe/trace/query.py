@@ -5,23 +5,30 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
+from profframe import schema
 from profframe.facts.models import Devices
 from profframe.query.catalogue import advice as with_rules
 from profframe.query.catalogue import catalogue, find
 from profframe.query.header import Answer
 from profframe.query.sandbox import Paths
 from profframe.query.selection import check_compat
+from profframe.query.session import Session
 from profframe.show.frame import Frame
+from profframe.trace.analyses import dependency_table
 from profframe.trace.rows import as_frame
 
 if TYPE_CHECKING:
     from profframe.trace.trace import Trace
+
+_DEPENDENCIES: Final = re.compile(rf"\b{schema.DEPENDENCIES.name}\b", re.IGNORECASE)
 
 
 def answer(
@@ -72,7 +79,7 @@ def sql(
     timeout_s: float | None = None,
     rows: int | None = None,
 ) -> pl.DataFrame:
-    """Run one SELECT over the tables by name: ``events``, ``memory``, ...
+    """Run one SELECT over the tables by name: ``events``, ``memory``, ``dependencies``, ...
 
     It reads these tables and those given here, and nothing else of the machine.
 
@@ -117,7 +124,19 @@ def sql(
 
 def _sql(self: Trace, query: str) -> pl.DataFrame:
     session = self._session
-    return session.once((query, session.terms.rows), lambda: as_frame(self, session.sql(query)))
+    return session.once(
+        (query, session.terms.rows),
+        lambda: as_frame(self, _with_derived(session, query).sql(query)),
+    )
+
+
+def _with_derived(session: Session, query: str) -> Session:
+    """The session with `dependencies` beside its tables, if SQL names it."""
+    if not _DEPENDENCIES.search(query):
+        return session
+    rows = dependency_table(session.unlimited())
+    tables = {**session.terms.tables, schema.DEPENDENCIES.name: rows}
+    return session.with_terms(replace(session.terms, tables=tables))
 
 
 def advice(self: Trace, rules: Paths = (), **parameters: object) -> pl.DataFrame:

@@ -234,6 +234,7 @@ class Trace:
     # Analyses
     critical_path = analyses.critical_path
     what_if = analyses.what_if
+    dependencies = analyses.dependencies
     trend = analyses.trend
     regressions = analyses.regressions
     outliers = analyses.outliers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profframe.schema import CHECKS, SCHEMA_VERSION, TABLES, type_word
+from profframe.schema import CHECKS, DEPENDENCIES, SCHEMA_VERSION, TABLES, type_word
 
 
 def page() -> str:
@@ -22,7 +22,7 @@ def page() -> str:
             "and that of its `last_descendant_id`."
         ),
     ]
-    for table in TABLES.values():
+    for table in (*TABLES.values(), DEPENDENCIES):
         lines += ["", f"## {table.name}", "", f"{table.doc} Grain: {table.grain}.", ""]
         if table.is_optional:
             lines += [

@@ -88,14 +88,17 @@ def edges(rows: Rows, graph: Graph, dependencies: tuple[Ints, Ints]) -> Edges:
     that ended before it.
     """
     order = launch_order(rows.works)
-    parts = (
+    return _together(
         _launches(rows, graph),
         _queued(rows),
         *_awaited(rows, order),
         *_in_graphs(rows, dependencies),
-        *_synchronised(rows, graph, order),
+        _synchronised(rows, graph, order),
         _joined_threads(graph),
     )
+
+
+def _together(*parts: _Columns) -> Edges:
     kinds = [np.full(part[1].size, part[0], np.int64) for part in parts]
     columns = (np.concatenate(column) for column in zip(*(part[1:] for part in parts), strict=True))
     return Edges(np.concatenate(kinds), *columns)
@@ -152,8 +155,11 @@ def _ended(rows: Rows, work: Ints, before: Ints) -> tuple[Ints, Ints]:
     return work[fits], before[fits]
 
 
-def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> tuple[_Columns, ...]:
-    """The last work of each stream that a call waited for; and copies within their calls."""
+def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
+    """The last work of each stream that a call waited for; and copies within their calls.
+
+    What a thread has waited for already is not there again.
+    """
     works, slices, waits = rows.works, rows.slices, rows.host_waits
     call = last_equal(slices.event, np.arange(slices.event.size), waits.event)
     there = call >= 0
@@ -174,7 +180,15 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> tuple[_Column
     copies = np.flatnonzero(works.copy & (works.call >= 0))
     copy_call = last_equal(slices.event, np.arange(slices.event.size), works.call[copies])
     parts.append((copy_call, copies, IMPLIED))
-    return tuple(_sync_part(rows, graph, *part) for part in parts)
+    joined = _together(*(_sync_part(rows, graph, *part) for part in parts))
+    thread = graph.points.thread[joined.target]
+    first = np.lexsort((joined.certainty, joined.target, joined.source, thread))
+    source, thread = joined.source[first], thread[first]
+    new = np.append(True, (source[1:] != source[:-1]) | (thread[1:] != thread[:-1]))
+    kept = first[new[: first.size]]
+    return _part(
+        SYNC, joined.source[kept], joined.target[kept], joined.certainty[kept], joined.call[kept]
+    )
 
 
 def _sync_part(rows: Rows, graph: Graph, call: Ints, work: Ints, certainty: int) -> _Columns:

@@ -46,6 +46,8 @@ class Meetings:
         From its start to its end, on the clock of the job.
     numbered : Ints
         1: a number of the source says which belong together; 0: their order does.
+    message : Ints
+        1: it is a message between two ranks.
     bus_bytes : Ints
         Bytes that pass the slowest link at least; -1 where not known.
     ahead : list of int
@@ -58,6 +60,7 @@ class Meetings:
     start: Ints
     end: Ints
     numbered: Ints
+    message: Ints
     bus_bytes: Ints
     ahead: list[int]
 
@@ -177,6 +180,7 @@ def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Me
         start,
         end,
         columns["numbered"],
+        columns["message"],
         columns["bus_bytes"],
         offsets.tolist(),
     )
@@ -342,6 +346,7 @@ _AHEAD: Final = "SELECT rank, offset_ns FROM clock_offsets(_matches)"
 _MEMBERS: Final = """
     SELECT match, member.rank AS rank, member.event_id AS event_id, member.start_ns AS start_ns,
         member.end_ns AS end_ns, (matched_by = 'seq')::BIGINT AS numbered,
+        coalesce(kind IN ('send', 'recv'), false)::BIGINT AS message,
         coalesce(round(bytes * bus_factor(kind, expected_ranks))::BIGINT, -1) AS bus_bytes
     FROM (
         SELECT *, unnest(members) AS member FROM _matches WHERE ranks > 1

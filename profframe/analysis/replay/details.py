@@ -29,15 +29,6 @@ def details(connection: duckdb.DuckDBPyConnection, graph: Graph) -> Details:
     return Details(classes, work_name, name, kind == _CALL, kind == _OP)
 
 
-def dependencies(connection: duckdb.DuckDBPyConnection, events: Ints) -> tuple[Ints, Ints]:
-    """Rows of works that other works of their graph had to wait for, and of these."""
-    table = select(connection, _DEPENDENCIES).to_arrow_table()
-    rows = np.arange(events.size)
-    before, after = (last_equal(events, rows, numbers(table, name)) for name in ("before", "after"))
-    there = (before >= 0) & (after >= 0)
-    return before[there], after[there]
-
-
 def chosen(
     connections: Sequence[duckdb.DuckDBPyConnection],
     events: Sequence[Ints],
@@ -122,13 +113,6 @@ _SLICES: Final = f"""
     SELECT event_id, (hash(name) >> 1)::BIGINT AS name,
         CASE WHEN is_call(kind) THEN {_CALL} WHEN kind = 'host_op' THEN {_OP} ELSE 0 END AS kind
     FROM events WHERE NOT is_busy(kind) AND dur_ns > 0
-"""
-_DEPENDENCIES: Final = """
-    SELECT before.event_id AS before, after.event_id AS after
-    FROM flows AS before
-    JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
-    WHERE before.category = 'graph_dependency' AND before.phase = 's' AND after.phase = 'f'
-        AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL
 """
 _FACTORS: Final = """
     WITH bandwidths AS (

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from profframe.analysis.critical_path import job as whole
 from profframe.analysis.critical_path.path import BOUNDS
+from profframe.analysis.dependencies import graph_dependencies
 from profframe.analysis.replay import changes, details
 from profframe.analysis.replay.changes import Change
 from profframe.analysis.replay.job import Job, Part, job, outcome, totals
@@ -101,7 +102,7 @@ def model(
     for activities, graph, window, connection in zip(
         gathered.activities, gathered.graphs, gathered.windows, gathered.connections, strict=True
     ):
-        before = details.dependencies(connection, graph.works.event)
+        before = graph_dependencies(connection, graph.works.event)
         until, host = -1, (0, 0)
         if window is not None:
             until = window.end_ns - gathered.start_ns
