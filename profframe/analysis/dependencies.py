@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from typing import Any, Final
 
 import duckdb
@@ -25,8 +24,8 @@ from profframe.analysis.critical_path.edges import (
     WAIT,
     Edges,
 )
-from profframe.analysis.critical_path.graph import Graph, Rows
-from profframe.facts.columns import last_equal, numbers
+from profframe.analysis.critical_path.graph import Graph
+from profframe.facts.columns import numbers
 from profframe.intervals import Ints
 from profframe.query.run import select
 
@@ -41,49 +40,34 @@ _Part = dict[str, Any]
 """Columns of some rows: numbers, or one for all of them."""
 
 
-def dependencies(connect: job.Connect, run: str, ranks: Sequence[int]) -> pa.Table:
+def dependencies(connect: job.Connect, gathered: job.Job, run: str) -> pa.Table:
     """The rows of a run, in the order of target and source."""
-    with ExitStack() as stack:
-        of_all = job.prepared(stack, connect(None))
-        gathered = job.gather(of_all, stack, connect, ranks, (None, None, 0))
-        parts = [*_of_ranks(gathered, ranks), *_of_meetings(gathered.meetings, np.asarray(ranks))]
+    parts = [*_of_meetings(gathered.meetings, np.asarray(gathered.ranks))]
+    for place, rank in enumerate(gathered.ranks):
+        activities, graph = gathered.activities[place], gathered.graphs[place]
+        edges = found.edges(activities, graph, gathered.graph_waits[place])
+        with connect(rank) as connection:
+            own = [*_of_edges(graph, edges), *_of_events(connection)]
+        parts += [{"source_rank": rank, "target_rank": rank, **part} for part in own]
     return _table(run, parts)
 
 
-def graph_dependencies(
-    connection: duckdb.DuckDBPyConnection, events: Ints
-) -> tuple[Ints, Ints]:
-    """Rows of works that other works of their graph had to wait for, and of these."""
-    table = select(connection, _GRAPH_FLOWS).to_arrow_table()
-    rows = np.arange(events.size)
-    before, after = (last_equal(events, rows, numbers(table, name)) for name in ("source", "target"))
-    there = (before >= 0) & (after >= 0)
-    return before[there], after[there]
+def _of_events(connection: duckdb.DuckDBPyConnection) -> Iterator[_Part]:
+    """Backward ops after their forward ops, and ops after those whose data they read."""
+    for kind, sql in ((_BACKWARD, _BACKWARDS), (_DATA, _DATA_FLOWS)):
+        table = select(connection, sql).to_arrow_table()
+        yield {
+            "kind": kind,
+            "certainty": RECORDED,
+            "source_id": numbers(table, "source"),
+            "target_id": numbers(table, "target"),
+            "source_edge": _END,
+            "target_edge": _START,
+            "lag_ns": numbers(table, "lag_ns"),
+        }
 
 
-def _of_ranks(gathered: job.Job, ranks: Sequence[int]) -> Iterator[_Part]:
-    for rank, activities, graph, connection in zip(
-        ranks, gathered.activities, gathered.graphs, gathered.connections, strict=True
-    ):
-        recorded = graph_dependencies(connection, graph.works.event)
-        for part in _of_edges(activities, graph, found.edges(activities, graph, recorded)):
-            yield {"source_rank": rank, "target_rank": rank, **part}
-        for kind, sql in ((_BACKWARD, _BACKWARDS), (_DATA, _DATA_FLOWS)):
-            table = select(connection, sql).to_arrow_table()
-            yield {
-                "source_rank": rank,
-                "target_rank": rank,
-                "kind": kind,
-                "certainty": RECORDED,
-                "source_id": numbers(table, "source"),
-                "target_id": numbers(table, "target"),
-                "source_edge": _END,
-                "target_edge": _START,
-                "lag_ns": numbers(table, "lag_ns"),
-            }
-
-
-def _of_edges(activities: Rows, graph: Graph, edges: Edges) -> Iterator[_Part]:
+def _of_edges(graph: Graph, edges: Edges) -> Iterator[_Part]:
     works, slices, points = graph.works, graph.slices, graph.points
 
     def part(rows: Ints, source: Ints, target: Ints, sides: tuple[Any, Any], lag: Ints) -> _Part:
@@ -194,14 +178,6 @@ def _worded(codes: Ints, texts: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), pa.array(texts))
 
 
-_FLOWS: Final = """
-    SELECT before.event_id AS source, after.event_id AS target
-    FROM flows AS before
-    JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
-    WHERE before.category = '{}' AND before.phase = 's' AND after.phase = 'f'
-        AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL
-"""
-_GRAPH_FLOWS: Final = _FLOWS.format("graph_dependency")
 _LAGS: Final = """
     SELECT source, target, after.start_ns - before.start_ns - coalesce(before.dur_ns, 0) AS lag_ns
     FROM ({}) AS pairs
@@ -209,7 +185,13 @@ _LAGS: Final = """
     JOIN events AS after ON after.event_id = target
     WHERE before.start_ns IS NOT NULL AND after.start_ns IS NOT NULL
 """
-_DATA_FLOWS: Final = _LAGS.format(_FLOWS.format("data"))
+_DATA_FLOWS: Final = _LAGS.format("""
+    SELECT before.event_id AS source, after.event_id AS target
+    FROM flows AS before
+    JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
+    WHERE before.category = 'data' AND before.phase = 's' AND after.phase = 'f'
+        AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL
+""")
 _BACKWARDS: Final = _LAGS.format(
     "SELECT fwd_id AS source, event_id AS target FROM events WHERE fwd_id IS NOT NULL"
 )

@@ -96,7 +96,18 @@ class Database:
         self._lock = threading.Lock()
         self._reset()
 
+    def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
+        """What was computed last under a name, if for the same key; else it is computed."""
+        kept_key, value = self._recent.get(what, (None, None))
+        if kept_key != key:
+            self._recent.pop(what, None)
+            value = compute()
+            self._recent[what] = key, value
+        found: Value = value
+        return found
+
     def _reset(self) -> None:
+        self._recent: dict[str, tuple[object, Any]] = {}
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._thread = _Thread()
         self._cursors = weakref.WeakSet[duckdb.DuckDBPyConnection]()
@@ -317,6 +328,14 @@ class Session:
     def once(self, question: object, ask: Callable[[], Value]) -> Value:
         """The answer to a question; kept if the session keeps answers."""
         return ask() if self.answers is None else self.answers.once(question, ask)
+
+    def recent(self, what: str, key: object, compute: Callable[[], Value]) -> Value:
+        """What was computed last of these rows under a name, if for the same key.
+
+        For what takes long and several questions in a row need; ``compute`` must not depend on
+        anything but the rows and the key.
+        """
+        return self.database.recent(what, (self.selection, key), compute)
 
     def scan(self, table: str) -> pl.LazyFrame:
         """The rows of a table of the schema; of a store, only what a query needs is read.

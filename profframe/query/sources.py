@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 import duckdb
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from profframe import schema
 from profframe.query.result import plain
@@ -135,7 +136,26 @@ class InMemory:
         pass
 
     def only(self, runs: Iterable[str] | None, ranks: Integers | None) -> Source:  # noqa: ARG002
-        return self
+        """The same without batches of other ranks; where there are none, the same object."""
+        if ranks is None:
+            return self
+        tables = {name: _of_ranks(rows, ranks) for name, rows in self.tables.items()}
+        if all(rows is self.tables[name] for name, rows in tables.items()):
+            return self
+        return InMemory(tables)
+
+
+def _of_ranks(rows: pa.Table, ranks: Integers) -> pa.Table:
+    """The batches of a table that may have rows of some ranks; nothing is copied."""
+    if "rank" not in rows.column_names or rows["rank"].num_chunks < 2:  # noqa: PLR2004
+        return rows
+    batches = rows.to_batches()
+    kept = []
+    for batch in batches:
+        low, high = pc.min_max(batch["rank"]).as_py().values()
+        if low is not None and any(low <= rank <= high for rank in ranks):
+            kept.append(batch)
+    return rows if len(kept) == len(batches) else pa.Table.from_batches(kept, rows.schema)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -94,7 +94,17 @@ def _across_ranks(
             "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
         )
     session, name, ranks = _job(self, run, "a critical path")
-    return job.find(_connect(session, "events", "traces"), name, ranks, *what)
+    gathered, connect = _gathered(session, ranks, what)
+    return job.find(connect, gathered, name, what[0], what[1])
+
+
+def _gathered(
+    session: Session, ranks: list[int], what: tuple[int | None, str | None, int]
+) -> tuple[job.Job, job.Connect]:
+    """What ranks did, which several questions need, and connections to their rows."""
+    connect = _connect(session)
+    key = (tuple(ranks), what)
+    return session.recent("job", key, lambda: job.gather(connect, ranks, what)), connect
 
 
 def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, list[int]]:
@@ -110,12 +120,13 @@ def _job(self: Trace, run: str | None, what: str) -> tuple[Session, str | None, 
     return session, next(iter(runs), None), traces["rank"].to_list()
 
 
-def _connect(session: Session, *tables: str) -> job.Connect:
-    """Connections to some tables of one rank, or of all."""
+def _connect(session: Session) -> job.Connect:
+    """Connections to tables of one rank, or of all."""
+    tables = dict.fromkeys(("events", "traces", "flows", "devices"))
 
     def connect(rank: int | None) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         part = session if rank is None else session.filter(ranks=rank)
-        return part.connection(dict.fromkeys(tables))
+        return part.connection(tables)
 
     return connect
 
@@ -147,8 +158,8 @@ def dependency_table(session: Session) -> pa.Table:
     for run in runs:
         of_run = session.filter(runs=run)
         ranks = of_run.rows("traces")["rank"].unique().sort().to_list()
-        connect = _connect(of_run, "events", "traces", "flows")
-        tables.append(waits.dependencies(connect, run, ranks))
+        gathered, connect = _gathered(of_run, ranks, (None, None, 0))
+        tables.append(waits.dependencies(connect, gathered, run))
     return pa.concat_tables(tables)
 
 
@@ -254,10 +265,10 @@ def what_if(  # noqa: PLR0913 -- what can be otherwise
         device=device,
     )
     session, _, ranks = _job(self, run, "a prediction")
-    connect = _connect(session, "events", "traces", "flows", "devices")
-    with ExitStack() as stack:
-        replayed = replay.model(stack, connect, ranks, (step, None, 0))
-        rows = replay.predictions(replayed, wishes, session.table("devices"), devices)
+    what = (step, None, 0)
+    gathered, connect = _gathered(session, ranks, what)
+    model = session.recent("model", (tuple(ranks), what), lambda: replay.model(connect, gathered))
+    rows = replay.predictions(model, wishes, connect, session.table("devices"), devices)
     return frame(rows)
 
 

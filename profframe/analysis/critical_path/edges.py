@@ -173,9 +173,7 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     every = np.flatnonzero(~known & (on < 0))
     streams = np.unique(works.stream)
     waiting = np.repeat(every, streams.size)
-    of_each = last_until(
-        works.stream, works.end, np.tile(streams, every.size), until[waiting]
-    )
+    of_each = last_until(works.stream, works.end, np.tile(streams, every.size), until[waiting])
     parts.append((call[waiting], of_each, IMPLIED))
     copies = np.flatnonzero(works.copy & (works.call >= 0))
     copy_call = last_equal(slices.event, np.arange(slices.event.size), works.call[copies])

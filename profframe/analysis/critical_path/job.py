@@ -65,24 +65,17 @@ class Meetings:
     ahead: list[int]
 
 
-def find(  # noqa: PLR0917 -- which part of which traces
-    connect: Connect,
-    run: str | None,
-    ranks: Sequence[int],
-    step: int | None = None,
-    annotation: str | None = None,
-    instance: int = 0,
+def find(
+    connect: Connect, gathered: Job, run: str | None, step: int | None, annotation: str | None
 ) -> CriticalPath:
     """Find the critical path across the ranks of a run: of a step, an annotation, or all.
 
     Its window is from the first start to the last end that any rank has for it.
     """
-    with ExitStack() as stack:
-        of_all = prepared(stack, connect(None))
-        found = gather(of_all, stack, connect, ranks, (step, annotation, instance))
-        start, end = found.start_ns, found.end_ns
-        path = _path(found, ranks) if any(found.windows) else _empty()
-        events = described(of_all, run, path, start)
+    start, end, ranks = gathered.start_ns, gathered.end_ns, gathered.ranks
+    path = _path(gathered) if any(gathered.windows) else _empty()
+    with connect(None) as opened:
+        events = described(prepared(opened), run, path, start)
     starts = pl.DataFrame(
         {"run": [run] * len(ranks), "rank": ranks, "start_ns": [start] * len(ranks)},
         {"run": pl.String, "rank": pl.Int32, "start_ns": pl.Int64},
@@ -94,61 +87,52 @@ def find(  # noqa: PLR0917 -- which part of which traces
 class Job:
     """What the ranks of a run did in a window, on one clock, from ``start_ns`` to ``end_ns``.
 
-    Of each rank its own window, None where nothing takes time, its activities, and what each of
-    them waited for last.
+    Of each rank its own window, None where nothing takes time, its activities, what each of them
+    waited for last, and, recorded by the source, works that others of their graph waited for.
     """
 
+    ranks: list[int]
     start_ns: int
     end_ns: int
     meetings: Meetings
     windows: list[rows.Window | None]
     activities: list[graph.Rows]
     graphs: list[Graph]
-    connections: list[duckdb.DuckDBPyConnection]
+    graph_waits: list[tuple[Ints, Ints]]
 
 
-def gather(
-    of_all: duckdb.DuckDBPyConnection,
-    stack: ExitStack,
-    connect: Connect,
-    ranks: Sequence[int],
-    what: tuple[int | None, str | None, int],
-    macros: str = "",
-) -> Job:
-    """Read what the ranks did: in a step, an annotation, or all.
-
-    ``macros`` are those that others will call on the connections of ranks.
-    """
-    meetings = _meetings(of_all, ranks)
-    connections = [prepared(stack, connect(rank), macros) for rank in ranks]
-    windows: list[rows.Window | None] = []
-    for connection, ahead in zip(connections, meetings.ahead, strict=True):
-        window = rows.window(connection, *what)
-        windows.append(window and window.moved(-ahead))
-    some = [window for window in windows if window is not None]
-    end = max((window.end_ns for window in some), default=0)
-    start = min((window.start_ns for window in some), default=0)
-    activities, graphs = [], []
-    for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
-        own = window or rows.Window(start, end, 0, 0, NONE, 0, start)
-        whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
-        members = meetings.event[meetings.rank == place]
-        activities.append(_with_helpers(rows.read(connection, whole), members))
-        graphs.append(graph.build(activities[-1], (own.thread, own.end_ns - start)))
-    return Job(start, end, meetings, windows, activities, graphs, connections)
+def gather(connect: Connect, ranks: Sequence[int], what: tuple[int | None, str | None, int]) -> Job:
+    """Read what the ranks did: in a step, an annotation (which of that name), or all."""
+    with connect(None) as of_all:
+        meetings = _meetings(prepared(of_all), ranks)
+    with ExitStack() as stack:
+        connections = [prepared(stack.enter_context(connect(rank))) for rank in ranks]
+        windows: list[rows.Window | None] = []
+        for connection, ahead in zip(connections, meetings.ahead, strict=True):
+            window = rows.window(connection, *what)
+            windows.append(window and window.moved(-ahead))
+        some = [window for window in windows if window is not None]
+        end = max((window.end_ns for window in some), default=0)
+        start = min((window.start_ns for window in some), default=0)
+        activities, graphs, waits = [], [], []
+        for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
+            own = window or rows.Window(start, end, 0, 0, NONE, 0, start)
+            whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
+            members = meetings.event[meetings.rank == place]
+            activities.append(_with_helpers(rows.read(connection, whole), members))
+            graphs.append(graph.build(activities[-1], (own.thread, own.end_ns - start)))
+            waits.append(rows.graph_waits(connection, activities[-1].works.event))
+    return Job([*ranks], start, end, meetings, windows, activities, graphs, waits)
 
 
-def prepared(
-    stack: ExitStack, opening: AbstractContextManager[duckdb.DuckDBPyConnection], macros: str = ""
-) -> duckdb.DuckDBPyConnection:
-    """A connection with the macros of this folder, and others."""
-    connection = stack.enter_context(opening)
+def prepared(connection: duckdb.DuckDBPyConnection, macros: str = "") -> duckdb.DuckDBPyConnection:
+    """The connection with the macros of this folder, and others."""
     text = CALLS + _MATCHES + _AHEAD + _MEMBERS + macros
     prepare(connection, Answer("critical_path", text), {})
     return connection
 
 
-def _path(found: Job, ranks: Sequence[int]) -> RankedStretches:
+def _path(found: Job) -> RankedStretches:
     """Walk back from the end of the rank that ends last."""
     start, end = found.start_ns, found.end_ns
     graphs = [_numbered(own, place) for place, own in enumerate(found.graphs)]
@@ -159,7 +143,7 @@ def _path(found: Job, ranks: Sequence[int]) -> RankedStretches:
         if window is not None and window.end_ns == end
     )
     stretches = walk(whole, **_last(whole, place, last, end - start))
-    return _ranked(stretches, whole, np.asarray(ranks))
+    return _ranked(stretches, whole, np.asarray(found.ranks))
 
 
 def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Meetings:

@@ -21,7 +21,7 @@ from profframe.analysis.critical_path.graph import (
     Works,
 )
 from profframe.errors import ParameterError, UnknownNameError
-from profframe.facts.columns import numbers
+from profframe.facts.columns import last_equal, numbers
 from profframe.intervals import Ints
 from profframe.query.run import select
 from profframe.query.selection import check_numbers, integer
@@ -114,7 +114,9 @@ def _window(
     start, end, thread = (int(marks[name][at]) for name in ("start_ns", "end_ns", "thread"))
     work = _ints(connection, last)
     if work["event"].size and work["end_ns"][0] > end:
-        return Window(start, int(work["end_ns"][0]), thread, thread, int(work["event"][0]), thread, end)
+        return Window(
+            start, int(work["end_ns"][0]), thread, thread, int(work["event"][0]), thread, end
+        )
     return Window(start, end, thread, thread, NONE, thread, end)
 
 
@@ -187,6 +189,22 @@ def read(connection: duckdb.DuckDBPyConnection, window: Window) -> Rows:
         _host_waits(waits, on_stream, host["event_id"][host["synchronises"] > 0]),
         _threads(connection, window.main),
     )
+
+
+def graph_waits(connection: duckdb.DuckDBPyConnection, events: Ints) -> tuple[Ints, Ints]:
+    """Rows of works that other works of their graph had to wait for, and of these."""
+    pairs = _ints(
+        connection,
+        """SELECT before.event_id AS source, after.event_id AS target
+        FROM flows AS before
+        JOIN flows AS after ON before.flow_id = after.flow_id AND before.category = after.category
+        WHERE before.category = 'graph_dependency' AND before.phase = 's' AND after.phase = 'f'
+            AND before.event_id IS NOT NULL AND after.event_id IS NOT NULL""",
+    )
+    rows = np.arange(events.size)
+    source, target = (last_equal(events, rows, pairs[name]) for name in ("source", "target"))
+    there = (source >= 0) & (target >= 0)
+    return source[there], target[there]
 
 
 def _stream_waits(waits: Mapping[str, Ints], stream: Ints, on_stream: Ints) -> StreamWaits:

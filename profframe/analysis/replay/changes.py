@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import polars as pl
 
 from profframe.analysis.critical_path.edges import GRAPH, LAUNCH, ORDERED, SYNC, WAIT
 from profframe.analysis.critical_path.graph import NONE
@@ -257,24 +256,23 @@ def _work_pieces(own: Rank, details: Details, lengths: Lengths) -> _Pieces:
 
 def _medians(ranks: Sequence[_Pieces]) -> list[_Pieces]:
     """For each rank its slots and times, and the median times of all ranks."""
-    frames = [
-        pl.DataFrame({"rank": place, "name": name, "ns": time}).with_columns(
-            turn=pl.int_range(pl.len()).over("name")
-        )
-        for place, (_, name, time) in enumerate(ranks)
+    names = np.unique(np.concatenate([np.unique(name) for _, name, _ in ranks]))
+    codes = [np.searchsorted(names, name) for _, name, _ in ranks]
+    counts = np.array([np.bincount(code, minlength=names.size) for code in codes])
+    shared = counts.min(axis=0)
+    turn = np.arange(shared.sum()) - np.repeat(np.cumsum(shared) - shared, shared)
+    places = [
+        np.argsort(code, kind="stable")[np.repeat(np.cumsum(count) - count, shared) + turn]
+        for code, count in zip(codes, counts, strict=True)
     ]
-    together = pl.concat(frames)
-    median = pl.col("ns").sort().get((pl.len() - 1) // 2)
-    typical = (
-        together.group_by("name", "turn")
-        .agg(median=median, ranks=pl.len())
-        .filter(pl.col("ranks") == len(ranks))
-    )
+    rows = [time[place] for (_, _, time), place in zip(ranks, places, strict=True)]
+    middle = (len(ranks) - 1) // 2
+    median = np.partition(np.array(rows), middle, axis=0)[middle]
     found = []
-    for (slot, _, time), rows in zip(ranks, frames, strict=True):
-        joined = rows.join(typical, on=["name", "turn"], how="left", maintain_order="left")
-        median_ns = joined["median"].fill_null(joined["ns"]).to_numpy()
-        found.append((slot, time, median_ns))
+    for (slot, _, time), place in zip(ranks, places, strict=True):
+        typical = time.copy()
+        typical[place] = median
+        found.append((slot, time, typical))
     return found
 
 
@@ -297,7 +295,9 @@ def without_guesses(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
         arrows = own.arrows
         guesses = (arrows.certainty == ORDERED) & np.isin(arrows.kind, (WAIT, GRAPH))
         late = guesses & arrows.binds
-        launches_of = np.isin(arrows.target * 2**32 + arrows.into, (arrows.target * 2**32 + arrows.into)[late])
+        launches_of = np.isin(
+            arrows.target * 2**32 + arrows.into, (arrows.target * 2**32 + arrows.into)[late]
+        )
         lag = np.where((arrows.kind == LAUNCH) & launches_of, arrows.slack, new.lag)
         changed.append(replace(new, lag=np.where(guesses, NOTHING, lag)))
     return changed

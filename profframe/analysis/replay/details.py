@@ -46,12 +46,19 @@ def chosen(
     """
     expression, condition = _COLUMNS[column]
     sql = f"SELECT DISTINCT {expression} AS name FROM events WHERE {condition}"
-    texts = {name for of in connections for (name,) in select(of, sql).fetchall() if name is not None}
+    texts = {
+        name for of in connections for (name,) in select(of, sql).fetchall() if name is not None
+    }
     fitting = [text for text in texts if text == pattern or fnmatchcase(text, pattern)]
     if not fitting:
         raise UnknownNameError.among(column, pattern, sorted(texts))
     return [
-        _having(of, ids, f"{condition} AND {expression} IN (SELECT unnest(getvariable('chosen_names')))", fitting)
+        _having(
+            of,
+            ids,
+            f"{condition} AND {expression} IN (SELECT unnest(getvariable('chosen_names')))",
+            fitting,
+        )
         for of, ids in zip(connections, events, strict=True)
     ]
 
@@ -94,9 +101,7 @@ def device_factors(
     return factors
 
 
-def _of(
-    connection: duckdb.DuckDBPyConnection, events: Ints, sql: str, *names: str
-) -> list[Ints]:
+def _of(connection: duckdb.DuckDBPyConnection, events: Ints, sql: str, *names: str) -> list[Ints]:
     table = select(connection, sql).to_arrow_table()
     row = last_equal(numbers(table, "event_id"), np.arange(table.num_rows), events)
     return [numbers(table, name, missing=-1)[row] for name in names]

@@ -196,9 +196,9 @@ def rank(graph: Graph, timed: Lags, members: Members, first: int, ends: tuple[in
     queued = edges.of(STREAM)
     queued = queued[lanes.before[edges.target[queued]] >= 0]
     gap[edges.target[queued]] = timed.lag[queued]
-    usual_gap[edges.target[queued]] = np.where(
-        timed.lag > timed.most, timed.usual, timed.lag
-    )[queued]
+    usual_gap[edges.target[queued]] = np.where(timed.lag > timed.most, timed.usual, timed.lag)[
+        queued
+    ]
     recorded = Lengths(own, works.end - works.start, gap, arrows.lag)
     first = _firsts(graph)
     unseen = np.append(False, first[:-1]) & (np.append(0, graph.points.inside[:-1]) < 0)

@@ -9,13 +9,13 @@ from functools import partial
 from math import isfinite
 from typing import Final
 
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from profframe.analysis.critical_path import job as whole
 from profframe.analysis.critical_path.path import BOUNDS
-from profframe.analysis.dependencies import graph_dependencies
 from profframe.analysis.replay import changes, details
 from profframe.analysis.replay.changes import Change
 from profframe.analysis.replay.job import Job, Part, job, outcome, totals
@@ -74,14 +74,25 @@ def _check(name: str, value: float | None) -> None:
 class Model:
     """A job that can be replayed.
 
-    ``length_ns`` is what was recorded.
+    Attributes
+    ----------
+    length_ns : int
+        What was recorded.
+    ranks : list of int
+        Numbers of the ranks.
+    job : Job
+        What waits for what, and how long everything took.
+    details : list of Details
+        What changes need to know, of each rank.
+    bus_bytes : Ints
+        Of each collective, the bytes that pass the slowest link; -1 where not known.
     """
 
     length_ns: int
+    ranks: list[int]
     job: Job
-    details: Sequence[changes.Details]
+    details: list[changes.Details]
     bus_bytes: Ints
-    gathered: whole.Job
 
     @property
     def recorded(self) -> list[Lengths]:
@@ -89,37 +100,41 @@ class Model:
         return [own.recorded for own in self.job.ranks]
 
 
-def model(
-    stack: ExitStack,
-    connect: whole.Connect,
-    ranks: Sequence[int],
-    what: tuple[int | None, str | None, int],
-) -> Model:
-    """Read what can be replayed: of a step, an annotation, or all."""
-    of_all = whole.prepared(stack, connect(None), details.MACROS)
-    gathered = whole.gather(of_all, stack, connect, ranks, what, details.MACROS)
+def model(connect: whole.Connect, gathered: whole.Job) -> Model:
+    """What can be replayed of what ranks did."""
     parts, known = [], []
-    for activities, graph, window, connection in zip(
-        gathered.activities, gathered.graphs, gathered.windows, gathered.connections, strict=True
-    ):
-        before = graph_dependencies(connection, graph.works.event)
+    start = gathered.start_ns
+    for place, (rank, graph) in enumerate(zip(gathered.ranks, gathered.graphs, strict=True)):
+        window = gathered.windows[place]
         until, host = -1, (0, 0)
         if window is not None:
-            until = window.end_ns - gathered.start_ns
-            host = window.host_thread, window.host_end_ns - gathered.start_ns
-        parts.append(Part(activities, graph, before, until, host))
-        known.append(details.details(connection, graph))
-    found = job(parts, gathered.meetings, gathered.start_ns)
-    sizes = np.full(max(found.meetings.size, 1), -1, np.int64)
-    sizes[: found.meetings.size] = gathered.meetings.bus_bytes[found.meetings]
-    return Model(gathered.end_ns - gathered.start_ns, found, known, sizes, gathered)
+            until = window.end_ns - start
+            host = window.host_thread, window.host_end_ns - start
+        waits = gathered.graph_waits[place]
+        parts.append(Part(gathered.activities[place], graph, waits, until, host))
+        with connect(rank) as connection:
+            known.append(details.details(_prepared(connection), graph))
+    found = job(parts, gathered.meetings, start)
+    sizes = gathered.meetings.bus_bytes[found.meetings]
+    return Model(gathered.end_ns - start, gathered.ranks, found, known, sizes)
+
+
+def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    return whole.prepared(connection, details.MACROS)
 
 
 def predictions(
-    of: Model, wishes: Wishes, devices: pa.Table, user_models: Devices | None = None
+    of: Model,
+    wishes: Wishes,
+    connect: whole.Connect,
+    devices: pa.Table,
+    user_models: Devices | None = None,
 ) -> pl.DataFrame:
     """One row for what is, one for each change, and one for all of several together."""
-    parts = _changes(of, wishes, devices, user_models)
+    with ExitStack() as stack:
+        asks = wishes.kernels or wishes.categories or wishes.fused or wishes.device is not None
+        connections = [_prepared(stack.enter_context(connect(rank))) for rank in of.ranks if asks]
+        parts = _changes(of, wishes, connections, devices, user_models)
     replayed = outcome(of.job, of.recorded).end
     error = (replayed - of.length_ns) / of.length_ns if of.length_ns else None
     wanted: dict[str, Sequence[Change]] = {UNCHANGED: ()}
@@ -131,12 +146,15 @@ def predictions(
 
 
 def _changes(
-    of: Model, wishes: Wishes, devices: pa.Table, user_models: Devices | None
+    of: Model,
+    wishes: Wishes,
+    connections: Sequence[duckdb.DuckDBPyConnection],
+    devices: pa.Table,
+    user_models: Devices | None,
 ) -> dict[str, Change]:
     """A change for each wish, by what a reader is told of it."""
     job_of, known = of.job, of.details
     parts: dict[str, Change] = {}
-    connections = of.gathered.connections
     works = [own.graph.works.event for own in job_of.ranks]
     choose = partial(details.chosen, connections, works)
     if wishes.communication is not None:
