@@ -198,8 +198,8 @@ def what_if(
     bandwidth_gb_per_s, latency_us
         Instead, of the slowest link: a transfer takes the latency, and the time of its bytes.
     stragglers
-        False: each op, gap between ops, and kernel takes what it takes on the median rank (of an
-        even number of ranks the lower one in the middle), matched by name and order.
+        False: each op, gap between ops, and kernel takes what it takes on the median rank,
+        matched by name and order; of two ranks on the one that takes less for all of that name.
     kernels, categories
         Factors of the time of kernels, copies and fills by name or category; ``*`` in a name
         stands for anything, and 0 takes them away.

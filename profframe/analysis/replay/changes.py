@@ -204,8 +204,9 @@ def _fused(own: Rank, chosen: Mask) -> tuple[Ints, Ints]:
 def stragglers(of: Job, details: Sequence[Details]) -> Change:
     """Each work, slice and gap between slices takes what it takes on the median rank.
 
-    They are matched by name and by order: the n-th of a name on each rank. Of an even number of
-    ranks the lower one of the two in the middle counts. What not all ranks have stays as it is.
+    They are matched by name and by order: the n-th of a name on each rank. Of two ranks it is the
+    one that takes less for all of that name: the lesser of each pair would be less than any rank
+    ever takes. What not all ranks have stays as it is.
     """
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
@@ -270,14 +271,22 @@ def _medians(ranks: Sequence[_Pieces]) -> list[_Pieces]:
         for code, count in zip(codes, counts, strict=True)
     ]
     rows = [time[place] for (_, _, time), place in zip(ranks, places, strict=True)]
-    middle = (len(ranks) - 1) // 2
-    median = np.partition(np.array(rows), middle, axis=0)[middle]
+    code = np.repeat(np.arange(names.size), shared)
+    median = _median(np.array(rows), code)
     found = []
     for (slot, _, time), place in zip(ranks, places, strict=True):
         typical = time.copy()
         typical[place] = median
         found.append((slot, time, typical))
     return found
+
+
+def _median(times: Ints, code: Ints) -> Ints:
+    """The median of each column; of two rows the one that is less for all of a code."""
+    if times.shape[0] != 2:
+        return np.rint(np.median(times, axis=0)).astype(np.int64)
+    first, second = (np.bincount(code, weights=row) for row in times)
+    return np.where((first <= second)[code], *times)
 
 
 def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:
