@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from profframe import schema
-from profframe.analysis.critical_path import edges as found
+from profframe.analysis.critical_path import edges as waits
 from profframe.analysis.critical_path import job
 from profframe.analysis.critical_path.edges import (
     GRAPH,
@@ -45,7 +45,7 @@ def dependencies(connect: job.Connect, gathered: job.Job, run: str) -> pa.Table:
     parts = [*_of_meetings(gathered.meetings, np.asarray(gathered.ranks))]
     for place, rank in enumerate(gathered.ranks):
         activities, graph = gathered.activities[place], gathered.graphs[place]
-        edges = found.edges(activities, graph, gathered.graph_waits[place])
+        edges = waits.edges(activities, graph, gathered.graph_waits[place])
         with connect(rank) as connection:
             own = [*_of_edges(graph, edges), *_of_events(connection)]
         parts += [{"source_rank": rank, "target_rank": rank, **part} for part in own]

@@ -17,16 +17,16 @@ _FACTOR: Final = click.FloatRange(0)
 
 def _factors(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, float]:
     """Names with their factors."""
-    found = {}
+    factors = {}
     for text in texts:
         name, separator, factor = text.rpartition("=")
         try:
-            found[name] = float(factor)
+            factors[name] = float(factor)
         except ValueError:
             separator = ""
         if not name or not separator:
             raise click.BadParameter(f"{text!r} is not NAME=FACTOR, such as '*gemm*=0.5'")
-    return found
+    return factors
 
 
 @verbs.command("what-if")
@@ -85,15 +85,15 @@ def what_if(
     """
     from profframe.show import predictions, terminal
 
-    asked = {name: value for name, value in changes.items() if value not in (None, (), {})}
-    asked |= {"stragglers": False} if no_stragglers else {}
-    asked |= {"launches": False} if free_launches else {}
-    asked |= {"copies": False} if hide_copies else {}
-    if not asked.keys() - {"step", "run"}:
+    arguments = {name: value for name, value in changes.items() if value not in (None, (), {})}
+    arguments |= {"stragglers": False} if no_stragglers else {}
+    arguments |= {"launches": False} if free_launches else {}
+    arguments |= {"copies": False} if hide_copies else {}
+    if not arguments.keys() - {"step", "run"}:
         raise click.UsageError("give a change, such as --communication 0.5 or --no-stragglers")
     trace = load(sources, facts=facts)
     with naming(sources, AnswerError):
-        rows = trace.what_if(**asked)
+        rows = trace.what_if(**arguments)
     if output.is_asked_for:
         output.emit(rows, as_rows(rows, trace))
         return

@@ -103,8 +103,8 @@ class Database:
             self._recent.pop(what, None)
             value = compute()
             self._recent[what] = key, value
-        found: Value = value
-        return found
+        kept: Value = value
+        return kept
 
     def _reset(self) -> None:
         self._recent: dict[str, tuple[object, Any]] = {}

@@ -13,10 +13,10 @@ _BOUND: Final = ("host", "launch", "compute", "communication", "copy", "sync", "
 
 def title(rows: pl.DataFrame) -> str:
     """What the tables are of, and how well what was recorded is replayed."""
-    error = rows["replay_error"].first()
+    now, error = rows.select("now_ns", "replay_error").row(0)
     if error is None:
         return "What if: nothing takes time"
-    return f"What if: {units.duration(rows['now_ns'][0])} now, replayed with {error:+.2%}"
+    return f"What if: {units.duration(now).strip()} now, replayed with {error:+.2%}"
 
 
 def lengths(rows: pl.DataFrame) -> pl.DataFrame:

@@ -213,7 +213,7 @@ def what_if(
         Names of ops, modules or annotations: the work that each launches is one kernel, as long
         as the longest of it.
     device
-        Name of a model of `profframe.device_models`: work with known operations and bytes scales
+        Name of a model of `docs/devices.md`: work with known operations and bytes scales
         by its peaks, what moves more than it computes by its bandwidth.
     devices
         More models, as `load` takes them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profframe
+from profframe.analysis.critical_path import BOUNDS
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
-from tests.builders import event, loaded, together
-from tests.oracles.jobs import COLLECTIVE, HOST, KERNEL, Op, run
+from tests.builders import Row, event, loaded, together
+from tests.conftest import Run
+from tests.oracles import jobs
+from tests.oracles.jobs import COLLECTIVE, HOST, KERNEL, Op
 from tests.parity.test_critical_path_of_jobs import NAMES, job
 
 EXAMPLES: Final = settings().max_examples
@@ -40,8 +44,9 @@ def faster_host(op: Op, factor: float) -> Op:
     return replace(op, took=took, launch=scaled(op.launch, factor))
 
 
-CHANGES: Final[dict[str, tuple[Callable[[Op, float], Op], Callable[[Trace, float], pl.DataFrame]]]]
-CHANGES = {
+Again = Callable[[Op, float], Op]
+Ask = Callable[[Trace, float], pl.DataFrame]
+CHANGES: Final[dict[str, tuple[Again, Ask]]] = {
     "communication": (faster_transfers, lambda trace, f: trace.what_if(communication=f)),
     "kernels": (faster_kernels, lambda trace, f: trace.what_if(kernels={NAMES[KERNEL]: f})),
     "host": (faster_host, lambda trace, f: trace.what_if(host=f)),
@@ -49,7 +54,7 @@ CHANGES = {
 
 
 def length(ops: Sequence[Op], ranks: int) -> int:
-    return max(one.end for one in run(ops, ranks).slices)
+    return max(one.end for one in jobs.run(ops, ranks).slices)
 
 
 @st.composite
@@ -75,7 +80,7 @@ def test_a_job_run_again_takes_what_was_predicted(
 ) -> None:
     ops, ahead = program
     again, ask = CHANGES[change]
-    trace = job(run(ops, len(ahead)), ahead)
+    trace = job(jobs.run(ops, len(ahead)), ahead)
     rows = ask(trace, factor)
     assert rows["predicted_ns"][0] == rows["now_ns"][0] == length(ops, len(ahead)) - 1
     if change == "communication" and len(ahead) == 1:
@@ -84,8 +89,7 @@ def test_a_job_run_again_takes_what_was_predicted(
     assert rows["predicted_ns"][1] == pytest.approx(truth, rel=0.01)
     low, high = rows["low_ns"][1], rows["high_ns"][1]
     assert low <= rows["predicted_ns"][1] <= high
-    bounds = rows.select(pl.sum_horizontal(pl.col("host_ns", "launch_ns", "compute_ns", "idle_ns",
-                         "communication_ns", "copy_ns", "sync_ns")).alias("sum"))["sum"]  # fmt: skip
+    bounds = rows.select(pl.sum_horizontal(f"{bound}_ns" for bound in BOUNDS)).to_series()
     assert bounds.to_list() == rows["predicted_ns"].to_list()
 
 
@@ -100,11 +104,11 @@ def test_without_stragglers_each_op_is_that_of_the_median_rank(ranks: int, rng: 
     took = list(ops[late_op].took)
     took[draw(ranks)] += 10**6
     late = [*ops[:late_op], replace(ops[late_op], took=took), *ops[late_op + 1 :]]
-    rows = job(run(late, ranks), [0] * ranks).what_if(stragglers=False)
+    rows = job(jobs.run(late, ranks), [0] * ranks).what_if(stragglers=False)
     assert rows["predicted_ns"][1] == pytest.approx(length(ops, ranks), rel=0.01)
 
 
-def gpu(*rows: object) -> Trace:
+def gpu(*rows: Row) -> Trace:
     """Two launches, each with a kernel: the second kernel waits for the first."""
     call, kernel = "cudaLaunchKernel", "kernel"
     return loaded(
@@ -238,3 +242,49 @@ def test_real_traces_are_replayed_as_they_are(traces: Path) -> None:
         assert rows["replay_error"].to_list() == [0] * rows.height
         for bound, total in path.bounds.select("bound", "total_ns").iter_rows():
             assert rows[f"{bound}_ns"][0] == total, (name, bound)
+
+
+def test_the_command_line_says_the_same(run: Run) -> None:
+    source = "examples/gpu_training.json.gz"
+    code, shown, _ = run("what-if", source, "--step", 2, "--host", 0.5, "--kernel", "nvjet*=0.5")
+    assert code == 0
+    assert shown.startswith("What if: ")
+    assert "replayed with +0.00%" in shown
+    arguments = ("--host", 0.5, "--no-stragglers", "--free-launches", "--hide-copies")
+    _, printed, _ = run("what-if", source, *arguments, "--format", "json")
+    rows = profframe.load(source).what_if(host=0.5, stragglers=False, launches=False, copies=False)
+    for row, (change, predicted) in zip(
+        json.loads(printed), rows.select("change", "predicted_ns").iter_rows(), strict=True
+    ):
+        assert (row["change"], row["predicted_ns"]) == (change, predicted)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "give a change, such as --communication 0.5"),
+        (("--kernel", "gemm"), "'gemm' is not NAME=FACTOR"),
+        (("--kernel", "=0.5"), "is not NAME=FACTOR"),
+        (("--host", "-1"), "not in the range x>=0"),
+        (("--host", "1", "--host", "2"), "--host: only one"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_loading(
+    run: Run, arguments: tuple[str, ...], words: str
+) -> None:
+    code, _, err = run("what-if", "no_such_file.json", *arguments)
+    assert code == 2
+    assert words in " ".join(err.split())
+
+
+def test_a_second_question_reads_nothing_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = profframe.load("examples/gpu_training.json.gz")
+    first = trace.what_if(host=0.5)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("read again")
+
+    monkeypatch.setattr("profframe.analysis.critical_path.job.gather", refuse)
+    assert trace.what_if(host=0.5).equals(first)
+    with pytest.raises(AssertionError, match="read again"):
+        trace.what_if(step=2, host=0.5)

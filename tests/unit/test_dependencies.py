@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -13,7 +14,7 @@ import profframe
 from profframe import schema
 from profframe.errors import ParameterError
 from profframe.trace.trace import Trace
-from tests.builders import event, loaded, together
+from tests.builders import Row, event, loaded, together
 from tests.oracles.jobs import COLLECTIVE, HOST, KERNEL, Op, run
 from tests.parity.test_critical_path_of_jobs import job
 
@@ -24,11 +25,11 @@ def short(trace: Trace) -> list[tuple[object, ...]]:
     return trace.dependencies().select(SHORT).rows()
 
 
-def on(stream: int, number: int) -> dict[str, object]:
+def on(stream: int, number: int) -> dict[str, Any]:
     return {"category": "kernel", "device": 0, "stream": stream, "thread": 9, "correlation": number}
 
 
-def call(name: str, start: int, end: int, number: int) -> object:
+def call(name: str, start: int, end: int, number: int) -> Row:
     return event(name, start, end, category="cuda_runtime", correlation=number)
 
 
@@ -62,7 +63,11 @@ def test_a_guess_about_streams_says_so() -> None:
 
 def test_collectives_lead_from_the_last_rank_to_all_and_from_all_to_the_last() -> None:
     def rank(number: int, start: int) -> Trace:
-        shared = {"collective": "allreduce", "process_group": "0", "collective_seq": 4}
+        shared: dict[str, Any] = {
+            "collective": "allreduce",
+            "process_group": "0",
+            "collective_seq": 4,
+        }
         return loaded(event("nccl", start, 100, **on(7, 1), **shared), rank=number)
 
     rows = together(rank(0, 10), rank(1, 40), rank(2, 30)).dependencies()
@@ -91,7 +96,9 @@ def test_a_simulated_job_has_the_dependencies_of_its_program(ranks: int, rng: ob
     kinds_found = dict(rows.group_by("kind").len().iter_rows())
     launches = streams = 0
     for rank in range(ranks):
-        works = [one for one in done.slices if one.rank == rank and one.kind in (KERNEL, COLLECTIVE)]
+        works = [
+            one for one in done.slices if one.rank == rank and one.kind in (KERNEL, COLLECTIVE)
+        ]
         launches += len(works)
         streams += sum(max(0, sum(w.stream == s for w in works) - 1) for s in (7, 20))
     members = ranks * sum(kind == COLLECTIVE for kind in kinds)

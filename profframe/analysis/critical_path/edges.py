@@ -142,8 +142,8 @@ def _in_graphs(rows: Rows, dependencies: tuple[Ints, Ints]) -> tuple[_Columns, _
     recorded = _part(GRAPH, before, work, RECORDED)
     work, before = _ended(rows, *launch_targets(rows.works))
     calls = rows.works.call
-    known = np.isin(calls[work], calls[recorded[2]])
-    other = ~known & (rows.works.stream[work] != rows.works.stream[before])
+    is_marked = np.isin(calls[work], calls[recorded[2]])
+    other = ~is_marked & (rows.works.stream[work] != rows.works.stream[before])
     return recorded, _part(GRAPH, before[other], work[other], ORDERED)
 
 
@@ -164,13 +164,13 @@ def _synchronised(rows: Rows, graph: Graph, order: LaunchOrder) -> _Columns:
     call = last_equal(slices.event, np.arange(slices.event.size), waits.event)
     there = call >= 0
     call, on, recorded = call[there], waits.on_stream[there], waits.recorded[there]
-    known = recorded != UNSET
-    marked = last_put(order, on[known], recorded[known])
-    parts = [(call[known], marked, RECORDED)]
-    one = ~known & (on >= 0)
+    is_marked = recorded != UNSET
+    marked = last_put(order, on[is_marked], recorded[is_marked])
+    parts = [(call[is_marked], marked, RECORDED)]
+    one = ~is_marked & (on >= 0)
     until = slices.end[call]
     parts.append((call[one], last_until(works.stream, works.end, on[one], until[one]), IMPLIED))
-    every = np.flatnonzero(~known & (on < 0))
+    every = np.flatnonzero(~is_marked & (on < 0))
     streams = np.unique(works.stream)
     waiting = np.repeat(every, streams.size)
     of_each = last_until(works.stream, works.end, np.tile(streams, every.size), until[waiting])

@@ -132,18 +132,18 @@ def prepared(connection: duckdb.DuckDBPyConnection, macros: str = "") -> duckdb.
     return connection
 
 
-def _path(found: Job) -> RankedStretches:
+def _path(gathered: Job) -> RankedStretches:
     """Walk back from the end of the rank that ends last."""
-    start, end = found.start_ns, found.end_ns
-    graphs = [_numbered(own, place) for place, own in enumerate(found.graphs)]
-    whole = _with_meetings(_joined(graphs), found.meetings, start)
+    start, end = gathered.start_ns, gathered.end_ns
+    graphs = [_numbered(own, place) for place, own in enumerate(gathered.graphs)]
+    whole = _with_meetings(_joined(graphs), gathered.meetings, start)
     place, last = next(
         (place, window)
-        for place, window in enumerate(found.windows)
+        for place, window in enumerate(gathered.windows)
         if window is not None and window.end_ns == end
     )
     stretches = walk(whole, **_last(whole, place, last, end - start))
-    return _ranked(stretches, whole, np.asarray(found.ranks))
+    return _ranked(stretches, whole, np.asarray(gathered.ranks))
 
 
 def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Meetings:

@@ -272,21 +272,23 @@ def _medians(ranks: Sequence[_Pieces]) -> list[_Pieces]:
     ]
     rows = [time[place] for (_, _, time), place in zip(ranks, places, strict=True)]
     code = np.repeat(np.arange(names.size), shared)
-    median = _median(np.array(rows), code)
-    found = []
+    median = _median(rows, code)
+    pieces = []
     for (slot, _, time), place in zip(ranks, places, strict=True):
         typical = time.copy()
         typical[place] = median
-        found.append((slot, time, typical))
-    return found
+        pieces.append((slot, time, typical))
+    return pieces
 
 
-def _median(times: Ints, code: Ints) -> Ints:
-    """The median of each column; of two rows the one that is less for all of a code."""
-    if times.shape[0] != 2:
-        return np.rint(np.median(times, axis=0)).astype(np.int64)
-    first, second = (np.bincount(code, weights=row) for row in times)
-    return np.where((first <= second)[code], *times)
+def _median(ranks: Sequence[Ints], code: Ints) -> Ints:
+    """The median of all ranks; of two the times of the one that is less for all of a code."""
+    if len(ranks) != 2:
+        median: Ints = np.rint(np.median(np.array(ranks), axis=0)).astype(np.int64)
+        return median
+    first, second = ranks
+    less = np.bincount(code, weights=first) <= np.bincount(code, weights=second)
+    return np.where(less[code], first, second)
 
 
 def held(of: Job, lengths: Sequence[Lengths]) -> list[Lengths]:

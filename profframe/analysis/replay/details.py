@@ -92,8 +92,8 @@ def device_factors(
         connection.unregister("_others")
     factors = np.ones(works.size)
     row = last_equal(numbers(table, "event_id"), np.arange(table.num_rows), works)
-    known = (row >= 0) & (classes == CLASSES.index("compute"))
-    factors[known] = table["factor"].to_numpy()[row[known]]
+    scales = (row >= 0) & (classes == CLASSES.index("compute"))
+    factors[scales] = table["factor"].to_numpy()[row[scales]]
     if works.size and not table.num_rows:
         raise ParameterError(
             "device: the peaks of the recorded devices are not known; "

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from profframe.analysis.critical_path import edges as found
+from profframe.analysis.critical_path import edges as waits
 from profframe.analysis.critical_path.edges import (
     GRAPH,
     LAUNCH,
@@ -111,7 +111,7 @@ def job(parts: Sequence[Part], meetings: Meetings, origin: int) -> Job:
     match, ranked, several = _meetings_in(parts, meetings, origin)
     nodes = 1 + match.size
     ranks: list[Rank] = []
-    edges = [found.edges(part.rows, part.graph, part.dependencies) for part in parts]
+    edges = [waits.edges(part.rows, part.graph, part.dependencies) for part in parts]
     graphs = [part.graph for part in parts]
     timed = lags([*zip(graphs, edges, strict=True)])
     for part, members, its in zip(parts, ranked, timed, strict=True):
@@ -176,9 +176,9 @@ def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:
     """When the job is done if everything takes these lengths."""
     each = [lengths(own, new) for own, new in zip(of.ranks, changed, strict=True)]
     length = np.concatenate(each) if each else np.empty(0, np.int64)
-    found_times = times(of.net, length)
+    moments = times(of.net, length)
     best = (-1, 0, NONE, ORIGIN)
-    reached = np.array(found_times.reached)
+    reached = np.array(moments.reached)
     for place, (own, new) in enumerate(zip(of.ranks, changed, strict=True)):
         if own.end >= 0:
             anchor = own.nodes.anchor[own.end]
@@ -190,7 +190,7 @@ def outcome(of: Job, changed: Sequence[Lengths]) -> Outcome:
             node = own.nodes.tail[ends]
             last = int(np.argmax(reached[node]))
             best = max(best, (int(reached[node[last]]), -place, NONE, int(node[last])))
-    return Outcome(best[0], -best[1], best[2], best[3], found_times, length)
+    return Outcome(best[0], -best[1], best[2], best[3], moments, length)
 
 
 def totals(

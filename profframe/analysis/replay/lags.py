@@ -75,15 +75,15 @@ def lags(parts: Sequence[tuple[Graph, Edges]]) -> list[Lags]:
     free = [_free(graph, moved, binds) for graph, _, moved, _, binds in timed]
     slacks = [slack for *_, slack, _ in timed]
     usual, most = _usual(np.concatenate(groups), np.concatenate(slacks), np.concatenate(free))
-    found = []
+    timed_edges = []
     for (_, edges, moved, slack, binds), group in zip(timed, groups, strict=True):
         usual_of, most_of = usual[group], most[group]
         own = edges.kind == THREAD
         usual_of[own] = most_of[own] = slack[own]
         lag = np.where(binds, slack, np.minimum(slack, usual_of))
         called = np.where(edges.kind == LAUNCH, edges.source, NONE)
-        found.append(Lags(moved, slack, usual_of, most_of, binds, lag, called))
-    return found
+        timed_edges.append(Lags(moved, slack, usual_of, most_of, binds, lag, called))
+    return timed_edges
 
 
 def _binding(graph: Graph, edges: Edges) -> Mask:

@@ -100,7 +100,7 @@ class Model:
 
 def model(connect: whole.Connect, gathered: whole.Job) -> Model:
     """What can be replayed of what ranks did."""
-    parts, known = [], []
+    parts, details_of = [], []
     start = gathered.start_ns
     for place, (rank, graph) in enumerate(zip(gathered.ranks, gathered.graphs, strict=True)):
         window = gathered.windows[place]
@@ -111,10 +111,10 @@ def model(connect: whole.Connect, gathered: whole.Job) -> Model:
         waits = gathered.graph_waits[place]
         parts.append(Part(gathered.activities[place], graph, waits, until, host))
         with connect(rank) as connection:
-            known.append(details.details(_prepared(connection), graph))
-    found = job(parts, gathered.meetings, start)
-    sizes = gathered.meetings.bus_bytes[found.meetings]
-    return Model(gathered.end_ns - start, gathered.ranks, found, known, sizes)
+            details_of.append(details.details(_prepared(connection), graph))
+    network_of = job(parts, gathered.meetings, start)
+    sizes = gathered.meetings.bus_bytes[network_of.meetings]
+    return Model(gathered.end_ns - start, gathered.ranks, network_of, details_of, sizes)
 
 
 def _prepared(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
@@ -151,13 +151,13 @@ def _changes(
     user_models: Devices | None,
 ) -> dict[str, Change]:
     """A change for each wish, by what a reader is told of it."""
-    job_of, known = of.job, of.details
+    job_of, details_of = of.job, of.details
     parts: dict[str, Change] = {}
     works = [own.graph.works.event for own in job_of.ranks]
     choose = partial(details.chosen, connections, works)
     if wishes.communication is not None:
         label = f"communication x {wishes.communication:g}"
-        parts[label] = changes.communication(job_of, known, wishes.communication)
+        parts[label] = changes.communication(job_of, details_of, wishes.communication)
     if wishes.bandwidth_gb_per_s is not None:
         if not (of.bus_bytes >= 0).any():
             raise ParameterError(
@@ -169,7 +169,7 @@ def _changes(
         rate = wishes.bandwidth_gb_per_s  # bytes per nanosecond
         parts[label] = changes.transfers(job_of, of.bus_bytes, latency * 1000, rate)
     if not wishes.stragglers:
-        parts["no stragglers"] = changes.stragglers(job_of, known)
+        parts["no stragglers"] = changes.stragglers(job_of, details_of)
     for column, factors in (("kernel", wishes.kernels), ("category", wishes.categories)):
         for pattern, factor in factors.items():
             rows = choose(column, pattern)
@@ -177,11 +177,11 @@ def _changes(
                 job_of, rows, [factor] * len(rows)
             )
     if not wishes.launches:
-        parts["launches free"] = changes.launches(job_of, known)
+        parts["launches free"] = changes.launches(job_of, details_of)
     if wishes.host is not None:
         parts[f"host x {wishes.host:g}"] = changes.host(job_of, wishes.host)
     if not wishes.copies:
-        parts["copies hidden"] = changes.copies(job_of, known)
+        parts["copies hidden"] = changes.copies(job_of, details_of)
     slices = [own.graph.slices.event for own in job_of.ranks]
     for pattern in wishes.fused:
         rows = details.chosen(connections, slices, "op", pattern)
@@ -190,7 +190,7 @@ def _changes(
         others = _others(devices, wishes.device, user_models)
         factors_of = [
             details.device_factors(connection, work, its.classes, others)
-            for connection, work, its in zip(connections, works, known, strict=True)
+            for connection, work, its in zip(connections, works, details_of, strict=True)
         ]
         every = [np.ones(work.size, np.bool_) for work in works]
         parts[f"on {wishes.device}"] = changes.works(job_of, every, factors_of)
@@ -199,11 +199,11 @@ def _changes(
 
 def _others(devices: pa.Table, name: str, user_models: Devices | None) -> pa.Table:
     """The devices, as if each were of another model."""
-    known = models(user_models)
-    if name not in known:
-        raise UnknownNameError.among("device", name, known)
-    rows = match_models(devices, known).to_pylist()
-    columns = {**known[name].columns, "model": name}
+    choices = models(user_models)
+    if name not in choices:
+        raise UnknownNameError.among("device", name, choices)
+    rows = match_models(devices, choices).to_pylist()
+    columns = {**choices[name].columns, "model": name}
     cleared = {key: None for key in devices.column_names if key.endswith("_per_s")}
     return pa.Table.from_pylist([row | cleared | columns for row in rows], devices.schema)
 
