@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
@@ -139,21 +140,23 @@ class InMemory:
         """The same without batches of other ranks; where there are none, the same object."""
         if ranks is None:
             return self
-        tables = {name: _of_ranks(rows, ranks) for name, rows in self.tables.items()}
+        ordered = ranks if isinstance(ranks, range) and ranks.step == 1 else sorted(ranks)
+        tables = {name: _of_ranks(rows, ordered) for name, rows in self.tables.items()}
         if all(rows is self.tables[name] for name, rows in tables.items()):
             return self
         return InMemory(tables)
 
 
-def _of_ranks(rows: pa.Table, ranks: Integers) -> pa.Table:
-    """The batches of a table that may have rows of some ranks; nothing is copied."""
+def _of_ranks(rows: pa.Table, ranks: Sequence[int]) -> pa.Table:
+    """The batches of a table that may have rows of some ranks, in order; nothing is copied."""
     if "rank" not in rows.column_names or rows["rank"].num_chunks < 2:
         return rows
     batches = rows.to_batches()
     kept = []
     for batch in batches:
         low, high = pc.min_max(batch["rank"]).as_py().values()
-        if low is not None and any(low <= rank <= high for rank in ranks):
+        place = len(ranks) if low is None else bisect_left(ranks, low)
+        if place < len(ranks) and ranks[place] <= high:
             kept.append(batch)
     return rows if len(kept) == len(batches) else pa.Table.from_batches(kept, rows.schema)
 

@@ -13,6 +13,7 @@ import pytest
 import profframe
 from profframe import AnswerError, ParameterError, Trace, load, store
 from profframe.query import session
+from tests.builders import event, loaded, together
 from tests.unit.test_store import one
 
 COUNT = "SELECT count(*) AS events FROM events"
@@ -139,3 +140,16 @@ def test_the_child_of_a_fork_opens_its_own(root: Path) -> None:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert trace.sql(COUNT).item() == 2
+
+
+@pytest.mark.parametrize("ranks", [1, [2, 0], range(1, 10**6), range(2, 9)])
+def test_rows_of_other_ranks_are_not_scanned(ranks: object) -> None:
+    """In memory a session of some ranks has their batches alone, and the same rows."""
+    whole = together(*(loaded(event("mm", 0, 5 + rank), rank=rank) for rank in range(3)))
+    wanted = {ranks} if isinstance(ranks, int) else {*ranks}  # type: ignore[misc]
+    session = whole._session.filter(ranks=ranks)  # type: ignore[arg-type]
+    expected = [rank for rank in range(3) if rank in wanted]
+    assert session.rows("events")["rank"].to_list() == expected
+    [batches] = [part.to_batches() for part in session.source.parts("events")]
+    assert [batch["rank"].to_pylist() for batch in batches] == [[rank] for rank in expected]
+    assert session.table("events").num_rows == len(expected)
