@@ -12,6 +12,7 @@ from profframe.analysis import outliers as unlike
 from profframe.analysis import regressions as slower
 from profframe.analysis import selecting, trends
 from profframe.analysis.critical_path import CriticalPath, job
+from profframe.analysis.critical_path import blame as blaming
 from profframe.analysis.critical_path import find as find_path
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.query.selection import Text, integer, texts
@@ -78,6 +79,82 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     return ShownPath.of(path)
 
 
+def blame(
+    self: Trace,
+    per: str = "name",
+    run: str | None = None,
+    step: int | None = None,
+    *,
+    corrected: bool = True,
+) -> pl.DataFrame:
+    """Find what each rank, op, module and cause costs a job: what late ranks did before others.
+
+    A rank holds up a collective from when the rank before it came, as `stragglers` has it. What it
+    did since both were last together, and that rank did not, is to blame: the critical path of
+    each of them back from there, so host time that hides behind work of the devices costs
+    nothing. A rank that is late only because it waited for another one has that as its cause,
+    ``wait``, and the rank that it waited for.
+
+    Parameters
+    ----------
+    per
+        What has a row: ``"name"`` (rank, cause, name, op and module), ``"op"`` (rank, cause and
+        op), ``"module"``, ``"cause"`` or ``"rank"``; the columns of the others are NULL.
+    run
+        The run, where there are several.
+    step
+        N of a profiler step: only collectives that were launched in it.
+    corrected
+        Take the offsets of `clock_skew` off the clocks, where all are known.
+
+    Returns
+    -------
+    polars.DataFrame
+        What costs most first, what was late only because it waited last; then transfers:
+
+        ``run rank``
+            The late rank; NULL of transfers.
+        ``part``
+            ``entry``: late ranks, which the others wait for at the entry of collectives. Of each
+            rank it adds up to ``held_up_ns`` of `stragglers` with the same ``corrected``.
+            ``transfer``: what collectives took with all ranks there.
+        ``cause``
+            ``host``, ``input`` (in a call of a data loader), ``launch`` (until work began),
+            ``compute``, ``copy``, ``communication``, or ``wait``: for another rank, or where
+            nothing was recorded.
+        ``name op module``
+            The slice, the innermost op and the innermost module around it or its launch.
+        ``waits_for_rank``
+            The rank that it waited for; itself, where it was late to a collective of one group,
+            and then for the same reason to one of another: the reason counts there.
+        ``cost_ns``
+            Time that it costs the job; below 0 where the late rank did less than the other.
+        ``steps cost_per_step_ns``
+            Number of profiler steps, and the cost of one: of all, where there are none.
+        ``part_share``
+            Its share of the part.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, or ``per`` is something else.
+    ParameterError
+        There are several runs, or a value is of the wrong type.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> load("examples/cpu_training.json.gz").blame().height
+    0
+    """
+    if per not in blaming.PER:
+        raise UnknownNameError.among("per", per, blaming.PER)
+    if step is not None:
+        integer("step", step)
+    connect, name, ranks = _run(self, "blame", run)
+    return frame(blaming.find(connect, name, ranks, per, step=step, corrected=corrected))
+
+
 def _across_ranks(
     self: Trace, run: str | None, rank: int | None, what: tuple[int | None, str | None, int]
 ) -> CriticalPath:
@@ -85,12 +162,19 @@ def _across_ranks(
         raise ParameterError(
             "rank and across_ranks: give one of them, or filter(ranks=[...]) for some ranks"
         )
+    return job.find(*_run(self, "a critical path", run), *what)
+
+
+def _run(
+    self: Trace, what: str, run: str | None
+) -> tuple[job.Connect, str | None, list[int]]:
+    """Connections to the only run or the named one, its name and its ranks."""
     session = self._session.filter(runs=run)
     traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")
     runs = traces["run"].unique().to_list()
     if len(runs) > 1:
         raise ParameterError(
-            f"a critical path is of one run, and there are {len(runs)} "
+            f"{what} is of one run, and there are {len(runs)} "
             f"({selecting.some_traces(traces.rows())}); choose one: run=..."
         )
 
@@ -98,7 +182,7 @@ def _across_ranks(
         views = dict.fromkeys(("events", "traces"))
         return (session if rank is None else session.filter(ranks=rank)).connection(views)
 
-    return job.find(connect, next(iter(runs), None), traces["rank"].to_list(), *what)
+    return connect, next(iter(runs), None), traces["rank"].to_list()
 
 
 def trend(self: Trace, metric: Text = "step_p50_ns", per_step: int = 0) -> pl.DataFrame:

@@ -233,6 +233,7 @@ class Trace:
 
     # Analyses
     critical_path = analyses.critical_path
+    blame = analyses.blame
     trend = analyses.trend
     regressions = analyses.regressions
     outliers = analyses.outliers

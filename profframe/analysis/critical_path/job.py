@@ -83,7 +83,7 @@ def find(  # noqa: PLR0917 -- which part of which traces
         for place, (connection, window) in enumerate(zip(connections, windows, strict=True)):
             own = window or rows.Window(start, end, 0, 0, NONE)
             whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
-            activities = _with_helpers(
+            activities = with_helpers(
                 rows.read(connection, whole), meetings.event[meetings.rank == place]
             )
             last = own.thread, own.end_ns - start
@@ -138,7 +138,7 @@ def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Me
     return Meetings(columns["match"], place, columns["event_id"], start, end, offsets.tolist())
 
 
-def _with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
+def with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
     """Threads that do collectives of the host do them for the main thread, which waits for them."""
     slices, threads = activities.slices, activities.threads
     row = last_equal(slices.event, np.arange(slices.event.size), events)
