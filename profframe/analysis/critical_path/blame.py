@@ -77,7 +77,7 @@ def find(
         connection.register("_pairs", _of_run(run, walks))
         connection.register("_stretches", _of_run(run, stretches))
         columns = ", ".join(
-            name if name in PER[per] else f"NULL::{type_} AS {name}"
+            f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
             for name, type_ in _TYPES.items()
         )
         found = pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
