@@ -1,10 +1,10 @@
 -- advice: what makes the program slow or waste memory, the events that show it, and what to do.
--- One row per finding and cause, the most severe first, then by the estimated gain, the largest first, run, rank, rule and evidence.
--- What several ranks of a run have for the same cause is one finding, of the rank that has the largest gain: `ranks` has all of
--- them. The same cause is the same `where`, or what a rule says in its column `cause`.
--- Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's steps, or of
--- the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the same time, so
--- they do not add up. `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
+-- One row per finding and cause, the most severe first, then by the estimated gain, the largest first, run, rank, rule and
+-- evidence. What several ranks of a run have for the same cause is one finding, of the rank that has the largest gain: `ranks`
+-- has all of them. The same cause is the same `where` and suggestion of a rule, or the same `cause` of any rules that have this
+-- column. Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's
+-- steps, or of the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the
+-- same time, so they do not add up. `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; of several the one that the finding and its events are of
@@ -37,17 +37,21 @@ FROM (
     SELECT
         * EXCLUDE (ranks),
         list_sort(list_distinct(flatten(list(coalesce(ranks, [rank])) OVER of_cause))) AS ranks,
-        row_number() OVER (of_cause ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, rank) AS place
+        row_number() OVER (of_cause ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, rank, rule) AS place
     FROM (
         SELECT
             *,
             row_number() OVER (
-                PARTITION BY run, rank, rule, coalesce(cause, "where")
+                PARTITION BY run, rank, rule, cause_key
                 ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, evidence_events, finding
             ) AS number
         FROM (
             SELECT
                 *,
+                CASE
+                    WHEN cause IS NULL THEN {'rule': rule, 'cause': "where", 'suggestion': suggestion}
+                    ELSE {'rule': NULL, 'cause': cause, 'suggestion': NULL}
+                END AS cause_key,
                 CASE severity
                     WHEN 'high' THEN 1
                     WHEN 'medium' THEN 2
@@ -60,7 +64,7 @@ FROM (
             WHERE len(evidence_events) > 0
         )
     )
-    WINDOW of_cause AS (PARTITION BY run, rule, coalesce(cause, "where"), number)
+    WINDOW of_cause AS (PARTITION BY run, cause_key, number)
 )
 WHERE place = 1
 ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, run, rank, rule, evidence_events, finding

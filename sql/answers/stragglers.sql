@@ -2,16 +2,16 @@
 -- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each thing it did before.
 -- Ordered by run, the time that others were held up, the longest first, then by rank and names.
 -- Collectives are those of collectives, two ranks or more of each. A rank comes last if it starts one last, and not at the same
--- time as all others; the lowest does on a tie. By how much it holds up the job is what the job would gain if it came as the others:
--- the last rank holds it up from when the last but one came, and where several are late, each that comes later than the middle one
--- does from when the rank before it came. Shares are of the collectives that the rank takes part in, not of all. Times are as clocks
--- have them, unless is_corrected: see clock_skew.
--- Why it is late is what it did longer than the rank before it since both were last together, as late_parts has it: its host, input,
--- compute, copy, communication, or wait, for another rank or where nothing was recorded. blame has it by op and module.
+-- time as all others; the lowest does on a tie. By how much it holds up the job is what the job would gain if it came as the
+-- others: the last rank holds it up from when the last but one came, and where several are late, each that comes later than the
+-- middle one does from when the rank before it came. Shares are of the collectives that the rank takes part in, not of all. Times
+-- are as clocks have them, unless is_corrected: see clock_skew.
+-- Why it is late is what it did longer than the rank before it since both were last together, as late_parts has it: its host,
+-- input, compute, copy, communication, or wait, for another rank or where nothing was recorded. blame has it by op and module.
 -- What it did before: the longest host op or annotation on the thread of the call, wholly between the call of the rank's
--- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts
--- of the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does
--- not count.
+-- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts of
+-- the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does not
+-- count.
 -- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, exposure,
 -- blame.
 -- needs: events, traces

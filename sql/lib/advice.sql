@@ -298,8 +298,8 @@ FROM gap_owners(events, 'numbered') AS owned
 JOIN numbered ON owned.gap = numbered.gap
 WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
--- shared_waits: when ranks came to collectives, in runs of several ranks, on one clock where that can be known: collective_waits of
--- those that can be compared.
+-- shared_waits: when ranks came to collectives, in runs of several ranks, on one clock where that can be known: collective_waits
+-- of those that can be compared.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter traces TABLE  `traces` of the same runs
 -- parameter shared_windows TABLE  rows of shared_windows

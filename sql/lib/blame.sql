@@ -2,8 +2,8 @@
 -- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`, `busy.sql` and
 -- `exposure.sql` of `sql/lib` first.
 
--- late_pairs: one row per rank that holds up a collective, with the rank before it, and the last moment at which both were together:
--- when the last rank came to the collective before that both take part in. Until then neither can be late.
+-- late_pairs: one row per rank that holds up a collective, with the rank before it, and the last moment at which both were
+-- together: when the last rank came to the collective before that both take part in. Until then neither can be late.
 -- parameter waits TABLE  rows of collective_waits
 -- column run  as in events
 -- column match, step  as in collective_waits
@@ -16,8 +16,8 @@
 -- column before_start_ns BIGINT  start on the rank before, by its own clock
 -- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the beginning
 -- column before_since_ns BIGINT  the same by the clock of the rank before
--- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)) FROM
--- late_pairs(waits)
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
+-- FROM late_pairs(waits)
 CREATE OR REPLACE TEMP MACRO late_pairs(waits) AS TABLE
 WITH wholes AS MATERIALIZED (
     SELECT run, match, is_corrected, list(rank ORDER BY rank) AS ranks, max(came_ns) AS last_ns
@@ -116,8 +116,8 @@ JOIN query_table(events) AS slice
     ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
 GROUP BY around.run, around.rank, around.event_id;
 
--- late_cause: what a stretch of a critical path is, in the words of a job: its host, input, launch, compute, communication, copy, or
--- its own wait, for another rank or where nothing was recorded.
+-- late_cause: what a stretch of a critical path is, in the words of a job: its host, input, launch, compute, communication, copy,
+-- or its own wait, for another rank or where nothing was recorded.
 -- parameter bound VARCHAR  `bound` of a stretch of a critical path
 -- parameter edge VARCHAR  its `edge`
 -- parameter is_wait BOOLEAN  it waits for the last rank of a collective
@@ -133,12 +133,12 @@ CASE
 END;
 
 -- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: sums over
--- collectives. Of each rank, `entry` adds up to its held_up_ns. A rank that is late to a collective of one group often is so to the
--- next one of another group, for the same reason: that counts once, at the last of them, and before as a wait for itself.
+-- collectives. Of each rank, `entry` adds up to its held_up_ns. A rank that is late to a collective of one group often is so to
+-- the next one of another group, for the same reason: that counts once, at the last of them, and before as a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
--- parameter stretches TABLE  what a rank did: `walk`, `run`, `rank`, `event_id`, `edge`, `bound`, `waits_for_rank`, `is_wait`, `dur_ns`
+-- parameter stretches TABLE  stretches of critical paths, with `walk`, `run`, `waits_for_rank` and `is_wait`
 -- column run  as in events
 -- column rank INTEGER  rank that is late; NULL of a transfer
 -- column part VARCHAR  entry or transfer
@@ -149,11 +149,10 @@ END;
 -- column waits_for_rank INTEGER  rank that it waited for
 -- column collectives BIGINT  number of collectives
 -- column cost_ns BIGINT  time that it costs the job; below 0 where the late rank did less
--- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)), pairs
--- AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM
--- late_pairs(waits)), stretches AS (SELECT 1 AS walk, run, rank, event_id, 'slice' AS
--- edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events) FROM blamed(events, waits, pairs,
--- stretches)
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
+-- pairs AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM late_pairs(waits)), stretches AS (SELECT 1 AS walk,
+-- run, rank, event_id, 'slice' AS edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events)
+-- FROM blamed(events, waits, pairs, stretches)
 CREATE OR REPLACE TEMP MACRO blamed(events, waits, pairs, stretches) AS TABLE
 WITH works AS MATERIALIZED (
     SELECT run, rank, event_id
@@ -226,9 +225,9 @@ WHERE waits.rank = waits.last_rank
 GROUP BY waits.run, named.name, places.op, places.module;
 
 -- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that holds up a
--- collective and cause; of each the parts add up to held_up_ns. Computation counts first, then communication, copies, and of the rest
--- the input; what is left is the host's. The critical path of the rank says it by name, and where host and devices work at the same
--- time better: `blame` follows it. A rank without devices has no wait but what was not recorded.
+-- collective and cause; of each the parts add up to held_up_ns. Computation counts first, then communication, copies, and of the
+-- rest the input; what is left is the host's. The critical path of the rank says it by name, and where host and devices work at
+-- the same time better: `blame` follows it. A rank without devices has no wait but what was not recorded.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs
@@ -236,8 +235,8 @@ GROUP BY waits.run, named.name, places.op, places.module;
 -- column match  as in collective_waits
 -- column cause VARCHAR  host, input, compute, copy, communication or wait
 -- column part_ns BIGINT  by how much longer; below 0 where it took less
--- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)), pairs
--- AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
+-- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
 CREATE OR REPLACE TEMP MACRO late_parts(events, waits, pairs) AS TABLE
 WITH sides AS MATERIALIZED (
     SELECT run, match, rank AS late_rank, held_up_ns, rank, since_ns, start_ns, 1 AS sign

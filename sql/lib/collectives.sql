@@ -534,10 +534,10 @@ FROM reached;
 -- origin nothing is known without that. The numbers of the whole collective are in each row.
 -- By how much a rank holds up the job, `held_up_ns`, is what the job would gain if it came as the others. A collective can begin
 -- when its last rank comes, and without that one when the last but one does: a single late rank holds up the job from the rank
--- before it to itself, not from the first, which may only have been early. Where several are late, as all ranks of a slow machine,
--- each of them that comes later than the middle one has the time from the rank before it: together that is what the job would gain
--- if all of them came as the middle one. On a tie the lowest rank is the one that holds up; of an even number of ranks the earlier
--- of the two in the middle counts.
+-- before it to itself, not from the first, which may only have been early. Where several are late, as all ranks of a slow
+-- machine, each of them that comes later than the middle one has the time from the rank before it: together that is what the job
+-- would gain if all of them came as the middle one. On a tie the lowest rank is the one that holds up; of an even number of ranks
+-- the earlier of the two in the middle counts.
 -- parameter matches TABLE  rows of collective_matches
 -- parameter traces TABLE  `traces` of the same runs
 -- parameter corrected BOOLEAN  take clock_offsets off the times

@@ -1,8 +1,9 @@
 -- communication_share: devices spend much of the time on communication that no computation hides.
 -- One row per (run, rank).
 -- Counts the time in which a kernel of a collective runs and none that computes, waiting for late ranks included, as
--- `step_times` does; how severe it is goes by the rest, for the ranks that are late are `straggler`'s. A tenth of the time is the limit of the TensorBoard plugin, too.
--- Without backward and optimizers there are no gradients to send less of, and buckets are DDP's.
+-- `step_times` does; how severe it is goes by the rest, for the ranks that are late are `straggler`'s. A tenth of the time is the
+-- limit of the TensorBoard plugin, too. Without backward and optimizers there are no gradients to send less of, and buckets are
+-- DDP's.
 -- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
 -- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
 -- link: https://docs.pytorch.org/docs/stable/notes/ddp.html

@@ -2,8 +2,8 @@
 -- One row per (run, rank, process group, collective).
 -- The exposed part of its kernels, as `kernel_overlap` has it: all that could be gained if computation ran under them. A
 -- twentieth of the time, so that those which matter are named one by one.
--- Waiting for a rank that comes late is none of it, as far as the traces of the others tell: starting earlier cannot shorten it, and
--- `straggler` says which rank is late.
+-- Waiting for a rank that comes late is none of it, as far as the traces of the others tell: starting earlier cannot shorten it,
+-- and `straggler` says which rank is late.
 -- What is sent to experts and back is exposed_expert_parallel's. Buckets are for DDP's reductions of gradients, prefetching for
 -- what FSDP gathers and scatters.
 -- suggestion: Start it earlier and wait for it later (async_op=True), or send less of it at a time.
@@ -14,7 +14,7 @@
 SELECT
     run,
     rank,
-    concat_ws(' ', process_group, collective) AS cause,
+    concat_ws(' ', 'exposed', process_group, collective) AS cause,
     severity_of(sum(own_ns), window_ns) AS severity,
     shown(coalesce(collective, 'communication')) || ' is exposed ' || part_text(sum(own_ns), window_ns, steps) || ', '
     || percent_text(sum(own_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
