@@ -106,8 +106,8 @@ before_kernel AS (
 ),
 calls_of_ranks AS MATERIALIZED (
     SELECT
-        waits.run, waits.rank, waits.match, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel, wait_ns, late_ns,
-        dur_ns, is_corrected, is_last,
+        waits.run, waits.rank, waits.match, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel,
+        wait_ns, late_ns, dur_ns, is_corrected, is_last,
         first_rank = waits.rank AND start_skew_ns > 0 AS is_first,
         held_up_ns,
         CASE WHEN coalesce(getvariable('per'), 'rank') <> 'rank' THEN coalesce(before_op.name, before_kernel.name) END AS what
