@@ -165,9 +165,7 @@ def _across_ranks(
     return job.find(*_run(self, "a critical path", run), *what)
 
 
-def _run(
-    self: Trace, what: str, run: str | None
-) -> tuple[job.Connect, str | None, list[int]]:
+def _run(self: Trace, what: str, run: str | None) -> tuple[job.Connect, str | None, list[int]]:
     """Connections to the only run or the named one, its name and its ranks."""
     session = self._session.filter(runs=run)
     traces = session.rows("traces").select("run", "rank").unique().sort("run", "rank")

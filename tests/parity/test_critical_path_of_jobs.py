@@ -17,6 +17,7 @@ from tests.builders import event, loaded, together
 from tests.jobs import NAMES, job
 from tests.oracles.jobs import BETWEEN, COLLECTIVE, HOST, KERNEL, Op, run, waited
 
+
 def totals(path: pl.DataFrame) -> dict[tuple[int, str], int]:
     return {
         (rank, bound): total

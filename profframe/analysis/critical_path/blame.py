@@ -47,6 +47,8 @@ class _Job:
     end_ns: int
     ahead: Mapping[int, int]
     """By how much the clock of each rank is ahead of that of the job."""
+    windows: Mapping[int, rows.Window]
+    """Of each rank all that it has, on its own clock."""
     waits: _Columns
 
 
@@ -80,26 +82,26 @@ def find(
             f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
             for name, type_ in _TYPES.items()
         )
-        found = pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
+        sums = pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
         for table in ("_pairs", "_stretches"):
             connection.unregister(table)
         for table in ("_matches", "_waits"):
             connection.execute(f"DROP TABLE {table}")
-    return found
+    return sums
 
 
 def _job(
     connection: duckdb.DuckDBPyConnection, of_ranks: Mapping[int, duckdb.DuckDBPyConnection]
 ) -> _Job:
     ahead = dict.fromkeys(of_ranks, 0) | dict(select(connection, _AHEAD).fetchall())
-    windows = [
-        window.moved(-ahead[rank])
+    windows = {
+        rank: window
         for rank, own in of_ranks.items()
         if (window := rows.window(own, None, None, 0)) is not None
-    ]
-    start = min((window.start_ns for window in windows), default=0)
-    end = max((window.end_ns for window in windows), default=0)
-    return _Job(start, end, ahead, _columns(connection, _MEMBERS))
+    }
+    start = min((window.start_ns - ahead[rank] for rank, window in windows.items()), default=0)
+    end = max((window.end_ns - ahead[rank] for rank, window in windows.items()), default=0)
+    return _Job(start, end, ahead, windows, _columns(connection, _MEMBERS))
 
 
 def _walks(
@@ -181,35 +183,34 @@ def _stretches(
     connection: duckdb.DuckDBPyConnection, rank: int, walks: Ints, job: _Job, first: int
 ) -> dict[str, pa.Array]:
     """What a rank did before each of some events, back to a moment."""
-    own = rows.window(connection, None, None, 0) or rows.Window(0, 0, 0, 0, NONE)
-    ahead = job.ahead[rank]
+    own, ahead = job.windows.get(rank, rows.Window(0, 0, 0, 0, NONE)), job.ahead[rank]
     whole = rows.Window(job.start_ns, job.end_ns, own.main, own.thread, own.event).moved(ahead)
     is_own = job.waits["rank"] == rank
     events = job.waits["event_id"][is_own]
     activities = with_helpers(rows.read(connection, whole), events)
     last = own.thread, own.end_ns - ahead - job.start_ns
-    found, walk = before(graph.build(activities, last), *walks.T)
-    member = last_equal(events, np.flatnonzero(is_own), found.event)
-    member[(found.edge != WORK) & (found.edge != SLICE)] = NONE
+    path, walk = before(graph.build(activities, last), *walks.T)
+    member = last_equal(events, np.flatnonzero(is_own), path.event)
+    member[(path.edge != WORK) & (path.edge != SLICE)] = NONE
     until = np.append(job.waits["until_ns"] - job.start_ns - ahead, UNSET)[member]
-    cut = np.clip(until, found.start, found.end)
+    cut = np.clip(until, path.start, path.end)
     is_member = member >= 0
-    waited, done = cut > found.start, found.end > cut
+    waited, done = cut > path.start, path.end > cut
     last_rank = np.append(job.waits["last_rank"], NONE)[member]
-    bounds = np.array([*BOUNDS_OF_EDGES.values()], np.object_)[found.edge]
+    bounds = np.array([*BOUNDS_OF_EDGES.values()], np.object_)[path.edge]
     bounds[is_member] = "communication"
     columns = {
         "walk": walk + first,
         "rank": np.full(walk.size, rank),
-        "event_id": found.event,
-        "edge": np.array(EDGES, np.object_)[found.edge],
+        "event_id": path.event,
+        "edge": np.array(EDGES, np.object_)[path.edge],
         "bound": bounds,
     }
     both = {name: np.append(values[waited], values[done]) for name, values in columns.items()}
     is_wait = np.arange(waited.sum() + done.sum()) < waited.sum()
     both["waits_for_rank"] = np.where(is_wait, np.append(last_rank[waited], last_rank[done]), NONE)
     both["is_wait"] = is_wait
-    both["dur_ns"] = np.append((cut - found.start)[waited], (found.end - cut)[done])
+    both["dur_ns"] = np.append((cut - path.start)[waited], (path.end - cut)[done])
     return {
         name: pa.array(both[name], type_, mask=both[name] == NONE if name in _OPTIONAL else None)
         for name, type_ in _STRETCHES.items()

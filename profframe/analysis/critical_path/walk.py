@@ -76,9 +76,7 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
     return _merged(expanded)
 
 
-def expand(
-    graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints
-) -> tuple[Stretches, Ints]:
+def expand(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> tuple[Stretches, Ints]:
     """Stretches with each leap replaced by the slices that it crosses; the row of each before."""
     points, slices = graph.points, graph.slices
     count = np.where(edge == LEAP, end - start, 1)
