@@ -89,8 +89,8 @@ def blame(
 ) -> pl.DataFrame:
     """Find what each rank, op, module and cause costs a job: what late ranks did before others.
 
-    A rank holds up a collective from when the rank before it came, as `stragglers` has it. What it
-    did since both were last together, and that rank did not, is to blame: the critical path of
+    A rank that comes later than the middle one to a collective is behind the rank before it. What
+    it did since both were last together, and that rank did not, is to blame: the critical path of
     each of them back from there, so host time that hides behind work of the devices costs
     nothing. A rank that is late only because it waited for another one has that as its cause,
     ``wait``, and the rank that it waited for.
@@ -115,8 +115,7 @@ def blame(
         ``run rank``
             The late rank; NULL of transfers.
         ``part``
-            ``entry``: late ranks, which the others wait for at the entry of collectives. Of each
-            rank it adds up to ``held_up_ns`` of `stragglers` with the same ``corrected``.
+            ``entry``: late ranks, which the others wait for at the entry of collectives.
             ``transfer``: what collectives took with all ranks there.
         ``cause``
             ``host``, ``input`` (in a call of a data loader), ``launch`` (until work began),
@@ -127,8 +126,11 @@ def blame(
         ``waits_for_rank``
             The rank that it waited for; itself, where it was late to a collective of one group,
             and then for the same reason to one of another: the reason counts there.
-        ``cost_ns``
-            Time that it costs the job; below 0 where the late rank did less than the other.
+        ``cost_ns held_up_ns``
+            Time that it costs the job, and the part of it in which only this rank was awaited;
+            below 0 where the late rank did less than the other. Of each rank they add up to
+            ``held_up_ns`` and ``shared_ns`` together of `stragglers` with the same ``corrected``,
+            and to ``held_up_ns``; NULL of transfers.
         ``steps cost_per_step_ns``
             Number of profiler steps, and the cost of one: of all, where there are none.
         ``part_share``

@@ -3,9 +3,9 @@
 -- Ordered by run, the time that others were held up, the longest first, then by rank and names.
 -- Collectives are those of collectives, two ranks or more of each. A rank comes last if it starts one last, and not at the same
 -- time as all others; the lowest does on a tie. By how much it holds up the job is what the job would gain if it came as the
--- others: the last rank holds it up from when the last but one came, and where several are late, each that comes later than the
--- middle one does from when the rank before it came. Shares are of the collectives that the rank takes part in, not of all. Times
--- are as clocks have them, unless is_corrected: see clock_skew.
+-- others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
+-- middle one shares in what the job would gain if all of them came as that one: from when the rank before it came. Shares are of
+-- the collectives that the rank takes part in, not of all. Times are as clocks have them, unless is_corrected: see clock_skew.
 -- Why it is late is what it did longer than the rank before it since both were last together, as late_parts has it: its host,
 -- input, compute, copy, communication, or wait, for another rank or where nothing was recorded. blame has it by op and module.
 -- What it did before: the longest host op or annotation on the thread of the call, wholly between the call of the rank's
@@ -26,8 +26,9 @@
 -- last_share       DOUBLE  0..1  times_last over collectives
 -- times_first      BIGINT        how many of them it came to first, the lowest rank on a tie
 -- held_up_ns       BIGINT  ns    sum of the times by which it held up the job, see above
--- max_held_up_ns   BIGINT  ns    the longest of them; NULL where it never did
--- cause            VARCHAR       what most of that is, see above; NULL where it never held up the job
+-- max_held_up_ns   BIGINT  ns    the longest of them; NULL where it never came last
+-- shared_ns        BIGINT  ns    sum of its shares where it came late, and others after it, see above
+-- cause            VARCHAR       what most of held_up_ns and shared_ns is, see above; NULL where it was never late
 -- excess_ns        BIGINT  ns    how much longer that took
 -- late_ns          BIGINT  ns    sum over all of its start minus the first rank's
 -- mean_late_ns     BIGINT  ns    mean of that, rounded half up
@@ -52,7 +53,7 @@ calls AS MATERIALIZED (
             ELSE lag(at_ns) OVER (PARTITION BY run, rank, line ORDER BY at_ns, number)
         END AS since_ns,
         lag(start_ns) OVER (PARTITION BY run, rank ORDER BY start_ns, number) AS since_start_ns,
-        held_up_ns > 0 OR coalesce(getvariable('per'), 'rank') <> 'rank' AS needs_cause
+        behind_ns > 0 OR coalesce(getvariable('per'), 'rank') <> 'rank' AS needs_cause
     FROM (SELECT *, coalesce(call_thread, -1) AS line, coalesce(call_ns, start_ns) AS at_ns FROM waits)
 ),
 own_names AS (
@@ -109,7 +110,7 @@ calls_of_ranks AS MATERIALIZED (
         waits.run, waits.rank, waits.match, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel,
         wait_ns, late_ns, dur_ns, is_corrected, is_last,
         first_rank = waits.rank AND start_skew_ns > 0 AS is_first,
-        held_up_ns,
+        held_up_ns, behind_ns,
         CASE WHEN coalesce(getvariable('per'), 'rank') <> 'rank' THEN coalesce(before_op.name, before_kernel.name) END AS what
     FROM waits
     LEFT JOIN before_op
@@ -118,24 +119,24 @@ calls_of_ranks AS MATERIALIZED (
         ON waits.run = before_kernel.run AND waits.rank = before_kernel.rank AND waits.number = before_kernel.number
 ),
 of_op AS (
-    SELECT run, rank, what, before_op, sum(held_up_ns) AS held_up_ns
+    SELECT run, rank, what, before_op, sum(behind_ns) AS behind_ns
     FROM calls_of_ranks
     WHERE before_op IS NOT NULL
     GROUP BY ALL
 ),
 of_kernel AS (
-    SELECT run, rank, what, before_kernel, sum(held_up_ns) AS held_up_ns
+    SELECT run, rank, what, before_kernel, sum(behind_ns) AS behind_ns
     FROM calls_of_ranks
     WHERE before_kernel IS NOT NULL
     GROUP BY ALL
 ),
 worst_op AS (
-    SELECT run, rank, what, first(before_op ORDER BY held_up_ns DESC, before_op) AS name
+    SELECT run, rank, what, first(before_op ORDER BY behind_ns DESC, before_op) AS name
     FROM of_op
     GROUP BY ALL
 ),
 worst_kernel AS (
-    SELECT run, rank, what, first(before_kernel ORDER BY held_up_ns DESC, before_kernel) AS name
+    SELECT run, rank, what, first(before_kernel ORDER BY behind_ns DESC, before_kernel) AS name
     FROM of_kernel
     GROUP BY ALL
 ),
@@ -159,7 +160,8 @@ sums AS (
         count(*) FILTER (WHERE is_last) AS times_last,
         count(*) FILTER (WHERE is_first) AS times_first,
         try_cast(sum(held_up_ns) AS BIGINT) AS held_up_ns,
-        nullif(max(held_up_ns), 0) AS max_held_up_ns,
+        max(held_up_ns) FILTER (WHERE is_last) AS max_held_up_ns,
+        try_cast(sum(behind_ns) - sum(held_up_ns) AS BIGINT) AS shared_ns,
         try_cast(sum(late_ns) AS BIGINT) AS late_ns,
         max(late_ns) AS max_late_ns,
         try_cast(sum(wait_ns) AS BIGINT) AS wait_ns,
@@ -179,6 +181,7 @@ SELECT
     times_first,
     held_up_ns,
     max_held_up_ns,
+    shared_ns,
     causes.cause,
     causes.excess_ns,
     late_ns,

@@ -2,12 +2,12 @@
 -- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`, `busy.sql` and
 -- `exposure.sql` of `sql/lib` first.
 
--- late_pairs: one row per rank that holds up a collective, with the rank before it, and the last moment at which both were
+-- late_pairs: one row per rank that is behind at a collective, with the rank before it, and the last moment at which both were
 -- together: when the last rank came to the collective before that both take part in. Until then neither can be late.
 -- parameter waits TABLE  rows of collective_waits
 -- column run  as in events
 -- column match, step  as in collective_waits
--- column held_up_ns  as in collective_waits
+-- column held_up_ns, behind_ns  as in collective_waits
 -- column rank INTEGER  rank that is late
 -- column before_rank INTEGER  rank that came before it
 -- column event_id BIGINT  event_id of the late rank's first kernel
@@ -31,12 +31,12 @@ groups AS (
 ),
 late AS MATERIALIZED (
     SELECT
-        late.run, late.match, late.step, late.is_corrected, late.held_up_ns, late.rank, late.before_rank, late.event_id,
-        other.event_id AS before_event_id, late.start_ns, other.start_ns AS before_start_ns, late.came_ns,
+        late.run, late.match, late.step, late.is_corrected, late.held_up_ns, late.behind_ns, late.rank, late.before_rank,
+        late.event_id, other.event_id AS before_event_id, late.start_ns, other.start_ns AS before_start_ns, late.came_ns,
         other.came_ns AS before_came_ns
     FROM query_table(waits) AS late
     JOIN query_table(waits) AS other ON late.match = other.match AND late.before_rank = other.rank
-    WHERE late.held_up_ns > 0
+    WHERE late.behind_ns > 0
 ),
 shared_groups AS (
     SELECT pairs.rank, pairs.before_rank, groups.number
@@ -65,8 +65,8 @@ together AS (
     GROUP BY wanted.match, wanted.rank
 )
 SELECT
-    late.run, late.match, late.step, late.held_up_ns, late.rank, late.before_rank, late.event_id, late.before_event_id,
-    late.start_ns, late.before_start_ns,
+    late.run, late.match, late.step, late.held_up_ns, late.behind_ns, late.rank, late.before_rank, late.event_id,
+    late.before_event_id, late.start_ns, late.before_start_ns,
     together.since_ns + late.start_ns - late.came_ns AS since_ns,
     together.since_ns + late.before_start_ns - late.before_came_ns AS before_since_ns
 FROM late
@@ -133,8 +133,9 @@ CASE
 END;
 
 -- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: sums over
--- collectives. Of each rank, `entry` adds up to its held_up_ns. A rank that is late to a collective of one group often is so to
--- the next one of another group, for the same reason: that counts once, at the last of them, and before as a wait for itself.
+-- collectives. Of each rank, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of one
+-- group often is so to the next one of another group, for the same reason: that counts once, at the last of them, and before as
+-- a wait for itself.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter waits TABLE  rows of collective_waits
 -- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
@@ -149,6 +150,7 @@ END;
 -- column waits_for_rank INTEGER  rank that it waited for
 -- column collectives BIGINT  number of collectives
 -- column cost_ns BIGINT  time that it costs the job; below 0 where the late rank did less
+-- column held_up_ns BIGINT  part of that by which it holds up the job alone: at collectives that the rank comes to last
 -- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
 -- pairs AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM late_pairs(waits)), stretches AS (SELECT 1 AS walk,
 -- run, rank, event_id, 'slice' AS edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events)
@@ -161,7 +163,7 @@ WITH works AS MATERIALIZED (
     UNION
     SELECT run, rank, event_id
     FROM query_table(waits)
-    WHERE rank = last_rank OR held_up_ns > 0
+    WHERE rank = last_rank OR behind_ns > 0
 ),
 named AS MATERIALIZED (
     SELECT slice.run, slice.rank, slice.event_id, slice.name, device_class(slice.kind, slice.kernel_category) AS class
@@ -187,45 +189,49 @@ done AS (
     GROUP BY ALL
 ),
 compared AS (
-    SELECT pairs.run, pairs.rank, pairs.match, done.* EXCLUDE (walk)
+    SELECT pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0 AS is_last, done.* EXCLUDE (walk)
     FROM query_table(pairs) AS pairs
     JOIN done ON pairs.walk = done.walk
     WHERE NOT pairs.counts_later
     UNION ALL
-    SELECT pairs.run, pairs.rank, pairs.match, done.* EXCLUDE (walk) REPLACE (-done_ns AS done_ns)
+    SELECT
+        pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0 AS is_last,
+        done.* EXCLUDE (walk) REPLACE (-done_ns AS done_ns)
     FROM query_table(pairs) AS pairs
     JOIN done ON pairs.before_walk = done.walk
     WHERE NOT pairs.counts_later
     UNION ALL
-    SELECT pairs.run, pairs.rank, pairs.match, named.name, places.op, places.module, pairs.rank, 'wait', pairs.held_up_ns
+    SELECT
+        pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0, named.name, places.op, places.module, pairs.rank, 'wait',
+        pairs.behind_ns
     FROM query_table(pairs) AS pairs
     LEFT JOIN named ON pairs.run = named.run AND pairs.rank = named.rank AND pairs.event_id = named.event_id
     LEFT JOIN places ON pairs.run = places.run AND pairs.rank = places.rank AND pairs.event_id = places.event_id
     WHERE pairs.counts_later
 ),
 differences AS (
-    SELECT run, rank, match, cause, name, op, module, waits_for_rank, sum(done_ns) AS cost_ns
+    SELECT run, rank, match, is_last, cause, name, op, module, waits_for_rank, sum(done_ns) AS cost_ns
     FROM compared
     GROUP BY ALL
     HAVING cost_ns <> 0
 )
 SELECT
     run, rank, 'entry' AS part, cause, name, op, module, waits_for_rank, count(DISTINCT match) AS collectives,
-    sum(cost_ns)::BIGINT AS cost_ns
+    sum(cost_ns)::BIGINT AS cost_ns, coalesce(sum(cost_ns) FILTER (is_last), 0)::BIGINT AS held_up_ns
 FROM differences
 GROUP BY ALL
 UNION ALL
 SELECT
     waits.run, NULL::INTEGER, 'transfer', 'communication', named.name, places.op, places.module, NULL::INTEGER, count(*),
-    sum(waits.latency_ns)::BIGINT
+    sum(waits.latency_ns)::BIGINT, NULL::BIGINT
 FROM query_table(waits) AS waits
 LEFT JOIN named ON waits.run = named.run AND waits.rank = named.rank AND waits.event_id = named.event_id
 LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND waits.event_id = places.event_id
 WHERE waits.rank = waits.last_rank
 GROUP BY waits.run, named.name, places.op, places.module;
 
--- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that holds up a
--- collective and cause; of each the parts add up to held_up_ns. Computation counts first, then communication, copies, and of the
+-- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at a
+-- collective and cause; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
 -- rest the input; what is left is the host's. The critical path of the rank says it by name, and where host and devices work at
 -- the same time better: `blame` follows it. A rank without devices has no wait but what was not recorded.
 -- parameter events TABLE  `events`, or a part of it
@@ -239,10 +245,10 @@ GROUP BY waits.run, named.name, places.op, places.module;
 -- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
 CREATE OR REPLACE TEMP MACRO late_parts(events, waits, pairs) AS TABLE
 WITH sides AS MATERIALIZED (
-    SELECT run, match, rank AS late_rank, held_up_ns, rank, since_ns, start_ns, 1 AS sign
+    SELECT run, match, rank AS late_rank, behind_ns, rank, since_ns, start_ns, 1 AS sign
     FROM query_table(pairs)
     UNION ALL
-    SELECT run, match, rank, held_up_ns, before_rank, before_since_ns, before_start_ns, -1
+    SELECT run, match, rank, behind_ns, before_rank, before_since_ns, before_start_ns, -1
     FROM query_table(pairs)
 ),
 of_pairs AS (
@@ -302,14 +308,14 @@ shown AS (
     GROUP BY ALL
 ),
 recorded AS (
-    SELECT run, match, late_rank, any_value(held_up_ns) AS held_up_ns, sum(sign * (start_ns - since_ns)) AS recorded_ns
+    SELECT run, match, late_rank, any_value(behind_ns) AS behind_ns, sum(sign * (start_ns - since_ns)) AS recorded_ns
     FROM bounds
     GROUP BY run, match, late_rank
 ),
 known AS (
     FROM shown
     UNION ALL
-    SELECT run, match, late_rank, 'wait', held_up_ns - recorded_ns
+    SELECT run, match, late_rank, 'wait', behind_ns - recorded_ns
     FROM recorded
     UNION ALL
     SELECT recorded.run, recorded.match, recorded.late_rank, 'host', recorded_ns - coalesce(sum(part_ns), 0)

@@ -1,12 +1,12 @@
 -- straggler: the other ranks wait for one of them, or for several with the same cause, again and again.
 -- One row per (run, cause).
--- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted is by
--- how much a rank holds up the job, as `stragglers` has it, with the cause that most of that has: what it did longer than the
--- rank before it. A rank that is late because it waited itself, for another rank or before anything was recorded, is not to
--- blame, and counts for nothing. In a run without a straggler each rank is late now and then, so it is a finding only where one
--- rank, or up to half of them together, have twice their even part of that time, or three fifths of it where they are few (and a
--- fifth more for each further rank), and they make up a fiftieth of the time. Ranks that come at least half as late for the same
--- cause belong to it.
+-- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted is how
+-- far a rank is behind the one before it, as `stragglers` has it, with the cause that most of that has: what it did longer than
+-- that rank. A rank that is late because it waited itself, for another rank or before anything was recorded, is not to blame,
+-- and counts for nothing. In a run without a straggler each rank is late now and then, so it is a finding only where one rank,
+-- or up to half of them together, have twice their even part of that time, or three fifths of it where they are few (and a fifth
+-- more for each further rank). Ranks that come at least half as late for the same cause belong to it. What the job would gain if
+-- they came as the others, from the last of these to the last of them, has to be a fiftieth of the time.
 -- suggestion: See what they do before, with blame(), and compare their data, their input pipeline and their clock rates with
 -- those of the others.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
@@ -23,7 +23,7 @@ WITH several AS MATERIALIZED (
 waits AS MATERIALIZED (
     SELECT
         shared_waits.*,
-        came_ns - list_sort(list(came_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2] AS behind_ns
+        came_ns - list_sort(list(came_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2] AS beyond_ns
     FROM shared_waits
     JOIN shared_windows AS windows ON shared_waits.run = windows.run AND shared_waits.rank = windows.rank
     WHERE windows.steps = 0 OR shared_waits.step IS NOT NULL
@@ -38,10 +38,10 @@ causes AS (
     GROUP BY run, rank, match
 ),
 held AS (
-    SELECT waits.run, waits.rank, causes.cause, waits.event_id, waits.held_up_ns, waits.behind_ns
+    SELECT waits.run, waits.rank, waits.match, causes.cause, waits.event_id, waits.behind_ns, waits.beyond_ns
     FROM waits
     JOIN causes ON waits.run = causes.run AND waits.rank = causes.rank AND waits.match = causes.match
-    WHERE causes.cause <> 'wait' AND waits.held_up_ns > 0
+    WHERE causes.cause <> 'wait' AND waits.behind_ns > 0
 ),
 counts AS (
     SELECT
@@ -51,9 +51,9 @@ counts AS (
 ),
 sums AS (
     SELECT
-        held.run, held.rank, cause, several.ranks AS of_ranks, sum(held_up_ns) AS held_ns, sum(behind_ns) AS behind_ns,
-        sum(sum(held_up_ns)) OVER (PARTITION BY held.run) AS all_ns,
-        strongest(event_id, held_up_ns) AS evidence_events,
+        held.run, held.rank, cause, several.ranks AS of_ranks, sum(behind_ns) AS own_ns, sum(beyond_ns) AS beyond_ns,
+        sum(sum(behind_ns)) OVER (PARTITION BY held.run) AS all_ns,
+        strongest(event_id, behind_ns) AS evidence_events,
         count(*) AS events
     FROM held
     JOIN several ON held.run = several.run
@@ -63,62 +63,84 @@ placed AS (
     SELECT
         *,
         row_number() OVER most AS place,
-        sum(held_ns) OVER most >= all_ns * least(
+        sum(own_ns) OVER most >= all_ns * least(
             coalesce(getvariable('straggler_part'), 0.6) + 0.2 * (row_number() OVER most - 1),
             2 * row_number() OVER most / of_ranks
         ) AS are_late
     FROM sums
-    WINDOW most AS (PARTITION BY run, cause ORDER BY held_ns DESC, rank)
+    WINDOW most AS (PARTITION BY run, cause ORDER BY own_ns DESC, rank)
 ),
 grouped AS (
     SELECT
         *,
         min(place) FILTER (are_late AND (place = 1 OR 2 * place <= of_ranks)) OVER of_cause AS late_ranks,
-        max(CASE WHEN place = 1 THEN behind_ns END) OVER of_cause AS most_behind_ns
+        max(CASE WHEN place = 1 THEN beyond_ns END) OVER of_cause AS most_beyond_ns
     FROM placed
     WINDOW of_cause AS (PARTITION BY run, cause)
 ),
 late AS (
-    SELECT
-        grouped.*, windows.steps, windows.window_ns, counts.collectives, counts.times_last,
-        sum(held_ns) OVER of_cause AS cause_ns,
-        list(grouped.rank) OVER of_cause AS ranks,
-        CASE
-            cause
-            WHEN 'input' THEN 'data loading'
-            WHEN 'compute' THEN 'computation'
-            WHEN 'copy' THEN 'copies'
-            ELSE cause
-        END AS word
+    SELECT *
     FROM grouped
-    JOIN counts ON grouped.run = counts.run AND grouped.rank = counts.rank
-    JOIN shared_windows AS windows ON grouped.run = windows.run AND grouped.rank = windows.rank
     WHERE
         place <= late_ranks
         OR late_ranks IS NOT NULL
         AND (
-            held_ns >= all_ns * least(coalesce(getvariable('straggler_part'), 0.6), 2 / of_ranks)
-            OR 2 * behind_ns >= most_behind_ns
+            own_ns >= all_ns * least(coalesce(getvariable('straggler_part'), 0.6), 2 / of_ranks)
+            OR 2 * beyond_ns >= most_beyond_ns
         )
-    WINDOW of_cause AS (PARTITION BY grouped.run, cause)
+),
+-- Without the late ones a collective begins when the last of the others comes.
+gains AS (
+    SELECT run, cause, sum(held_up(last_ns, others_ns)) AS gain_ns
+    FROM (
+        SELECT
+            causes.run, causes.cause, max(waits.came_ns) AS last_ns,
+            max(waits.came_ns) FILTER (held.rank IS NULL) AS others_ns
+        FROM (SELECT DISTINCT run, cause FROM late) AS causes
+        JOIN waits ON causes.run = waits.run
+        LEFT JOIN (FROM held SEMI JOIN late USING (run, rank, cause)) AS held
+            ON waits.run = held.run AND waits.rank = held.rank AND waits.match = held.match AND causes.cause = held.cause
+        GROUP BY causes.run, causes.cause, waits.match
+    )
+    GROUP BY run, cause
+),
+shown_late AS (
+    SELECT
+        late.*, gains.gain_ns, windows.steps, windows.window_ns, counts.collectives, counts.times_last,
+        list(late.rank) OVER of_cause AS ranks,
+        CASE
+            late.cause
+            WHEN 'input' THEN 'data loading'
+            WHEN 'compute' THEN 'computation'
+            WHEN 'copy' THEN 'copies'
+            ELSE late.cause
+        END AS word
+    FROM late
+    JOIN gains ON late.run = gains.run AND late.cause = gains.cause
+    JOIN counts ON late.run = counts.run AND late.rank = counts.rank
+    JOIN shared_windows AS windows ON late.run = windows.run AND late.rank = windows.rank
+    WINDOW of_cause AS (PARTITION BY late.run, late.cause)
 )
 SELECT
     run,
     rank,
     list_sort(ranks) AS ranks,
     'late by ' || cause AS cause,
-    severity_of(cause_ns, window_ns) AS severity,
+    severity_of(gain_ns, window_ns) AS severity,
     CASE
         WHEN len(ranks) = 1
             THEN 'Rank ' || rank || ' comes last to ' || format('{:,}', times_last) || ' of ' || format('{:,}', collectives)
             || ' collectives, and is waited for '
         ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and are waited for '
-    END || part_text(cause_ns, window_ns, steps) || ', ' || percent_text(cause_ns / all_ns)
+    END || part_text(gain_ns, window_ns, steps) || ', ' || percent_text(gain_ns / all_ns)
     || ' of all such time of the run, because of ' || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
     evidence_events,
     events,
-    cause_ns AS estimated_gain_ns,
-    'time from the rank before to a late one: without it, collectives could begin' AS gain_basis,
+    gain_ns AS estimated_gain_ns,
+    CASE
+        WHEN len(ranks) = 1 THEN 'time from the last but one rank to this one: with it, the collective could begin'
+        ELSE 'time from the last of the other ranks to these: with that one, the collective could begin'
+    END AS gain_basis,
     CASE WHEN len(ranks) = 1 THEN 'rank ' || rank ELSE 'ranks ' || array_to_string(list_sort(ranks), ', ') END
     || ' of ' || of_ranks AS "where",
     CASE cause
@@ -134,5 +156,5 @@ SELECT
         WHEN 'communication'
             THEN 'See which link takes longer, with blame(), and compare the network with that of the others.'
     END AS suggestion
-FROM late
-WHERE place = 1 AND cause_ns >= coalesce(getvariable('straggler_share'), 0.02) * window_ns
+FROM shown_late
+WHERE place = 1 AND gain_ns >= coalesce(getvariable('straggler_share'), 0.02) * window_ns

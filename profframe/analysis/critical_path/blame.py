@@ -1,8 +1,8 @@
 """What each rank costs a job: what late ranks did before a collective that others did not.
 
-A rank holds up a collective from when the rank before it came to when it came itself. What both did
-since they were last together are critical paths of their own: they end when each came and begin
-together, so what they differ by adds up to the time between them.
+A rank that comes later than the middle one is behind the rank before it. What both did since they
+were last together are critical paths of their own: they end when each came and begin together, so
+what they differ by adds up to the time between them.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _walks(
         name: pa.chunked_array([part[name] for part in parts], type_)
         for name, type_ in _STRETCHES.items()
     }
-    of_pairs = {name: pairs[name] for name in ("match", "rank", "event_id", "held_up_ns")}
+    of_pairs = {name: pairs[name] for name in _OF_PAIRS}
     return of_pairs | numbered | {"counts_later": _counts_later(sides["walk"])}, together
 
 
@@ -161,7 +161,7 @@ def _sides(pairs: _Columns, job: _Job) -> dict[str, dict[str, Ints]]:
         name: np.array([job.ahead[rank] for rank in of_side.tolist()], np.int64)
         for name, of_side in ranks.items()
     }
-    behind = pairs["before_start_ns"] - pairs["start_ns"] + pairs["held_up_ns"]
+    behind = pairs["before_start_ns"] - pairs["start_ns"] + pairs["behind_ns"]
     first = job.start_ns + ahead["walk"]
     since = np.where(pairs["since_ns"] == UNSET, first, pairs["since_ns"])
     other = np.where(pairs["since_ns"] == UNSET, first + behind, pairs["before_since_ns"])
@@ -227,6 +227,7 @@ def _of_run(run: str | None, columns: Mapping[str, Ints | Mask | pa.Array]) -> p
     return pa.table({"run": pa.array([run] * size, pa.string()), **columns})
 
 
+_OF_PAIRS: Final = ("match", "rank", "event_id", "held_up_ns", "behind_ns")
 _OPTIONAL: Final = ("event_id", "waits_for_rank")
 _STRETCHES: Final = {
     "walk": pa.int64(),
@@ -274,13 +275,14 @@ _SUMS: Final = """
         WHERE dur_ns > 0 AND (getvariable('blame_step') IS NULL OR step = getvariable('blame_step'))
     ),
     sums AS (
-        SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns
+        SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns,
+            sum(held_up_ns)::BIGINT AS held_up_ns
         FROM blamed(events, 'wanted', '_pairs', '_stretches')
         GROUP BY ALL
-        HAVING sum(cost_ns) <> 0
+        HAVING sum(cost_ns) <> 0 OR sum(held_up_ns) <> 0
     )
     SELECT
-        run, rank, part, cause, name, op, module, waits_for_rank, cost_ns, steps,
+        run, rank, part, cause, name, op, module, waits_for_rank, cost_ns, held_up_ns, steps,
         cost_ns / greatest(steps, 1) AS cost_per_step_ns,
         cost_ns / sum(cost_ns) OVER (PARTITION BY part) AS part_share
     FROM sums, steps
