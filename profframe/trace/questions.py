@@ -1040,8 +1040,9 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.
     polars.DataFrame
         One row per (run, rank) that takes part in collectives with others; with per=op or
         per=kernel one for each thing it did before. Columns: ``run rank before_op before_kernel
-        collectives times_last last_share times_first held_up_ns max_held_up_ns cause excess_ns
-        late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns is_corrected``.
+        collectives times_last last_share times_first held_up_ns max_held_up_ns shared_ns cause
+        excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
+        is_corrected``.
     """
     return self.answer("stragglers", per=per, corrected=corrected)
 

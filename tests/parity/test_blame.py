@@ -22,8 +22,8 @@ LINK: Final = "link"
 CAUSES: Final = {HOST: "host", KERNEL: "compute", INPUT: "input", LINK: "communication"}
 """What is delayed, and the word for it."""
 LATE: Final = 5_000_000
-LONGEST: Final = 20_000
-JITTER: Final = 2_000
+LONGEST: Final = 8_000
+JITTER: Final = 800
 
 
 def drawn(where: str, seed: int) -> tuple[Trace, tuple[int, ...]]:
