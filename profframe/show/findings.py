@@ -57,16 +57,17 @@ def _has_several(advice: pl.DataFrame) -> bool:
     return (
         advice["run"].n_unique() > 1
         or advice["rank"].n_unique() > 1
-        or bool((advice["ranks"].list.len() > 1).any())
+        or ("ranks" in advice.columns and bool((advice["ranks"].list.len() > 1).any()))
     )
 
 
 def ranks_of(row: dict[str, Any]) -> str:
     """Its rank; or all that have it, and the one that it is of: `ranks 0-3, 6, this is rank 2`."""
-    if len(row["ranks"]) == 1:
+    ranks = row.get("ranks") or [row["rank"]]
+    if len(ranks) == 1:
         return f"rank {row['rank']}"
     spans: list[list[int]] = []
-    for rank in row["ranks"]:
+    for rank in ranks:
         if spans and rank == spans[-1][-1] + 1:
             spans[-1] = [spans[-1][0], rank]
         else:

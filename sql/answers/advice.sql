@@ -8,7 +8,6 @@
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
 -- rank              INTEGER        rank within the run; of several the one that the finding and its events are of
--- ranks             BIGINT[]       all ranks that have it
 -- rule              VARCHAR        name of the rule: a file of sql/rules, or yours
 -- severity          VARCHAR        high, medium or low
 -- finding           VARCHAR        what was found, with numbers
@@ -19,10 +18,10 @@
 -- where             VARCHAR        the op, module, stream, device or process group; NULL where it is the whole rank
 -- suggestion        VARCHAR        what to do
 -- link              VARCHAR        where that is described
+-- ranks             BIGINT[]       all ranks that have it
 SELECT
     run,
     rank,
-    ranks,
     rule,
     severity,
     finding,
@@ -32,7 +31,8 @@ SELECT
     gain_basis,
     "where",
     suggestion,
-    link
+    link,
+    ranks
 FROM (
     SELECT
         * EXCLUDE (ranks),

@@ -529,8 +529,8 @@ reached USING KEY (run, rank) AS (
 SELECT run, rank, reference_rank, offset_ns, round(error_ns)::BIGINT AS error_ns, collectives
 FROM reached;
 
--- held_up: by how much late ranks hold up a collective, one of them or several: it begins when the last rank comes, and would begin
--- when the last of the others does. That is what a job gains if they come as the others, wherever it is said.
+-- held_up: by how much late ranks hold up a collective, one of them or several: it begins when the last rank comes, and would
+-- begin when the last of the others does. That is what a job gains if they come as the others, wherever it is said.
 -- parameter last_ns BIGINT  when the last of them came
 -- parameter others_ns BIGINT  when the last of the other ranks came
 -- returns BIGINT  nanoseconds; 0 where another one is the last
@@ -624,8 +624,10 @@ arrivals AS (
         match, rank,
         lag(rank) OVER arrival AS before_rank,
         CASE WHEN row_number() OVER arrival > (ranks + 1) // 2 THEN came_ns - lag(came_ns) OVER arrival ELSE 0 END AS behind_ns,
-        CASE WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival ELSE max(came_ns) OVER (PARTITION BY match) END
-            AS others_ns
+        CASE
+            WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival
+            ELSE max(came_ns) OVER (PARTITION BY match)
+        END AS others_ns
     FROM (SELECT match, rank, came_ns, count(*) OVER (PARTITION BY match) AS ranks FROM clocked WHERE is_comparable)
     WINDOW arrival AS (PARTITION BY match ORDER BY came_ns, rank)
 )

@@ -135,8 +135,8 @@ def test_columns_are_fixed() -> None:
     )
     assert columns == {
         "advice": (
-            "ranks rule severity finding evidence_events events estimated_gain_ns gain_basis "
-            "where suggestion link"
+            "rule severity finding evidence_events events estimated_gain_ns gain_basis where "
+            "suggestion link ranks"
         ),
         "clock_skew": "clock base_ns reference_rank offset_ns error_ns collectives note",
         "collective_summary": (
