@@ -15,8 +15,10 @@ import profframe
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
 from tests.builders import event, loaded, together
+from tests.conftest import Run
 from tests.jobs import NAMES, job
-from tests.oracles.jobs import COLLECTIVE, HOST, INPUT, KERNEL, Op, run
+from tests.oracles.jobs import COLLECTIVE, HOST, INPUT, KERNEL, Op
+from tests.oracles.jobs import run as done
 
 LINK: Final = "link"
 CAUSES: Final = {HOST: "host", KERNEL: "compute", INPUT: "input", LINK: "communication"}
@@ -63,7 +65,7 @@ def drawn(where: str, seed: int) -> tuple[Trace, tuple[int, ...]]:
     took[late[0]] += LATE
     ops[number] = replace(ops[number], took=took)
     ahead = [10**10, *(10**10 + rng.randrange(-(10**6), 10**6) for _ in range(ranks - 1))]
-    return job(run(ops, ranks), ahead), late
+    return job(done(ops, ranks), ahead), late
 
 
 def check_sums(trace: Trace, rows: pl.DataFrame | None = None, *, corrected: bool = True) -> None:
@@ -123,7 +125,7 @@ def test_who_waits_for_a_late_rank_is_not_to_blame(slower: int) -> None:
         Op(KERNEL, [20_000 + 50 * (rank == slower) for rank in range(ranks)], same),
         Op(COLLECTIVE, same, same),
     ]
-    trace = job(run(ops, ranks), [10**10] * ranks)
+    trace = job(done(ops, ranks), [10**10] * ranks)
     costs = by_cause(trace)
     assert costs[1, "host", None] == pytest.approx(LATE, rel=0.001)
     waits = {key: cost for key, cost in costs.items() if key[1] == "wait"}
@@ -142,7 +144,7 @@ def test_host_time_behind_work_of_the_device_costs_nothing() -> None:
         Op(KERNEL, [9_000, 9_000, 9_700], same),
         Op(COLLECTIVE, same, same),
     ]
-    trace = job(run(ops, 3), [10**10] * 3)
+    trace = job(done(ops, 3), [10**10] * 3)
     assert by_cause(trace) == {(2, "compute", None): 700}
     assert trace.stragglers()["cause"][0] == "compute"
 
@@ -155,7 +157,7 @@ def test_several_late_ranks_are_blamed_as_one_would_be() -> None:
         Op(INPUT, [3_000, 3_000, 3_000 + LATE, 3_100 + LATE]),
         Op(COLLECTIVE, same, same),
     ]
-    trace = job(run(ops, 4), [10**10] * 4)
+    trace = job(done(ops, 4), [10**10] * 4)
     assert by_cause(trace) == {(2, "input", None): LATE, (3, "input", None): 100}
     late = trace.stragglers().filter(pl.col("cause").is_not_null())
     assert late.select("rank", "held_up_ns", "shared_ns", "cause").rows() == [
@@ -190,7 +192,7 @@ def test_what_was_not_recorded_is_said_to_be() -> None:
 def test_what_is_late_and_what_is_transfer() -> None:
     ops = [Op(COLLECTIVE, [7_000] * 3, [1_000] * 3), Op(HOST, [15_000, 16_000, 19_000]),
            Op(COLLECTIVE, [11_000] * 3, [1_000] * 3)]  # fmt: skip
-    trace = job(run(ops, 3), [10**10] * 3)
+    trace = job(done(ops, 3), [10**10] * 3)
     rows = trace.blame("rank").select("rank", "part", "cost_ns", "steps", "part_share").rows()
     assert rows == [(2, "entry", 3_000, 0, 1.0), (None, "transfer", 18_000, 0, 1.0)]
     found = trace.collectives(per="rank").select("number", "rank", "wait_ns", "transfer_ns").rows()
@@ -238,6 +240,28 @@ def test_it_is_per_step_with_op_and_module() -> None:
     [row] = trace.blame("rank", step=1).filter(part="entry").rows(named=True)
     assert (row["cost_ns"], row["steps"]) == (4_000, 1)
     assert trace.blame(step=0).filter(part="entry").is_empty()
+
+
+def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
+    steps([0, 4_000, 6_000]).to_parquet(tmp_path / "store")
+    code, out, _ = run("blame", tmp_path / "store")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("Collectives wait 3.333 us for late ranks, and take ")
+    assert lines[0].endswith(" with all ranks there per step, of 3 steps.")
+    [row] = [line for line in lines if "aten::linear" in line]
+    words = "1 host aten::linear aten::linear nn.Module: Block_0 3.333 us 100.0 %"
+    assert row.split() == words.split()
+    assert "Transfer, with all ranks there" in lines
+    code, out, _ = run(
+        "blame", tmp_path / "store", "--per", "cause", "--step", 2, "--format", "csv"
+    )
+    assert (code, out.splitlines()[1]) == (0, "r,1,entry,host,,,,,6000,6000,1,6000.0,1.0")
+    code, out, _ = run("answer", "blame", tmp_path / "store", "-p", "per=rank", "--format", "csv")
+    assert (code, out.splitlines()[1]) == (0, "r,1,entry,,,,,,10000,10000,3,3333.3333333333335,1.0")
+    code, out, _ = run("blame", "examples/gpu_training.json.gz")
+    assert out == "No rank waits for another one: no collectives of two ranks or more.\n"
+    assert run("blame", tmp_path / "store", "--per", "kernel")[0] == 2
 
 
 def test_it_adds_up_on_real_ranks(traces: Path) -> None:
