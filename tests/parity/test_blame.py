@@ -14,7 +14,7 @@ import pytest
 import profframe
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
-from tests.builders import event, loaded, together
+from tests.builders import Row, event, loaded, together
 from tests.conftest import Run
 from tests.jobs import NAMES, job
 from tests.oracles.jobs import COLLECTIVE, HOST, INPUT, KERNEL, Op
@@ -240,6 +240,33 @@ def test_it_is_per_step_with_op_and_module() -> None:
     [row] = trace.blame("rank", step=1).filter(part="entry").rows(named=True)
     assert (row["cost_ns"], row["steps"]) == (4_000, 1)
     assert trace.blame(step=0).filter(part="entry").is_empty()
+
+
+def test_it_adds_up_where_not_all_clocks_are_known() -> None:
+    """Rank 2 only takes part in a broadcast, whose ranks do not leave it together."""
+
+    def nccl(word: str, group: str, start: int, end: int) -> Row:
+        return event(
+            f"nccl{word}", start, end, category="kernel", device=0, stream=7, thread=9,
+            collective=word, process_group=group, collective_seq=1,
+        )  # fmt: skip
+
+    ahead = 5_000
+    rows = [
+        [event("mm", 10_000, 12_000), nccl("allreduce", "a", 20_000, 30_000)],
+        [
+            event("mm", 11_000 + ahead, 13_000 + ahead),
+            nccl("allreduce", "a", 22_000 + ahead, 30_000 + ahead),
+            nccl("broadcast", "b", 40_000 + ahead, 50_000 + ahead),
+        ],
+        [event("mm", 10_000, 40_000), nccl("broadcast", "b", 48_000, 50_000)],
+    ]
+    trace = together(
+        *(loaded(*of, rank=rank, header={"clock": "utc"}) for rank, of in enumerate(rows))
+    )
+    assert trace.collectives(corrected=True)["is_corrected"].to_list() == [True, False]
+    check_sums(trace)
+    check_sums(trace, corrected=False)
 
 
 def test_on_the_command_line(tmp_path: Path, run: Run) -> None:
