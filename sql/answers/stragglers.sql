@@ -12,7 +12,7 @@
 -- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts of
 -- the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does not
 -- count.
--- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, exposure, blame.
+-- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
 -- parameter corrected BOOLEAN                 = false  take the offsets of clock_skew off the clocks

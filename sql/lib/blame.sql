@@ -1,6 +1,6 @@
 -- What makes ranks late: what each did before a collective, held against the rank that came before it.
--- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`, `busy.sql` and
--- `exposure.sql` of `sql/lib` first.
+-- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`
+-- and `busy.sql` of `sql/lib` first.
 
 -- late_pairs: one row per rank that is behind at a collective, with the rank before it, and the last moment at which both were
 -- together: when the last rank came to the collective before that both take part in. Until then neither can be late.
@@ -251,35 +251,42 @@ WITH sides AS MATERIALIZED (
     SELECT run, match, rank, behind_ns, before_rank, before_since_ns, before_start_ns, -1
     FROM query_table(pairs)
 ),
+ranks AS MATERIALIZED (
+    SELECT run, rank, 8 * row_number() OVER () AS lane
+    FROM (SELECT DISTINCT run, rank FROM sides)
+),
 of_pairs AS (
     FROM query_table(events)
-    SEMI JOIN sides USING (run, rank)
+    SEMI JOIN ranks USING (run, rank)
 ),
-busy AS MATERIALIZED (
-    FROM device_intervals('of_pairs')
+work AS MATERIALIZED (
+    SELECT run, rank, start_ns, end_ns, CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 3 ELSE 4 END AS level
+    FROM device_work('of_pairs')
 ),
-loads AS (
-    SELECT {'run': run, 'rank': rank} AS key, start_ns, start_ns + dur_ns AS end_ns
+parts AS (
+    FROM work
+    UNION ALL
+    SELECT run, rank, start_ns, start_ns + least(wait_ns, dur_ns), 2
+    FROM query_table(waits)
+    SEMI JOIN (SELECT DISTINCT run, rank FROM work) AS with_devices USING (run, rank)
+    UNION ALL
+    SELECT run, rank, start_ns, start_ns + dur_ns, 5
     FROM of_pairs
     WHERE is_data_load(name) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
 ),
-parts AS MATERIALIZED (
-    SELECT key.run AS run, key.rank AS rank, start_ns, end_ns, CASE WHEN mask = 4 THEN 'copy' ELSE 'compute' END AS cause
-    FROM interval_masks('busy')
-    WHERE mask & 1 > 0 OR mask = 4
-    UNION ALL
-    SELECT run, rank, start_ns, end_ns, CASE WHEN is_transfer = false THEN 'wait' ELSE 'communication' END
-    FROM exposed_stretches('of_pairs', waits)
-    UNION ALL
-    SELECT key.run, key.rank, start_ns, end_ns, 'input'
-    FROM interval_subtraction('loads', 'busy')
+-- Of each level all that is of it or of one before: what levels differ by is of the higher one alone.
+levels AS (
+    SELECT ranks.lane + levels.level AS lane, parts.start_ns, parts.end_ns, row_number() OVER () AS event_id
+    FROM parts
+    JOIN ranks ON parts.run = ranks.run AND parts.rank = ranks.rank
+    JOIN range(1, 6) AS levels(level) ON parts.level <= levels.level
 ),
 clocks AS MATERIALIZED (
-    SELECT run, rank, cause, start_ns, end_ns, coalesce(sum(end_ns - start_ns) OVER before, 0)::BIGINT AS before_ns
-    FROM parts
-    WINDOW before AS (
-        PARTITION BY run, rank, cause ORDER BY start_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    )
+    SELECT
+        lane, start_ns, max(greatest(end_ns, free_ns)) AS free_ns,
+        sum(sum(added_ns)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS covered_ns
+    FROM busy_order('levels')
+    GROUP BY lane, start_ns
 ),
 firsts AS (
     SELECT run, rank, min(start_ns) AS first_ns
@@ -288,43 +295,58 @@ firsts AS (
     GROUP BY run, rank
 ),
 bounds AS MATERIALIZED (
-    SELECT sides.* REPLACE (coalesce(since_ns, least(first_ns, start_ns)) AS since_ns)
+    SELECT sides.* REPLACE (coalesce(since_ns, least(first_ns, start_ns)) AS since_ns), ranks.lane
     FROM sides
+    JOIN ranks ON sides.run = ranks.run AND sides.rank = ranks.rank
     JOIN firsts ON sides.run = firsts.run AND sides.rank = firsts.rank
 ),
 edges AS (
     SELECT
-        run, match, late_rank, rank, cause, unnest([since_ns, start_ns]) AS at_ns, unnest([-sign, sign]) AS sign
-    FROM bounds
-    JOIN (SELECT DISTINCT run, rank, cause FROM parts) AS causes USING (run, rank)
+        run, match, late_rank, levels.level, lane + levels.level AS lane,
+        unnest([since_ns, start_ns]) AS at_ns, unnest([-sign, sign]) AS sign
+    FROM bounds, range(1, 6) AS levels(level)
 ),
-shown AS (
-    SELECT
-        edges.run, edges.match, edges.late_rank, edges.cause,
-        sum(edges.sign * (clocks.before_ns + least(edges.at_ns, clocks.end_ns) - clocks.start_ns)) AS part_ns
+covered AS (
+    SELECT edges.run, edges.match, edges.late_rank, edges.level, sum(edges.sign * (covered_ns - greatest(free_ns - at_ns, 0))) AS ns
     FROM edges
-    ASOF JOIN clocks
-        ON edges.run = clocks.run AND edges.rank = clocks.rank AND edges.cause = clocks.cause AND edges.at_ns >= clocks.start_ns
+    ASOF JOIN clocks ON edges.lane = clocks.lane AND edges.at_ns >= clocks.start_ns
     GROUP BY ALL
 ),
-recorded AS (
-    SELECT run, match, late_rank, any_value(behind_ns) AS behind_ns, sum(sign * (start_ns - since_ns)) AS recorded_ns
+sums AS (
+    SELECT
+        bounds.run, bounds.match, bounds.late_rank, any_value(behind_ns) AS behind_ns,
+        sum(sign * (start_ns - since_ns)) AS recorded_ns
     FROM bounds
-    GROUP BY run, match, late_rank
+    GROUP BY bounds.run, bounds.match, bounds.late_rank
 ),
 known AS (
-    FROM shown
+    SELECT run, match, late_rank, level, ns
+    FROM covered
     UNION ALL
-    SELECT run, match, late_rank, 'wait', behind_ns - recorded_ns
-    FROM recorded
+    SELECT run, match, late_rank, 6, recorded_ns
+    FROM sums
     UNION ALL
-    SELECT recorded.run, recorded.match, recorded.late_rank, 'host', recorded_ns - coalesce(sum(part_ns), 0)
-    FROM recorded
-    LEFT JOIN shown
-        ON recorded.run = shown.run AND recorded.match = shown.match AND recorded.late_rank = shown.late_rank
-    GROUP BY recorded.run, recorded.match, recorded.late_rank, recorded_ns
+    SELECT run, match, late_rank, unnest([0, 7]), unnest([0, behind_ns])
+    FROM sums
+),
+differences AS (
+    SELECT run, match, late_rank, level, coalesce(ns, 0) - coalesce(lag(ns) OVER of_pair, 0) AS part_ns
+    FROM (
+        SELECT sums.run, sums.match, sums.late_rank, levels.level, max(known.ns) AS ns
+        FROM sums
+        CROSS JOIN range(0, 8) AS levels(level)
+        LEFT JOIN known
+            ON sums.run = known.run AND sums.match = known.match AND sums.late_rank = known.late_rank
+            AND levels.level = known.level
+        GROUP BY ALL
+    )
+    WINDOW of_pair AS (PARTITION BY run, match, late_rank ORDER BY level)
 )
-SELECT run, late_rank AS rank, match, cause, sum(part_ns)::BIGINT AS part_ns
-FROM known
-GROUP BY run, late_rank, match, cause
+SELECT
+    run, late_rank AS rank, match,
+    ['compute', 'wait', 'communication', 'copy', 'input', 'host', 'wait'][level] AS cause,
+    sum(part_ns)::BIGINT AS part_ns
+FROM differences
+WHERE level > 0
+GROUP BY ALL
 HAVING sum(part_ns) <> 0;
