@@ -307,7 +307,9 @@ edges AS (
     FROM bounds, range(1, 6) AS levels(level)
 ),
 covered AS (
-    SELECT edges.run, edges.match, edges.late_rank, edges.level, sum(edges.sign * (covered_ns - greatest(free_ns - at_ns, 0))) AS ns
+    SELECT
+        edges.run, edges.match, edges.late_rank, edges.level,
+        sum(edges.sign * (covered_ns - greatest(free_ns - at_ns, 0))) AS ns
     FROM edges
     ASOF JOIN clocks ON edges.lane = clocks.lane AND edges.at_ns >= clocks.start_ns
     GROUP BY ALL

@@ -27,6 +27,20 @@ LATE: Final = 5_000_000
 LONGEST: Final = 8_000
 JITTER: Final = 800
 
+PARTS: Final = """
+    WITH matches AS MATERIALIZED (FROM collective_matches(events, traces)),
+    waits AS MATERIALIZED (FROM collective_waits(matches, traces, true)),
+    pairs AS MATERIALIZED (FROM late_pairs(waits)),
+    parts AS (
+        SELECT match, rank, sum(part_ns) AS part_ns
+        FROM late_parts(events, waits, pairs)
+        GROUP BY match, rank
+    )
+    SELECT pairs.match, pairs.rank, part_ns::BIGINT AS part_ns, behind_ns
+    FROM pairs LEFT JOIN parts ON pairs.match = parts.match AND pairs.rank = parts.rank
+"""
+"""What the causes of stragglers add up to, and what they have to."""
+
 
 def drawn(where: str, seed: int) -> tuple[Trace, tuple[int, ...]]:
     """A job in which one thing of one rank takes longer, and the ranks that this may be.
@@ -295,6 +309,9 @@ def test_it_adds_up_on_real_ranks(traces: Path) -> None:
     trace = profframe.load(traces / "facebookresearch__param/dlrm_kineto")
     check_sums(trace)
     check_sums(trace, corrected=False)
+    parts = trace.sql(PARTS)
+    assert parts["behind_ns"].sum() == trace.blame("rank").filter(part="entry")["cost_ns"].sum()
+    assert parts["part_ns"].equals(parts["behind_ns"])
     waits = trace.collectives(corrected=True)
     transfer = trace.blame("rank").filter(part="transfer")["cost_ns"].sum()
     assert transfer == waits.filter(pl.col("ranks") > 1)["latency_ns"].sum()
