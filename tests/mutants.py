@@ -421,7 +421,59 @@ MINOR: Final = (
     ),
 )
 
-MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR)
+RANKS: Final = (
+    Mutant(
+        "32a",
+        "a rank holds up the job from when the first one came",
+        "sql/lib/collectives.sql",
+        "WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival",
+        "WHEN row_number() OVER arrival = ranks THEN min(came_ns) OVER (PARTITION BY match)",
+        "tests/sql/test_golden.py::TestGolden::test_rows[stragglers-several_late]",
+    ),
+    Mutant(
+        "32b",
+        "the middle rank of three is behind",
+        "sql/lib/collectives.sql",
+        "OVER arrival > (ranks + 1) // 2",
+        "OVER arrival > ranks // 2",
+        "tests/parity/test_blame.py::test_what_is_late_and_what_is_transfer",
+    ),
+    Mutant(
+        "32c",
+        "what makes a rank late to two groups counts twice",
+        "profframe/analysis/critical_path/blame.py",
+        "counts[row] = covered.get(rank, moment) < moment",
+        "counts[row] = covered.get(rank, moment) > moment",
+        "tests/parity/test_blame.py::test_who_waits_for_a_late_rank_is_not_to_blame",
+    ),
+    Mutant(
+        "32d",
+        "waiting for a late rank is exposed communication",
+        "sql/rules/exposed_communication.sql",
+        "exposed_ns - waited_ns AS own_ns",
+        "exposed_ns AS own_ns",
+        "tests/sql/test_rules.py::TestCases"
+        "::test_rows[exposed_communication-silent_where_it_waits]",
+    ),
+    Mutant(
+        "32e",
+        "a rank that is late because it waited is a finding",
+        "sql/rules/straggler.sql",
+        "WHERE causes.cause <> 'wait' AND ",
+        "WHERE ",
+        "tests/sql/test_rules.py::TestCases::test_rows[straggler-fires_of_culprits]",
+    ),
+    Mutant(
+        "32f",
+        "what was not recorded is no part of a walk",
+        "profframe/analysis/critical_path/before.py",
+        "        if since < 0:\n            taken.append((path, NONE, UNKNOWN, since, 0))\n",
+        "",
+        "tests/parity/test_blame.py::test_it_adds_up_where_not_all_clocks_are_known",
+    ),
+)
+
+MUTANTS: Final = (*SERIOUS, *FACTS, *READERS, *TIES, *MINOR, *RANKS)
 
 
 def misplaced(mutants: Sequence[Mutant], root: Path = ROOT) -> Iterator[str]:

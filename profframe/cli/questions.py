@@ -30,10 +30,11 @@ _VERBS: Final = {
 }
 """Questions without a file of SQL, and the verbs that answer them."""
 _METHODS: Final[Mapping[str, Mapping[str, type]]] = {
+    "blame": {"per": str, "run": str, "step": int},
     "trend": {"metric": str, "per_step": int},
     "outliers": {"per": str, "top": int, "ops": int},
 }
-"""Questions that compute statistics of answers, and their parameters."""
+"""Questions without a file of SQL that give one table, and their parameters."""
 _PATH: Final = {"step": int, "run": str, "rank": int, "annotation": str, "instance": int}
 
 

@@ -1,4 +1,4 @@
-"""Verbs that show what is in a trace: `show`, `info`, `tree` and `critical-path`."""
+"""Verbs that show what is in a trace: `show`, `info`, `tree`, `critical-path` and `blame`."""
 
 from __future__ import annotations
 
@@ -232,6 +232,63 @@ def critical_path(
         waits = path.shortened_waits(result.waits, full_names=full_names)
         tables.append(terminal.ranking(waits, top, width, "What ranks wait for on others"))
     echo(*tables)
+
+
+@verbs.command()
+@takes_sources
+@click.option(
+    "--per",
+    default="name",
+    show_default=True,
+    type=click.Choice(["name", "op", "module", "cause", "rank"]),
+    help="What has a row.",
+)
+@one_option("--step", type=int, help="Only collectives of this profiler step.")
+@one_option("--run", help="Which run, where there are several.")
+@click.option("--top", default=10, show_default=True, type=click.IntRange(1), help="Rows a table.")
+@click.option("--as-recorded", is_flag=True, help="Times as clocks have them, without offsets.")
+@with_full_names
+@with_facts
+@with_output
+def blame(
+    sources: tuple[str, ...],
+    per: str,
+    step: int | None,
+    *,
+    run: str | None,
+    top: int,
+    as_recorded: bool,
+    full_names: bool,
+    facts: Mapping[str, Any],
+    output: Output,
+) -> None:
+    """Show which ranks hold up a job, and what they do meanwhile that others do not.
+
+    Milliseconds per step that each rank, op, module and cause costs: first what makes ranks late to
+    collectives, then what collectives take with all ranks there. With --format or -o: all rows.
+    """
+    from rich.text import Text
+
+    from profframe.show import blame as shown
+    from profframe.show import terminal
+
+    trace = load(sources, facts=facts)
+    with naming(sources, AnswerError):
+        rows = trace.blame(per, run, step, corrected=not as_recorded)
+    if output.is_asked_for:
+        output.emit(rows, as_rows(rows, trace))
+        return
+    if not rows.height:
+        echo(Text("No rank waits for another one: no collectives of two ranks or more."))
+        return
+    width = width_of_terminal()
+    echo(
+        Text(shown.headline(rows)),
+        *(
+            terminal.ranking(part, top, width, title)
+            for title, part in shown.parts(rows, full_names=full_names)
+        ),
+    )
 
 
 def _phases(trace: Trace) -> Iterator[tuple[str, pl.DataFrame]]:

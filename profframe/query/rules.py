@@ -3,7 +3,9 @@
 A rule is a file like an answer's: its header has the name and a sentence, the grain, notes that
 give the reasons of its thresholds, ``suggestion:``, ``link:``, ``needs:`` and its parameters, whose
 names start with that of the rule. Its SELECT gives the columns of `COLUMNS`, one row per finding,
-and may give ``suggestion``, where that of the header cannot apply to all: NULL is the header's. A
+and may give ``suggestion``, where that of the header cannot apply to all: NULL is the header's;
+``cause``, where ranks share a finding that has not the same ``where`` on all of them: NULL is
+``where``; and ``ranks``, of a finding that is of several ranks by itself. A
 line ``only if:`` with a condition in SQL leaves the rule out of traces that it cannot apply to,
 which saves planning it.
 
@@ -263,19 +265,24 @@ def _cast(name: str, type_: str) -> str:
 
 
 def _part(rule: Rule, body: str) -> str:
-    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in COLUMNS.items())
+    given = COLUMNS | _OWN_COLUMNS
+    columns = ", ".join(f'{_cast(name, type_)} AS "{name}"' for name, type_ in given.items())
     suggestion = f"coalesce(part.suggestion, {literal(rule.suggestion)}) AS suggestion"
     texts = f"{literal(rule.name)} AS rule, {suggestion}, {literal(rule.link)} AS link"
-    return f"SELECT {columns}, {texts}\nFROM (\n{_OWN_SUGGESTION}\nFROM (\n{body}\n)\n) AS part"
+    return f"SELECT {columns}, {texts}\nFROM (\n{_OWN}\nFROM (\n{body}\n)\n) AS part"
 
 
-_OWN_SUGGESTION: Final = "SELECT NULL::VARCHAR AS suggestion WHERE false UNION ALL BY NAME"
-"""Rows of a rule have a suggestion of their own where its SELECT gives the column."""
+_OWN_COLUMNS: Final = {"cause": "VARCHAR", "ranks": "BIGINT[]"}
+_OWN: Final = (
+    "SELECT NULL::VARCHAR AS suggestion, NULL::VARCHAR AS cause, NULL::BIGINT[] AS ranks "
+    "WHERE false UNION ALL BY NAME"
+)
+"""Rows of a rule have these of their own where its SELECT gives the columns."""
 
 
 _NOTHING: Final = (
     "SELECT "
-    + ", ".join(f'NULL::{type_} AS "{name}"' for name, type_ in COLUMNS.items())
+    + ", ".join(f'NULL::{type_} AS "{name}"' for name, type_ in (COLUMNS | _OWN_COLUMNS).items())
     + ", '' AS rule, '' AS suggestion, '' AS link WHERE false"
 )
 

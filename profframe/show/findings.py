@@ -24,10 +24,11 @@ def findings(advice: pl.DataFrame, top: int) -> RenderableType:
     """The first findings, each in a paragraph."""
     if not advice.height:
         return Text("no findings", style="dim")
-    keys = [key for key in ("run", "rank") if advice[key].n_unique() > 1]
     parts: list[RenderableType] = []
+    has_runs = advice["run"].n_unique() > 1
     for row in advice.head(top).iter_rows(named=True):
-        place = "".join(f", {key} {visible(str(row[key]))}" for key in keys)
+        run = f", run {visible(str(row['run']))}" if has_runs else ""
+        place = f"{run}, {ranks_of(row)}" if _has_several(advice) else ""
         details = (Text(line, style="dim") for line in _details(row))
         parts += [_headline(row, place), Padding(Group(*details), (0, 0, 0, _INDENT)), Text()]
     rest = advice.height - top
@@ -43,13 +44,36 @@ def without_rules(words: FirstWords) -> RenderableType:
 
 def headlines(advice: pl.DataFrame, top: int, title: str) -> RenderableType:
     """The first findings, each in a line."""
-    several = advice["rank"].n_unique() > 1 or advice["run"].n_unique() > 1
     lines = []
     for row in advice.head(top).iter_rows(named=True):
-        place = f" ({visible(row['run'])}, rank {row['rank']})" if several else ""
+        place = f" ({visible(row['run'])}, {ranks_of(row)})" if _has_several(advice) else ""
         lines.append(_headline(row, place))
     more = f" (top {top} of {advice.height})" if advice.height > top else ""
     return Group(Text(f"{title}{more}", style="bold cyan"), *lines)
+
+
+def _has_several(advice: pl.DataFrame) -> bool:
+    """Whether it is of several traces."""
+    return (
+        advice["run"].n_unique() > 1
+        or advice["rank"].n_unique() > 1
+        or ("ranks" in advice.columns and bool((advice["ranks"].list.len() > 1).any()))
+    )
+
+
+def ranks_of(row: dict[str, Any]) -> str:
+    """Its rank; or all that have it, and the one that it is of: `ranks 0-3, 6, this is rank 2`."""
+    ranks = row.get("ranks") or [row["rank"]]
+    if len(ranks) == 1:
+        return f"rank {row['rank']}"
+    spans: list[list[int]] = []
+    for rank in ranks:
+        if spans and rank == spans[-1][-1] + 1:
+            spans[-1] = [spans[-1][0], rank]
+        else:
+            spans.append([rank])
+    text = ", ".join("-".join(map(str, span)) for span in spans)
+    return f"ranks {text}, this is rank {row['rank']}"
 
 
 def _headline(row: dict[str, Any], place: str) -> Text:

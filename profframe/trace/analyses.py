@@ -16,6 +16,7 @@ from profframe.analysis import outliers as unlike
 from profframe.analysis import regressions as slower
 from profframe.analysis import selecting, trends
 from profframe.analysis.critical_path import CriticalPath, job
+from profframe.analysis.critical_path import blame as blaming
 from profframe.analysis.critical_path import find as find_path
 from profframe.analysis.replay import what_if as replay
 from profframe.analysis.replay.what_if import Wishes
@@ -84,6 +85,85 @@ def critical_path(  # noqa: PLR0917 -- which part of which trace
     with session.connection(views) as connection:
         path = find_path(connection, step, annotation, instance)
     return ShownPath.of(path)
+
+
+def blame(
+    self: Trace,
+    per: str = "name",
+    run: str | None = None,
+    step: int | None = None,
+    *,
+    corrected: bool = True,
+) -> pl.DataFrame:
+    """Find what each rank, op, module and cause costs a job: what late ranks did before others.
+
+    A rank that comes later than the middle one to a collective is behind the rank before it. What
+    it did since both were last together, and that rank did not, is to blame: the critical path of
+    each of them back from there, so host time that hides behind work of the devices costs
+    nothing. A rank that is late only because it waited for another one has that as its cause,
+    ``wait``, and the rank that it waited for.
+
+    Parameters
+    ----------
+    per
+        What has a row: ``"name"`` (rank, cause, name, op and module), ``"op"`` (rank, cause and
+        op), ``"module"``, ``"cause"`` or ``"rank"``; the columns of the others are NULL.
+    run
+        The run, where there are several.
+    step
+        N of a profiler step: only collectives that were launched in it.
+    corrected
+        Take the offsets of `clock_skew` off the clocks, where all are known.
+
+    Returns
+    -------
+    polars.DataFrame
+        What costs most first, what was late only because it waited last; then transfers:
+
+        ``run rank``
+            The late rank; NULL of transfers.
+        ``part``
+            ``entry``: late ranks, which the others wait for at the entry of collectives.
+            ``transfer``: what collectives took with all ranks there.
+        ``cause``
+            ``host``, ``input`` (in a call of a data loader), ``launch`` (until work began),
+            ``compute``, ``copy``, ``communication``, or ``wait``: for another rank, or where
+            nothing was recorded.
+        ``name op module``
+            The slice, the innermost op and the innermost module around it or its launch.
+        ``waits_for_rank``
+            The rank that it waited for; itself, where it was late to a collective of one group,
+            and then for the same reason to one of another: the reason counts there.
+        ``cost_ns held_up_ns``
+            Time that it costs the job, and the part of it in which only this rank was awaited;
+            below 0 where the late rank did less than the other. Of each rank they add up to
+            ``held_up_ns`` and ``shared_ns`` together of `stragglers` with the same ``corrected``,
+            and to ``held_up_ns``; NULL of transfers.
+        ``steps cost_per_step_ns``
+            Number of profiler steps, and the cost of one: of all, where there are none.
+        ``part_share``
+            Its share of the part.
+
+    Raises
+    ------
+    UnknownNameError
+        There is no such run, or ``per`` is something else.
+    ParameterError
+        There are several runs, or a value is of the wrong type.
+
+    Examples
+    --------
+    >>> from profframe import load
+    >>> load("examples/cpu_training.json.gz").blame().height
+    0
+    """
+    if per not in blaming.PER:
+        raise UnknownNameError.among("per", per, blaming.PER)
+    if step is not None:
+        integer("step", step)
+    session, name, ranks = _job(self, run, "blame")
+    connect = _connect(session)
+    return frame(blaming.find(connect, name, ranks, per, step=step, corrected=corrected))
 
 
 def _across_ranks(

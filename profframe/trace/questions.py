@@ -106,7 +106,7 @@ def collectives(
         One row per collective, or with per=rank one per rank of each, by run, number and rank.
         Columns: ``run ranks number rank process_group collective collective_seq matched_by
         expected_ranks missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns
-        dur_ns wait_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
+        dur_ns wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s
         bus_gb_per_s is_corrected``.
     """
     return self.answer("collectives", per=per, mismatched=mismatched, corrected=corrected)
@@ -1026,7 +1026,7 @@ def steps(self: "Trace") -> pl.DataFrame:
 
 
 def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.DataFrame:
-    """Which rank the others wait for, how often, for how long, and what it did before.
+    """Which rank the others wait for, how often, for how long, why, and what it did before.
 
     Parameters
     ----------
@@ -1040,8 +1040,9 @@ def stragglers(self: "Trace", per: str = "rank", corrected: bool = False) -> pl.
     polars.DataFrame
         One row per (run, rank) that takes part in collectives with others; with per=op or
         per=kernel one for each thing it did before. Columns: ``run rank before_op before_kernel
-        collectives times_last last_share times_first held_up_ns max_held_up_ns late_ns mean_late_ns
-        max_late_ns wait_ns mean_wait_ns communication_ns is_corrected``.
+        collectives times_last last_share times_first held_up_ns max_held_up_ns shared_ns cause
+        excess_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns communication_ns
+        is_corrected``.
     """
     return self.answer("stragglers", per=per, corrected=corrected)
 

@@ -235,6 +235,7 @@ class Trace:
     critical_path = analyses.critical_path
     what_if = analyses.what_if
     dependencies = analyses.dependencies
+    blame = analyses.blame
     trend = analyses.trend
     regressions = analyses.regressions
     outliers = analyses.outliers

@@ -46,6 +46,10 @@ GROUP BY events.run, events.rank, window_ns, steps
 HAVING sum(self_ns) >= coalesce(getvariable('slow_sort_share'), 0.1) * window_ns
 ```
 
+What several ranks of a run have is one finding, of the rank with the largest gain, where `where`
+and the suggestion are the same. A column `cause` says it where they are not: text that is the same
+for what is one cause, also of several rules.
+
 A rule reads the tables of the trace, as every question does; `trace.given(...).advice(...)` and
 `--files DIR` give it own frames and files beside them.
 

@@ -1,11 +1,13 @@
 -- advice: what makes the program slow or waste memory, the events that show it, and what to do.
--- One row per finding, the most severe first, then by the estimated gain, the largest first, run, rank, rule and evidence.
--- Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's steps, or of
--- the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the same time, so
--- they do not add up. `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
+-- One row per finding and cause, the most severe first, then by the estimated gain, the largest first, run, rank, rule and
+-- evidence. What several ranks of a run have for the same cause is one finding, of the rank that has the largest gain: `ranks`
+-- has all of them. The same cause is the same `where` and suggestion of a rule, or the same `cause` of any rules that have this
+-- column. Rules are the files of `sql/rules`, and yours: each is a SELECT over the same tables. Times are of the profiler's
+-- steps, or of the whole trace where it has none. A finding without evidence is none. Gains of several findings may be of the
+-- same time, so they do not add up. `profframe answer advice --sql` prints it with all rules in it, for a bare shell.
 -- needs: events
 -- run               VARCHAR        run that the trace belongs to
--- rank              INTEGER        rank within the run
+-- rank              INTEGER        rank within the run; of several the one that the finding and its events are of
 -- rule              VARCHAR        name of the rule: a file of sql/rules, or yours
 -- severity          VARCHAR        high, medium or low
 -- finding           VARCHAR        what was found, with numbers
@@ -16,6 +18,7 @@
 -- where             VARCHAR        the op, module, stream, device or process group; NULL where it is the whole rank
 -- suggestion        VARCHAR        what to do
 -- link              VARCHAR        where that is described
+-- ranks             BIGINT[]       all ranks that have it
 SELECT
     run,
     rank,
@@ -28,12 +31,40 @@ SELECT
     gain_basis,
     "where",
     suggestion,
-    link
-FROM findings
-WHERE len(evidence_events) > 0
-ORDER BY CASE severity
-    WHEN 'high' THEN 1
-    WHEN 'medium' THEN 2
-    WHEN 'low' THEN 3
-    ELSE error('rule ' || rule || ': severity needs to be high, medium or low, found ' || coalesce(severity, 'NULL'))
-END, estimated_gain_ns DESC NULLS LAST, run, rank, rule, evidence_events, finding
+    link,
+    ranks
+FROM (
+    SELECT
+        * EXCLUDE (ranks),
+        list_sort(list_distinct(flatten(list(coalesce(ranks, [rank])) OVER of_cause))) AS ranks,
+        row_number() OVER (of_cause ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, rank, rule) AS place
+    FROM (
+        SELECT
+            *,
+            row_number() OVER (
+                PARTITION BY run, rank, rule, cause_key
+                ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, evidence_events, finding
+            ) AS number
+        FROM (
+            SELECT
+                *,
+                CASE
+                    WHEN cause IS NULL THEN {'rule': rule, 'cause': "where", 'suggestion': suggestion}
+                    ELSE {'rule': NULL, 'cause': cause, 'suggestion': NULL}
+                END AS cause_key,
+                CASE severity
+                    WHEN 'high' THEN 1
+                    WHEN 'medium' THEN 2
+                    WHEN 'low' THEN 3
+                    ELSE error(
+                        'rule ' || rule || ': severity needs to be high, medium or low, found ' || coalesce(severity, 'NULL')
+                    )
+                END AS severity_number
+            FROM findings
+            WHERE len(evidence_events) > 0
+        )
+    )
+    WINDOW of_cause AS (PARTITION BY run, cause_key, number)
+)
+WHERE place = 1
+ORDER BY severity_number, estimated_gain_ns DESC NULLS LAST, run, rank, rule, evidence_events, finding

@@ -38,6 +38,7 @@
 -- start_ns           BIGINT  ns     start on the rank, by its own clock; with per=collective the earliest
 -- dur_ns             BIGINT  ns     duration on the rank, first start to last end of its kernels; with per=collective the longest
 -- wait_ns            BIGINT  ns     time from the rank's start to the last rank's; with per=collective the mean, rounded half up
+-- transfer_ns        BIGINT  ns     rest of dur_ns, after the last rank came; with per=collective the mean, rounded half up
 -- start_skew_ns      BIGINT  ns     last start minus first: the longest wait
 -- end_skew_ns        BIGINT  ns     last end minus first
 -- last_rank          INTEGER        rank that came last, the lowest on a tie
@@ -72,6 +73,7 @@ SELECT
     min(start_ns) AS start_ns,
     max(dur_ns) AS dur_ns,
     round(avg(wait_ns))::BIGINT AS wait_ns,
+    round(avg(transfer_ns))::BIGINT AS transfer_ns,
     any_value(start_skew_ns) AS start_skew_ns,
     any_value(end_skew_ns) AS end_skew_ns,
     any_value(last_rank) AS last_rank,

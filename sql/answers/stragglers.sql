@@ -1,14 +1,18 @@
--- stragglers: which rank the others wait for, how often, for how long, and what it did before.
+-- stragglers: which rank the others wait for, how often, for how long, why, and what it did before.
 -- One row per (run, rank) that takes part in collectives with others; with per=op or per=kernel one for each thing it did before.
 -- Ordered by run, the time that others were held up, the longest first, then by rank and names.
 -- Collectives are those of collectives, two ranks or more of each. A rank comes last if it starts one last, and not at the same
--- time as all others; the lowest does on a tie. It holds up the others from the first start to its own. Shares are of the
--- collectives that the rank takes part in, not of all. Times are as clocks have them, unless is_corrected: see clock_skew.
+-- time as all others; the lowest does on a tie. By how much it holds up the job is what the job would gain if it came as the
+-- others: the last rank holds it up from when the last but one came. Where several are late, each that comes later than the
+-- middle one shares in what the job would gain if all of them came as that one: from when the rank before it came. Shares are of
+-- the collectives that the rank takes part in, not of all. Times are as clocks have them, unless is_corrected: see clock_skew.
+-- Why it is late is what it did longer than the rank before it since both were last together, as late_parts has it: its host,
+-- input, compute, copy, communication, or wait, for another rank or where nothing was recorded. blame has it by op and module.
 -- What it did before: the longest host op or annotation on the thread of the call, wholly between the call of the rank's
--- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts
--- of the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does
--- not count.
--- In a bare shell read from `sql/lib` first: lanes, devices, collectives.
+-- collective before on that thread and this one; where the call is not known, on any thread of the rank and between the starts of
+-- the two. And the longest kernel, copy or fill that started on its devices between these starts. Communication itself does not
+-- count.
+-- In a bare shell read from `sql/lib` first: lanes, devices, collectives, intervals, steps, busy, inputs, blame.
 -- needs: events, traces
 -- parameter per       VARCHAR(rank|op|kernel) = rank   what has a row of its own
 -- parameter corrected BOOLEAN                 = false  take the offsets of clock_skew off the clocks
@@ -20,8 +24,11 @@
 -- times_last       BIGINT        how many of them it came to last
 -- last_share       DOUBLE  0..1  times_last over collectives
 -- times_first      BIGINT        how many of them it came to first, the lowest rank on a tie
--- held_up_ns       BIGINT  ns    sum of the longest waits of others for it, in those it came to last
+-- held_up_ns       BIGINT  ns    sum of the times by which it held up the job, see above
 -- max_held_up_ns   BIGINT  ns    the longest of them; NULL where it never came last
+-- shared_ns        BIGINT  ns    sum of its shares where it came late, and others after it, see above
+-- cause            VARCHAR       what most of held_up_ns and shared_ns is, see above; NULL where it was never late
+-- excess_ns        BIGINT  ns    how much longer that took
 -- late_ns          BIGINT  ns    sum over all of its start minus the first rank's
 -- mean_late_ns     BIGINT  ns    mean of that, rounded half up
 -- max_late_ns      BIGINT  ns    most of that
@@ -35,7 +42,7 @@ WITH matches AS MATERIALIZED (
 waits AS MATERIALIZED (
     SELECT *, last_rank = rank AND start_skew_ns > 0 AS is_last
     FROM collective_waits(matches, traces, coalesce(getvariable('corrected'), false))
-    WHERE wait_ns IS NOT NULL
+    WHERE came_ns IS NOT NULL
 ),
 calls AS MATERIALIZED (
     SELECT
@@ -45,7 +52,7 @@ calls AS MATERIALIZED (
             ELSE lag(at_ns) OVER (PARTITION BY run, rank, line ORDER BY at_ns, number)
         END AS since_ns,
         lag(start_ns) OVER (PARTITION BY run, rank ORDER BY start_ns, number) AS since_start_ns,
-        is_last OR coalesce(getvariable('per'), 'rank') <> 'rank' AS needs_cause
+        behind_ns > 0 OR coalesce(getvariable('per'), 'rank') <> 'rank' AS needs_cause
     FROM (SELECT *, coalesce(call_thread, -1) AS line, coalesce(call_ns, start_ns) AS at_ns FROM waits)
 ),
 own_names AS (
@@ -97,12 +104,12 @@ before_kernel AS (
     WHERE calls.needs_cause AND (calls.since_start_ns IS NULL OR work.start_ns >= calls.since_start_ns)
     GROUP BY work.run, work.rank, calls.number
 ),
-calls_of_ranks AS (
+calls_of_ranks AS MATERIALIZED (
     SELECT
-        waits.run, waits.rank, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel, wait_ns, late_ns,
-        dur_ns, is_corrected, is_last,
+        waits.run, waits.rank, waits.match, waits.number, before_op.name AS before_op, before_kernel.name AS before_kernel,
+        wait_ns, late_ns, dur_ns, is_corrected, is_last,
         first_rank = waits.rank AND start_skew_ns > 0 AS is_first,
-        CASE WHEN is_last THEN start_skew_ns ELSE 0 END AS held_up_ns,
+        held_up_ns, behind_ns,
         CASE WHEN coalesce(getvariable('per'), 'rank') <> 'rank' THEN coalesce(before_op.name, before_kernel.name) END AS what
     FROM waits
     LEFT JOIN before_op
@@ -111,25 +118,38 @@ calls_of_ranks AS (
         ON waits.run = before_kernel.run AND waits.rank = before_kernel.rank AND waits.number = before_kernel.number
 ),
 of_op AS (
-    SELECT run, rank, what, before_op, sum(held_up_ns) AS held_up_ns
+    SELECT run, rank, what, before_op, sum(behind_ns) AS behind_ns
     FROM calls_of_ranks
     WHERE before_op IS NOT NULL
     GROUP BY ALL
 ),
 of_kernel AS (
-    SELECT run, rank, what, before_kernel, sum(held_up_ns) AS held_up_ns
+    SELECT run, rank, what, before_kernel, sum(behind_ns) AS behind_ns
     FROM calls_of_ranks
     WHERE before_kernel IS NOT NULL
     GROUP BY ALL
 ),
 worst_op AS (
-    SELECT run, rank, what, first(before_op ORDER BY held_up_ns DESC, before_op) AS name
+    SELECT run, rank, what, first(before_op ORDER BY behind_ns DESC, before_op) AS name
     FROM of_op
     GROUP BY ALL
 ),
 worst_kernel AS (
-    SELECT run, rank, what, first(before_kernel ORDER BY held_up_ns DESC, before_kernel) AS name
+    SELECT run, rank, what, first(before_kernel ORDER BY behind_ns DESC, before_kernel) AS name
     FROM of_kernel
+    GROUP BY ALL
+),
+pairs AS MATERIALIZED (
+    FROM late_pairs(waits)
+),
+causes AS (
+    SELECT run, rank, what, first(cause ORDER BY part_ns DESC, cause) AS cause, max(part_ns) AS excess_ns
+    FROM (
+        SELECT calls.run, calls.rank, calls.what, parts.cause, sum(parts.part_ns)::BIGINT AS part_ns
+        FROM late_parts(events, waits, pairs) AS parts
+        JOIN calls_of_ranks AS calls ON parts.run = calls.run AND parts.rank = calls.rank AND parts.match = calls.match
+        GROUP BY ALL
+    )
     GROUP BY ALL
 ),
 sums AS (
@@ -140,6 +160,7 @@ sums AS (
         count(*) FILTER (WHERE is_first) AS times_first,
         try_cast(sum(held_up_ns) AS BIGINT) AS held_up_ns,
         max(held_up_ns) FILTER (WHERE is_last) AS max_held_up_ns,
+        try_cast(sum(behind_ns) - sum(held_up_ns) AS BIGINT) AS shared_ns,
         try_cast(sum(late_ns) AS BIGINT) AS late_ns,
         max(late_ns) AS max_late_ns,
         try_cast(sum(wait_ns) AS BIGINT) AS wait_ns,
@@ -159,6 +180,9 @@ SELECT
     times_first,
     held_up_ns,
     max_held_up_ns,
+    shared_ns,
+    causes.cause,
+    causes.excess_ns,
     late_ns,
     (late_ns + collectives // 2) // collectives AS mean_late_ns,
     max_late_ns,
@@ -171,4 +195,6 @@ LEFT JOIN worst_op
     ON sums.run = worst_op.run AND sums.rank = worst_op.rank AND sums.what IS NOT DISTINCT FROM worst_op.what
 LEFT JOIN worst_kernel
     ON sums.run = worst_kernel.run AND sums.rank = worst_kernel.rank AND sums.what IS NOT DISTINCT FROM worst_kernel.what
+LEFT JOIN causes
+    ON sums.run = causes.run AND sums.rank = causes.rank AND sums.what IS NOT DISTINCT FROM causes.what
 ORDER BY sums.run, held_up_ns DESC, sums.rank, before_op, before_kernel

@@ -298,16 +298,43 @@ FROM gap_owners(events, 'numbered') AS owned
 JOIN numbered ON owned.gap = numbered.gap
 WHERE owned.sort IN ('line', 'annotation') AND NOT regexp_full_match(coalesce(owned.label, ''), 'ProfilerStep#\d+');
 
+-- shared_waits: when ranks came to collectives, in runs of several ranks, on one clock where that can be known: collective_waits
+-- of those that can be compared.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter traces TABLE  `traces` of the same runs
+-- parameter shared_windows TABLE  rows of shared_windows
+-- column *  as in collective_waits
+-- example: WITH windows AS (FROM shared_windows(events)) FROM shared_waits(events, traces, windows)
+CREATE OR REPLACE TEMP MACRO shared_waits(events, traces, shared_windows) AS TABLE
+WITH several AS (
+    SELECT run
+    FROM query_table(shared_windows)
+    GROUP BY run
+    HAVING count(*) > 1
+),
+of_several AS (
+    FROM query_table(events)
+    WHERE run IN (FROM several)
+),
+matches AS MATERIALIZED (
+    FROM collective_matches('of_several', traces)
+)
+FROM collective_waits('matches', traces, true)
+WHERE came_ns IS NOT NULL;
+
 -- shared_communication: one row per kernel of a collective in the time that is looked at, with the part of it in which no
 -- computation ran; where several run at once, it is of the first of them.
 -- parameter events TABLE  `events`, or a part of it
 -- parameter shared_windows TABLE  rows of shared_windows
+-- parameter shared_waits TABLE  rows of shared_waits
 -- column run, rank, event_id, name, kernel_category, process_group, dur_ns  as in events
 -- column steps, window_ns  as in shared_windows
 -- column collective VARCHAR  what it does; NULL where not known
 -- column exposed_ns HUGEINT  part of it in which nothing computed
--- example: WITH windows AS (FROM shared_windows(events)) FROM shared_communication(events, windows)
-CREATE OR REPLACE TEMP MACRO shared_communication(events, shared_windows) AS TABLE
+-- column waited_ns HUGEINT  as much of that as it waited for a rank that came later
+-- example: WITH windows AS (FROM shared_windows(events)), waits AS (FROM shared_waits(events, traces, windows)) FROM
+-- shared_communication(events, windows, waits)
+CREATE OR REPLACE TEMP MACRO shared_communication(events, shared_windows, shared_waits) AS TABLE
 WITH ranks AS MATERIALIZED (
     SELECT *
     FROM query_table(shared_windows)
@@ -345,9 +372,12 @@ SELECT
     coalesce(kernels.collective, ops.collective, collective_kind(kernels.name)) AS collective,
     coalesce(kernels.process_group, ops.process_group) AS process_group,
     kernels.end_ns - kernels.start_ns AS dur_ns,
-    time_added(alone_ns, alone_end_ns, free_ns) AS exposed_ns
+    time_added(alone_ns, alone_end_ns, free_ns) AS exposed_ns,
+    least(time_added(alone_ns, alone_end_ns, free_ns), coalesce(waits.wait_ns, 0)) AS waited_ns
 FROM kernels
 JOIN ranks ON kernels.lane = ranks.lane
+LEFT JOIN query_table(shared_waits) AS waits
+    ON ranks.run = waits.run AND ranks.rank = waits.rank AND kernels.event_id = waits.event_id
 LEFT JOIN ops ON ranks.run = ops.run AND ranks.rank = ops.rank AND kernels.op_id = ops.event_id
 WHERE ranks.steps = 0 OR kernels.step IS NOT NULL;
 

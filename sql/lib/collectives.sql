@@ -529,9 +529,23 @@ reached USING KEY (run, rank) AS (
 SELECT run, rank, reference_rank, offset_ns, round(error_ns)::BIGINT AS error_ns, collectives
 FROM reached;
 
+-- held_up: by how much late ranks hold up a collective, one of them or several: it begins when the last rank comes, and would
+-- begin when the last of the others does. That is what a job gains if they come as the others, wherever it is said.
+-- parameter last_ns BIGINT  when the last of them came
+-- parameter others_ns BIGINT  when the last of the other ranks came
+-- returns BIGINT  nanoseconds; 0 where another one is the last
+-- example: SELECT held_up(40::BIGINT, 30::BIGINT)
+CREATE OR REPLACE TEMP MACRO held_up(last_ns, others_ns) AS greatest(last_ns - others_ns, 0);
+
 -- collective_waits: one row per rank of each collective, with when it came and how long it waited for the last one. With
 -- `corrected`, times are on the clock of the lowest rank, where all offsets are known. Between clocks that have not the same
 -- origin nothing is known without that. The numbers of the whole collective are in each row.
+-- By how much a rank holds up the job, `held_up_ns`, is held_up of it alone: what the job would gain if it came as the others. A
+-- collective begins when its last rank comes, and without that one when the last but one does: the last rank holds it up from
+-- that one to itself, not from the first, which may only have been early, and no other rank does. Where several are late, as all
+-- ranks of a slow machine, the job gains more once all of them come as the middle one: of that `behind_ns` is the part of each
+-- rank that comes later than the middle one, from the rank before it to itself. For the last rank that is held_up_ns. On a tie
+-- the lowest rank is behind; of an even number of ranks the earlier of the two in the middle counts.
 -- parameter matches TABLE  rows of collective_matches
 -- parameter traces TABLE  `traces` of the same runs
 -- parameter corrected BOOLEAN  take clock_offsets off the times
@@ -544,8 +558,13 @@ FROM reached;
 -- column start_ns BIGINT  first start on the rank, by its own clock
 -- column dur_ns BIGINT  first start to last end on the rank
 -- column is_corrected BOOLEAN  the offsets are taken off
--- column wait_ns BIGINT  time from its start to that of the last rank; NULL where clocks cannot be compared, as the next five
+-- column came_ns BIGINT  its start on the clock of the lowest rank; NULL where clocks cannot be compared, as the next ten
+-- column wait_ns BIGINT  time from its start to that of the last rank
+-- column transfer_ns BIGINT  rest of its duration: after the last rank came
 -- column late_ns BIGINT  time from the start of the first rank to its own
+-- column held_up_ns BIGINT  by how much it holds up the job, see above; 0 for all but the last rank
+-- column behind_ns BIGINT  how far it is behind the rank before it, see above; 0 for a rank that is not late
+-- column before_rank INTEGER  rank that came before it, where it is behind
 -- column start_skew_ns BIGINT  last start minus first
 -- column end_skew_ns BIGINT  last end minus first
 -- column first_rank INTEGER  rank that came first, the lowest on a tie
@@ -599,19 +618,37 @@ bounds AS (
         min(end_ns - start_ns) AS latency_ns
     FROM clocked
     GROUP BY match
+),
+arrivals AS (
+    SELECT
+        match, rank,
+        lag(rank) OVER arrival AS before_rank,
+        CASE WHEN row_number() OVER arrival > (ranks + 1) // 2 THEN came_ns - lag(came_ns) OVER arrival ELSE 0 END AS behind_ns,
+        CASE
+            WHEN row_number() OVER arrival = ranks THEN lag(came_ns) OVER arrival
+            ELSE max(came_ns) OVER (PARTITION BY match)
+        END AS others_ns
+    FROM (SELECT match, rank, came_ns, count(*) OVER (PARTITION BY match) AS ranks FROM clocked WHERE is_comparable)
+    WINDOW arrival AS (PARTITION BY match ORDER BY came_ns, rank)
 )
 SELECT
     matches.* EXCLUDE (members, of_group, group_ranks),
     clocked.rank, clocked.event_id, clocked.kernels, clocked.start_ns, clocked.end_ns - clocked.start_ns AS dur_ns,
     clocked.call_thread, clocked.call_ns, clocked.is_corrected,
+    came_ns,
     last_ns - came_ns AS wait_ns,
+    greatest(clocked.end_ns - clocked.start_ns - (last_ns - came_ns), 0) AS transfer_ns,
     came_ns - first_ns AS late_ns,
+    CASE WHEN came_ns IS NOT NULL THEN held_up(came_ns, arrivals.others_ns) END AS held_up_ns,
+    arrivals.behind_ns,
+    CASE WHEN arrivals.behind_ns > 0 THEN arrivals.before_rank END AS before_rank,
     last_ns - first_ns AS start_skew_ns,
     end_skew_ns, first_rank, last_rank, latency_ns,
     bytes / nullif(latency_ns, 0) AS algorithm_gb_per_s,
     bytes / nullif(latency_ns, 0) * bus_factor(kind, expected_ranks) AS bus_gb_per_s
 FROM clocked
 JOIN bounds ON clocked.match = bounds.match
+LEFT JOIN arrivals ON clocked.match = arrivals.match AND clocked.rank = arrivals.rank
 JOIN query_table(matches) AS matches ON clocked.match = matches.match;
 
 -- collective_transfers: how many bytes each rank sends to each other one in each all_to_all and send of which that is known, as

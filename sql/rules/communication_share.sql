@@ -1,20 +1,26 @@
 -- communication_share: devices spend much of the time on communication that no computation hides.
 -- One row per (run, rank).
 -- Counts the time in which a kernel of a collective runs and none that computes, waiting for late ranks included, as
--- `step_times` does. A tenth of the time is the limit of the TensorBoard plugin, too.
--- Without backward and optimizers there are no gradients to send less of, and buckets are DDP's.
+-- `step_times` does; how severe it is goes by the rest, for the ranks that are late are `straggler`'s. A tenth of the time is the
+-- limit of the TensorBoard plugin, too. Without backward and optimizers there are no gradients to send less of, and buckets are
+-- DDP's.
 -- suggestion: Communicate less often or less (gradient accumulation, larger batches, bf16 gradients), in larger buckets
 -- (bucket_cap_mb), or under computation; `exposed_communication` says by which collectives, `straggler` whether a rank is late.
 -- link: https://docs.pytorch.org/docs/stable/notes/ddp.html
 -- only if: EXISTS (FROM shared_names WHERE communicates)
--- needs: events
+-- needs: events, traces
 -- parameter communication_share_least DOUBLE = 0.1  least part of the time that is a finding
 SELECT
     run,
     rank,
-    severity_of(sum(exposed_ns), window_ns) AS severity,
+    severity_of(sum(exposed_ns) - sum(waited_ns), window_ns) AS severity,
     'Communication that no computation hides takes ' || part_text(sum(exposed_ns), window_ns, steps)
-    || '; of all communication that is ' || percent_text(sum(exposed_ns) / sum(dur_ns)) AS finding,
+    || '; of all communication that is ' || percent_text(sum(exposed_ns) / sum(dur_ns))
+    || CASE
+        WHEN sum(waited_ns) >= 0.01 * sum(exposed_ns)
+            THEN ', and ' || percent_text(sum(waited_ns) / sum(exposed_ns)) || ' of it is waiting for ranks that come late'
+        ELSE ''
+    END AS finding,
     strongest(event_id, exposed_ns) AS evidence_events,
     count(*) AS events,
     NULL AS estimated_gain_ns,

@@ -31,6 +31,7 @@ WITH loading AS (
 SELECT
     run,
     rank,
+    'data loader' AS cause,
     severity_of(sum(waited_ns), window_ns) AS severity,
     'Data loading takes ' || part_text(sum(waited_ns), window_ns, steps)
     || CASE WHEN bool_or(has_device) THEN ' in which no device is busy' ELSE '' END AS finding,

@@ -7,24 +7,24 @@
 -- its kernels fewer multiprocessors and computation the others, send fp8, and look at the load of the experts' ranks.
 -- link: https://github.com/deepseek-ai/DeepEP
 -- only if: EXISTS (FROM shared_names WHERE communicates)
--- needs: events
+-- needs: events, traces
 -- parameter exposed_expert_parallel_share DOUBLE = 0.05  least part of the time that is a finding
 SELECT
     run,
     rank,
-    severity_of(sum(exposed_ns), window_ns) AS severity,
+    severity_of(sum(own_ns), window_ns) AS severity,
     CASE
         WHEN collective IN ('dispatch', 'combine') THEN 'Expert-parallel ' || collective
         ELSE 'Expert-parallel communication'
     END
-    || ' is exposed ' || part_text(sum(exposed_ns), window_ns, steps) || ', '
-    || percent_text(sum(exposed_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
-    strongest(event_id, exposed_ns) AS evidence_events,
+    || ' is exposed ' || part_text(sum(own_ns), window_ns, steps) || ', '
+    || percent_text(sum(own_ns) / sum(dur_ns)) || ' of its own time, in ' || counted(count(*), 'kernel') AS finding,
+    strongest(event_id, own_ns) AS evidence_events,
     count(*) AS events,
-    sum(exposed_ns) AS estimated_gain_ns,
+    sum(own_ns) AS estimated_gain_ns,
     'time in which it runs and no computation does: at most that, if all of it were hidden' AS gain_basis,
-    coalesce('process group ' || shown(process_group), shown(arg_max(short_name('kernel', name), exposed_ns))) AS "where"
-FROM shared_communication
-WHERE exposed_ns > 0 AND kernel_category = 'expert_parallel'
+    coalesce('process group ' || shown(process_group), shown(arg_max(short_name('kernel', name), own_ns))) AS "where"
+FROM (SELECT *, exposed_ns - waited_ns AS own_ns FROM shared_communication)
+WHERE own_ns > 0 AND kernel_category = 'expert_parallel'
 GROUP BY run, rank, steps, window_ns, process_group, collective
-HAVING sum(exposed_ns) >= coalesce(getvariable('exposed_expert_parallel_share'), 0.05) * window_ns
+HAVING sum(own_ns) >= coalesce(getvariable('exposed_expert_parallel_share'), 0.05) * window_ns

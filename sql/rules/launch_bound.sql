@@ -35,6 +35,7 @@ owners AS (
 SELECT
     run,
     rank,
+    'launches' AS cause,
     severity_of(sum(host_ns) / devices, window_ns) AS severity,
     'Devices wait for the next launch ' || part_text(sum(host_ns) / devices, window_ns, steps) || ', in '
     || counted(count(*), 'gap') || ' of ' || duration_text(avg(gap_ns)) || ' on average' AS finding,

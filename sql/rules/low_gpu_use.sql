@@ -36,6 +36,7 @@ owners AS (
 SELECT
     idle.run,
     idle.rank,
+    'idle' AS cause,
     CASE WHEN sum(idle.idle_ns) >= 0.8 * window_ns THEN 'high' ELSE 'medium' END AS severity,
     'Devices have nothing to do for ' || part_text(sum(idle.idle_ns), window_ns, steps)
     || coalesce(

@@ -1,11 +1,14 @@
--- straggler: the other ranks wait for one of them again and again.
--- One row per (run, rank that is late).
--- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted are
--- those that the rank comes to last, with the time between the last but one and it. In a run without a straggler each rank is
--- last now and then, so it is a finding only where one rank has twice its even part of that time, or three fifths of it where
--- they are few, and it makes up a fiftieth of the time.
--- suggestion: See what it does before, with stragglers(per="op"), and compare its data, its input pipeline and its clock rates
--- with those of the others.
+-- straggler: the other ranks wait for one of them, or for several with the same cause, again and again.
+-- One row per (run, cause).
+-- Collectives are matched across the ranks of the run, on one clock where the offsets of `clock_skew` are known. Counted is how
+-- far a rank is behind the one before it, as `stragglers` has it, with the cause that most of that has: what it did longer than
+-- that rank. A rank that is late because it waited itself, for another rank or before anything was recorded, is not to blame,
+-- and counts for nothing. In a run without a straggler each rank is late now and then, so it is a finding only where one rank,
+-- or up to half of them together, have twice their even part of that time, or three fifths of it where they are few (and a fifth
+-- more for each further rank). Ranks that come at least half as late for the same cause belong to it. What the job would gain if
+-- they came as the others, from the last of these to the last of them, has to be a fiftieth of the time.
+-- suggestion: See what they do before, with blame(), and compare their data, their input pipeline and their clock rates with
+-- those of the others.
 -- link: https://docs.pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications
 -- only if: (SELECT count(DISTINCT rank) > 1 FROM traces)
 -- needs: events, traces
@@ -17,59 +20,141 @@ WITH several AS MATERIALIZED (
     GROUP BY run
     HAVING count(*) > 1
 ),
-of_several AS (
-    SELECT *
-    FROM events
-    WHERE run IN (SELECT run FROM several)
+waits AS MATERIALIZED (
+    SELECT
+        shared_waits.*,
+        came_ns - list_sort(list(came_ns) OVER of_match)[(count(*) OVER of_match + 1) // 2] AS beyond_ns
+    FROM shared_waits
+    JOIN shared_windows AS windows ON shared_waits.run = windows.run AND shared_waits.rank = windows.rank
+    WHERE windows.steps = 0 OR shared_waits.step IS NOT NULL
+    WINDOW of_match AS (PARTITION BY shared_waits.run, match)
 ),
-matches AS MATERIALIZED (
-    FROM collective_matches('of_several', traces)
+pairs AS MATERIALIZED (
+    FROM late_pairs('waits')
 ),
-waits AS (
-    SELECT run, number, rank, event_id, step, late_ns, last_rank = rank AND start_skew_ns > 0 AS is_last
-    FROM collective_waits(matches, traces, true)
-    WHERE wait_ns IS NOT NULL
-),
-seconds AS (
-    SELECT run, number, max(late_ns) FILTER (NOT is_last) AS second_ns
-    FROM waits
-    GROUP BY run, number
+causes AS (
+    SELECT run, rank, match, first(cause ORDER BY part_ns DESC, cause) AS cause
+    FROM late_parts(events, 'waits', 'pairs')
+    GROUP BY run, rank, match
 ),
 held AS (
-    SELECT
-        waits.run, waits.rank, waits.event_id, waits.is_last, windows.steps, windows.window_ns, several.ranks,
-        CASE WHEN is_last THEN late_ns - second_ns ELSE 0 END AS held_ns
+    SELECT waits.run, waits.rank, waits.match, causes.cause, waits.event_id, waits.behind_ns, waits.beyond_ns
     FROM waits
-    JOIN seconds ON waits.run = seconds.run AND waits.number = seconds.number
-    JOIN shared_windows AS windows ON waits.run = windows.run AND waits.rank = windows.rank
-    JOIN several ON waits.run = several.run
-    WHERE windows.steps = 0 OR waits.step IS NOT NULL
+    JOIN causes ON waits.run = causes.run AND waits.rank = causes.rank AND waits.match = causes.match
+    WHERE causes.cause <> 'wait' AND waits.behind_ns > 0
+),
+counts AS (
+    SELECT
+        run, rank, count(*) AS collectives, count(*) FILTER (last_rank = rank AND start_skew_ns > 0) AS times_last
+    FROM waits
+    GROUP BY run, rank
 ),
 sums AS (
     SELECT
-        run, rank, steps, window_ns, ranks,
-        sum(held_ns) AS held_ns,
-        sum(sum(held_ns)) OVER (PARTITION BY run) AS all_ns,
-        count(*) AS collectives,
-        count(*) FILTER (is_last) AS times_last,
-        strongest(CASE WHEN held_ns > 0 THEN event_id END, held_ns) AS evidence_events,
-        count(*) FILTER (held_ns > 0) AS events
+        held.run, held.rank, cause, several.ranks AS of_ranks, sum(behind_ns) AS own_ns, sum(beyond_ns) AS beyond_ns,
+        sum(sum(behind_ns)) OVER (PARTITION BY held.run) AS all_ns,
+        strongest(event_id, behind_ns) AS evidence_events,
+        count(*) AS events
     FROM held
-    GROUP BY run, rank, steps, window_ns, ranks
+    JOIN several ON held.run = several.run
+    GROUP BY held.run, held.rank, cause, several.ranks
+),
+placed AS (
+    SELECT
+        *,
+        row_number() OVER most AS place,
+        sum(own_ns) OVER most >= all_ns * least(
+            coalesce(getvariable('straggler_part'), 0.6) + 0.2 * (row_number() OVER most - 1),
+            2 * row_number() OVER most / of_ranks
+        ) AS are_late
+    FROM sums
+    WINDOW most AS (PARTITION BY run, cause ORDER BY own_ns DESC, rank)
+),
+grouped AS (
+    SELECT
+        *,
+        min(place) FILTER (are_late AND (place = 1 OR 2 * place <= of_ranks)) OVER of_cause AS late_ranks,
+        max(CASE WHEN place = 1 THEN beyond_ns END) OVER of_cause AS most_beyond_ns
+    FROM placed
+    WINDOW of_cause AS (PARTITION BY run, cause)
+),
+late AS (
+    SELECT *
+    FROM grouped
+    WHERE
+        place <= late_ranks
+        OR late_ranks IS NOT NULL
+        AND (
+            own_ns >= all_ns * least(coalesce(getvariable('straggler_part'), 0.6), 2 / of_ranks)
+            OR 2 * beyond_ns >= most_beyond_ns
+        )
+),
+-- Without the late ones a collective begins when the last of the others comes.
+gains AS (
+    SELECT run, cause, sum(held_up(last_ns, others_ns)) AS gain_ns
+    FROM (
+        SELECT
+            causes.run, causes.cause, max(waits.came_ns) AS last_ns,
+            max(waits.came_ns) FILTER (held.rank IS NULL) AS others_ns
+        FROM (SELECT DISTINCT run, cause FROM late) AS causes
+        JOIN waits ON causes.run = waits.run
+        LEFT JOIN (FROM held SEMI JOIN late USING (run, rank, cause)) AS held
+            ON waits.run = held.run AND waits.rank = held.rank AND waits.match = held.match AND causes.cause = held.cause
+        GROUP BY causes.run, causes.cause, waits.match
+    )
+    GROUP BY run, cause
+),
+shown_late AS (
+    SELECT
+        late.*, gains.gain_ns, windows.steps, windows.window_ns, counts.collectives, counts.times_last,
+        list(late.rank) OVER of_cause AS ranks,
+        CASE
+            late.cause
+            WHEN 'input' THEN 'data loading'
+            WHEN 'compute' THEN 'computation'
+            WHEN 'copy' THEN 'copies'
+            ELSE late.cause
+        END AS word
+    FROM late
+    JOIN gains ON late.run = gains.run AND late.cause = gains.cause
+    JOIN counts ON late.run = counts.run AND late.rank = counts.rank
+    JOIN shared_windows AS windows ON late.run = windows.run AND late.rank = windows.rank
+    WINDOW of_cause AS (PARTITION BY late.run, late.cause)
 )
 SELECT
     run,
     rank,
-    severity_of(held_ns, window_ns) AS severity,
-    'Rank ' || rank || ' comes last to ' || format('{:,}', times_last) || ' of ' || format('{:,}', collectives)
-    || ' collectives, and is waited for ' || part_text(held_ns, window_ns, steps) || ', ' || percent_text(held_ns / all_ns)
-    || ' of all such time of the run' AS finding,
+    list_sort(ranks) AS ranks,
+    'late by ' || cause AS cause,
+    severity_of(gain_ns, window_ns) AS severity,
+    CASE
+        WHEN len(ranks) = 1
+            THEN 'Rank ' || rank || ' comes last to ' || format('{:,}', times_last) || ' of ' || format('{:,}', collectives)
+            || ' collectives, and is waited for '
+        ELSE 'Ranks ' || array_to_string(list_sort(ranks), ', ') || ' come late to collectives, and are waited for '
+    END || part_text(gain_ns, window_ns, steps) || ', ' || percent_text(gain_ns / all_ns)
+    || ' of all such time of the run, because of ' || CASE WHEN len(ranks) = 1 THEN 'its ' ELSE 'their ' END || word AS finding,
     evidence_events,
     events,
-    held_ns AS estimated_gain_ns,
-    'time from the last but one rank to this one: with it, the collective could begin' AS gain_basis,
-    'rank ' || rank || ' of ' || ranks AS "where"
-FROM sums
-WHERE
-    held_ns >= coalesce(getvariable('straggler_share'), 0.02) * window_ns
-    AND held_ns >= least(coalesce(getvariable('straggler_part'), 0.6), 2 / ranks) * all_ns
+    gain_ns AS estimated_gain_ns,
+    CASE
+        WHEN len(ranks) = 1 THEN 'time from the last but one rank to this one: with it, the collective could begin'
+        ELSE 'time from the last of the other ranks to these: with that one, the collective could begin'
+    END AS gain_basis,
+    CASE WHEN len(ranks) = 1 THEN 'rank ' || rank ELSE 'ranks ' || array_to_string(list_sort(ranks), ', ') END
+    || ' of ' || of_ranks AS "where",
+    CASE cause
+        WHEN 'input'
+            THEN 'Compare the data with that of the others, and give the DataLoader more workers (num_workers); '
+            || '`input_balance` has the waits of all ranks.'
+        WHEN 'host'
+            THEN 'See what the host does before, with blame(), and compare the processor, and what else runs there, with those '
+            || 'of the others.'
+        WHEN 'compute'
+            THEN 'See which kernels take longer, with blame(), and compare the share of the work and the clock rates with '
+            || 'those of the others.'
+        WHEN 'communication'
+            THEN 'See which link takes longer, with blame(), and compare the network with that of the others.'
+    END AS suggestion
+FROM shown_late
+WHERE place = 1 AND gain_ns >= coalesce(getvariable('straggler_share'), 0.02) * window_ns

@@ -37,6 +37,7 @@ loader_calls AS (
 SELECT
     loader_calls.run,
     loader_calls.rank,
+    'data loader' AS cause,
     CASE WHEN coalesce(sum(waited_ns), 0) >= 0.05 * window_ns THEN 'medium' ELSE 'low' END AS severity,
     CASE
         WHEN count(waited_ns) = 0 THEN 'A DataLoader without workers is used'

@@ -1,8 +1,9 @@
 """Jobs of several ranks, run by a plain loop, and the longest path through what happened.
 
-Each rank has one thread, which does what its program says: work of its own, launches on streams,
-and at the end a wait for its device. A collective begins on a rank when its stream has come to it,
-and ends on all ranks at once, some time after it began on the last of them.
+Each rank has one thread, which does what its program says: work of its own, batches that it loads,
+launches on streams, and at the end a wait for its device. A collective begins on a rank when its
+stream has come to it, and ends on all ranks of its group at once, some time after it began on the
+last of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-HOST, KERNEL, COLLECTIVE = "host", "kernel", "collective"
+HOST, INPUT, KERNEL, COLLECTIVE = "host", "input", "kernel", "collective"
 BETWEEN = 1
 """A thread needs a nanosecond from one slice to the next."""
 
@@ -24,6 +25,8 @@ class Op:
     took: Sequence[int]
     launch: Sequence[int] = ()
     stream: int = 7
+    groups: Sequence[Sequence[int]] = ()
+    """Of a collective: ranks that do it together; without any, all do. The first has its time."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Slice:
     start: int
     end: int
     stream: int = 0
+    group: tuple[int, ...] = ()
 
 
 @dataclass
@@ -74,9 +78,9 @@ def run(ops: Sequence[Op], ranks: int) -> Run:
         for rank in range(ranks):
             host[rank] = after(host[rank], BETWEEN, rank, "host")
             since = host[rank]
-            if op.kind == HOST:
+            if op.kind in {HOST, INPUT}:
                 host[rank] = after(since, op.took[rank], rank, "host")
-                done.slices.append(Slice(HOST, number, rank, since[0], host[rank][0]))
+                done.slices.append(Slice(op.kind, number, rank, since[0], host[rank][0]))
                 continue
             launched = after(since, op.launch[rank], rank, "launch")
             host[rank] = after(since, op.launch[rank], rank, "host")
@@ -88,12 +92,13 @@ def run(ops: Sequence[Op], ranks: int) -> Run:
                 ended = after(begun, op.took[rank], rank, "compute")
                 streams[rank][op.stream] = ended
                 done.slices.append(Slice(KERNEL, number, rank, begun[0], ended[0], op.stream))
-        if op.kind == COLLECTIVE:
-            last = latest(*ready)
-            for rank, begun in enumerate(ready):
-                ended = after(last, op.took[0], rank, "communication")
+        for group in (op.groups or [range(ranks)]) if op.kind == COLLECTIVE else ():
+            last = latest(*(ready[rank] for rank in group))
+            for rank in group:
+                begun, ended = ready[rank], after(last, op.took[group[0]], rank, "communication")
                 streams[rank][op.stream] = ended
-                done.slices.append(Slice(COLLECTIVE, number, rank, begun[0], ended[0], op.stream))
+                whole = COLLECTIVE, number, rank, begun[0], ended[0], op.stream, tuple(group)
+                done.slices.append(Slice(*whole))
     ends: list[Node] = []
     for rank in range(ranks):
         since = after(host[rank], BETWEEN, rank, "host")

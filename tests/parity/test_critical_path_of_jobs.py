@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
-from typing import Final
 
 import polars as pl
 import pytest
@@ -15,47 +13,9 @@ from hypothesis import strategies as st
 
 import profframe
 from profframe.errors import ParameterError
-from profframe.trace.trace import Trace
-from tests.builders import Row, event, loaded, together
-from tests.oracles.jobs import BETWEEN, COLLECTIVE, HOST, KERNEL, Op, Run, Slice, run, waited
-
-NAMES: Final = {
-    HOST: "aten::linear",
-    "launch": "cudaLaunchKernel",
-    "sync": "cudaDeviceSynchronize",
-    KERNEL: "gemm",
-    COLLECTIVE: "ncclDevKernel_AllReduce",
-}
-
-
-def row(of: Slice, ahead: int) -> Row:
-    name, start, end = NAMES[of.kind], of.start + ahead, of.end + ahead
-    if of.kind == HOST:
-        return event(name, start, end)
-    if of.kind in {"launch", "sync"}:
-        return event(name, start, end, category="cuda_runtime", correlation=of.number + 1)
-    more: dict[str, object] = {
-        "device": 0,
-        "stream": of.stream,
-        "correlation": of.number + 1,
-    }
-    if of.kind == COLLECTIVE:
-        more |= {"collective": "allreduce", "process_group": "0", "collective_seq": of.number}
-    return event(name, start, end, category="kernel", thread=100 + of.stream, **more)
-
-
-def job(done: Run, ahead: Sequence[int]) -> Trace:
-    """What happened, with the clock of each rank that much ahead."""
-    return together(
-        *(
-            loaded(
-                *(row(one, offset) for one in done.slices if one.rank == rank),
-                rank=rank,
-                header={"clock": "utc"},
-            )
-            for rank, offset in enumerate(ahead)
-        )
-    )
+from tests.builders import event, loaded, together
+from tests.jobs import NAMES, job
+from tests.oracles.jobs import BETWEEN, COLLECTIVE, HOST, KERNEL, Op, run, waited
 
 
 def totals(path: pl.DataFrame) -> dict[tuple[int, str], int]:

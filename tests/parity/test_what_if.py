@@ -19,9 +19,9 @@ from profframe.errors import ParameterError, UnknownNameError
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, together
 from tests.conftest import Run
+from tests.jobs import NAMES, job
 from tests.oracles import jobs
 from tests.oracles.jobs import COLLECTIVE, HOST, KERNEL, Op
-from tests.parity.test_critical_path_of_jobs import NAMES, job
 
 EXAMPLES: Final = settings().max_examples
 FACTORS: Final = (0.0, 0.25, 0.5, 2.0, 3.0)

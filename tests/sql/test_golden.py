@@ -14,6 +14,7 @@ ACROSS_RANKS = frozenset(
     {
         *("clock_skew", "collective_progress", "collective_traffic", "hang_sides", "hangs"),
         *("communication_parts", "expert_balance", "input_balance", "pipeline_bubbles"),
+        "advice",
         "stragglers",
     }
 )

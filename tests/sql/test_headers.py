@@ -136,7 +136,7 @@ def test_columns_are_fixed() -> None:
     assert columns == {
         "advice": (
             "rule severity finding evidence_events events estimated_gain_ns gain_basis where "
-            "suggestion link"
+            "suggestion link ranks"
         ),
         "clock_skew": "clock base_ns reference_rank offset_ns error_ns collectives note",
         "collective_summary": (
@@ -161,7 +161,7 @@ def test_columns_are_fixed() -> None:
         "collectives": (
             "number rank process_group collective collective_seq matched_by expected_ranks "
             "missing_ranks mismatch step dtype bytes imbalance event_id kernels start_ns dur_ns "
-            "wait_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s "
+            "wait_ns transfer_ns start_skew_ns end_skew_ns last_rank latency_ns algorithm_gb_per_s "
             "bus_gb_per_s is_corrected"
         ),
         "communication_parts": (
@@ -189,8 +189,8 @@ def test_columns_are_fixed() -> None:
         "rank_balance": "step class min_ns max_ns mean_ns std_ns max_over_mean min_rank max_rank",
         "stragglers": (
             "before_op before_kernel collectives times_last last_share times_first held_up_ns "
-            "max_held_up_ns late_ns mean_late_ns max_late_ns wait_ns mean_wait_ns "
-            "communication_ns is_corrected"
+            "max_held_up_ns shared_ns cause excess_ns late_ns mean_late_ns max_late_ns wait_ns "
+            "mean_wait_ns communication_ns is_corrected"
         ),
         "runs": (
             "clock start_ns events kernels span_ns steps step_mean_ns step_min_ns step_p50_ns "

@@ -15,8 +15,8 @@ from profframe import schema
 from profframe.errors import ParameterError
 from profframe.trace.trace import Trace
 from tests.builders import Row, event, loaded, together
+from tests.jobs import job
 from tests.oracles.jobs import COLLECTIVE, HOST, KERNEL, Op, run
-from tests.parity.test_critical_path_of_jobs import job
 
 SHORT = ("source_id", "source_edge", "target_id", "target_edge", "kind", "certainty", "lag_ns")
 

@@ -102,6 +102,16 @@ class TestText:
             "low     It is slow (a, rank 3)",
         ]
 
+    def test_ranks_that_share_it(self) -> None:
+        row = {**ROW, "rank": 2, "ranks": [0, 1, 2, 4, 6, 7]}
+        rows = pl.DataFrame([row, {**ROW, "ranks": [0]}])
+        place = "ranks 0-2, 4, 6-7, this is rank 2"
+        assert text(findings(rows[:1], 1)).splitlines()[0] == f"high    It is slow, {place}"
+        assert text(headlines(rows, 3, "Findings")).splitlines()[1:] == [
+            f"high    It is slow (a, {place})",
+            "high    It is slow (a, rank 0)",
+        ]
+
     def test_none(self) -> None:
         assert text(findings(pl.DataFrame([ROW]).clear(), 20)) == "no findings\n"
 

@@ -119,7 +119,7 @@ def gather(connect: Connect, ranks: Sequence[int], what: tuple[int | None, str |
             own = window or rows.Window(start, end, 0, 0, NONE, 0, start)
             whole = replace(own, start_ns=start, end_ns=end).moved(meetings.ahead[place])
             members = meetings.event[meetings.rank == place]
-            activities.append(_with_helpers(rows.read(connection, whole), members))
+            activities.append(with_helpers(rows.read(connection, whole), members))
             graphs.append(graph.build(activities[-1], (own.thread, own.end_ns - start)))
             waits.append(rows.graph_waits(connection, activities[-1].works.event))
     return Job([*ranks], start, end, meetings, windows, activities, graphs, waits)
@@ -170,7 +170,7 @@ def _meetings(connection: duckdb.DuckDBPyConnection, ranks: Sequence[int]) -> Me
     )
 
 
-def _with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
+def with_helpers(activities: graph.Rows, events: Ints) -> graph.Rows:
     """Threads that do collectives of the host do them for the main thread, which waits for them."""
     slices, threads = activities.slices, activities.threads
     row = last_equal(slices.event, np.arange(slices.event.size), events)

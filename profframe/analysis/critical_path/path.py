@@ -18,7 +18,7 @@ from profframe.query.run import select
 BOUNDS: Final = ("host", "launch", "compute", "communication", "copy", "sync", "idle")
 """Bounds of a stretch of the path."""
 
-_BOUNDS_OF_EDGES: Final = {
+BOUNDS_OF_EDGES: Final = {
     "slice": "host",
     "between": "host",
     "thread": "host",
@@ -31,7 +31,7 @@ _BOUNDS_OF_EDGES: Final = {
     "collective": "communication",
 }
 """That of work is its class."""
-EDGES: Final = (*_BOUNDS_OF_EDGES,)
+EDGES: Final = (*BOUNDS_OF_EDGES,)
 """Kinds of stretches; in the order of the constants of `graph`."""
 
 
@@ -138,7 +138,7 @@ def described(
             "start_ns": stretches.start + origin,
             "dur_ns": stretches.end - stretches.start,
             "edge": np.array(EDGES, np.object_)[stretches.edge],
-            "bound": np.array([*_BOUNDS_OF_EDGES.values()], np.object_)[stretches.edge],
+            "bound": np.array([*BOUNDS_OF_EDGES.values()], np.object_)[stretches.edge],
             "waiting_rank": pa.array(waiting, mask=waiting < 0),
         },
         schema=_PATH,

@@ -19,7 +19,7 @@ from profframe.analysis.critical_path.graph import (
 )
 from profframe.intervals import Ints
 
-_LEAP: Final = -2
+LEAP: Final = -2
 """Pseudo-edge: from one point of a thread to another, across any number of slices."""
 
 
@@ -62,7 +62,7 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
                 since, waiting, work = end[before], event[latest], before
         else:
             stop = int(stop_of[point])
-            stretches.append((NONE, _LEAP, stop, point))
+            stretches.append((NONE, LEAP, stop, point))
             edge, before = int(points.edge[stop]), int(points.before[stop])
             time, waiting = int(points.time[stop]), int(slices[points.via[stop]])
             if edge == SYNC:
@@ -72,24 +72,26 @@ def walk(graph: Graph, *, work: int = NONE, point: int = NONE) -> Stretches:
         if time > 0:
             stretches.append((waiting, edge, since, time))
             time = min(since, time)
-    return _merged(_expanded(graph, *np.array([(NONE, UNKNOWN, 0, 0), *stretches[::-1]]).T))
+    expanded, _ = expand(graph, *np.array([(NONE, UNKNOWN, 0, 0), *stretches[::-1]]).T)
+    return _merged(expanded)
 
 
-def _expanded(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> Stretches:
-    """Stretches with each leap replaced by the slices that it crosses."""
+def expand(graph: Graph, event: Ints, edge: Ints, start: Ints, end: Ints) -> tuple[Stretches, Ints]:
+    """Stretches with each leap replaced by the slices that it crosses; the row of each before."""
     points, slices = graph.points, graph.slices
-    count = np.where(edge == _LEAP, end - start, 1)
-    leap = np.repeat(edge == _LEAP, count)
+    count = np.where(edge == LEAP, end - start, 1)
+    leap = np.repeat(edge == LEAP, count)
     within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     place = np.where(leap, np.repeat(start, count) + within, 0)
     inside, since, until = points.inside[place], points.time[place], np.roll(points.time, -1)[place]
     thread_edge = np.where(inside >= 0, SLICE, np.where(since == 0, UNKNOWN, BETWEEN))
-    return Stretches(
+    expanded = Stretches(
         np.where(leap, np.append(slices.event, NONE)[inside], np.repeat(event, count)),
         np.where(leap, thread_edge, np.repeat(edge, count)),
         np.where(leap, since, np.maximum(np.repeat(start, count), 0)),
         np.where(leap, until, np.repeat(end, count)),
     )
+    return expanded, np.repeat(np.arange(count.size), count)
 
 
 def _merged(stretches: Stretches) -> Stretches:

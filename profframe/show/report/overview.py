@@ -9,6 +9,7 @@ import polars as pl
 
 from profframe.show import units
 from profframe.show.columns import KEYS
+from profframe.show.findings import ranks_of
 from profframe.show.first_words import first_words
 from profframe.show.report.parts import (
     Fact,
@@ -60,7 +61,8 @@ def _top(context: Context, rows: pl.DataFrame) -> tuple[Finding, ...]:
     counts = dict(rows["rule"].value_counts().rows())
     findings = []
     for row in first.iter_rows(named=True):
-        place = [f"{key} {row[key]}" for key in KEYS if key not in context.constant_keys]
+        texts = {key: f"{key} {row[key]}" for key in KEYS} | {"rank": ranks_of(row)}
+        place = [texts[key] for key in KEYS if key not in context.constant_keys]
         if counts[row["rule"]] > 1:
             place.append(f"{units.plural(counts[row['rule']] - 1, 'more finding')} of this rule")
         findings.append(_finding(row, f" ({'; '.join(place)})" if place else ""))

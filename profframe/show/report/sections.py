@@ -15,8 +15,8 @@ from profframe.show.report.parts import Part, Section
 from profframe.show.report.replies import Context, Reply
 
 _ADVICE: Final = (
-    "severity", "finding", "estimated_gain_ns", "suggestion", "rule", "where", "gain_basis",
-    "events",
+    "severity", "finding", "ranks", "estimated_gain_ns", "suggestion", "rule", "where",
+    "gain_basis", "events",
 )  # fmt: skip
 _SOURCES: Final = (
     "source", "format", "clock", "start_ns", "source_events", "world_size", "backend",
@@ -33,10 +33,12 @@ def advice(context: Context) -> Section | None:
     reply = context.answer("advice")
     if not reply:
         return None
+    has_several = (reply.frame["ranks"].list.len() > 1).any()
+    columns = tuple(name for name in _ADVICE if has_several or name != "ranks")
     return Section(
         "Advice",
         "What rules found to be slow or wasteful, and what to do; gains do not add up.",
-        (context.table(reply, "Advice", _ADVICE, full_text=reply.frame.height <= _MOST_FULL),),
+        (context.table(reply, "Advice", columns, full_text=reply.frame.height <= _MOST_FULL),),
     )
 
 

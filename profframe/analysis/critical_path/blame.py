@@ -1,0 +1,291 @@
+"""What each rank costs a job: what late ranks did before a collective that others did not.
+
+A rank that comes later than the middle one is behind the rank before it. What both did since they
+were last together are critical paths of their own: they end when each came and begin together, so
+what they differ by adds up to the time between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from profframe.analysis.critical_path import graph, rows
+from profframe.analysis.critical_path.before import before
+from profframe.analysis.critical_path.graph import NONE, SLICE, UNSET, WORK
+from profframe.analysis.critical_path.job import Connect, with_helpers
+from profframe.analysis.critical_path.path import BOUNDS_OF_EDGES, CALLS, EDGES
+from profframe.facts.columns import last_equal, numbers
+from profframe.intervals import Ints, Mask
+from profframe.query.header import Answer
+from profframe.query.run import prepare, select
+
+PER: Final[Mapping[str, tuple[str, ...]]] = {
+    "name": ("rank", "cause", "name", "op", "module", "waits_for_rank"),
+    "op": ("rank", "cause", "op"),
+    "module": ("rank", "cause", "module"),
+    "cause": ("rank", "cause", "waits_for_rank"),
+    "rank": ("rank",),
+}
+"""What has a row of its own, and the columns that it has."""
+
+_Columns = Mapping[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """When a job began, on its clock, and what is known of one of its ranks."""
+
+    start_ns: int
+    end_ns: int
+    ahead: Mapping[int, int]
+    """By how much the clock of each rank is ahead of that of the job."""
+    windows: Mapping[int, rows.Window]
+    """Of each rank all that it has, on its own clock."""
+    waits: _Columns
+
+
+def find(
+    connect: Connect,
+    run: str | None,
+    ranks: Sequence[int],
+    per: str,
+    *,
+    step: int | None,
+    corrected: bool,
+) -> pl.DataFrame:
+    """What late ranks of a run did that others did not, and what its collectives took."""
+    with ExitStack() as stack:
+        connection = stack.enter_context(connect(None))
+        prepare(connection, Answer("blame", f"{CALLS} {_MATCHES} {_WAITS} {_PAIRS} {_BLAMED}"), {})
+        connection.execute("SET VARIABLE blame_corrected = ?::BOOLEAN", [corrected])
+        connection.execute("SET VARIABLE blame_step = ?::BIGINT", [step])
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE _matches AS {_MATCHES}")
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE _waits AS {_WAITS}")
+        pairs = _columns(connection, _PAIRS)
+        late = np.unique(np.append(pairs["rank"], pairs["before_rank"])).tolist()
+        of_ranks = {rank: stack.enter_context(connect(rank)) for rank in ranks}
+        for own in of_ranks.values():
+            prepare(own, Answer("blame", CALLS), {})
+        job = _job(connection, of_ranks)
+        walks, stretches = _walks(pairs, late, of_ranks, job)
+        connection.register("_pairs", _of_run(run, walks))
+        connection.register("_stretches", _of_run(run, stretches))
+        columns = ", ".join(
+            f"{name if name in PER[per] else 'NULL'}::{type_} AS {name}"
+            for name, type_ in _TYPES.items()
+        )
+        sums = pl.DataFrame(select(connection, _SUMS.format(columns=columns)).to_arrow_table())
+        for table in ("_pairs", "_stretches"):
+            connection.unregister(table)
+        for table in ("_matches", "_waits"):
+            connection.execute(f"DROP TABLE {table}")
+    return sums
+
+
+def _job(
+    connection: duckdb.DuckDBPyConnection, of_ranks: Mapping[int, duckdb.DuckDBPyConnection]
+) -> _Job:
+    ahead = dict.fromkeys(of_ranks, 0) | dict(select(connection, _AHEAD).fetchall())
+    windows = {
+        rank: window
+        for rank, own in of_ranks.items()
+        if (window := rows.window(own, None, None, 0)) is not None
+    }
+    start = min((window.start_ns - ahead[rank] for rank, window in windows.items()), default=0)
+    end = max((window.end_ns - ahead[rank] for rank, window in windows.items()), default=0)
+    return _Job(start, end, ahead, windows, _columns(connection, _MEMBERS))
+
+
+def _walks(
+    pairs: _Columns,
+    late: Sequence[int],
+    of_ranks: Mapping[int, duckdb.DuckDBPyConnection],
+    job: _Job,
+) -> tuple[dict[str, Ints | Mask], dict[str, pa.Array]]:
+    """The pairs with the numbers of their walks, and the stretches of all of these."""
+    sides = _sides(pairs, job)
+    numbered = {name: np.zeros(pairs["rank"].size, np.int64) for name in sides}
+    parts: list[dict[str, pa.Array]] = []
+    count = 0
+    for rank in late:
+        of_rank = [(name, side, side["rank"] == rank) for name, side in sides.items()]
+        keys = np.concatenate(
+            [
+                np.stack([side[column][is_own] for column in ("event_id", "moment", "since")], 1)
+                for _, side, is_own in of_rank
+            ]
+        )
+        walks, number = np.unique(keys, axis=0, return_inverse=True)
+        bounds = np.cumsum([is_own.sum() for _, _, is_own in of_rank])[:-1]
+        for (name, _, is_own), own in zip(of_rank, np.split(number, bounds), strict=True):
+            numbered[name][is_own] = count + own
+        parts.append(_stretches(of_ranks[rank], rank, walks, job, count))
+        count += walks.shape[0]
+    together = {
+        name: pa.chunked_array([part[name] for part in parts], type_)
+        for name, type_ in _STRETCHES.items()
+    }
+    of_pairs = {name: pairs[name] for name in _OF_PAIRS}
+    return of_pairs | numbered | {"counts_later": _counts_later(sides["walk"])}, together
+
+
+def _counts_later(late: Mapping[str, Ints]) -> Mask:
+    """Whether a later time that the rank is blamed for has this one in it."""
+    counts = np.zeros(late["rank"].size, bool)
+    covered = dict[int, int]()
+    order = np.argsort(late["moment"], kind="stable")[::-1]
+    columns = (late[name][order].tolist() for name in ("rank", "moment", "since"))
+    for row, rank, moment, since in zip(order.tolist(), *columns, strict=True):
+        counts[row] = covered.get(rank, moment) < moment
+        if not counts[row]:
+            covered[rank] = min(since, covered.get(rank, since))
+    return counts
+
+
+def _sides(pairs: _Columns, job: _Job) -> dict[str, dict[str, Ints]]:
+    """Both sides of each pair: rank, event, its start and since when, from the start of the job.
+
+    What was never together is compared from the beginning, at the same time by the clock that the
+    collective is on.
+    """
+    ranks = {"walk": pairs["rank"], "before_walk": pairs["before_rank"]}
+    ahead = {
+        name: np.array([job.ahead[rank] for rank in of_side.tolist()], np.int64)
+        for name, of_side in ranks.items()
+    }
+    behind = pairs["before_start_ns"] - pairs["start_ns"] + pairs["behind_ns"]
+    first = job.start_ns + ahead["walk"]
+    since = np.where(pairs["since_ns"] == UNSET, first, pairs["since_ns"])
+    other = np.where(pairs["since_ns"] == UNSET, first + behind, pairs["before_since_ns"])
+    return {
+        name: {
+            "rank": ranks[name],
+            "event_id": event,
+            "moment": start - ahead[name] - job.start_ns,
+            "since": from_ns - ahead[name] - job.start_ns,
+        }
+        for name, event, start, from_ns in (
+            ("walk", pairs["event_id"], pairs["start_ns"], since),
+            ("before_walk", pairs["before_event_id"], pairs["before_start_ns"], other),
+        )
+    }
+
+
+def _stretches(
+    connection: duckdb.DuckDBPyConnection, rank: int, walks: Ints, job: _Job, first: int
+) -> dict[str, pa.Array]:
+    """What a rank did before each of some events, back to a moment."""
+    own, ahead = job.windows.get(rank, rows.Window(0, 0, 0, 0, NONE, 0, 0)), job.ahead[rank]
+    whole = replace(own, start_ns=job.start_ns, end_ns=job.end_ns).moved(ahead)
+    is_own = job.waits["rank"] == rank
+    events = job.waits["event_id"][is_own]
+    activities = with_helpers(rows.read(connection, whole), events)
+    last = own.thread, own.end_ns - ahead - job.start_ns
+    path, walk = before(graph.build(activities, last), *walks.T)
+    member = last_equal(events, np.flatnonzero(is_own), path.event)
+    member[(path.edge != WORK) & (path.edge != SLICE)] = NONE
+    until = np.append(job.waits["until_ns"] - job.start_ns - ahead, UNSET)[member]
+    cut = np.clip(until, path.start, path.end)
+    is_member = member >= 0
+    waited, done = cut > path.start, path.end > cut
+    last_rank = np.append(job.waits["last_rank"], NONE)[member]
+    bounds = np.array([*BOUNDS_OF_EDGES.values()], np.object_)[path.edge]
+    bounds[is_member] = "communication"
+    columns = {
+        "walk": walk + first,
+        "rank": np.full(walk.size, rank),
+        "event_id": path.event,
+        "edge": np.array(EDGES, np.object_)[path.edge],
+        "bound": bounds,
+    }
+    both = {name: np.append(values[waited], values[done]) for name, values in columns.items()}
+    is_wait = np.arange(waited.sum() + done.sum()) < waited.sum()
+    both["waits_for_rank"] = np.where(is_wait, np.append(last_rank[waited], last_rank[done]), NONE)
+    both["is_wait"] = is_wait
+    both["dur_ns"] = np.append((cut - path.start)[waited], (path.end - cut)[done])
+    return {
+        name: pa.array(both[name], type_, mask=both[name] == NONE if name in _OPTIONAL else None)
+        for name, type_ in _STRETCHES.items()
+    }
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, sql: str) -> _Columns:
+    table: pa.Table = select(connection, sql).to_arrow_table()
+    return {name: numbers(table, name, missing=UNSET) for name in table.column_names}
+
+
+def _of_run(run: str | None, columns: Mapping[str, Ints | Mask | pa.Array]) -> pa.Table:
+    size = len(next(iter(columns.values())))
+    return pa.table({"run": pa.array([run] * size, pa.string()), **columns})
+
+
+_OF_PAIRS: Final = ("match", "rank", "event_id", "held_up_ns", "behind_ns")
+_OPTIONAL: Final = ("event_id", "waits_for_rank")
+_STRETCHES: Final = {
+    "walk": pa.int64(),
+    "rank": pa.int32(),
+    "event_id": pa.int64(),
+    "edge": pa.string(),
+    "bound": pa.string(),
+    "waits_for_rank": pa.int32(),
+    "is_wait": pa.bool_(),
+    "dur_ns": pa.int64(),
+}
+_TYPES: Final = {
+    "rank": "INTEGER",
+    "cause": "VARCHAR",
+    "name": "VARCHAR",
+    "op": "VARCHAR",
+    "module": "VARCHAR",
+    "waits_for_rank": "INTEGER",
+}
+_MATCHES: Final = "FROM collective_matches(events, traces)"
+_WAITS: Final = """
+    FROM collective_waits(_matches, traces, getvariable('blame_corrected'))
+    WHERE came_ns IS NOT NULL
+"""
+_AHEAD: Final = """
+    SELECT rank, offset_ns FROM clock_offsets(_matches) WHERE getvariable('blame_corrected')
+"""
+_MEMBERS: Final = """
+    SELECT rank, event_id, start_ns + wait_ns AS until_ns, last_rank FROM _waits
+    ORDER BY rank, event_id
+"""
+_PAIRS: Final = """
+    SELECT * EXCLUDE (run) FROM late_pairs(_waits)
+    WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+    ORDER BY match, rank
+"""
+_BLAMED: Final = "blamed() step_marks()"
+_SUMS: Final = """
+    WITH wanted AS (
+        FROM _waits WHERE getvariable('blame_step') IS NULL OR step = getvariable('blame_step')
+    ),
+    steps AS (
+        SELECT count(DISTINCT step) AS steps
+        FROM step_marks(events)
+        WHERE dur_ns > 0 AND (getvariable('blame_step') IS NULL OR step = getvariable('blame_step'))
+    ),
+    sums AS (
+        SELECT run, part, {columns}, sum(cost_ns)::BIGINT AS cost_ns,
+            sum(held_up_ns)::BIGINT AS held_up_ns
+        FROM blamed(events, 'wanted', '_pairs', '_stretches')
+        GROUP BY ALL
+        HAVING sum(cost_ns) <> 0 OR sum(held_up_ns) <> 0
+    )
+    SELECT
+        run, rank, part, cause, name, op, module, waits_for_rank, cost_ns, held_up_ns, steps,
+        cost_ns / greatest(steps, 1) AS cost_per_step_ns,
+        cost_ns / sum(cost_ns) OVER (PARTITION BY part) AS part_share
+    FROM sums, steps
+    ORDER BY part, cause IS NOT DISTINCT FROM 'wait', cost_ns DESC, rank, cause, name, op, module,
+        waits_for_rank
+"""

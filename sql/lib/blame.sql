@@ -1,0 +1,354 @@
+-- What makes ranks late: what each did before a collective, held against the rank that came before it.
+-- In a bare shell read `devices.sql`, `inputs.sql`, `lanes.sql`, `collectives.sql`, `intervals.sql`, `steps.sql`
+-- and `busy.sql` of `sql/lib` first.
+
+-- late_pairs: one row per rank that is behind at a collective, with the rank before it, and the last moment at which both were
+-- together: when the last rank came to the collective before that both take part in. Until then neither can be late.
+-- parameter waits TABLE  rows of collective_waits
+-- column run  as in events
+-- column match, step  as in collective_waits
+-- column held_up_ns, behind_ns  as in collective_waits
+-- column rank INTEGER  rank that is late
+-- column before_rank INTEGER  rank that came before it
+-- column event_id BIGINT  event_id of the late rank's first kernel
+-- column before_event_id BIGINT  that of the rank before
+-- column start_ns BIGINT  start on the late rank, by its own clock
+-- column before_start_ns BIGINT  start on the rank before, by its own clock
+-- column since_ns BIGINT  since when they are compared, by the clock of the late rank; NULL since the beginning
+-- column before_since_ns BIGINT  the same by the clock of the rank before
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true))
+-- FROM late_pairs(waits)
+CREATE OR REPLACE TEMP MACRO late_pairs(waits) AS TABLE
+WITH wholes AS MATERIALIZED (
+    SELECT run, match, is_corrected, list(rank ORDER BY rank) AS ranks, max(came_ns) AS last_ns
+    FROM query_table(waits)
+    WHERE came_ns IS NOT NULL
+    GROUP BY run, match, is_corrected
+),
+groups AS (
+    SELECT run, is_corrected, ranks, row_number() OVER () AS number
+    FROM (SELECT DISTINCT run, is_corrected, ranks FROM wholes)
+),
+late AS MATERIALIZED (
+    SELECT
+        late.run, late.match, late.step, late.is_corrected, late.held_up_ns, late.behind_ns, late.rank, late.before_rank,
+        late.event_id, other.event_id AS before_event_id, late.start_ns, other.start_ns AS before_start_ns, late.came_ns,
+        other.came_ns AS before_came_ns
+    FROM query_table(waits) AS late
+    JOIN query_table(waits) AS other ON late.match = other.match AND late.before_rank = other.rank
+    WHERE late.behind_ns > 0
+),
+shared_groups AS (
+    SELECT pairs.rank, pairs.before_rank, groups.number
+    FROM (SELECT DISTINCT run, is_corrected, rank, before_rank FROM late) AS pairs
+    JOIN groups
+        ON pairs.run = groups.run AND pairs.is_corrected = groups.is_corrected
+        AND list_contains(groups.ranks, pairs.rank) AND list_contains(groups.ranks, pairs.before_rank)
+),
+moments AS (
+    SELECT groups.number, wholes.last_ns
+    FROM wholes
+    JOIN groups ON wholes.run = groups.run AND wholes.is_corrected = groups.is_corrected AND wholes.ranks = groups.ranks
+),
+wanted AS (
+    SELECT late.match, late.rank, shared_groups.number, late.before_came_ns
+    FROM late
+    JOIN groups ON late.run = groups.run AND late.is_corrected = groups.is_corrected
+    JOIN shared_groups
+        ON groups.number = shared_groups.number AND late.rank = shared_groups.rank
+        AND late.before_rank = shared_groups.before_rank
+),
+together AS (
+    SELECT wanted.match, wanted.rank, max(moments.last_ns) AS since_ns
+    FROM wanted
+    ASOF JOIN moments ON wanted.number = moments.number AND wanted.before_came_ns >= moments.last_ns
+    GROUP BY wanted.match, wanted.rank
+)
+SELECT
+    late.run, late.match, late.step, late.held_up_ns, late.behind_ns, late.rank, late.before_rank, late.event_id,
+    late.before_event_id, late.start_ns, late.before_start_ns,
+    together.since_ns + late.start_ns - late.came_ns AS since_ns,
+    together.since_ns + late.before_start_ns - late.before_came_ns AS before_since_ns
+FROM late
+LEFT JOIN together ON late.match = together.match AND late.rank = together.rank;
+
+-- slice_places: what is around slices: around work of a device, what is around its launch; around a backward op, what was around
+-- its forward op, too.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter slices TABLE  slices: `run`, `rank` and `event_id`
+-- column run, rank, event_id  as in slices
+-- column op VARCHAR  innermost op, the slice included; NULL for none
+-- column module VARCHAR  innermost nn.Module, in the words of `modules`; NULL for none
+-- column is_input BOOLEAN  it is inside a call of a data loader
+-- example: WITH slices AS (SELECT run, rank, event_id FROM events) FROM slice_places(events, slices)
+CREATE OR REPLACE TEMP MACRO slice_places(events, slices) AS TABLE
+WITH RECURSIVE around AS (
+    SELECT run, rank, event_id, event_id AS around_id, NULL::BIGINT AS forward_id, 0 AS level
+    FROM (SELECT DISTINCT run, rank, event_id FROM query_table(slices))
+    UNION ALL
+    SELECT
+        run, rank, event_id,
+        coalesce(outer_id, forward_id) AS around_id,
+        CASE WHEN outer_id IS NOT NULL THEN forward_id END AS forward_id,
+        level + 1 AS level
+    FROM (
+        SELECT
+            around.run, around.rank, around.event_id, around.level,
+            CASE WHEN is_busy(slice.kind) THEN coalesce(slice.op_id, slice.launch_id) ELSE slice.parent_id END AS outer_id,
+            coalesce(around.forward_id, slice.fwd_id) AS forward_id
+        FROM around
+        JOIN query_table(events) AS slice
+            ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
+        WHERE around.level < 10000
+    )
+    WHERE coalesce(outer_id, forward_id) IS NOT NULL
+)
+SELECT
+    around.run, around.rank, around.event_id,
+    arg_min(slice.name, around.level) FILTER (slice.kind = 'host_op') AS op,
+    coalesce(
+        arg_min(slice.name, around.level) FILTER (slice.python_module_id IS NOT NULL),
+        arg_min(slice.module_hierarchy, around.level) FILTER (slice.module_hierarchy <> '')
+    ) AS module,
+    coalesce(bool_or(is_data_load(slice.name)), false) AS is_input
+FROM around
+JOIN query_table(events) AS slice
+    ON around.run = slice.run AND around.rank = slice.rank AND around.around_id = slice.event_id
+GROUP BY around.run, around.rank, around.event_id;
+
+-- late_cause: what a stretch of a critical path is, in the words of a job: its host, input, launch, compute, communication, copy,
+-- or its own wait, for another rank or where nothing was recorded.
+-- parameter bound VARCHAR  `bound` of a stretch of a critical path
+-- parameter edge VARCHAR  its `edge`
+-- parameter is_wait BOOLEAN  it waits for the last rank of a collective
+-- parameter is_input BOOLEAN  it is inside a call of a data loader
+-- returns VARCHAR  the word
+-- example: SELECT late_cause('host', 'slice', false, true)
+CREATE OR REPLACE TEMP MACRO late_cause(bound, edge, is_wait, is_input) AS
+CASE
+    WHEN is_wait OR edge = 'unknown' THEN 'wait'
+    WHEN bound IN ('host', 'sync') THEN CASE WHEN is_input THEN 'input' ELSE 'host' END
+    WHEN bound = 'idle' THEN 'launch'
+    ELSE bound
+END;
+
+-- blamed: what each late rank did that the rank before it did not, and what collectives took with all ranks there: sums over
+-- collectives. Of each rank, `entry` adds up to its behind_ns, and to its held_up_ns. A rank that is late to a collective of one
+-- group often is so to the next one of another group, for the same reason: that counts once, at the last of them, and before as
+-- a wait for itself.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter waits TABLE  rows of collective_waits
+-- parameter pairs TABLE  rows of late_pairs, with `walk` and `before_walk`, numbers of what the two did, and `counts_later`
+-- parameter stretches TABLE  stretches of critical paths, with `walk`, `run`, `waits_for_rank` and `is_wait`
+-- column run  as in events
+-- column rank INTEGER  rank that is late; NULL of a transfer
+-- column part VARCHAR  entry or transfer
+-- column cause VARCHAR  what late_cause says
+-- column name VARCHAR  name of the slice; NULL where nothing was recorded
+-- column op VARCHAR  innermost op around it
+-- column module VARCHAR  innermost module around it
+-- column waits_for_rank INTEGER  rank that it waited for
+-- column collectives BIGINT  number of collectives
+-- column cost_ns BIGINT  time that it costs the job; below 0 where the late rank did less
+-- column held_up_ns BIGINT  part of that by which it holds up the job alone: at collectives that the rank comes to last
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
+-- pairs AS (SELECT *, 1 AS walk, 2 AS before_walk, false AS counts_later FROM late_pairs(waits)), stretches AS (SELECT 1 AS walk,
+-- run, rank, event_id, 'slice' AS edge, 'host' AS bound, NULL::INTEGER AS waits_for_rank, false AS is_wait, dur_ns FROM events)
+-- FROM blamed(events, waits, pairs, stretches)
+CREATE OR REPLACE TEMP MACRO blamed(events, waits, pairs, stretches) AS TABLE
+WITH works AS MATERIALIZED (
+    SELECT run, rank, event_id
+    FROM query_table(stretches)
+    WHERE event_id IS NOT NULL
+    UNION
+    SELECT run, rank, event_id
+    FROM query_table(waits)
+    WHERE rank = last_rank OR behind_ns > 0
+),
+named AS MATERIALIZED (
+    SELECT slice.run, slice.rank, slice.event_id, slice.name, device_class(slice.kind, slice.kernel_category) AS class
+    FROM query_table(events) AS slice
+    SEMI JOIN works ON slice.run = works.run AND slice.rank = works.rank AND slice.event_id = works.event_id
+),
+places AS MATERIALIZED (
+    FROM slice_places(events, 'works')
+),
+done AS (
+    SELECT
+        stretches.walk, named.name, places.op, places.module, stretches.waits_for_rank,
+        late_cause(
+            CASE WHEN stretches.edge = 'work' THEN named.class ELSE stretches.bound END, stretches.edge, stretches.is_wait,
+            places.is_input
+        ) AS cause,
+        sum(stretches.dur_ns) AS done_ns
+    FROM query_table(stretches) AS stretches
+    LEFT JOIN named
+        ON stretches.run = named.run AND stretches.rank = named.rank AND stretches.event_id = named.event_id
+    LEFT JOIN places
+        ON stretches.run = places.run AND stretches.rank = places.rank AND stretches.event_id = places.event_id
+    GROUP BY ALL
+),
+compared AS (
+    SELECT pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0 AS is_last, done.* EXCLUDE (walk)
+    FROM query_table(pairs) AS pairs
+    JOIN done ON pairs.walk = done.walk
+    WHERE NOT pairs.counts_later
+    UNION ALL
+    SELECT
+        pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0 AS is_last,
+        done.* EXCLUDE (walk) REPLACE (-done_ns AS done_ns)
+    FROM query_table(pairs) AS pairs
+    JOIN done ON pairs.before_walk = done.walk
+    WHERE NOT pairs.counts_later
+    UNION ALL
+    SELECT
+        pairs.run, pairs.rank, pairs.match, pairs.held_up_ns > 0, named.name, places.op, places.module, pairs.rank, 'wait',
+        pairs.behind_ns
+    FROM query_table(pairs) AS pairs
+    LEFT JOIN named ON pairs.run = named.run AND pairs.rank = named.rank AND pairs.event_id = named.event_id
+    LEFT JOIN places ON pairs.run = places.run AND pairs.rank = places.rank AND pairs.event_id = places.event_id
+    WHERE pairs.counts_later
+),
+differences AS (
+    SELECT run, rank, match, is_last, cause, name, op, module, waits_for_rank, sum(done_ns) AS cost_ns
+    FROM compared
+    GROUP BY ALL
+    HAVING cost_ns <> 0
+)
+SELECT
+    run, rank, 'entry' AS part, cause, name, op, module, waits_for_rank, count(DISTINCT match) AS collectives,
+    sum(cost_ns)::BIGINT AS cost_ns, coalesce(sum(cost_ns) FILTER (is_last), 0)::BIGINT AS held_up_ns
+FROM differences
+GROUP BY ALL
+UNION ALL
+SELECT
+    waits.run, NULL::INTEGER, 'transfer', 'communication', named.name, places.op, places.module, NULL::INTEGER, count(*),
+    sum(waits.latency_ns)::BIGINT, NULL::BIGINT
+FROM query_table(waits) AS waits
+LEFT JOIN named ON waits.run = named.run AND waits.rank = named.rank AND waits.event_id = named.event_id
+LEFT JOIN places ON waits.run = places.run AND waits.rank = places.rank AND waits.event_id = places.event_id
+WHERE waits.rank = waits.last_rank
+GROUP BY waits.run, named.name, places.op, places.module;
+
+-- late_parts: what a late rank did longer than the rank before it, by what its devices did: one row per rank that is behind at a
+-- collective and cause; of each the parts add up to behind_ns. Computation counts first, then communication, copies, and of the
+-- rest the input; what is left is the host's. The critical path of the rank says it by name, and where host and devices work at
+-- the same time better: `blame` follows it. A rank without devices has no wait but what was not recorded.
+-- parameter events TABLE  `events`, or a part of it
+-- parameter waits TABLE  rows of collective_waits
+-- parameter pairs TABLE  rows of late_pairs
+-- column run, rank  as in events
+-- column match  as in collective_waits
+-- column cause VARCHAR  host, input, compute, copy, communication or wait
+-- column part_ns BIGINT  by how much longer; below 0 where it took less
+-- example: WITH matches AS (FROM collective_matches(events, traces)), waits AS (FROM collective_waits(matches, traces, true)),
+-- pairs AS (FROM late_pairs(waits)) FROM late_parts(events, waits, pairs)
+CREATE OR REPLACE TEMP MACRO late_parts(events, waits, pairs) AS TABLE
+WITH sides AS MATERIALIZED (
+    SELECT run, match, rank AS late_rank, behind_ns, rank, since_ns, start_ns, 1 AS sign
+    FROM query_table(pairs)
+    UNION ALL
+    SELECT run, match, rank, behind_ns, before_rank, before_since_ns, before_start_ns, -1
+    FROM query_table(pairs)
+),
+ranks AS MATERIALIZED (
+    SELECT run, rank, 8 * row_number() OVER () AS lane
+    FROM (SELECT DISTINCT run, rank FROM sides)
+),
+of_pairs AS (
+    FROM query_table(events)
+    SEMI JOIN ranks USING (run, rank)
+),
+work AS MATERIALIZED (
+    SELECT run, rank, start_ns, end_ns, CASE class WHEN 'compute' THEN 1 WHEN 'communication' THEN 3 ELSE 4 END AS level
+    FROM device_work('of_pairs')
+),
+parts AS (
+    FROM work
+    UNION ALL
+    SELECT run, rank, start_ns, start_ns + least(wait_ns, dur_ns), 2
+    FROM query_table(waits)
+    SEMI JOIN (SELECT DISTINCT run, rank FROM work) AS with_devices USING (run, rank)
+    UNION ALL
+    SELECT run, rank, start_ns, start_ns + dur_ns, 5
+    FROM of_pairs
+    WHERE is_data_load(name) AND start_ns IS NOT NULL AND dur_ns IS NOT NULL
+),
+-- Of each level all that is of it or of one before: what levels differ by is of the higher one alone.
+levels AS (
+    SELECT ranks.lane + levels.level AS lane, parts.start_ns, parts.end_ns, row_number() OVER () AS event_id
+    FROM parts
+    JOIN ranks ON parts.run = ranks.run AND parts.rank = ranks.rank
+    JOIN range(1, 6) AS levels(level) ON parts.level <= levels.level
+),
+clocks AS MATERIALIZED (
+    SELECT
+        lane, start_ns, max(greatest(end_ns, free_ns)) AS free_ns,
+        sum(sum(added_ns)) OVER (PARTITION BY lane ORDER BY start_ns ROWS UNBOUNDED PRECEDING) AS covered_ns
+    FROM busy_order('levels')
+    GROUP BY lane, start_ns
+),
+firsts AS (
+    SELECT run, rank, min(start_ns) AS first_ns
+    FROM of_pairs
+    WHERE kind <> 'profiler'
+    GROUP BY run, rank
+),
+bounds AS MATERIALIZED (
+    SELECT sides.* REPLACE (coalesce(since_ns, least(first_ns, start_ns)) AS since_ns), ranks.lane
+    FROM sides
+    JOIN ranks ON sides.run = ranks.run AND sides.rank = ranks.rank
+    JOIN firsts ON sides.run = firsts.run AND sides.rank = firsts.rank
+),
+edges AS (
+    SELECT
+        run, match, late_rank, levels.level, lane + levels.level AS lane,
+        unnest([since_ns, start_ns]) AS at_ns, unnest([-sign, sign]) AS sign
+    FROM bounds, range(1, 6) AS levels(level)
+),
+covered AS (
+    SELECT
+        edges.run, edges.match, edges.late_rank, edges.level,
+        sum(edges.sign * (covered_ns - greatest(free_ns - at_ns, 0))) AS ns
+    FROM edges
+    ASOF JOIN clocks ON edges.lane = clocks.lane AND edges.at_ns >= clocks.start_ns
+    GROUP BY ALL
+),
+sums AS (
+    SELECT
+        bounds.run, bounds.match, bounds.late_rank, any_value(behind_ns) AS behind_ns,
+        sum(sign * (start_ns - since_ns)) AS recorded_ns
+    FROM bounds
+    GROUP BY bounds.run, bounds.match, bounds.late_rank
+),
+known AS (
+    SELECT run, match, late_rank, level, ns
+    FROM covered
+    UNION ALL
+    SELECT run, match, late_rank, 6, recorded_ns
+    FROM sums
+    UNION ALL
+    SELECT run, match, late_rank, unnest([0, 7]), unnest([0, behind_ns])
+    FROM sums
+),
+differences AS (
+    SELECT run, match, late_rank, level, coalesce(ns, 0) - coalesce(lag(ns) OVER of_pair, 0) AS part_ns
+    FROM (
+        SELECT sums.run, sums.match, sums.late_rank, levels.level, max(known.ns) AS ns
+        FROM sums
+        CROSS JOIN range(0, 8) AS levels(level)
+        LEFT JOIN known
+            ON sums.run = known.run AND sums.match = known.match AND sums.late_rank = known.late_rank
+            AND levels.level = known.level
+        GROUP BY ALL
+    )
+    WINDOW of_pair AS (PARTITION BY run, match, late_rank ORDER BY level)
+)
+SELECT
+    run, late_rank AS rank, match,
+    ['compute', 'wait', 'communication', 'copy', 'input', 'host', 'wait'][level] AS cause,
+    sum(part_ns)::BIGINT AS part_ns
+FROM differences
+WHERE level > 0
+GROUP BY ALL
+HAVING sum(part_ns) <> 0;
