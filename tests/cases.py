@@ -103,10 +103,19 @@ def bare() -> duckdb.DuckDBPyConnection:
     return connection().cursor()
 
 
+@cache
+def registered() -> dict[str, Rows]:
+    """What the tables of the one connection have; most are empty in every case."""
+    return {}
+
+
 def connected(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     for name, table in schema.TABLES.items():
-        nullable = pa.schema([pa.field(c.name, c.type) for c in table])
-        connection().register(name, pa.Table.from_pylist(tables.get(name, []), schema=nullable))
+        rows = tables.get(name, [])
+        if rows or registered().get(name, [{}]):
+            nullable = pa.schema([pa.field(c.name, c.type) for c in table])
+            connection().register(name, pa.Table.from_pylist(rows, schema=nullable))
+            registered()[name] = rows
     return connection()
 
 

@@ -1,0 +1,33 @@
+"""Long lists of parameters: a few members in every run, the rest with ``-m long``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+
+
+def few(members: Iterable[Any], keep: int | Sequence[Any]) -> list[Any]:
+    """Members as parameters of a test; all but some are `long`.
+
+    Those that are kept are named, or so many of them, evenly from the first to the last. A member
+    that is several values is a tuple; one that has an id or marks keeps them.
+    """
+    all_of_them = list(members)
+    if isinstance(keep, int):
+        last = len(all_of_them) - 1
+        places = {round(n * last / max(keep - 1, 1)) for n in range(keep)}
+    else:
+        places = {place for place, member in enumerate(all_of_them) if member in keep}
+        assert len(places) == len(keep), "a member that is kept is none of them"
+    return [
+        member if place in places else _long(member) for place, member in enumerate(all_of_them)
+    ]
+
+
+def _long(member: Any) -> Any:
+    if hasattr(member, "marks"):
+        return pytest.param(*member.values, id=member.id, marks=[*member.marks, pytest.mark.long])
+    values = member if isinstance(member, tuple) else (member,)
+    return pytest.param(*values, marks=pytest.mark.long)
