@@ -86,7 +86,8 @@ class TestHeader:
         with empty(*answer.needs) as connection:
             run(connection, answer)
 
-    def test_every_need_is_used(self, answer: Answer) -> None:
+    def test_every_need_is_used(self, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("profframe.query.run._blame", lambda *_: None)  # asks every rule anew
         for missing in answer.needs:
             others = [need for need in answer.needs if need != missing]
             with empty(*others) as connection, pytest.raises(UnknownNameError):
