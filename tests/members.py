@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 
-def few(members: Iterable[Any], keep: int | Sequence[Any]) -> list[Any]:
+def few(members: Iterable[Any], keep: int | Sequence[Any], *, arguments: int = 1) -> list[Any]:
     """Members as parameters of a test; all but some are `long`.
 
-    Those that are kept are named, or so many of them, evenly from the first to the last. A member
-    that is several values is a tuple; one that has an id or marks keeps them.
+    Those that are kept are named, or so many of them, evenly from the first to the last. Where a
+    test takes several arguments by one list, each member is a tuple of so many.
     """
     all_of_them = list(members)
     if isinstance(keep, int):
@@ -22,12 +22,9 @@ def few(members: Iterable[Any], keep: int | Sequence[Any]) -> list[Any]:
         places = {place for place, member in enumerate(all_of_them) if member in keep}
         assert len(places) == len(keep), "a member that is kept is none of them"
     return [
-        member if place in places else _long(member) for place, member in enumerate(all_of_them)
+        pytest.param(
+            *(member if arguments > 1 else (member,)),
+            marks=() if place in places else pytest.mark.long,
+        )
+        for place, member in enumerate(all_of_them)
     ]
-
-
-def _long(member: Any) -> Any:
-    if hasattr(member, "marks"):
-        return pytest.param(*member.values, id=member.id, marks=[*member.marks, pytest.mark.long])
-    values = member if isinstance(member, tuple) else (member,)
-    return pytest.param(*values, marks=pytest.mark.long)

@@ -79,11 +79,11 @@ def write(path: Path, blocks: Iterator[bytes]) -> None:
 def test_much_text_is_refused_or_passed_over_and_named(
     shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "MOST_AROUND", 256 << 10)
-    monkeypatch.setattr(stream, "MOST", 512 << 10)
-    monkeypatch.setattr(stream, "_LONG", 128 << 10)
+    monkeypatch.setattr(opening, "MOST_AROUND", 64 << 10)
+    monkeypatch.setattr(stream, "MOST", 128 << 10)
+    monkeypatch.setattr(stream, "_LONG", 32 << 10)
     path = tmp_path / "bomb.gz"
-    write(path, parts(shape, 3 << 20))
+    write(path, parts(shape, 1 << 20))
     if shape not in SURVIVES:
         with pytest.raises(profframe.NotATraceError, match="not a trace: ") as caught:
             profframe.load(path)

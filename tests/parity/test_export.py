@@ -12,6 +12,7 @@ import pytest
 import profframe
 from profframe.trace.trace import Trace
 from tests.conftest import real_trace
+from tests.members import few
 from tests.parity import stand_in
 from tests.parity.profiles import SCENARIOS, Library, Taken
 from tests.parity.stand_in import gpu_traces
@@ -32,7 +33,7 @@ def test_a_live_profile_reads_back(taken: Taken, tmp_path: Path) -> None:
     assert differences(trace, profframe.load(tmp_path / "out.json")) == []
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", few(LISTED, 7))
 def test_a_list_of_events_reads_back(name: str, profiles: Library, tmp_path: Path) -> None:
     trace = profiles[name].loaded("events")
     trace.export_chrome_trace(tmp_path / "out.json")
@@ -56,7 +57,7 @@ def test_the_list_of_events_is_as_torch_writes_it(
     assert renamed(json.loads(ours.read_text())) == renamed(json.loads(theirs.read_text()))
 
 
-@pytest.mark.parametrize("number", range(16))
+@pytest.mark.parametrize("number", few(range(16), 6))
 def test_the_list_of_a_gpu_trace_has_torchs_slices_and_arrows(
     number: int, traces: Path, tmp_path: Path
 ) -> None:

@@ -81,8 +81,8 @@ def test_white_space_before_the_document_is_not_kept(looked_at: list[int]) -> No
 def test_text_that_goes_on_without_the_array_is_refused(
     block: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_opening, "MOST_AROUND", 3 << 20)
-    with pytest.raises(NoArrayError, match="no array 'rows' in its first 3 MB"):
+    monkeypatch.setattr(json_opening, "MOST_AROUND", 1 << 20)
+    with pytest.raises(NoArrayError, match="no array 'rows' in its first 1 MB"):
         opening(itertools.repeat(block), KEY)
 
 

@@ -97,19 +97,23 @@ def test_threads_ask_at_once(trace: Trace) -> None:
     assert all(rows.equals(expected[n % 2]) for n, rows in enumerate(found))
 
 
-def test_few_databases_stay_open(example: Path) -> None:
-    traces = [load(example) for _ in range(session._OPEN_LIMIT + 3)]
+def test_few_databases_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_OPEN_LIMIT", 3)
+    traces = [Trace.from_tables(one()) for _ in range(session._OPEN_LIMIT + 3)]
     height = {one.sql(COUNT).item() for one in traces}
     assert sum(database(one)._connection is not None for one in traces) == session._OPEN_LIMIT
     assert {one.sql(COUNT).item() for one in traces} == height
 
 
-def test_what_is_kept_is_made_again_where_its_database_was_closed() -> None:
-    gpu = Path("examples/gpu_training.json.gz")
-    expected = load(gpu).annotations()
-    with load(gpu).asking() as asked:
+def test_what_is_kept_is_made_again_where_its_database_was_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_OPEN_LIMIT", 2)
+    gpu = load(Path("examples/gpu_training.json.gz"))
+    expected = gpu.annotations()
+    with Trace.from_tables(gpu.tables).asking() as asked:
         asked.idle()
-        others = [load(gpu) for _ in range(session._OPEN_LIMIT + 1)]
+        others = [Trace.from_tables(gpu.tables) for _ in range(session._OPEN_LIMIT + 1)]
         assert {one.sql(COUNT).item() for one in others} == {asked.events.height}
         assert database(asked)._connection is None
         assert asked.annotations().equals(expected)

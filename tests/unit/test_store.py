@@ -157,7 +157,7 @@ def row(name: str) -> st.SearchStrategy[dict[str, object]]:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_written_is_read_back(data: st.DataObject) -> None:
     tables = {n: table(n, data.draw(st.lists(row(n), max_size=3), n)) for n in schema.TABLES}
     tables |= {"traces": table("traces", [data.draw(row("traces"))])}

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
@@ -207,7 +207,6 @@ def test_facts_are_kept(trace: Trace) -> None:
     assert kept.events["event_id"].to_list() == [2, 5, 8, 11]
 
 
-@settings(max_examples=20)
 @given(
     st.lists(st.integers(0, STEPS - 1)),
     st.integers(-50, 500),
