@@ -9,15 +9,15 @@ import pytest
 from tests.fuzz.children import LIMIT_S, fuzz
 
 FUZZERS: Final = (
-    ("databases", 20, 5000, LIMIT_S),
-    ("documents", 25, 5000, LIMIT_S),
+    ("databases", 12, 5000, LIMIT_S),
+    ("documents", 20, 5000, LIMIT_S),
     ("interrupts", 1, 60, 180),
     ("kills", 1, 160, 300),
     ("manifests", 15, 1500, LIMIT_S),
-    ("packets", 20, 2000, LIMIT_S),
-    ("questions", 50, 5000, LIMIT_S),
-    ("stores", 8, 1500, LIMIT_S),
-    ("trace_bytes", 20, 5000, LIMIT_S),
+    ("packets", 12, 2000, LIMIT_S),
+    ("questions", 40, 5000, LIMIT_S),
+    ("stores", 4, 1500, LIMIT_S),
+    ("trace_bytes", 12, 5000, LIMIT_S),
     ("writers", 0, 1, 200),
 )
 """Module, how many cases it runs in every run and with ``-m long``, seconds that one may take."""

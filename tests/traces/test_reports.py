@@ -9,7 +9,7 @@ import pytest
 
 from tests.reports import KINDS, check_numbers, data, loaded, tables_of
 
-ALIKE = ("rocm", "mtia", "ascend", "graphs")
+ALIKE = ("cuda, real", "rocm", "mtia", "ascend", "graphs")
 """Their reports have the sections of CUDA's; a browser opens that of Ascend."""
 
 
