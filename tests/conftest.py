@@ -4,7 +4,7 @@ import csv
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -71,9 +71,10 @@ def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def hostile_trace(hostile_file: Path) -> profframe.Trace:
-    """The same, loaded, as a run of a hostile name."""
-    return profframe.load(hostile_file, run=hostile.RUN)
+def hostile_trace(hostile_file: Path) -> Iterator[profframe.Trace]:
+    """The same, loaded, as a run of a hostile name; what was asked once is not computed again."""
+    with profframe.load(hostile_file, run=hostile.RUN).asking() as trace:
+        yield trace
 
 
 @pytest.fixture(scope="session")

@@ -26,12 +26,12 @@ Content = dict[str, pl.DataFrame]
 
 
 def content(path: Path) -> Content:
-    """Every row of every table, ordered; once by DuckDB and once by polars."""
+    """Every row of every table, ordered; once by polars and, where there are any, by DuckDB."""
     trace = load(path)
-    found = {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
-    assert {name: trace.scan(name).collect().height for name in found} == {
-        name: rows.height for name, rows in found.items()
-    }
+    found = {name: trace.scan(name).collect().sort(pl.all()) for name in schema.TABLES}
+    for name, rows in found.items():
+        if not rows.is_empty():
+            assert trace.sql(f"FROM {name}").sort(pl.all()).equals(rows), name
     return found
 
 
