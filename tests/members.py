@@ -22,9 +22,18 @@ def few(members: Iterable[Any], keep: int | Sequence[Any], *, arguments: int = 1
         places = {place for place, member in enumerate(all_of_them) if member in keep}
         assert len(places) == len(keep), "a member that is kept is none of them"
     return [
-        pytest.param(
-            *(member if arguments > 1 else (member,)),
-            marks=() if place in places else pytest.mark.long,
-        )
-        for place, member in enumerate(all_of_them)
+        member
+        if place in places
+        else pytest.param(*member.values, id=member.id, marks=_long(member))
+        for place, member in enumerate(_parameter(member, arguments) for member in all_of_them)
     ]
+
+
+def _parameter(member: Any, arguments: int) -> Any:
+    if hasattr(member, "marks"):
+        return member
+    return pytest.param(*(member if arguments > 1 else (member,)))
+
+
+def _long(member: Any) -> list[Any]:
+    return [*member.marks, pytest.mark.long]

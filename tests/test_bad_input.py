@@ -413,7 +413,7 @@ def test_the_command_line_says_what_is_wrong(
     assert {check for check in checks if check not in out} == set()
 
 
-@pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
+@pytest.mark.parametrize("case", few(LOADED.values(), 20), ids=LOADED.keys())
 def test_the_slow_way_gives_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
@@ -459,7 +459,7 @@ NUMBERS: Final = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", few(NUMBERS, 6))
 @pytest.mark.parametrize("damage", ["", ', "bad": NaN'])
 def test_numbers_without_a_column_keep_their_text(tmp_path: Path, number: str, damage: str) -> None:
     inside = f'{{"a":{number},"b":[{number}]}}'

@@ -225,7 +225,7 @@ def test_a_killed_batch_ends_in_the_same_store(
     assert not list(store.glob(".[ts]*"))
 
 
-@pytest.mark.parametrize("damage", ["events", "traces", "allocations"])
+@pytest.mark.parametrize("damage", few(["events", "traces", "allocations"], 2))
 def test_damage_is_written_anew(damage: str, tmp_path: Path) -> None:
     paths, store = job(tmp_path / "job", 1), tmp_path / "store"
     convert(paths, store)

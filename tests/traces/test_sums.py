@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import profframe
+from tests.members import few
 
 SMALL: Final = (
     "AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz",
@@ -17,7 +18,7 @@ SMALL: Final = (
 )
 
 
-@pytest.mark.parametrize("name", SMALL, ids=range(len(SMALL)))
+@pytest.mark.parametrize("name", few(SMALL, 2), ids=range(len(SMALL)))
 def test_owners_add_up_to_the_idle_time(traces: Path, name: str) -> None:
     with profframe.load(traces / name).asking() as trace:
         for per in ("device", "stream"):

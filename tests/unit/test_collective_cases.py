@@ -134,14 +134,17 @@ SHAPES = {"Input Dims": [[3, 4], [2]], "Input type": ["c10::Half", "c10::Half"]}
 
 @pytest.mark.parametrize(
     "around",
-    [
-        [("user_annotation", "nccl:all_to_all", SHAPES)],
-        [("cpu_op", "nccl:all_to_all", SHAPES)],
-        [("Operator", "nccl:all_to_all", SHAPES)],
-        [("cpu_op", "c10d::alltoall_", {}), ("cpu_op", "nccl:all_to_all", SHAPES)],
-        [("cpu_op", "nccl:all_to_all", SHAPES), ("cpu_op", "record_param_comms", {})],
-        [("cpu_op", "rccl:_all_to_all_base", SHAPES)],
-    ],
+    few(
+        [
+            [("user_annotation", "nccl:all_to_all", SHAPES)],
+            [("cpu_op", "nccl:all_to_all", SHAPES)],
+            [("Operator", "nccl:all_to_all", SHAPES)],
+            [("cpu_op", "c10d::alltoall_", {}), ("cpu_op", "nccl:all_to_all", SHAPES)],
+            [("cpu_op", "nccl:all_to_all", SHAPES), ("cpu_op", "record_param_comms", {})],
+            [("cpu_op", "rccl:_all_to_all_base", SHAPES)],
+        ],
+        3,
+    ),
 )
 def test_shapes_are_on_the_op_or_the_annotation(
     tmp_path: Path, around: list[tuple[str, str, dict[str, Any]]]

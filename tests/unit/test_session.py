@@ -19,9 +19,15 @@ COUNT = "SELECT count(*) AS events FROM events"
 OPTION = "SELECT getvariable('per') AS per"
 
 
-@pytest.fixture
-def trace(example: Path) -> Trace:
+@pytest.fixture(scope="module")
+def loaded(example: Path) -> Trace:
     return load(example)
+
+
+@pytest.fixture
+def trace(loaded: Trace) -> Trace:
+    """A trace that no other test has asked anything."""
+    return Trace.from_tables(loaded.tables)
 
 
 @pytest.fixture
@@ -75,9 +81,9 @@ def test_no_question_finds_what_another_has_set(trace: Trace) -> None:
     assert trace.answer("idle", per="device").equals(expected[0])
 
 
-def test_macros_are_there_whatever_was_asked_before(example: Path) -> None:
+def test_macros_are_there_whatever_was_asked_before(trace: Trace) -> None:
     lanes = "SELECT count(*) AS lanes FROM lanes(events)"
-    asked_first, asked_last = load(example), load(example)
+    asked_first, asked_last = trace, Trace.from_tables(trace.tables)
     asked_last.idle()
     assert asked_first.sql(lanes).equals(asked_last.sql(lanes))
 
@@ -120,8 +126,8 @@ def test_what_is_kept_is_made_again_where_its_database_was_closed(
         assert asked.idle(per="device").height
 
 
-def test_a_trace_that_is_gone_takes_its_database_along(example: Path) -> None:
-    trace = load(example)
+def test_a_trace_that_is_gone_takes_its_database_along(loaded: Trace) -> None:
+    trace = Trace.from_tables(loaded.tables)
     trace.sql(COUNT)
     gone = weakref.ref(database(trace))
     del trace

@@ -250,7 +250,11 @@ def test_damage_is_found_by_verify(damage: Callable[[Path], None], table: str, r
 
 @pytest.mark.parametrize(
     ("damage", "table"),
-    [(cut, "events"), (other_type, "events"), (pipe, "events"), (pipe, "traces")],
+    few(
+        [(cut, "events"), (other_type, "events"), (pipe, "events"), (pipe, "traces")],
+        2,
+        arguments=2,
+    ),
 )
 def test_what_is_damaged_is_converted_anew(
     damage: Callable[[Path], None], table: str, root: Path, example: Path
@@ -313,7 +317,7 @@ def strange_code(file: Path) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [cut, zero, no_utf8, other_type, strange_code])
+@pytest.mark.parametrize("damage", few([cut, zero, no_utf8, other_type, strange_code], 3))
 def test_a_checksum_proves_nothing(damage: Callable[[Path], None], root: Path) -> None:
     store.write(one("b", 0, ("x", "y", "z")), root)
     file = root / "run=b/rank=0/events.parquet"
