@@ -42,6 +42,7 @@ def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> 
     assert ABSOLUTE_PATH.findall(text) == []
 
 
+@pytest.mark.long
 def test_capture_of_a_pair(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     small = ("--steps", "3", "--width", "16", "--batch", "2", "--length", "4")

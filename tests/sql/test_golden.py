@@ -8,6 +8,7 @@ import pytest
 
 from profframe.query.catalogue import catalogue, find
 from tests.cases import all_beside, read_case, result
+from tests.members import few
 
 ACROSS_RANKS = frozenset(
     {
@@ -20,7 +21,27 @@ ACROSS_RANKS = frozenset(
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+BY_THEMSELVES = (
+    *{path.parent.name: path for path in reversed(CASES)}.values(),
+    *(
+        path
+        for path in CASES
+        if f"{path.parent.name}/{path.stem}"
+        in {"collectives/steps", "gaps/host", "idle/waits", "queue_depth/points"}
+        | {"roofline/by_kernel", "stragglers/by_op"}
+    ),
+)
+"""The first case of each answer, and those that find the faults of `tests.mutants`.
+
+All others are asked in every run beside each other, and by themselves with ``-m long``.
+"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    few(CASES, sorted({*BY_THEMSELVES})),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
 class TestGolden:
     def test_rows(self, path: Path) -> None:
         case = read_case(path, find(path.parent.name))

@@ -235,14 +235,14 @@ def test_advice_of_files_without_times_is_what_matters_in_them(
 def test_what_has_no_times_is_not_compared_with_a_trace(
     make: Callable[[Path], list[Path]],
     what: str,
-    example: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file = make(tmp_path / "files")[0]
-    assert cli.run(["diff", str(example), str(file)]) == 1
+    file, plain = make(tmp_path / "files")[0], tmp_path / "plain.json"
+    plain.write_text('[{"ph": "X", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 4}]')
+    assert cli.run(["diff", str(plain), str(file)]) == 1
     assert capsys.readouterr().err.startswith(f"error: other ({file}): {what}")
-    assert cli.run(["diff", str(file), str(example)]) == 1
+    assert cli.run(["diff", str(file), str(plain)]) == 1
     assert capsys.readouterr().err.startswith(f"error: base ({file}): {what}")
 
 
