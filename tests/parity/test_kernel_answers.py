@@ -183,6 +183,7 @@ def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
     assert found.sort("step", "name").equals(expected.sort("step", "name"))
 
 
+@pytest.mark.long
 def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
     trace = only_real_trace(traces, REAL[5])
     trace.to_parquet(tmp_path / "store")
@@ -217,6 +218,7 @@ def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
     assert set(host.annotations()["device_ns"]) == {0}
 
 
+@pytest.mark.long
 def test_steps_of_eight_ranks_are_one_question(traces: Path, tmp_path: Path) -> None:
     paths = sorted((traces / "facebookresearch__param" / "dlrm_kineto").glob("worker*"))
     assert len(paths) == 8

@@ -125,7 +125,7 @@ class TestAsTorch:
         for grouping, style in combinations(6, 2):
             assert_same(trace, profiles[name], grouping, style)
 
-    @pytest.mark.parametrize("style", [*STYLES[4:], *OTHER_STYLES], ids=str)
+    @pytest.mark.parametrize("style", few([*STYLES[4:], *OTHER_STYLES], 12), ids=str)
     def test_every_option(self, profiles: Library, style: Options) -> None:
         taken = profiles["verbose"]
         assert_same(loaded(taken, "live"), taken, GROUPINGS[-1], style)

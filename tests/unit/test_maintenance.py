@@ -20,6 +20,7 @@ from profframe import load, schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.store import layout, maintenance
 from tests.conftest import Run
+from tests.members import few
 from tests.unit.test_store import RUNS, both, one, rewrite
 
 Content = dict[str, pl.DataFrame]
@@ -105,7 +106,7 @@ def test_large_packs_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", few(RUNS, 5))
 def test_a_removed_run_is_gone_and_nothing_else(run: str, is_packed: bool, tmp_path: Path) -> None:
     write(tmp_path, run, "other")
     if is_packed:
