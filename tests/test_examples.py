@@ -106,6 +106,7 @@ def test_cuda_capture_says_what_it_needs(
     assert "no CUDA device" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_capture_of_a_graph_without_a_gpu(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, "-m", "examples.capture_graph", str(tmp_path)]
