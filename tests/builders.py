@@ -165,19 +165,32 @@ def table(name: str, rows: Iterable[Row]) -> pa.Table:
         {"run": "run", "rank": 0} | ({"event_id": i} if numbered else {}) | dict(row)
         for i, row in enumerate(rows)
     ]
+    if not full:
+        return _empty(schema.TABLES[name].arrow)
     return _typed(schema.TABLES[name].arrow, categorised(full) if numbered else full)
 
 
 def _reader_table(name: str, rows: Sequence[Row]) -> pa.Table:
+    columns = _reader_columns(name)
+    known = {*columns.names}
+    if unknown := {key for row in rows for key in row} - known:
+        raise KeyError(f"{name} as read has no column {', '.join(sorted(unknown))}")
+    return _typed(columns, rows) if rows else _empty(columns)
+
+
+@cache
+def _reader_columns(name: str) -> pa.Schema:
     dropped = {*KEYS, *(schema.FACT_COLUMNS if name == "events" else ())}
     dropped |= {"op_id"} if name == "memory" else set()
     fields = [field for field in schema.TABLES[name].arrow if field.name not in dropped]
     if name == "events":
         fields.append(pa.field("ev_idx", pa.int64()))
-    known = {field.name for field in fields}
-    if unknown := {key for row in rows for key in row} - known:
-        raise KeyError(f"{name} as read has no column {', '.join(sorted(unknown))}")
-    return _typed(pa.schema(fields), rows)
+    return pa.schema(fields)
+
+
+@cache
+def _empty(columns: pa.Schema) -> pa.Table:
+    return columns.empty_table()
 
 
 def _typed(columns: pa.Schema, rows: Sequence[Row]) -> pa.Table:

@@ -11,8 +11,8 @@ Without ``rows``, none are expected.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -103,10 +103,19 @@ def bare() -> duckdb.DuckDBPyConnection:
     return connection().cursor()
 
 
+@cache
+def registered() -> dict[str, Rows]:
+    """What the tables of the one connection have; most are empty in every case."""
+    return {}
+
+
 def connected(tables: Mapping[str, Rows]) -> duckdb.DuckDBPyConnection:
     for name, table in schema.TABLES.items():
-        nullable = pa.schema([pa.field(c.name, c.type) for c in table])
-        connection().register(name, pa.Table.from_pylist(tables.get(name, []), schema=nullable))
+        rows = tables.get(name, [])
+        if rows or registered().get(name, [{}]):
+            nullable = pa.schema([pa.field(c.name, c.type) for c in table])
+            connection().register(name, pa.Table.from_pylist(rows, schema=nullable))
+            registered()[name] = rows
     return connection()
 
 
@@ -115,4 +124,62 @@ def result(case: Case, tables: Mapping[str, Rows]) -> list[tuple[object, ...]]:
     return [
         tuple(row[name] for name in case.columns)
         for row in (dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall())
+    ]
+
+
+def all_beside(
+    cases: Iterable[Case], keys: Sequence[str]
+) -> Iterator[tuple[Case, list[tuple[object, ...]]]]:
+    """The rows of each case where all that are asked alike stand beside each other.
+
+    Each has runs of its own, and its rows come in another order, among those of other traces.
+    ``keys`` tell the traces apart that do not change each other: ``run``, or ``run`` and ``rank``.
+    """
+    alike: dict[str, list[Case]] = {}
+    for case in cases:
+        alike.setdefault(repr(sorted(case.parameters.items())), []).append(case)
+    for some in alike.values():
+        tables: dict[str, Rows] = {}
+        for number, case in enumerate(some):
+            for name, rows in beside(case, keys).items():
+                own = [{**row, "run": f"{number}:{row['run']}"} for row in rows]
+                tables.setdefault(name, []).extend(own)
+        columns = {column: None for case in some for column in case.columns}
+        wide = replace(some[0], columns=tuple({**dict.fromkeys(keys), **columns}))
+        found = [dict(zip(wide.columns, row, strict=True)) for row in result(wide, tables)]
+        for number, case in enumerate(some):
+            yield case, of_case(found, case, keys, f"{number}:")
+
+
+def beside(case: Case, keys: Sequence[str]) -> dict[str, Rows]:
+    """The rows of a case in another order, with those of other traces among them."""
+    return {
+        name: [
+            *({**row, "run": f"{row['run']}.1"} for row in rows),
+            *rows,
+            *({**row, "rank": int(str(row["rank"])) + 100} for row in rows if "rank" in keys),
+        ][::-1]
+        for name, rows in case.tables.items()
+    }
+
+
+def of_case(
+    found: Iterable[Mapping[str, object]], case: Case, keys: Sequence[str], prefix: str
+) -> list[tuple[object, ...]]:
+    """The rows that are found of the traces of one case, as it writes them."""
+    without_events = ("memory", *schema.OPTIONAL_TABLES)
+    traces = (
+        *case.tables["traces"],
+        *(row for name in without_events for row in case.tables.get(name, [])),
+    )
+    alone = {tuple(row[key] for key in keys) for row in traces}
+    own = [
+        {**row, "run": str(row["run"]).removeprefix(prefix)}
+        for row in found
+        if str(row["run"]).startswith(prefix)
+    ]
+    return [
+        tuple(row[column] for column in case.columns)
+        for row in own
+        if tuple(row[key] for key in keys) in alone
     ]

@@ -4,7 +4,7 @@ import csv
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 import profframe
 from profframe import cli
 from tests import hostile
+from tests.members import few
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -27,7 +28,7 @@ sys.dont_write_bytecode = False
 hypothesis.settings.register_profile(
     "profframe",
     deadline=None,
-    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "12")),
+    max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "8")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("profframe")
@@ -71,9 +72,10 @@ def hostile_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def hostile_trace(hostile_file: Path) -> profframe.Trace:
-    """The same, loaded, as a run of a hostile name."""
-    return profframe.load(hostile_file, run=hostile.RUN)
+def hostile_trace(hostile_file: Path) -> Iterator[profframe.Trace]:
+    """The same, loaded, as a run of a hostile name; what was asked once is not computed again."""
+    with profframe.load(hostile_file, run=hostile.RUN).asking() as trace:
+        yield trace
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +140,20 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
+def _unlike(paths: list[Path]) -> list[Path]:
+    """Without those of which two of about that size come before them in their folder."""
+    sizes = {path: path.stat().st_size for path in paths}
+
+    def like(path: Path, other: Path) -> bool:
+        return path.parent == other.parent and abs(sizes[path] - sizes[other]) < sizes[path] / 5
+
+    return [
+        path
+        for place, path in enumerate(paths)
+        if sum(like(path, other) for other in paths[:place]) < 2
+    ]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test that takes ``chrome_trace`` runs once for each real trace; ids are numbers."""
     if "chrome_trace" in metafunc.fixturenames:
@@ -147,4 +163,5 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             marks=pytest.mark.skip(f"no real traces: PROFFRAME_TRACES has no index.csv ({TRACES})"),
         )
         ids = [str(number) for number in range(len(found))] or ["absent"]
-        metafunc.parametrize("chrome_trace", found or [absent], ids=ids)
+        members = few(found, _unlike(found)) if found else [absent]
+        metafunc.parametrize("chrome_trace", members, ids=ids)

@@ -560,7 +560,8 @@ def _check_is_imported(tree: Path) -> None:
 def _environment(tree: Path) -> dict[str, str]:
     """The variables of a child; hypothesis tries the same in each case where it sees CI."""
     environment = {name: value for name, value in os.environ.items() if name != "CI"}
-    return environment | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    examples = {"PROFFRAME_EXAMPLES": environment.get("PROFFRAME_EXAMPLES", "12")}
+    return environment | examples | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @contextmanager

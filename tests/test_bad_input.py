@@ -23,6 +23,7 @@ from profframe.errors import NotATraceError, NoTraceFoundError, SourceError
 from profframe.readers.json import stream
 from profframe.readers.json.repair import Repaired, repair
 from profframe.readers.json.stream import ArrayReader, Parsed, Wave
+from tests.members import few
 
 
 def event(name: str = "op", ts: object = 1, dur: object = 2, args: str = "{}") -> str:
@@ -374,13 +375,22 @@ def accounted(loaded: Trace) -> dict[str, int]:
     return tables
 
 
-@pytest.mark.parametrize("piece", [64, stream.PIECE], ids=["pieces", "whole"])
-@pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
+@pytest.mark.parametrize(
+    ("piece", "name"),
+    [
+        *((64, name) for name in LOADED),
+        *(pytest.param(stream.PIECE, name, marks=pytest.mark.long) for name in LOADED),
+    ],
+)
 def test_what_is_there_is_loaded_and_what_is_wrong_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case, piece: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, piece: int
 ) -> None:
+    """The test of the slow way reads each as a whole, too."""
     monkeypatch.setattr(stream, "PIECE", piece)
-    loaded = load(tmp_path, case.text)
+    check(load(tmp_path, LOADED[name].text), LOADED[name])
+
+
+def check(loaded: Trace, case: Case) -> None:
     first, *between, last = loaded.events[case.column].to_list()
     assert tuple(between) == case.values
     assert loaded.events["name"].to_list()[:: len(between) + 1] == ["first", "last"]
@@ -403,11 +413,13 @@ def test_the_command_line_says_what_is_wrong(
     assert {check for check in checks if check not in out} == set()
 
 
-@pytest.mark.parametrize("case", LOADED.values(), ids=LOADED.keys())
+@pytest.mark.parametrize("case", few(LOADED.values(), 20), ids=LOADED.keys())
 def test_the_slow_way_gives_the_same_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: Case
 ) -> None:
-    fast = plain(load(tmp_path, case.text).tables)
+    loaded = load(tmp_path, case.text)
+    check(loaded, case)
+    fast = plain(loaded.tables)
     init = ArrayReader.__init__
 
     def repairing_all(
@@ -447,7 +459,7 @@ NUMBERS: Final = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("number", NUMBERS)
+@pytest.mark.parametrize("number", few(NUMBERS, 6))
 @pytest.mark.parametrize("damage", ["", ', "bad": NaN'])
 def test_numbers_without_a_column_keep_their_text(tmp_path: Path, number: str, damage: str) -> None:
     inside = f'{{"a":{number},"b":[{number}]}}'
@@ -518,7 +530,7 @@ def test_a_file_cut_before_its_events_is_no_trace(tmp_path: Path, length: int) -
         load(tmp_path, WHOLE[:length])
 
 
-@pytest.mark.parametrize("length", range(INSIDE, len(WHOLE) - 2, 37))
+@pytest.mark.parametrize("length", few(range(INSIDE, len(WHOLE) - 2, 37), 13))
 def test_a_file_cut_anywhere_keeps_the_events_before(tmp_path: Path, length: int) -> None:
     loaded = load(tmp_path, WHOLE[:length])
     whole_events = WHOLE.count("]}}", 0, length)
@@ -540,7 +552,7 @@ def test_a_gzip_file_cut_anywhere_keeps_the_events_before(
     whole = gzip.compress(text.encode())
     path = tmp_path / "t.json.gz"
     counts = []
-    for length in (len(whole) * tenth // 10 for tenth in range(1, 10)):
+    for length in (len(whole) * tenth // 10 for tenth in range(1, 10, 2)):
         path.write_bytes(whole[:length])
         loaded = profframe.load(path)
         count = loaded.events.height

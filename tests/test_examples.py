@@ -42,6 +42,7 @@ def test_capture_of_a_training_run(options: tuple[str, ...], tmp_path: Path) -> 
     assert ABSOLUTE_PATH.findall(text) == []
 
 
+@pytest.mark.long
 def test_capture_of_a_pair(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     small = ("--steps", "3", "--width", "16", "--batch", "2", "--length", "4")
@@ -92,16 +93,20 @@ def test_paths_are_trimmed_to_their_package(monkeypatch: pytest.MonkeyPatch) -> 
     assert neutral.trim_paths(f"{ROOT / 'train.py'}(3): step") == "train.py(3): step"
 
 
-def test_cuda_capture_says_what_it_needs(tmp_path: Path) -> None:
+def test_cuda_capture_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
         pytest.skip("this machine has a CUDA device")
-    command = [sys.executable, "-m", "examples.capture_cuda", str(tmp_path / "cuda.json.gz")]
-    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "no CUDA device" in done.stderr
+    monkeypatch.setattr(sys, "argv", ["capture_cuda", str(tmp_path / "cuda.json.gz")])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module("examples.capture_cuda").main()
+    assert ended.value.code == 2
+    assert "no CUDA device" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_capture_of_a_graph_without_a_gpu(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     command = [sys.executable, "-m", "examples.capture_graph", str(tmp_path)]

@@ -31,7 +31,6 @@ ARROW: Final = " -> "
 _CLONE: Final = re.compile(r"->|\[clone [^\]]*\]")
 _INNERMOST: Final = re.compile(r"<[^<>()]*>|\([^<>()]*\)")
 _REST: Final = re.compile(r"[<(].*| const *$", re.DOTALL)
-_LAST: Final = re.compile(r"(\S+)\s*$")
 _MANGLED: Final = re.compile(r"_ZN?L?(?=\d)")
 _LENGTH: Final = re.compile(r"L?(\d{1,4})")
 _UNNAMED: Final = "_GLOBAL__N_"
@@ -71,10 +70,10 @@ def short_name(name: str) -> str:
         text, number = _INNERMOST.subn("", text)
         if not number:
             break
-    last = _LAST.search(_REST.sub("", text, count=1))
-    if last is None:
+    words = _REST.sub("", text, count=1).split()
+    if not words:
         return name
-    return re.sub(r"::(::)+", "::", last[1]).lstrip(":") or name
+    return re.sub(r"::(::)+", "::", words[-1]).lstrip(":") or name
 
 
 def _generated(name: str) -> str:

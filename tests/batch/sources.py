@@ -37,14 +37,16 @@ def write(
 
 def content(store: Path) -> Content:
     """What is in a store."""
-    trace = profframe.load(store)
-    return {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
+    return rows_of(profframe.load(store))
 
 
 def loaded(paths: Iterable[Path], run: str | None = None) -> Content:
     """What `load` gives."""
-    trace = profframe.load([*paths], run)
-    return {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
+    return rows_of(profframe.load([*paths], run))
+
+
+def rows_of(trace: profframe.Trace) -> Content:
+    return {name: trace.scan(name).collect().sort(pl.all()) for name in schema.TABLES}
 
 
 def assert_same(one: Content, other: Content) -> None:

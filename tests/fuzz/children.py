@@ -1,12 +1,12 @@
 """Cases by seed, in child processes with a time limit each.
 
-A fuzzer is a module with a function ``case(seed)`` that raises where something is wrong. Its test
-asks `fuzz` for a few hundred cases, and for thousands with ``-m long``; by hand::
+A fuzzer is a module with a function ``case(seed)`` that raises where something is wrong. Tests ask
+`fuzz` for some cases of each, and for thousands with ``-m long``; by hand::
 
     python -m tests.fuzz.children tests.fuzz.NAME --seed 7 --cases 5000
 
-A child works through many seeds. One that dies, or that takes too long
-for a case, is replaced, and the seed is a failure like one that raised.
+A child works through many seeds, of several fuzzers if they are given. One that dies, or that
+takes too long for a case, is replaced, and the seed is a failure like one that raised.
 """
 
 from __future__ import annotations
@@ -28,75 +28,75 @@ from typing import IO, Final
 ROOT: Final = Path(__file__).parent.parent.parent
 LIMIT_S: Final = 60
 _WRONG: Final = "wrong "
+Cases = Iterable[tuple[str, int]]
+"""Dotted names of modules with a function ``case(seed)``, and seeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A seed, and what went wrong with it: the last lines of a traceback, or how its child died."""
+    """A case, and what went wrong with it: the last lines of a traceback, or how its child died."""
 
+    module: str
     seed: int
     why: str
 
 
-def fuzz(module: str, seeds: Iterable[int], limit_s: float = LIMIT_S) -> None:
-    """Run cases of a module, and raise an error that names the seeds that failed.
+def fuzz(cases: Cases, limit_s: float = LIMIT_S) -> None:
+    """Run cases, and raise an error that names those that failed.
 
     Parameters
     ----------
-    module
-        Dotted name of a module with a function ``case(seed)``.
-    seeds
-        One for each case.
+    cases
+        Modules and seeds.
     limit_s
         Seconds that a case may take.
     """
-    failures = list(failed(module, seeds, limit_s))
-    told = "\n".join(f"seed {failure.seed}: {failure.why}" for failure in failures[:5])
-    again = f"python -m tests.fuzz.children {module} --cases 1 --seed SEED"
+    failures = list(failed(cases, limit_s))
+    told = "\n".join(f"{one.module} --seed {one.seed}: {one.why}" for one in failures[:5])
+    again = "python -m tests.fuzz.children MODULE --cases 1 --seed SEED"
     assert not failures, f"{len(failures)} failed ({again})\n{told}"
 
 
-def failed(
-    module: str, seeds: Iterable[int], limit_s: float, workers: int = 1
-) -> Iterator[Failure]:
+def failed(cases: Cases, limit_s: float, workers: int = 1) -> Iterator[Failure]:
     """Run the cases on some children at once; yields those that failed."""
-    left: queue.SimpleQueue[int] = queue.SimpleQueue()
-    for seed in seeds:
-        left.put(seed)
+    left: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+    for case in cases:
+        left.put(case)
     with ThreadPoolExecutor(workers) as pool:
-        for part in pool.map(lambda _: [*_worked_off(module, left, limit_s)], range(workers)):
+        for part in pool.map(lambda _: [*_worked_off(left, limit_s)], range(workers)):
             yield from part
 
 
-def _worked_off(module: str, left: queue.SimpleQueue[int], limit_s: float) -> Iterator[Failure]:
-    """Children one after the other, until no seed is left."""
-    while (seed := _next(left)) is not None:
-        with _child(module) as child:
+def _worked_off(left: queue.SimpleQueue[tuple[str, int]], limit_s: float) -> Iterator[Failure]:
+    """Children one after the other, until no case is left."""
+    while (case := _next(left)) is not None:
+        with _child() as child:
             assert child.stdin is not None
             assert child.stdout is not None
             said = _lines(child.stdout)
-            while seed is not None:
-                child.stdin.write(f"{seed}\n")
+            while case is not None:
+                module, seed = case
+                child.stdin.write(f"{module} {seed}\n")
                 child.stdin.flush()
                 why = _wait(said, child, limit_s)
                 if why is not None:
-                    yield Failure(seed, why)
+                    yield Failure(module, seed, why)
                 if child.poll() is not None:
                     break
-                seed = _next(left)
+                case = _next(left)
             else:
                 child.stdin.close()
 
 
-def _next(left: queue.SimpleQueue[int]) -> int | None:
+def _next(left: queue.SimpleQueue[tuple[str, int]]) -> tuple[str, int] | None:
     try:
         return left.get_nowait()
     except queue.Empty:
         return None
 
 
-def _child(module: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.children", module, "--child"]
+def _child() -> subprocess.Popen[str]:
+    command = [sys.executable, "-X", "faulthandler", "-m", "tests.fuzz.children", "--child"]
     return subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -130,14 +130,14 @@ def _wait(
     return line.removeprefix(_WRONG).strip().replace("\x1f", "\n") if _WRONG in line else None
 
 
-def _serve(module: str) -> None:
-    """Be a child: run the case of each seed that comes in."""
+def _serve() -> None:
+    """Be a child: run each case that comes in."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a case prints is no answer
-    case = importlib.import_module(module).case
     for line in sys.stdin:
+        module, seed = line.split()
         try:
-            case(int(line))
+            importlib.import_module(module).case(int(seed))
         except BaseException:  # noqa: BLE001 - a panic of polars is no Exception
             told = traceback.format_exc(limit=-6).strip().replace("\n", "\x1f")
             answers.write(f"{_WRONG}{told}\n")
@@ -149,7 +149,7 @@ def _serve(module: str) -> None:
 def main() -> None:
     """Run cases by hand, and print what failed."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("module")
+    parser.add_argument("module", nargs="?")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, default=100)
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds for one case")
@@ -157,11 +157,13 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        _serve(given.module)
+        _serve()
         return
-    seeds = range(given.seed, given.seed + given.cases)
+    if given.module is None:
+        parser.error("which module? tests.fuzz.NAME")
+    cases = ((given.module, given.seed + number) for number in range(given.cases))
     wrong = 0
-    for failure in failed(given.module, seeds, given.limit, given.workers):
+    for failure in failed(cases, given.limit, given.workers):
         wrong += 1
         sys.stdout.write(f"seed {failure.seed}: {failure.why}\n")
     sys.stdout.write(f"{given.module}: {given.cases:,} cases, {wrong:,} failed\n")

@@ -26,7 +26,7 @@ def case(seed: int) -> None:
 def test_what_is_wrong_is_named_by_its_seed() -> None:
     found = {
         failure.seed: failure.why
-        for failure in failed("tests.fuzz.test_children", range(8), limit_s=4)
+        for failure in failed((("tests.fuzz.test_children", seed) for seed in range(8)), limit_s=4)
     }
 
     assert found.keys() == {DIES, RAISES, HANGS}

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.members import few
 from tests.parity.profiles import SCENARIOS, Library, Taken
 
 
@@ -12,7 +13,7 @@ def profiles(tmp_path_factory: pytest.TempPathFactory) -> Library:
     return Library(tmp_path_factory.mktemp("profiles"))
 
 
-@pytest.fixture(params=SCENARIOS)
+@pytest.fixture(params=few(SCENARIOS, 12))
 def taken(request: pytest.FixtureRequest, profiles: Library) -> Taken:
-    """Each of the profiles."""
+    """Each of the profiles; every second one with ``-m long`` only."""
     return profiles[request.param]

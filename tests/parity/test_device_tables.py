@@ -10,12 +10,13 @@ import pytest
 
 from profframe import Trace
 from tests.conftest import real_trace
+from tests.members import few
 from tests.parity import stand_in
 from tests.parity.stand_in import gpu_traces
 from tests.parity.test_key_averages import SUMS, sums_of, torchs
 from tests.parity.test_key_averages import ours as our_rows
 
-PATHS = gpu_traces()[:-10:2]
+PATHS = few(gpu_traces()[:-10:2], 8)
 STYLES = (
     {"row_limit": -1},
     {"sort_by": "cuda_time_total", "time_unit": "us", "top_level_events_only": True},

@@ -12,8 +12,9 @@ import pytest
 import profframe
 from profframe.trace.trace import Trace
 from tests.conftest import real_trace
+from tests.members import few
 from tests.parity import stand_in
-from tests.parity.profiles import SCENARIOS, Library, Taken
+from tests.parity.profiles import SCENARIOS, Library
 from tests.parity.stand_in import gpu_traces
 from tests.round_trip import differences, faults, unbound_flows
 
@@ -24,15 +25,16 @@ LISTED = tuple(name for name in SCENARIOS if name not in BROKEN)
 WITH_STACKS = ("verbose", "double_backward", "torchscript", "python_export")
 
 
-def test_a_live_profile_reads_back(taken: Taken, tmp_path: Path) -> None:
-    trace = taken.loaded("profiler")
+@pytest.mark.parametrize("name", few(SCENARIOS, 9))
+def test_a_live_profile_reads_back(name: str, profiles: Library, tmp_path: Path) -> None:
+    trace = profiles[name].loaded("profiler")
     trace.export_chrome_trace(tmp_path / "out.json")
     assert faults(tmp_path / "out.json") == []
     assert unbound_flows(tmp_path / "out.json") == []
     assert differences(trace, profframe.load(tmp_path / "out.json")) == []
 
 
-@pytest.mark.parametrize("name", LISTED)
+@pytest.mark.parametrize("name", few(LISTED, 7))
 def test_a_list_of_events_reads_back(name: str, profiles: Library, tmp_path: Path) -> None:
     trace = profiles[name].loaded("events")
     trace.export_chrome_trace(tmp_path / "out.json")
@@ -56,7 +58,7 @@ def test_the_list_of_events_is_as_torch_writes_it(
     assert renamed(json.loads(ours.read_text())) == renamed(json.loads(theirs.read_text()))
 
 
-@pytest.mark.parametrize("number", range(16))
+@pytest.mark.parametrize("number", few(range(16), 6))
 def test_the_list_of_a_gpu_trace_has_torchs_slices_and_arrows(
     number: int, traces: Path, tmp_path: Path
 ) -> None:
@@ -119,7 +121,7 @@ def folded(events: Any, metric: str) -> tuple[list[str], bool]:
 
 @pytest.mark.parametrize("metric", ["self_cpu_time_total", "self_cuda_time_total"])
 @pytest.mark.parametrize("source", ["profiler", "path"])
-@pytest.mark.parametrize("name", WITH_STACKS)
+@pytest.mark.parametrize("name", few(WITH_STACKS, 2))
 def test_folded_stacks_are_torchs(
     name: str, source: str, metric: str, profiles: Library, tmp_path: Path
 ) -> None:

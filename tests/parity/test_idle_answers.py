@@ -19,6 +19,7 @@ from profframe.query.run import run
 from tests.builders import table
 from tests.cases import connection
 from tests.conftest import real_trace
+from tests.members import few
 from tests.oracles.intervals import end
 
 Row = dict[str, Any]
@@ -505,7 +506,7 @@ WHOLE_MICROSECONDS: Final = (
 )
 
 
-@pytest.mark.parametrize("path", WHOLE_MICROSECONDS, ids=range(len(WHOLE_MICROSECONDS)))
+@pytest.mark.parametrize("path", few(WHOLE_MICROSECONDS, 3), ids=range(len(WHOLE_MICROSECONDS)))
 def test_real_idle_is_that_of_hta(traces: Path, path: str) -> None:
     trace = real_trace(traces / path)
     rows = trace.events.select(COLUMNS.split()).to_dicts()
@@ -535,7 +536,7 @@ COLUMNS: Final = (
 )
 
 
-@pytest.mark.parametrize("path", TRACES, ids=range(len(TRACES)))
+@pytest.mark.parametrize("path", few(TRACES, 5), ids=range(len(TRACES)))
 def test_real_traces(traces: Path, path: str) -> None:
     with real_trace(traces / path).asking() as trace:
         check_real(trace)

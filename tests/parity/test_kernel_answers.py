@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from profframe import Trace, schema
 from tests.builders import Row, event, loaded, loaded_ranks
 from tests.conftest import only_real_trace, real_trace
+from tests.members import few
 from tests.oracles import kernels as oracle
 from tests.oracles.intervals import length, merged, shared
 
@@ -33,7 +34,6 @@ REAL: Final = (
     "xiaobingling93-pixel__Ascend-msinsight/v2/level0/rank0/trace_view.json.gz",
     "GindaChen__nsys-ai/mock.sqlite",
 )
-LARGE: Final = (REAL[0], REAL[2], REAL[4], REAL[5], REAL[7], REAL[9])
 ORACLES: Final[Mapping[str, Callable[..., oracle.Answer]]] = {
     "kernels": oracle.of_kernels,
     "kernel_categories": oracle.of_categories,
@@ -128,6 +128,7 @@ def rounded(row: tuple[Any, ...]) -> tuple[Any, ...]:
 RANK: Final = st.lists(slices(), max_size=4) | st.lists(slices(), min_size=12, max_size=30)
 
 
+@settings(max_examples=max(1, settings().max_examples // 2))
 @given(st.lists(RANK, min_size=1, max_size=3))
 def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
     with loaded_ranks(ranks).asking() as trace:
@@ -138,7 +139,7 @@ def test_plain_loops_say_the_same(ranks: list[list[Row]]) -> None:
 
 @pytest.mark.parametrize(
     "pattern",
-    [pytest.param(one, marks=pytest.mark.long) if one in LARGE else one for one in REAL],
+    few(REAL, (REAL[1], REAL[8], REAL[11], REAL[12])),
     ids=range(len(REAL)),
 )
 def test_real_traces(pattern: str, traces: Path) -> None:
@@ -182,12 +183,14 @@ def test_annotations_have_the_device_time_of_the_fact(traces: Path) -> None:
     assert found.sort("step", "name").equals(expected.sort("step", "name"))
 
 
+@pytest.mark.long
 def test_a_store_says_the_same(traces: Path, tmp_path: Path) -> None:
     trace = only_real_trace(traces, REAL[5])
     trace.to_parquet(tmp_path / "store")
     store = Trace.from_store(tmp_path / "store")
-    for name, asked in ASKED:
-        assert store.answer(name, **asked).equals(trace.answer(name, **asked))
+    with trace.asking() as here, store.asking() as there:
+        for name, asked in dict(ASKED).items():
+            assert there.answer(name, **asked).equals(here.answer(name, **asked))
 
 
 def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
@@ -215,6 +218,7 @@ def test_parts_of_a_trace_have_what_is_known(traces: Path) -> None:
     assert set(host.annotations()["device_ns"]) == {0}
 
 
+@pytest.mark.long
 def test_steps_of_eight_ranks_are_one_question(traces: Path, tmp_path: Path) -> None:
     paths = sorted((traces / "facebookresearch__param" / "dlrm_kineto").glob("worker*"))
     assert len(paths) == 8

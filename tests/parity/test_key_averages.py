@@ -11,6 +11,7 @@ import pytest
 
 from profframe import ParameterError, Trace
 from profframe.facts.torch_compat.releases import averages_frames, installed
+from tests.members import few
 from tests.parity.profiles import SCENARIOS, Library, Taken
 
 Grouping = Mapping[str, Any]
@@ -56,7 +57,11 @@ def source(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.fixture(params=sorted({*SCENARIOS} - {"deep_recursion"}))
+EACH_RUN: Final = (*WITH_FRAMES, *NOT_IN_THE_FILE, "training", "several_threads", "flops")
+"""Profiles of every run; the table of `test_table.py` is made of the same rows of all."""
+
+
+@pytest.fixture(params=few(sorted({*SCENARIOS} - {"deep_recursion"}), EACH_RUN))
 def readable(request: pytest.FixtureRequest, profiles: Library) -> Taken:
     """Each of the profiles that torch itself can make its events of."""
     return profiles[request.param]

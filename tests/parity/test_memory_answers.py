@@ -26,6 +26,7 @@ from profframe import schema
 from profframe.trace.trace import Trace
 from tests.builders import Row, table
 from tests.conftest import TRACES, real_trace
+from tests.members import few
 from tests.oracles.intervals import length, when
 
 Rows = Sequence[Mapping[str, Any]]
@@ -211,7 +212,7 @@ def test_busy_rate_is_the_time_weighted_mean_of_htas_series(
     assert row["busy_ns"] == 1000 * sum(us for us, _ in held)
 
 
-@pytest.mark.parametrize("path", real_traces(lambda f: "gpu_memcpy" in f or "MTIA" in f))
+@pytest.mark.parametrize("path", few(real_traces(lambda f: "gpu_memcpy" in f or "MTIA" in f), 9))
 def test_bandwidth_of_real_traces(path: str, traces: Path) -> None:
     with real_trace(traces / path).asking() as trace:
         check_real_bandwidth(trace)
@@ -424,7 +425,7 @@ def test_points_keep_the_peak_of_each_part(records: list[Row], points: int) -> N
             assert len(kept[device]) == len(expected) <= points
 
 
-@pytest.mark.parametrize("path", real_traces(lambda features: "memory-instant" in features))
+@pytest.mark.parametrize("path", few(real_traces(lambda features: "memory-instant" in features), 5))
 def test_memory_of_real_traces(path: str, traces: Path) -> None:
     with real_trace(traces / path).asking() as trace:
         check_real_memory(trace)

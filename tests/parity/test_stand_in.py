@@ -13,16 +13,17 @@ import profframe
 from profframe.facts.torch_compat.releases import installed, looks_up_unlinked_calls
 from profframe.facts.torch_compat.torch_names import DROPPED_NAMES
 from tests.conftest import real_trace
+from tests.members import few
 from tests.parity import stand_in
 from tests.parity.comparing import Ours, demangled, ns
 from tests.parity.stand_in import Json, gpu_traces
 
 FOUND: Final = gpu_traces()
 LARGEST: Final = 13
-"""So many of them have three times as many events as all others together."""
+"""So many of them have three times as many events as all others; of these every second is run."""
 GPU_TRACES: Final = pytest.mark.parametrize(
     "path",
-    [*FOUND[:-LARGEST], *(pytest.param(path, marks=pytest.mark.long) for path in FOUND[-LARGEST:])],
+    few(FOUND, FOUND[:-LARGEST:2]),
     ids=[str(number) for number in range(len(FOUND))],
 )
 

@@ -12,6 +12,7 @@ import pytest
 import profframe
 from profframe import Trace
 from profframe.facts.torch_compat.releases import averages_frames, installed
+from tests.members import few
 from tests.parity.profiles import SCENARIOS, Library, Taken
 from tests.parity.test_key_averages import loaded
 
@@ -66,6 +67,8 @@ NOT_IN_THE_FILE: Final[Mapping[str, str]] = {
 }
 """Profiles whose table needs what their file does not hold."""
 IN_THE_FILE: Final = sorted({*READABLE} - {*NOT_IN_THE_FILE})
+ONE_WAY: Final = sorted({*IN_THE_FILE} - {*RICH[2:]})
+"""Those that are not held live in every run, and two that are."""
 _NUMBER: Final = re.compile(r"(-?\d+\.\d+)(\D*)")
 
 
@@ -96,13 +99,13 @@ def assert_same(trace: Trace, taken: Taken, grouping: Options, style: Options) -
 
 
 class TestAsTorch:
-    @pytest.mark.parametrize("name", READABLE)
+    @pytest.mark.parametrize("name", few(READABLE, (*RICH, *NOT_IN_THE_FILE)))
     def test_live(self, profiles: Library, name: str) -> None:
         trace = loaded(profiles[name], "live")
         for grouping, style in some_combinations(name, 4) if name in RICH else combinations(3, 1):
             assert_same(trace, profiles[name], grouping, style)
 
-    @pytest.mark.parametrize("name", IN_THE_FILE)
+    @pytest.mark.parametrize("name", few(IN_THE_FILE, ONE_WAY))
     def test_file(self, profiles: Library, name: str) -> None:
         trace = loaded(profiles[name], "file")
         for grouping, style in some_combinations(name, 3) if name in RICH else combinations(3, 1):
@@ -122,7 +125,7 @@ class TestAsTorch:
         for grouping, style in combinations(6, 2):
             assert_same(trace, profiles[name], grouping, style)
 
-    @pytest.mark.parametrize("style", [*STYLES[4:], *OTHER_STYLES], ids=str)
+    @pytest.mark.parametrize("style", few([*STYLES[4:], *OTHER_STYLES], 12), ids=str)
     def test_every_option(self, profiles: Library, style: Options) -> None:
         taken = profiles["verbose"]
         assert_same(loaded(taken, "live"), taken, GROUPINGS[-1], style)

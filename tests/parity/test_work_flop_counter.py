@@ -30,6 +30,7 @@ aten = torch.ops.aten
 Draw = Callable[..., Any]
 
 COUNTED = {*MATRICES, *CONVOLUTIONS, *ATTENTION}
+SOME: Final = settings(max_examples=max(1, settings().max_examples * 2 // 3))
 SIDES = st.integers(1, 7)
 CONVOLUTION = ["", "", "", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1"]
 ADDITION = ["", "", "", "1", "1"]
@@ -123,7 +124,7 @@ def runs(call: Callable[[], Any]) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=8)
+@SOME
 @given(st.lists(products(), min_size=1, max_size=4))
 def test_products_forward_and_backward(calls: Sequence[Callable[[], None]]) -> None:
     def run() -> None:
@@ -133,7 +134,7 @@ def test_products_forward_and_backward(calls: Sequence[Callable[[], None]]) -> N
     assert owned_flops(run) == counter_flops(run)
 
 
-@settings(deadline=None, max_examples=8)
+@SOME
 @given(st.lists(convolutions(), min_size=1, max_size=4))
 def test_convolutions_forward(calls: Sequence[Callable[[], Any]]) -> None:
     sound = [call for call in calls if runs(call)]
@@ -145,7 +146,7 @@ def test_convolutions_forward(calls: Sequence[Callable[[], Any]]) -> None:
     assert owned_flops(run) == counter_flops(run)
 
 
-@settings(deadline=None, max_examples=8)
+@SOME
 @given(st.lists(convolutions(groups=1), min_size=1, max_size=4))
 def test_convolutions_backward(calls: Sequence[Callable[[], Any]]) -> None:
     sound = [call for call in calls if runs(call)]
@@ -157,7 +158,7 @@ def test_convolutions_backward(calls: Sequence[Callable[[], Any]]) -> None:
     assert owned_flops(run) == counter_flops(run)
 
 
-@settings(deadline=None, max_examples=8)
+@SOME
 @given(convolutions(groups=2))
 def test_the_backward_of_grouped_convolutions_is_twice_the_forward(call: Callable[[], Any]) -> None:
     if runs(call):
@@ -185,7 +186,7 @@ def attentions(draw: Draw, kind: str) -> Callable[[], None]:
     return run
 
 
-@settings(deadline=None, max_examples=8)
+@SOME
 @given(attentions("math"))
 def test_attention_of_products(call: Callable[[], None]) -> None:
     assert owned_flops(call) == counter_flops(call)
@@ -243,7 +244,7 @@ def test_rows_are_made_as_the_profiler_writes_them() -> None:
         assert row["input_dims"].startswith("[[2,4,5,6],")
 
 
-@settings(deadline=None, max_examples=20)
+@SOME
 @given(SIDES, SIDES, SIDES, st.sampled_from([torch.bfloat16, torch.float32]))
 def test_scaled_mm(m: int, k: int, n: int, out: Any) -> None:
     m, k, n = 16 * m, 16 * k, 16 * n
@@ -263,7 +264,7 @@ LENGTHS_FIRST: Final = (2, 15)
 """Until then torch took the lengths of these two for their heads."""
 
 
-@settings(deadline=None, max_examples=20)
+@SOME
 @given(SIDES, SIDES, SIDES, SIDES, SIDES, st.integers(1, 3), st.booleans())
 def test_attention_of_devices(  # noqa: PLR0917
     b: int, kv: int, n: int, s: int, d: int, repeat: int, causal: bool
@@ -313,7 +314,7 @@ def test_attention_of_devices(  # noqa: PLR0917
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=20)
+@SOME
 @given(SIDES, SIDES, SIDES, SIDES, SIDES, SIDES)
 def test_attention_of_sequences_behind_each_other(  # noqa: PLR0917
     count: int, tokens: int, n: int, s: int, heads: int, d: int
@@ -335,7 +336,7 @@ def test_attention_of_sequences_behind_each_other(  # noqa: PLR0917
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=20)
+@SOME
 @given(SIDES, SIDES, SIDES, st.integers(1, 3), st.integers(1, 2), st.integers(0, 2))
 def test_convolutions_of_devices(  # noqa: PLR0917
     batch: int, channels: int, out: int, window: int, stride: int, padding: int
@@ -360,7 +361,7 @@ def test_convolutions_of_devices(  # noqa: PLR0917
     assert measured("aten::_slow_conv2d_forward", recorded(slow, *args))[0] == expected
 
 
-@settings(deadline=None, max_examples=20)
+@SOME
 @given(SIDES, SIDES, SIDES, SIDES, SIDES)
 def test_flexible_attention(b: int, h: int, n: int, s: int, d: int) -> None:
     query, key = meta(b, h, n, d), meta(b, h, s, d)

@@ -129,7 +129,7 @@ def load_snapshot(snapshot: dict[str, Any], folder: str) -> Trace:
     return load(path)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 @given(snapshots())
 def test_answers_are_those_of_a_loop(snapshot: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -15,6 +15,7 @@ from profframe import load, schema
 from profframe.trace.trace import Trace
 from tests.builders import table
 from tests.conftest import only_real_trace
+from tests.members import few
 from tests.oracles.rooflines import Row, roofline
 
 KEY = ("run", "rank", "device", "name", "input_dims", "peak_dtype")
@@ -147,7 +148,7 @@ REAL = {
 }
 
 
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name", few(REAL, 4))
 def test_real_traces_have_a_roofline_and_reasons(name: str, traces: Path) -> None:
     with only_real_trace(traces, REAL[name]).asking() as trace:
         check_real(trace)

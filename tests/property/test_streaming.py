@@ -9,7 +9,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from polars.testing import assert_frame_equal
 
 import profframe
@@ -51,6 +51,7 @@ def assert_same(source: Path, folder: Path) -> None:
         assert_frame_equal(in_pieces[name], in_memory[name])
 
 
+@settings(max_examples=max(1, settings().max_examples // 2))
 @given(documents() | damaged())
 @example(LONE_ENDS)
 @example("[]")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from profframe import schema
 from profframe.query.catalogue import catalogue, find
-from tests.cases import Case, read_case, result
+from tests.cases import all_beside, read_case, result
+from tests.members import few
 
 ACROSS_RANKS = frozenset(
     {
@@ -22,35 +22,41 @@ ACROSS_RANKS = frozenset(
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.md"))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+BY_THEMSELVES = (
+    *{path.parent.name: path for path in reversed(CASES)}.values(),
+    *(
+        path
+        for path in CASES
+        if f"{path.parent.name}/{path.stem}"
+        in {"collectives/steps", "gaps/host", "idle/waits", "queue_depth/points"}
+        | {"roofline/by_kernel", "stragglers/by_op"}
+    ),
+)
+"""The first case of each answer, and those that find the faults of `tests.mutants`.
+
+All others are asked in every run beside each other, and by themselves with ``-m long``.
+"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    few(CASES, sorted({*BY_THEMSELVES})),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
 class TestGolden:
     def test_rows(self, path: Path) -> None:
         case = read_case(path, find(path.parent.name))
         assert result(case, case.tables) == case.rows
 
-    def test_other_traces_beside_it_and_another_order_of_rows_change_nothing(
-        self, path: Path
-    ) -> None:
-        case = read_case(path, find(path.parent.name))
-        of_its_own = ("run",) if case.answer.name in ACROSS_RANKS else ("run", "rank")
-        keys = [c.name for c in case.answer.columns[:2] if c.name in of_its_own]
-        beside = {
-            name: [
-                *({**row, "run": f"{row['run']}.1"} for row in rows),
-                *rows,
-                *({**row, "rank": int(str(row["rank"])) + 100} for row in rows if "rank" in keys),
-            ][::-1]
-            for name, rows in case.tables.items()
-        }
-        wide = Case(case.answer, beside, case.parameters, (*keys, *case.columns), [])
-        without_events = ("memory", *schema.OPTIONAL_TABLES)
-        traces = (
-            *case.tables["traces"],
-            *(r for n in without_events for r in case.tables.get(n, [])),
-        )
-        alone = {tuple(row[key] for key in keys) for row in traces}
-        found = result(wide, beside)
-        rows = [row[len(keys) :] for row in found if row[: len(keys)] in alone]
+
+@pytest.mark.parametrize("name", [answer.name for answer in catalogue()])
+def test_other_traces_beside_it_and_another_order_of_rows_change_nothing(name: str) -> None:
+    """All cases of an answer that are asked alike stand beside each other."""
+    answer = find(name)
+    of_its_own = ("run",) if name in ACROSS_RANKS else ("run", "rank")
+    keys = [column.name for column in answer.columns[:2] if column.name in of_its_own]
+    cases = [read_case(path, answer) for path in CASES if path.parent.name == name]
+    for case, rows in all_beside(cases, keys):
         assert rows == case.rows
 
 

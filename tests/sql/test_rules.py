@@ -7,7 +7,6 @@ the columns of ``rows`` are those of the answer `advice`, asked with this rule o
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -23,7 +22,8 @@ from profframe.query.rules import Rule, shipped_rules
 from profframe.query.run import script
 from profframe.trace.trace import Trace
 from scripts.pages.rules import page
-from tests.cases import Case, read_case, result
+from tests.cases import Case, all_beside, read_case, result
+from tests.members import few
 
 FOLDER = Path(__file__).parent / "rules"
 CASES = sorted(FOLDER.glob("*/*.md"))
@@ -41,30 +41,29 @@ def case_of(path: Path) -> Case:
     return read_case(path, alone(path.parent.name))
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize(
+    "path",
+    few(CASES, [*{path.parent.name: path for path in reversed(CASES)}.values()]),
+    ids=lambda path: f"{path.parent.name}-{path.stem}",
+)
 class TestCases:
+    """One case of each rule by itself, the others with ``-m long``: below they are all asked."""
+
     def test_rows(self, path: Path) -> None:
         case = case_of(path)
         assert result(case, case.tables) == case.rows
-        assert bool(case.rows) == path.stem.startswith("fires")
 
-    def test_order_and_other_traces_beside_it_change_nothing(self, path: Path) -> None:
-        case = case_of(path)
-        beside = {
-            name: [
-                *({**row, "run": f"{row['run']}.1"} for row in rows),
-                *rows,
-                *(
-                    {**row, "rank": int(str(row["rank"])) + 100}
-                    for row in rows
-                    if path.parent.name not in ACROSS_RANKS
-                ),
-            ]
-            for name, rows in ((name, rows[::-1]) for name, rows in case.tables.items())
-        }
-        keys = {(row["run"], row["rank"]) for row in case.tables["traces"]}
-        wide = replace(case, columns=("run", "rank", *case.columns))
-        rows = [row[2:] for row in result(wide, beside) if row[:2] in keys]
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_cases_are_called_by_whether_they_fire(path: Path) -> None:
+    assert bool(case_of(path).rows) == path.stem.startswith("fires")
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_order_and_other_traces_beside_it_change_nothing(name: str) -> None:
+    """All cases of a rule that are asked alike stand beside each other."""
+    cases = [case_of(path) for path in CASES if path.parent.name == name]
+    for case, rows in all_beside(cases, ("run",) if name in ACROSS_RANKS else ("run", "rank")):
         assert rows == case.rows
 
 

@@ -16,6 +16,7 @@ import pytest
 
 import profframe
 from profframe import Trace, cli
+from tests.members import few
 
 PREFIX: Final = "CUPTI_ACTIVITY_KIND_"
 KERNELS: Final = ("KERNEL", "CONCURRENT_KERNEL", "CDP_KERNEL", "GRAPH_TRACE")
@@ -161,7 +162,7 @@ def test_a_kernel_belongs_to_a_range_on_the_thread_of_its_launch(trace: Trace) -
     assert launched.select((inside & same_thread).all()).item()
 
 
-@pytest.mark.parametrize("path", [0, 4, NUMBER - 1], indirect=True)
+@pytest.mark.parametrize("path", few([0, 4, NUMBER - 1], 2), indirect=True)
 def test_it_is_shown(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run([str(path)]) == 0
     shown = capsys.readouterr()

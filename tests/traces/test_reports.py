@@ -9,8 +9,8 @@ import pytest
 
 from tests.reports import KINDS, check_numbers, data, loaded, tables_of
 
-ALIKE = ("rocm", "mtia", "ascend", "graphs")
-"""Their reports have the sections of CUDA's; a browser opens that of Ascend."""
+ALIKE = ("cuda, real", "rocm", "mtia", "ascend", "graphs", "nvprof")
+"""Their reports have the sections of CUDA's or Nsight's; a browser opens that of Ascend."""
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import profframe
+from tests.members import few
 
 SMALL: Final = (
     "AMD-AGI__TraceLens/inference/sglang_Qwen3-8B_decode.json.gz",
@@ -17,7 +18,7 @@ SMALL: Final = (
 )
 
 
-@pytest.mark.parametrize("name", SMALL, ids=range(len(SMALL)))
+@pytest.mark.parametrize("name", few(SMALL, 2), ids=range(len(SMALL)))
 def test_owners_add_up_to_the_idle_time(traces: Path, name: str) -> None:
     with profframe.load(traces / name).asking() as trace:
         for per in ("device", "stream"):
@@ -56,7 +57,7 @@ def test_phases_have_all_work_that_was_launched_in_them(traces: Path, name: str)
         assert trace.filter(phase=phase).phases().height >= 1
 
 
-@pytest.mark.parametrize("name", [*SMALL, *INFERENCE], ids=range(6))
+@pytest.mark.parametrize("name", few([*SMALL, *INFERENCE], 3), ids=range(6))
 def test_lines_have_all_work_and_no_time_twice(traces: Path, name: str) -> None:
     trace = profframe.load(traces / name)
     lines = trace.python_lines()

@@ -243,9 +243,9 @@ class TestErrors:
 )
 def test_a_bare_shell_needs_the_files_that_the_header_names(answer: Answer) -> None:
     folder = sql_directory() / "lib"
-    with duckdb.connect() as shell:
-        for name, table in schema.TABLES.items():
-            shell.register(name, table.arrow.empty_table())
+    with duckdb.connect(config={"threads": 1}) as shell:
+        for name in answer.needs:
+            shell.register(name, schema.TABLES[name].arrow.empty_table())
         for name in answer.shared:
             shell.execute((folder / f"{name}.sql").read_text())
-        assert shell.execute(answer.sql).fetchall() == []
+        assert shell.sql(answer.sql).columns == [column.name for column in answer.columns]

@@ -24,6 +24,7 @@ from profframe.show import excerpts
 from profframe.trace.trace import Trace
 from tests.builders import event, loaded, stored
 from tests.conftest import Run
+from tests.members import few
 
 EXAMPLE = str(Path(__file__).parent.parent.parent / "examples" / "cpu_training.json.gz")
 MODULE = [sys.executable, "-m", "profframe"]
@@ -443,7 +444,7 @@ def on_terminal(columns: int, command: list[str]) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", sent.decode()).replace("\r\n", "\n")
 
 
-@pytest.mark.parametrize("columns", [60, 80, 140])
+@pytest.mark.parametrize("columns", few([60, 80, 140], 2))
 def test_tables_fit_the_terminal(columns: int, store: str) -> None:
     from rich.cells import cell_len
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profframe import cli
+from tests.members import few
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "examples" / "cluster.md").read_text()
@@ -66,7 +67,7 @@ def folder(converted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
-@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_packed", few([False, True], [True]))
 def test_every_block_runs_and_the_engines_agree(is_packed: bool, folder: Path) -> None:
     if is_packed:
         command = ["store", "compact", "store"]

@@ -16,6 +16,7 @@ import pytest
 import profframe
 from profframe.loading import files
 from profframe.trace.trace import Trace
+from tests.members import few
 
 Event = dict[str, Any]
 
@@ -133,14 +134,17 @@ SHAPES = {"Input Dims": [[3, 4], [2]], "Input type": ["c10::Half", "c10::Half"]}
 
 @pytest.mark.parametrize(
     "around",
-    [
-        [("user_annotation", "nccl:all_to_all", SHAPES)],
-        [("cpu_op", "nccl:all_to_all", SHAPES)],
-        [("Operator", "nccl:all_to_all", SHAPES)],
-        [("cpu_op", "c10d::alltoall_", {}), ("cpu_op", "nccl:all_to_all", SHAPES)],
-        [("cpu_op", "nccl:all_to_all", SHAPES), ("cpu_op", "record_param_comms", {})],
-        [("cpu_op", "rccl:_all_to_all_base", SHAPES)],
-    ],
+    few(
+        [
+            [("user_annotation", "nccl:all_to_all", SHAPES)],
+            [("cpu_op", "nccl:all_to_all", SHAPES)],
+            [("Operator", "nccl:all_to_all", SHAPES)],
+            [("cpu_op", "c10d::alltoall_", {}), ("cpu_op", "nccl:all_to_all", SHAPES)],
+            [("cpu_op", "nccl:all_to_all", SHAPES), ("cpu_op", "record_param_comms", {})],
+            [("cpu_op", "rccl:_all_to_all_base", SHAPES)],
+        ],
+        3,
+    ),
 )
 def test_shapes_are_on_the_op_or_the_annotation(
     tmp_path: Path, around: list[tuple[str, str, dict[str, Any]]]
@@ -269,14 +273,17 @@ def test_nobody_sends_anything(tmp_path: Path) -> None:
     assert trace.collectives().select("bytes", "imbalance").rows() == [(0, None)]
 
 
-@pytest.mark.parametrize("splits", ["bad-split", "[256, 256, ...]", "[512, 512]", "[1, 2,"])
+@pytest.mark.parametrize(
+    "splits",
+    few(["bad-split", "[256, 256, ...]", "[512, 512]", "[1, 2,"], ["[512, 512]", "[1, 2,"]),
+)
 def test_parts_that_are_not_known_are_no_rows(tmp_path: Path, splits: str) -> None:
     trace = tracelens(tmp_path, [[all_to_all(rank, 5000, 20, splits)] for rank in range(4)])
     assert traffic(trace) == {}
     assert trace.events["in_splits"].to_list() == [splits.replace(" ", "")] * 4
 
 
-@pytest.mark.parametrize("splits", [[], "[]", "", None])
+@pytest.mark.parametrize("splits", few([[], "[]", "", None], [[], ""]))
 def test_no_parts_are_equal_parts(tmp_path: Path, splits: object) -> None:
     one_rank = {"In msg nelems": 1024, "In split size": splits, "Out split size": splits}
     trace = tracelens(

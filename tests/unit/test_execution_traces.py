@@ -23,6 +23,7 @@ from profframe.readers import read
 from profframe.readers.json import stream
 from profframe.store import maintenance
 from profframe.trace.trace import Trace
+from tests.members import few
 
 ADD_ = "aten::add_.Tensor(Tensor(a!) self, Tensor other, *, Scalar alpha=1) -> Tensor(a!)"
 VIEW = "aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"
@@ -243,7 +244,7 @@ def test_processes_that_were_forked_write_into_the_same_file(tmp_path: Path) -> 
     assert (noted["repeated_node_id"], noted["node_without_event"]) == (8, 9)
 
 
-@pytest.mark.parametrize("form", ["as torch", "old", "sorted", "indented"])
+@pytest.mark.parametrize("form", few(["as torch", "old", "sorted", "indented"], 2))
 def test_long_files_are_cut_between_nodes(
     form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ import profframe
 from profframe.errors import ExportError
 from profframe.trace.trace import Trace
 from tests.builders import Row, stored
+from tests.members import few
 from tests.round_trip import content, differences, document, faults, unbound_flows
 
 HOSTILE = 'a"b\\c\nd\te\0f\x7f\u2028 é 🚀 }, {"ph":"X"'
@@ -75,7 +76,9 @@ def test_names_of_any_text_are_escaped(tmp_path: Path) -> None:
     assert profframe.load(tmp_path / "out.json").threads["process_name"].to_list() == [HOSTILE]
 
 
-@pytest.mark.parametrize("pid", ["7", "-7", "007", "-0", "7.0", "stream 7", "", "9" * 30, "٣"])
+@pytest.mark.parametrize(
+    "pid", few(["7", "-7", "007", "-0", "7.0", "stream 7", "", "9" * 30, "٣"], 4)
+)
 def test_a_process_keeps_its_text_and_a_number_is_one(pid: str, tmp_path: Path) -> None:
     trace = loaded([{"ph": "X", "pid": pid, "ts": 1, "dur": 1}], tmp_path)
     (event,) = written(trace, tmp_path / "out.json")
@@ -125,7 +128,7 @@ def test_an_overload_goes_back_into_the_name(tmp_path: Path) -> None:
     assert [event["name"] for event in events] == names
 
 
-@pytest.mark.parametrize("suffix", ["json", "json.gz", "JSON.GZ", "json.zst"])
+@pytest.mark.parametrize("suffix", few(["json", "json.gz", "JSON.GZ", "json.zst"], 2))
 def test_the_suffix_decides_the_compression(suffix: str, example: Path, tmp_path: Path) -> None:
     trace = profframe.load(example)
     out = tmp_path / f"out.{suffix}"
@@ -241,7 +244,9 @@ COLUMNS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("args", [None, "{}", '{"a":1}', "[1,2]", '"text"', '{"External id":3}'])
+@pytest.mark.parametrize(
+    "args", few([None, "{}", '{"a":1}', "[1,2]", '"text"', '{"External id":3}'], 3)
+)
 def test_columns_that_the_arguments_lack_are_written_and_the_arguments_kept(
     args: str | None, tmp_path: Path
 ) -> None:
@@ -306,11 +311,11 @@ def test_a_file_that_was_edited_is_counted_anew(example: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize(
     "own",
-    [
+    few([
         5, [], {}, {"clock": [1], "format": 3, "rank": "x", "accounted": []},
         {"format": "", "clock": "", "events": 1, "accounted": {"events": "many"}},
         {"format": "", "clock": "", "events": 1, "accounted": {"events": -1}},
-    ],
+    ], 3),
 )  # fmt: skip
 def test_a_member_of_that_name_that_is_not_ours_does_no_harm(own: object, tmp_path: Path) -> None:
     args = {"profframe": own, "x": {"profframe columns": {"a": 1}}}
@@ -334,7 +339,7 @@ def test_frames_of_another_engine_agree(example: Path, tmp_path: Path) -> None:
     assert int(total) == trace.events.select(pl.col("dur_ns").sum()).item()
 
 
-@pytest.mark.parametrize("name", ["t.pftrace", "t.perfetto-trace.gz", "T.PFTRACE"])
+@pytest.mark.parametrize("name", few(["t.pftrace", "t.perfetto-trace.gz", "T.PFTRACE"], 2))
 def test_text_is_not_written_under_a_name_of_protobuf(name: str, tmp_path: Path) -> None:
     trace = made_of([])
     path = tmp_path / name

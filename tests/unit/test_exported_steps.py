@@ -11,6 +11,7 @@ import pytest
 import profframe
 from profframe import Trace
 from tests.conftest import Run
+from tests.members import few
 
 
 def slices(step: int) -> list[dict[str, Any]]:
@@ -60,7 +61,9 @@ def checks(trace: Trace) -> dict[str, int]:
     return dict(trace.quality.select("check", "events").iter_rows())
 
 
-@pytest.mark.parametrize(("steps", "kernels"), [((2, 3), 2), ((2,), 1), ((1, 2, 3), 3)])
+@pytest.mark.parametrize(
+    ("steps", "kernels"), few([((2, 3), 2), ((2,), 1), ((1, 2, 3), 3)], 2, arguments=2)
+)
 def test_every_step_that_is_named(
     run: Run, source: Path, tmp_path: Path, steps: tuple[int, ...], kernels: int
 ) -> None:

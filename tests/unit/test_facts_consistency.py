@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import profframe
 from tests.builders import event, loaded
+from tests.members import few
 
 Row = dict[str, Any]
 
@@ -181,15 +182,16 @@ NEGATIVE: Final = "Ascend"
 """Part of the names of traces whose evaluations have sequence numbers below zero."""
 
 
-@pytest.mark.parametrize("large", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_real_traces_have_torchs_counts(traces: Path, large: bool) -> None:
+@pytest.mark.parametrize(
+    ("large", "each"), few([(False, 3), (False, 1), (True, 1)], 1, arguments=2)
+)
+def test_real_traces_have_torchs_counts(traces: Path, large: bool, each: int) -> None:
     """All but one number below zero, which is no sequence number and which torch counts."""
     paths = [path for path in sorted(traces.rglob("*.json*")) if path.suffix != ".csv"]
+    sizes = {path: path.stat().st_size for path in paths}
+    of_size = [p for p in paths if sizes[p] <= 4_000_000 and (sizes[p] > 150_000) is large]
     compared = 0
-    for path in paths:
-        size = path.stat().st_size
-        if size > 4_000_000 or (size > 150_000) is not large:
-            continue
+    for path in of_size[::each]:
         try:
             ours = by_us(path)
         except profframe.ProfframeError:

@@ -22,6 +22,7 @@ from profframe.readers import read
 from profframe.system.disk_tables import Spool
 from tests.builders import event, tables
 from tests.graphs import capture, replay
+from tests.members import few
 from tests.property.test_facts import SOURCES
 
 EXAMPLES = ("gpu_training", "cpu_training", "cpu_training_stack")
@@ -173,7 +174,7 @@ def test_so_it_does_with_the_rows_of_captures(
     assert_declared(sources["replays"], compat, [capture(NAMES)])
 
 
-@pytest.mark.parametrize("compat", COMPATS)
+@pytest.mark.parametrize("compat", few(COMPATS, 3))
 @pytest.mark.parametrize("name", REAL)
 def test_so_it_does_for_real_traces(name: str, compat: str | None, traces: Path) -> None:
     assert_declared(read(traces / name).tables, compat)

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 import profframe
+from tests.members import few
 from tests.unit.test_flight_recorder import ROOT, run_ranks
 
 KINDS = ("trace", "snapshot", "nccl_trace", "et")
@@ -96,13 +97,7 @@ def test_a_bare_shell_says_the_same(store: Path) -> None:
         check(*(shell.sql(statement(*pair)).pl() for pair in (OUT_OF_MEMORY, HANGS)))
 
 
-@pytest.mark.parametrize(
-    "last",
-    [
-        kind if kind in {"trace", "snapshot"} else pytest.param(kind, marks=pytest.mark.long)
-        for kind in KINDS
-    ],
-)
+@pytest.mark.parametrize("last", few(KINDS, ("trace",)))
 def test_what_comes_last_makes_no_difference(
     last: str, job: Path, store: Path, tmp_path: Path
 ) -> None:

@@ -15,6 +15,7 @@ from profframe import cli
 from profframe.errors import ParameterError
 from profframe.show.first_words import VIEWS, first_words
 from profframe.trace.trace import Trace
+from tests.members import few
 from tests.pages import Page
 from tests.unit.test_execution_traces import OPS, ROOTS
 from tests.unit.test_execution_traces import written as execution_trace
@@ -217,24 +218,31 @@ def test_advice_of_files_without_times_is_what_matters_in_them(
 
 @pytest.mark.parametrize(
     ("make", "what"),
-    [
-        (late, "dumps of the flight recorder have no times of ops or devices (profframe hang says"),
-        (snapshot, "a memory snapshot has no times of ops or devices (two of them can be"),
-        (timeline, "a memory snapshot has no times of ops or devices (two of them can be"),
-        (tensors, "an execution trace has no times (--execution-trace joins it"),
-    ],
+    few(
+        [
+            (
+                late,
+                "dumps of the flight recorder have no times of ops or devices (profframe hang says",
+            ),
+            (snapshot, "a memory snapshot has no times of ops or devices (two of them can be"),
+            (timeline, "a memory snapshot has no times of ops or devices (two of them can be"),
+            (tensors, "an execution trace has no times (--execution-trace joins it"),
+        ],
+        2,
+        arguments=2,
+    ),
 )
 def test_what_has_no_times_is_not_compared_with_a_trace(
     make: Callable[[Path], list[Path]],
     what: str,
-    example: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    file = make(tmp_path / "files")[0]
-    assert cli.run(["diff", str(example), str(file)]) == 1
+    file, plain = make(tmp_path / "files")[0], tmp_path / "plain.json"
+    plain.write_text('[{"ph": "X", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 4}]')
+    assert cli.run(["diff", str(plain), str(file)]) == 1
     assert capsys.readouterr().err.startswith(f"error: other ({file}): {what}")
-    assert cli.run(["diff", str(file), str(example)]) == 1
+    assert cli.run(["diff", str(file), str(plain)]) == 1
     assert capsys.readouterr().err.startswith(f"error: base ({file}): {what}")
 
 

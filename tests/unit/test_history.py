@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import profframe
@@ -87,7 +86,6 @@ def noisy(
 class TestRunsAndSteps:
     TIMES = st.integers(0, 12)
 
-    @settings(max_examples=int(os.environ.get("PROFFRAME_EXAMPLES", "12")))
     @given(
         st.lists(
             st.tuples(

@@ -10,6 +10,7 @@ import pytest
 from profframe.readers.json import opening as json_opening
 from profframe.readers.json.opening import NoArrayError, Opening, Tail, is_readable, opening
 from profframe.readers.json.structure import Structure
+from tests.members import few
 
 KEY = "rows"
 
@@ -77,12 +78,14 @@ def test_white_space_before_the_document_is_not_kept(looked_at: list[int]) -> No
     assert sum(looked_at) == len(found.before)
 
 
-@pytest.mark.parametrize("block", [b"\0" * 100, b'{"a":' * 20, b"7" * 100, b'"' * 99, b"\\" * 100])
+@pytest.mark.parametrize(
+    "block", few([b"\0" * 100, b'{"a":' * 20, b"7" * 100, b'"' * 99, b"\\" * 100], 3)
+)
 def test_text_that_goes_on_without_the_array_is_refused(
     block: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(json_opening, "MOST_AROUND", 3 << 20)
-    with pytest.raises(NoArrayError, match="no array 'rows' in its first 3 MB"):
+    monkeypatch.setattr(json_opening, "MOST_AROUND", 1 << 20)
+    with pytest.raises(NoArrayError, match="no array 'rows' in its first 1 MB"):
         opening(itertools.repeat(block), KEY)
 
 

@@ -17,6 +17,7 @@ from profframe.errors import NotATraceError, NoTraceFoundError, ParameterError, 
 from profframe.facts.kinds import Rule
 from profframe.readers.bytes import ByteSource
 from tests.conftest import Run
+from tests.members import few
 
 Write = Callable[..., Path]
 
@@ -518,7 +519,7 @@ def test_brackets_that_are_never_closed_are_an_error_with_the_name(
 DEEP = [300, 5000]
 
 
-@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("deep", few(DEEP, 3))
 @pytest.mark.parametrize("where", ["x", "deviceProperties", "distributedInfo"])
 def test_a_header_that_is_nested_deep_is_passed_over_and_named(
     where: str, deep: int, tmp_path: Path, run: Run
@@ -537,7 +538,7 @@ def test_a_header_that_is_nested_deep_is_passed_over_and_named(
     assert code == 0, err
 
 
-@pytest.mark.parametrize("deep", DEEP)
+@pytest.mark.parametrize("deep", few(DEEP, 1))
 def test_events_that_are_nested_deep_are_loaded_and_exported(
     deep: int, tmp_path: Path, run: Run
 ) -> None:

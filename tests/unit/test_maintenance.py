@@ -20,18 +20,19 @@ from profframe import load, schema, store
 from profframe.errors import ParameterError, StoreError, UnknownNameError
 from profframe.store import layout, maintenance
 from tests.conftest import Run
+from tests.members import few
 from tests.unit.test_store import RUNS, both, one, rewrite
 
 Content = dict[str, pl.DataFrame]
 
 
 def content(path: Path) -> Content:
-    """Every row of every table, ordered; once by DuckDB and once by polars."""
+    """Every row of every table, ordered; once by polars and, where there are any, by DuckDB."""
     trace = load(path)
-    found = {name: trace.sql(f"SELECT * FROM {name} ORDER BY ALL") for name in schema.TABLES}
-    assert {name: trace.scan(name).collect().height for name in found} == {
-        name: rows.height for name, rows in found.items()
-    }
+    found = {name: trace.scan(name).collect().sort(pl.all()) for name in schema.TABLES}
+    for name, rows in found.items():
+        if not rows.is_empty():
+            assert trace.sql(f"FROM {name}").sort(pl.all()).equals(rows), name
     return found
 
 
@@ -105,7 +106,7 @@ def test_large_packs_are_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("run", few(RUNS, 5))
 def test_a_removed_run_is_gone_and_nothing_else(run: str, is_packed: bool, tmp_path: Path) -> None:
     write(tmp_path, run, "other")
     if is_packed:

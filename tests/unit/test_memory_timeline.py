@@ -51,7 +51,7 @@ def timelines(draw: st.DrawFn) -> Records:
     return records
 
 
-@settings(max_examples=25, deadline=None)
+@settings(deadline=None)
 @given(timelines())
 def test_sums_are_those_of_a_loop(records: Records) -> None:
     with tempfile.TemporaryDirectory() as folder:

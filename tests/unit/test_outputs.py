@@ -69,8 +69,10 @@ def test_every_verb_that_writes_a_file_is_tried() -> None:
 
 @pytest.fixture(scope="module")
 def sources(root: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    trace = root / "examples" / "gpu_training.json.gz"
     store = tmp_path_factory.mktemp("outputs") / "store"
+    trace = store.with_name("trace.json.gz")
+    whole = profframe.load(root / "examples" / "gpu_training.json.gz")
+    whole.filter(steps=2).export_chrome_trace(trace)
     for run_name in ("before", "before.1", "now"):
         profframe.load(trace, run=run_name).to_parquet(store)
     dump = store.with_name("dump_0")

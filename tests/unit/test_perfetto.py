@@ -19,6 +19,7 @@ from profframe.readers import perfetto
 from profframe.readers.perfetto import wire
 from profframe.trace.trace import Trace
 from tests.conftest import TRACES
+from tests.members import few
 
 pb: Any = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
 DATA: Final = Path(__file__).parent.parent / "data" / "cuspy"
@@ -60,7 +61,7 @@ def aligned(trace: Trace, columns: tuple[str, ...]) -> pl.DataFrame:
     return chosen.sort("start_ns", "category", "name", "dur_ns", "stream", nulls_last=True)
 
 
-@pytest.mark.parametrize("name", ["rich", "rich_deps"])
+@pytest.mark.parametrize("name", few(["rich", "rich_deps"], 1))
 def test_both_exporters_of_torch_give_equal_tables(name: str) -> None:
     left, right = both(DATA, name)
     one, other = aligned(left, SAME), aligned(right, SAME)
@@ -79,7 +80,7 @@ def test_both_exporters_of_torch_give_equal_tables(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["rich", "rich_deps"])
+@pytest.mark.parametrize("name", few(["rich", "rich_deps"], 1))
 def test_arrows_of_both_exporters_lead_from_and_to_the_same(name: str) -> None:
     query = """
         SELECT flows.category, phase, flows.time_ns, flows.name, events.name AS at

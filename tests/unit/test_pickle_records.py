@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from profframe.errors import ProfframeError, SourceError
 from profframe.readers.pickle.records import Chunk, Kind, RecordMachine
+from tests.members import few
 
 FIELDS: dict[str, dict[str, Kind]] = {
     "traces": {"action": "text", "addr": "number", "context": "text", "frames": "stack"}
@@ -97,7 +98,7 @@ def record(i: int, **more: Any) -> Row:
         {"x": None}, {"x": -(1 << 63)}, {"x": "a" * 500}, {"x": (0.5,)},
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("protocol", few([2, 3, 4, 5], 2))
 def test_keys_of_releases_to_come_do_not_keep_records_from_being_cut(
     more: Row, protocol: int
 ) -> None:
@@ -112,7 +113,7 @@ def test_keys_of_releases_to_come_do_not_keep_records_from_being_cut(
 
 
 @pytest.mark.parametrize("has_memo", [True, False])
-@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+@pytest.mark.parametrize("protocol", few([2, 3, 4, 5], 2))
 def test_frames_of_each_record_are_cut_with_it(protocol: int, has_memo: bool) -> None:
     records = [
         {**record(i), "frames": [{**frame} for frame in FRAMES[i % 7 : i % 7 + i % 50]]}

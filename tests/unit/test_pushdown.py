@@ -10,6 +10,7 @@ import pytest
 from profframe import Trace, load, store
 from profframe.errors import ParameterError, UnknownNameError
 from profframe.store import maintenance
+from tests.members import few
 from tests.unit.test_store import one
 
 HOSTILE = ["it's", "a/b", "2024-01-01", "x" * 300, "~", "%41", "[a-z]*"]
@@ -30,7 +31,7 @@ def break_all_but(path: Path, run: str, rank: int) -> None:
             file.write_bytes(b"no Parquet")
 
 
-@pytest.mark.parametrize("run", [run for run in HOSTILE if len(run) < 300])
+@pytest.mark.parametrize("run", few([run for run in HOSTILE if len(run) < 300], 3))
 def test_files_of_others_are_not_opened(run: str, path: Path) -> None:
     long = path / f"run={store.component('x' * 300)}"
     maintenance.remove(path, "x" * 300)
@@ -51,7 +52,7 @@ def test_a_filter_leaves_out_files(path: Path) -> None:
     assert trace.sql("SELECT name FROM events")["name"].to_list() == ["it's 1"]
 
 
-@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_packed", few([False, True], 1))
 def test_each_run_and_rank_is_what_a_filter_of_all_gives(is_packed: bool, path: Path) -> None:
     if is_packed:
         maintenance.compact(path)

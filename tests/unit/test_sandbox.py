@@ -13,7 +13,7 @@ import pytest
 
 from profframe import Trace, cli, load
 from profframe.errors import AnswerError, ParameterError, UnknownNameError
-from profframe.query import sandbox
+from profframe.query import rules, sandbox
 from profframe.query.catalogue import catalogue
 from profframe.query.sandbox import Terms
 from tests.conftest import Run
@@ -127,6 +127,12 @@ def refused(ask: Callable[[], object]) -> str:
     return line
 
 
+@pytest.fixture
+def _own_rules_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that come with profframe are not asked beside them."""
+    monkeypatch.setattr(rules, "shipped_rules", tuple)
+
+
 class TestRefused:
     @pytest.mark.parametrize("sql", [*REACHES.values(), *STATEMENTS.values()])
     def test_by_sql(self, trace: Trace, written: Callable[[str], str], sql: str) -> None:
@@ -140,6 +146,7 @@ class TestRefused:
         file.write_text(written(sql))
         refused(lambda: in_memory.answer(file))
 
+    @pytest.mark.usefixtures("_own_rules_alone")
     @pytest.mark.parametrize("reach", REACHES.values(), ids=REACHES)
     def test_by_a_rule(
         self, in_memory: Trace, written: Callable[[str], str], tmp_path: Path, reach: str
@@ -158,6 +165,7 @@ class TestRefused:
         refused(lambda: load(store).answer(answer))
         assert str(rule) in refused(lambda: load(store).advice(rules=[rule]))
 
+    @pytest.mark.usefixtures("_own_rules_alone")
     @pytest.mark.parametrize("reach", REACHES.values(), ids=REACHES)
     def test_by_a_condition_of_a_rule(
         self, in_memory: Trace, written: Callable[[str], str], tmp_path: Path, reach: str

@@ -20,9 +20,15 @@ COUNT = "SELECT count(*) AS events FROM events"
 OPTION = "SELECT getvariable('per') AS per"
 
 
-@pytest.fixture
-def trace(example: Path) -> Trace:
+@pytest.fixture(scope="module")
+def loaded(example: Path) -> Trace:
     return load(example)
+
+
+@pytest.fixture
+def trace(loaded: Trace) -> Trace:
+    """A trace that no other test has asked anything."""
+    return Trace.from_tables(loaded.tables)
 
 
 @pytest.fixture
@@ -76,9 +82,9 @@ def test_no_question_finds_what_another_has_set(trace: Trace) -> None:
     assert trace.answer("idle", per="device").equals(expected[0])
 
 
-def test_macros_are_there_whatever_was_asked_before(example: Path) -> None:
+def test_macros_are_there_whatever_was_asked_before(trace: Trace) -> None:
     lanes = "SELECT count(*) AS lanes FROM lanes(events)"
-    asked_first, asked_last = load(example), load(example)
+    asked_first, asked_last = trace, Trace.from_tables(trace.tables)
     asked_last.idle()
     assert asked_first.sql(lanes).equals(asked_last.sql(lanes))
 
@@ -98,27 +104,31 @@ def test_threads_ask_at_once(trace: Trace) -> None:
     assert all(rows.equals(expected[n % 2]) for n, rows in enumerate(found))
 
 
-def test_few_databases_stay_open(example: Path) -> None:
-    traces = [load(example) for _ in range(session._OPEN_LIMIT + 3)]
+def test_few_databases_stay_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_OPEN_LIMIT", 3)
+    traces = [Trace.from_tables(one()) for _ in range(session._OPEN_LIMIT + 3)]
     height = {one.sql(COUNT).item() for one in traces}
     assert sum(database(one)._connection is not None for one in traces) == session._OPEN_LIMIT
     assert {one.sql(COUNT).item() for one in traces} == height
 
 
-def test_what_is_kept_is_made_again_where_its_database_was_closed() -> None:
-    gpu = Path("examples/gpu_training.json.gz")
-    expected = load(gpu).annotations()
-    with load(gpu).asking() as asked:
+def test_what_is_kept_is_made_again_where_its_database_was_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(session, "_OPEN_LIMIT", 2)
+    gpu = load(Path("examples/gpu_training.json.gz"))
+    expected = gpu.annotations()
+    with Trace.from_tables(gpu.tables).asking() as asked:
         asked.idle()
-        others = [load(gpu) for _ in range(session._OPEN_LIMIT + 1)]
+        others = [Trace.from_tables(gpu.tables) for _ in range(session._OPEN_LIMIT + 1)]
         assert {one.sql(COUNT).item() for one in others} == {asked.events.height}
         assert database(asked)._connection is None
         assert asked.annotations().equals(expected)
         assert asked.idle(per="device").height
 
 
-def test_a_trace_that_is_gone_takes_its_database_along(example: Path) -> None:
-    trace = load(example)
+def test_a_trace_that_is_gone_takes_its_database_along(loaded: Trace) -> None:
+    trace = Trace.from_tables(loaded.tables)
     trace.sql(COUNT)
     gone = weakref.ref(database(trace))
     del trace

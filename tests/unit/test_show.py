@@ -244,3 +244,8 @@ def test_short_names_of_mangled_and_generated_kernels(name: str, expected: str) 
 def test_sequences_of_layers_have_short_names() -> None:
     rows = pl.DataFrame({"sequence": ["void a::mm<float>(int) -> _Z3fooi"]})
     assert of_answer("graph_layers", rows)["sequence"].to_list() == ["a::mm -> foo"]
+
+
+def test_the_time_of_a_short_name_grows_with_the_length_of_the_name() -> None:
+    """With its square, this one would take minutes."""
+    assert short_name("x" * 200_000 + " run(int)") == "run"

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import unquote
@@ -157,7 +156,7 @@ def row(name: str) -> st.SearchStrategy[dict[str, object]]:
 
 
 @given(st.data())
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_is_written_is_read_back(data: st.DataObject) -> None:
     tables = {n: table(n, data.draw(st.lists(row(n), max_size=3), n)) for n in schema.TABLES}
     tables |= {"traces": table("traces", [data.draw(row("traces"))])}
@@ -184,56 +183,74 @@ def test_an_existing_rank_is_replaced_and_nothing_is_left_over(
     assert folders == ["rank=0", "rank=1", "run=run"]
 
 
-def killed_writer(path: Path, at: str, can_exchange: bool) -> None:
-    """Replace rank 0 in another process, which kills itself at a call of a function."""
-    code = f"""
-        import os, signal, sys
-        from pathlib import Path
-        sys.path[:0] = {sys.path!r}
-        from profframe import store
-        from profframe.store import parquet
-        from tests.unit.test_store import one
-
-        def dies(*_, **__):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        if not {can_exchange}:
-            store.writing._exchange = lambda *_: False
-        {at}
-        store.write(one(names=("new",)), {str(path)!r})
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
-    assert done.returncode == -signal.SIGKILL
-
-
-NTH_RENAME = """
-calls = iter(range(9))
+NTH_RENAME = """calls = iter(range(9))
 rename = Path.rename
-Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)
-"""
-
-
-@pytest.mark.parametrize(
-    ("at", "can_exchange", "expected"),
-    [
-        ("parquet.pq.ParquetWriter.write_table = dies", True, "mm"),
-        ("store.writing.publish = dies", True, "mm"),
-        ("store.writing._exchange = dies", True, "mm"),
-        ("store.writing.shutil.rmtree = dies", True, "new"),
-        (NTH_RENAME.format(1), False, "mm"),
-        (NTH_RENAME.format(2), False, "mm"),
-        ("store.writing.shutil.rmtree = dies", False, "mm"),
-    ],
+Path.rename = lambda *of: dies() if next(calls) == {} else rename(*of)"""
+KILLED = (
+    ("parquet.pq.ParquetWriter.write_table = dies", True, "mm"),
+    ("store.writing.publish = dies", True, "mm"),
+    ("store.writing._exchange = dies", True, "mm"),
+    ("store.writing.shutil.rmtree = dies", True, "new"),
+    (NTH_RENAME.format(1), False, "mm"),
+    (NTH_RENAME.format(2), False, "mm"),
+    ("store.writing.shutil.rmtree = dies", False, "mm"),
 )
-def test_a_killed_writer_leaves_the_old_or_the_new(
-    at: str, can_exchange: bool, expected: str, tmp_path: Path
-) -> None:
-    store.write(one(), tmp_path)
-    killed_writer(tmp_path, textwrap.indent(at, " " * 8).strip(), can_exchange)
+"""Where a writer kills itself, whether the disk can exchange folders, and what is there then."""
 
-    assert [row["name"] for row in stored(tmp_path)["events"]] == [expected]
-    store.write(one(names=("next",)), tmp_path)
-    assert [row["name"] for row in stored(tmp_path)["events"]] == ["next"]
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Stores whose rank 0 a process has tried to replace, that killed itself at a call.
+
+    One process imports what is needed and forks for each, before it has any threads.
+    """
+    folder = tmp_path_factory.mktemp("killed")
+    store.write(one(names=("new",)), folder / "new")
+    stores = [folder / str(number) for number in range(len(KILLED))]
+    for path in stores:
+        store.write(one(), path)
+    code = f"""
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {sys.path!r}
+import pyarrow.parquet as pq
+from profframe import schema, store
+from profframe.store import parquet
+
+def dies(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def write(path, at, can_exchange):
+    new = store.scan({str(folder / "new")!r})
+    tables = {{name: next(new.parts(name)) for name in schema.TABLES}}
+    if not can_exchange:
+        store.writing._exchange = lambda *_: False
+    exec(at, globals())
+    store.write(tables, path)
+
+for path, (at, can_exchange, _) in zip({[*map(str, stores)]!r}, {KILLED!r}):
+    child = os.fork()
+    if not child:
+        try:
+            write(path, at, can_exchange)
+        finally:
+            os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True, timeout=120
+    )
+    assert done.stdout.split() == [str(-signal.SIGKILL)] * len(KILLED)
+    return stores
+
+
+@pytest.mark.parametrize("number", range(len(KILLED)))
+def test_a_killed_writer_leaves_the_old_or_the_new(number: int, killed: list[Path]) -> None:
+    path = killed[number]
+
+    assert [row["name"] for row in stored(path)["events"]] == [KILLED[number][2]]
+    store.write(one(names=("next",)), path)
+    assert [row["name"] for row in stored(path)["events"]] == ["next"]
 
 
 def test_leftovers_of_long_ago_are_removed_and_young_ones_kept(tmp_path: Path) -> None:

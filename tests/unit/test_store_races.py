@@ -277,6 +277,7 @@ def test_what_never_stays_is_said(root: Path, monkeypatch: pytest.MonkeyPatch) -
         raise AnswerError("query: IO Error") from duckdb.IOException("IO Error")
 
     monkeypatch.setattr(session, "query", failing)
+    monkeypatch.setattr(session, "_ATTEMPTS", 3)
     with pytest.raises(StoreError, match=r"rank=0: written again since .* load it again"):
         trace.sql(NAMES)
 

@@ -21,24 +21,22 @@ def cells(text: str) -> list[list[str]]:
 
 
 class TestNumbers:
-    @pytest.mark.parametrize(
-        ("ns", "text"),
-        [
-            (0, "0.000us"),
-            (1, "0.001us"),
-            (999_999, "999.999us"),
-            (1_000_000, "1.000ms"),
-            (1_000_500, "1.000ms"),  # a tie goes to the even digit
-            (1_001_500, "1.002ms"),
-            (999_999_499, "999.999ms"),
-            (999_999_500, "1000.000ms"),  # the unit goes by the number before it is rounded
-            (1_000_000_000, "1.000s"),
-            (86_400_000_000_000, "86400.000s"),
-        ],
-    )
-    def test_times(self, ns: int, text: str) -> None:
-        (row,) = cells(trace(event("f", 0, ns)).table())
-        assert row[4] == text
+    def test_times(self) -> None:
+        texts = {
+            0: "0.000us",
+            1: "0.001us",
+            999_999: "999.999us",
+            1_000_000: "1.000ms",
+            1_000_500: "1.000ms",  # a tie goes to the even digit
+            1_001_500: "1.002ms",
+            999_999_499: "999.999ms",
+            999_999_500: "1000.000ms",  # the unit goes by the number before it is rounded
+            1_000_000_000: "1.000s",
+            86_400_000_000_000: "86400.000s",
+        }
+        slices = (event(f"f{ns}", 0, ns, thread=thread) for thread, ns in enumerate(texts))
+        shown = {row[0]: row[4] for row in cells(trace(*slices).table())}
+        assert shown == {f"f{ns}": text for ns, text in texts.items()}
 
     def test_unit(self) -> None:
         one = trace(event("f", 0, 1_234_567))
@@ -228,6 +226,11 @@ class TestUnknownTimes:
         assert one.table(compat="torch") == found
 
 
+@pytest.fixture(scope="module")
+def two() -> Trace:
+    return trace(event("f", 0, 1), event("g", 2, 3))
+
+
 class TestArguments:
     @pytest.mark.parametrize(
         ("arguments", "error", "words"),
@@ -250,14 +253,16 @@ class TestArguments:
             ({"top_level_events_only": None}, ParameterError, "needs True or False, got None"),
         ],
     )
-    def test_bad(self, arguments: dict[str, object], error: type[Exception], words: str) -> None:
+    def test_bad(
+        self, two: Trace, arguments: dict[str, object], error: type[Exception], words: str
+    ) -> None:
         with pytest.raises(error) as raised:
-            trace(event("f", 0, 1)).table(**arguments)  # type: ignore[arg-type]
+            two.table(**arguments)  # type: ignore[arg-type]
         assert words in str(raised.value)
 
     @pytest.mark.parametrize("limit", [0, 1, 2, -1, -7])
-    def test_rows(self, limit: int) -> None:
-        text = trace(event("f", 0, 1), event("g", 2, 3)).table(row_limit=limit)
+    def test_rows(self, two: Trace, limit: int) -> None:
+        text = two.table(row_limit=limit)
         printed = text.splitlines()[3:-2]
         assert len(printed) == (limit if limit >= 0 else 2)
 

@@ -11,6 +11,7 @@ import pytest
 from profframe.facts import add_facts
 from profframe.intervals import nest
 from tests.builders import Row, event, tables
+from tests.members import few
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +27,7 @@ def drawn(seed: int) -> list[tuple[int, int, int, str]]:
     return [(random_.randint(0, 1), a, b, random_.choice("fg")) for a, b in ends]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", few(range(40), 20))
 def test_parents_self_times_and_duplicates(seed: int, profiler: Any) -> None:
     rows = drawn(seed)
     events = profiler.EventList(

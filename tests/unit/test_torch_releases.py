@@ -12,6 +12,7 @@ import profframe
 from profframe.facts.torch_compat import releases
 from profframe.query.catalogue import find
 from profframe.query.run import script
+from tests.members import few
 
 PLACES = (
     "profframe.query.parameters.installed",
@@ -51,7 +52,8 @@ def written(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("release", "is_there"), [((2, 13), True), ((2, 14), False), ((2, 15), False)]
+    ("release", "is_there"),
+    few([((2, 13), True), ((2, 14), False), ((2, 15), False)], 2, arguments=2),
 )
 def test_python_functions(
     release: tuple[int, int], is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

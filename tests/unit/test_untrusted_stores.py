@@ -22,6 +22,7 @@ from profframe.converting.staging import STAGED, Folder
 from profframe.errors import StoreError
 from profframe.store import layout, maintenance, manifest, parquet
 from tests.fuzz.stores import not_utf8
+from tests.members import few
 from tests.unit.test_store import one
 
 
@@ -210,26 +211,32 @@ def pipe(file: Path) -> None:
 DAMAGES: tuple[Callable[[Path], None], ...] = (cut, zero, no_utf8, other_type, pipe)
 
 
-@pytest.mark.parametrize("table", ["events", "traces"])
-@pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda trace: trace().events if trace().traces.height else None,
-        lambda trace: trace().scan("events").collect() if trace().traces.height else None,
-        lambda trace: trace().tables,
-        lambda trace: trace().answer("self_times") if trace().traces.height else None,
-        lambda trace: trace().sql("SELECT sum(dur_ns + 1) FROM events, traces WHERE name > source"),
-        lambda trace: trace().tree() if trace().traces.height else None,
-    ],
+ASKED: tuple[Callable[..., object], ...] = (
+    lambda trace: trace().events if trace().traces.height else None,
+    lambda trace: trace().scan("events").collect() if trace().traces.height else None,
+    lambda trace: trace().tables,
+    lambda trace: trace().answer("self_times") if trace().traces.height else None,
+    lambda trace: trace().sql("SELECT sum(dur_ns + 1) FROM events, traces WHERE name > source"),
+    lambda trace: trace().tree() if trace().traces.height else None,
 )
+DAMAGED: tuple[tuple[int, int, str], ...] = tuple(
+    (ask, damage, table)
+    for ask in range(len(ASKED))
+    for damage in range(len(DAMAGES))
+    for table in ("events", "traces")
+)
+ONCE = [one for one in DAMAGED if (one[0] + one[1]) % 2 == (one[2] == "traces")]
+"""Each question of each damage, half of them in each table."""
+
+
+@pytest.mark.parametrize(("ask", "damage", "table"), few(DAMAGED, ONCE, arguments=3))
 def test_damage_is_one_line_that_names_the_file(
-    ask: Callable[..., object], damage: Callable[[Path], None], table: str, root: Path
+    ask: int, damage: int, table: str, root: Path
 ) -> None:
-    damage(root / f"run=b/rank=0/{table}.parquet")
+    DAMAGES[damage](root / f"run=b/rank=0/{table}.parquet")
 
     with pytest.raises(StoreError, match=rf"run=b/rank=0/{table}\.parquet: ") as error:
-        ask(lambda: load(root, runs="b"))
+        ASKED[ask](lambda: load(root, runs="b"))
     assert "\n" not in str(error.value)
 
 
@@ -243,7 +250,11 @@ def test_damage_is_found_by_verify(damage: Callable[[Path], None], table: str, r
 
 @pytest.mark.parametrize(
     ("damage", "table"),
-    [(cut, "events"), (other_type, "events"), (pipe, "events"), (pipe, "traces")],
+    few(
+        [(cut, "events"), (other_type, "events"), (pipe, "events"), (pipe, "traces")],
+        2,
+        arguments=2,
+    ),
 )
 def test_what_is_damaged_is_converted_anew(
     damage: Callable[[Path], None], table: str, root: Path, example: Path
@@ -306,7 +317,7 @@ def strange_code(file: Path) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", [cut, zero, no_utf8, other_type, strange_code])
+@pytest.mark.parametrize("damage", few([cut, zero, no_utf8, other_type, strange_code], 3))
 def test_a_checksum_proves_nothing(damage: Callable[[Path], None], root: Path) -> None:
     store.write(one("b", 0, ("x", "y", "z")), root)
     file = root / "run=b/rank=0/events.parquet"
