@@ -174,6 +174,15 @@ def test_bandwidth_and_latency_give_a_transfer() -> None:
     assert rows["predicted_ns"][1] == 110 + 1_000 + 800
 
 
+def test_kernels_of_collectives_are_transfers() -> None:
+    """A factor of them by name is one of communication: what ranks wait is not scaled."""
+    ops = [Op(KERNEL, [9_000, 30_000], [500] * 2), Op(COLLECTIVE, [8_000] * 2, [500] * 2)] * 3
+    trace = job(jobs.run(ops, 2), [0, 77])
+    by_name = trace.what_if(kernels={"nccl*": 0.25})["predicted_ns"]
+    assert by_name.to_list() == trace.what_if(communication=0.25)["predicted_ns"].to_list()
+    assert by_name[0] - by_name[1] == 3 * 6_000
+
+
 def test_several_changes_have_a_row_each_and_one_together() -> None:
     rows = gpu().what_if(host=0.5, kernels={"gemm": 0.5})
     assert rows["change"].to_list() == [

@@ -13,7 +13,7 @@ import pytest
 import profframe
 from profframe import AnswerError, ParameterError, Trace, load, store
 from profframe.query import session
-from tests.builders import event, loaded, together
+from tests import builders
 from tests.unit.test_store import one
 
 COUNT = "SELECT count(*) AS events FROM events"
@@ -155,7 +155,8 @@ def test_the_child_of_a_fork_opens_its_own(root: Path) -> None:
 @pytest.mark.parametrize("ranks", [1, [2, 0], range(1, 10**6), range(2, 9)])
 def test_rows_of_other_ranks_are_not_scanned(ranks: object) -> None:
     """In memory a session of some ranks has their batches alone, and the same rows."""
-    whole = together(*(loaded(event("mm", 0, 5 + rank), rank=rank) for rank in range(3)))
+    ranks_of = [builders.loaded(builders.event("mm", 0, 5), rank=rank) for rank in range(3)]
+    whole = builders.together(*ranks_of)
     wanted = {ranks} if isinstance(ranks, int) else {*ranks}  # type: ignore[misc]
     session = whole._session.filter(ranks=ranks)  # type: ignore[arg-type]
     expected = [rank for rank in range(3) if rank in wanted]

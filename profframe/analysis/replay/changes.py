@@ -105,23 +105,30 @@ def transfers(of: Job, sizes: Ints, latency_ns: float, bytes_per_ns: float) -> C
 def works(
     of: Job, chosen: Sequence[Mask], factors: Sequence[NDArray[np.float64] | float]
 ) -> Change:
-    """Chosen works of each rank, times a factor."""
+    """Chosen works of each rank, times a factor; of collectives with other ranks the transfers."""
 
     def change(lengths: Sequence[Lengths]) -> list[Lengths]:
         changed = []
         for own, rows, factor, new in zip(of.ranks, chosen, factors, lengths, strict=True):
-            work = np.where(rows, np.rint(new.work * factor).astype(np.int64), new.work)
-            starts = own.nodes.start
+            times = np.where(rows, factor, 1.0)
+            arrows, member = _members(own)
             lag = new.lag.copy()
-            alone = np.flatnonzero(own.arrows.kind == ALONE)
-            members = np.flatnonzero(starts >= 0)
-            member = members[np.argsort(starts[members])]
-            at = member[np.searchsorted(starts[member], own.arrows.source[alone])]
-            lag[alone] = work[at]
+            lag[arrows] = np.rint(lag[arrows] * times[member]).astype(np.int64)
+            work = np.rint(new.work * times).astype(np.int64)
             changed.append(replace(new, work=work, lag=lag))
         return changed
 
     return change
+
+
+def _members(own: Rank) -> tuple[Ints, Ints]:
+    """Arrows to the ends of works of collectives with other ranks, and these works."""
+    tails = np.flatnonzero(own.nodes.tail >= 0)
+    arrows = np.flatnonzero(np.isin(own.arrows.kind, (TRANSFER, ALONE)))
+    first = own.nodes.tail[tails[:1]].sum()
+    place = own.arrows.target[arrows] - first
+    of_work = (place >= 0) & (place < tails.size)
+    return arrows[of_work], tails[place[of_work]]
 
 
 def launches(of: Job, details: Sequence[Details]) -> Change:
